@@ -1,0 +1,1 @@
+"""Dense associative memory on the sphere."""
