@@ -1,0 +1,262 @@
+"""Named data sets: `load(name)` returns the same fixed train/test split everywhere."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnemosphere.datasets.idx import read_idx
+
+_DIGITS = tuple("0123456789")
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+_IDX_PARTS = (
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+_N_TRAIN, _N_TEST, _SIDE = 60_000, 10_000, 28  # of MNIST and Fashion-MNIST
+
+
+class _Source(NamedTuple):
+    openml_name: str
+    class_names: tuple[str, ...]
+    description: str
+
+
+_IDX_SOURCES = {
+    "mnist": _Source("mnist_784", _DIGITS, "Handwritten digits (LeCun, Cortes and Burges)."),
+    "fashion-mnist": _Source(
+        "Fashion-MNIST", _CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."
+    ),
+}
+NAMES: tuple[str, ...] = ("mnist-small", "digits", *_IDX_SOURCES)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Images as rows with integer labels, split into training and test rows.
+
+    `x_train` (n, d) and `x_test` (m, d) hold the values as stored (uint8 pixels; float64 for
+    "digits"), `y_train` (n,) and `y_test` (m,) int64 indices into `class_names`; a row reshaped
+    to `image_shape` (rows, columns) is the image.
+    """
+
+    name: str
+    x_train: NDArray[Any]
+    y_train: NDArray[np.int64]
+    x_test: NDArray[Any]
+    y_test: NDArray[np.int64]
+    image_shape: tuple[int, int]
+    class_names: tuple[str, ...]
+    description: str
+
+    def __repr__(self) -> str:
+        rows, columns = self.image_shape
+        return (
+            f"Dataset({self.name!r}: {len(self.x_train)} train + {len(self.x_test)} test images "
+            f"of {rows}x{columns}, {len(self.class_names)} classes)"
+        )
+
+
+def load(name: str, directory: str | Path | None = None) -> Dataset:
+    """Load a data set by name.
+
+    - "mnist-small": 5,000 + 1,000 MNIST digits, in the package; needs no network.
+    - "digits": scikit-learn's 8x8 digits, 1,797 in all. Of each class, counted in stored order,
+      every fifth image is a test row: 1,442 + 355, no randomness. Needs no network.
+    - "mnist", "fashion-mnist": 60,000 + 10,000 images of 28x28 from the four standard IDX files,
+      plain or .gz. They are looked for in `directory/<name>`, `directory`,
+      `$MNEMOSPHERE_DATA/<name>` and `$MNEMOSPHERE_DATA`, then downloaded from OpenML and cached
+      by scikit-learn.
+
+    `directory` concerns only the last two.
+    """
+    if name == "mnist-small":
+        return _load_mnist_small()
+    if name == "digits":
+        return _load_digits()
+    if name in _IDX_SOURCES:
+        return _load_idx_or_openml(name, None if directory is None else Path(directory))
+    raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
+
+
+def _load_mnist_small() -> Dataset:
+    resource = files("mnemosphere.datasets").joinpath("data", "mnist-small.npz")
+    with resource.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+        x_train, y_train, x_test, y_test = (
+            stored[key] for key in ("x_train", "y_train", "x_test", "y_test")
+        )
+    return _dataset(
+        "mnist-small",
+        (x_train, y_train),
+        (x_test, y_test),
+        _DIGITS,
+        "500 training and 100 test images of each handwritten digit, "
+        "taken from the training and the test set of MNIST in their order.",
+    )
+
+
+def _load_digits() -> Dataset:
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images, labels = bunch.images, bunch.target
+    # Every fifth row overall would not do: the labels repeat 0..9 in long stretches of the file.
+    is_test = np.zeros(len(labels), dtype=bool)
+    for label in range(len(_DIGITS)):
+        is_test[np.flatnonzero(labels == label)[4::5]] = True
+    return _dataset(
+        "digits",
+        (images[~is_test], labels[~is_test]),
+        (images[is_test], labels[is_test]),
+        _DIGITS,
+        "Handwritten digits of 8x8 cells with values 0 to 16, from scikit-learn; "
+        "every fifth image of each class is a test row.",
+    )
+
+
+def _load_idx_or_openml(name: str, directory: Path | None) -> Dataset:
+    if directory is not None and not directory.is_dir():
+        raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
+    source = _IDX_SOURCES[name]
+    for folder in _candidate_folders(name, directory):
+        paths = _find_idx_files(folder)
+        if paths is not None:
+            train, test = (_read_idx_pair(*pair, len(source.class_names)) for pair in paths)
+            if train[0].shape[1:] != test[0].shape[1:]:
+                raise ValueError(
+                    f"{paths[1][0]}: images of {test[0].shape[1:]} pixels, "
+                    f"but {paths[0][0]} has {train[0].shape[1:]}"
+                )
+            break
+    else:
+        train, test = _fetch_openml(name, source)
+    return _dataset(name, train, test, source.class_names, source.description)
+
+
+def _candidate_folders(name: str, directory: Path | None) -> Iterator[Path]:
+    environment = os.environ.get("MNEMOSPHERE_DATA")
+    for root in (directory, Path(environment) if environment else None):
+        if root is None:
+            continue
+        # The named subfolder first: both data sets use the same four file names.
+        yield root / name
+        if root.name not in set(_IDX_SOURCES) - {name}:
+            yield root
+
+
+def _find_idx_files(folder: Path) -> list[tuple[Path, Path]] | None:
+    """The (images, labels) paths of the training and the test part; None if there are none."""
+    found: list[tuple[Path, Path]] = []
+    missing: list[str] = []
+    for pair in _IDX_PARTS:
+        paths = []
+        for stem in pair:
+            options = [folder / stem, folder / f"{stem}.gz"]
+            path = next((option for option in options if option.is_file()), None)
+            if path is None:
+                missing.append(stem)
+            else:
+                paths.append(path)
+        if len(paths) == 2:
+            found.append((paths[0], paths[1]))
+    if len(missing) == 4:
+        return None
+    if missing:
+        raise FileNotFoundError(
+            f"{folder} holds some IDX files but lacks {', '.join(missing)} (plain or .gz): add them"
+        )
+    return found
+
+
+def _read_idx_pair(
+    image_path: Path, label_path: Path, n_classes: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    images, labels = read_idx(image_path), read_idx(label_path)
+    for path, array, n_axes in ((image_path, images, 3), (label_path, labels, 1)):
+        if array.dtype != np.uint8 or array.ndim != n_axes:
+            raise ValueError(
+                f"{path}: expected {n_axes} axes of uint8, got {array.ndim} of {array.dtype}"
+            )
+        if array.size == 0:
+            raise ValueError(f"{path}: no data, shape {array.shape}")
+    if len(images) != len(labels):
+        raise ValueError(
+            f"{label_path}: {len(labels)} labels, but {image_path} has {len(images)} images"
+        )
+    if labels.max() >= n_classes:
+        raise ValueError(f"{label_path}: label {labels.max()}, expected 0 to {n_classes - 1}")
+    return images, labels
+
+
+def _fetch_openml(
+    name: str, source: _Source
+) -> tuple[tuple[NDArray[Any], NDArray[Any]], tuple[NDArray[Any], NDArray[Any]]]:
+    from sklearn.datasets import fetch_openml
+
+    try:
+        with warnings.catch_warnings():
+            # One warning a retry would bury the error below, which says what to do.
+            warnings.filterwarnings("ignore", message="A network error occurred")
+            x, y = fetch_openml(
+                source.openml_name,
+                version=1,
+                return_X_y=True,
+                as_frame=False,
+                # scikit-learn's own choice is pandas even where it is not installed.
+                parser="pandas" if find_spec("pandas") else "liac-arff",
+            )
+    except OSError as error:
+        names = ", ".join(stem for pair in _IDX_PARTS for stem in pair)
+        raise FileNotFoundError(
+            f"no files of {name} found and the download failed ({error}): put {names} "
+            f"(plain or .gz) into a folder DIR/{name} and pass directory=DIR or set "
+            "MNEMOSPHERE_DATA=DIR"
+        ) from error
+    expected = (_N_TRAIN + _N_TEST, _SIDE * _SIDE)
+    if x.shape != expected:
+        raise ValueError(
+            f"OpenML's {source.openml_name} has shape {x.shape}, expected {expected}: "
+            "clear scikit-learn's data folder and try again"
+        )
+    images = x.astype(np.uint8).reshape(-1, _SIDE, _SIDE)
+    labels = y.astype(np.int64)
+    return (images[:_N_TRAIN], labels[:_N_TRAIN]), (images[_N_TRAIN:], labels[_N_TRAIN:])
+
+
+def _dataset(
+    name: str,
+    train: tuple[NDArray[Any], NDArray[Any]],
+    test: tuple[NDArray[Any], NDArray[Any]],
+    class_names: tuple[str, ...],
+    description: str,
+) -> Dataset:
+    """Flatten images (n, rows, columns) to rows (n, d)."""
+    _, rows, columns = train[0].shape
+    return Dataset(
+        name=name,
+        x_train=train[0].reshape(len(train[0]), -1),
+        y_train=train[1].astype(np.int64),
+        x_test=test[0].reshape(len(test[0]), -1),
+        y_test=test[1].astype(np.int64),
+        image_shape=(rows, columns),
+        class_names=class_names,
+        description=description,
+    )

@@ -1,0 +1,68 @@
+"""The IDX format of MNIST: two zero bytes, a type code, the number of axes, sizes, then the data.
+
+Sizes and data are big-endian. Files may be gzipped.
+"""
+
+import gzip
+import math
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_idx(path: str | Path) -> NDArray[Any]:
+    """Read one IDX file, plain or gzipped, into a writable array of native byte order.
+
+    Strict: a wrong magic number, an unknown type code, missing or trailing bytes are each a
+    ValueError that names the file.
+    """
+    path = Path(path)
+    content = _read_bytes(path)
+    if len(content) < 4:
+        raise ValueError(f"{path}: {len(content)} bytes are too few for an IDX header of 4")
+    if content[:2] != b"\0\0":
+        raise ValueError(
+            f"{path}: not an IDX file, it starts with bytes {content[:4].hex(' ')} and not 00 00"
+        )
+    code, n_axes = content[2], content[3]
+    if code not in _DTYPES:
+        known = ", ".join(f"0x{known:02x}" for known in _DTYPES)
+        raise ValueError(f"{path}: unknown IDX type code 0x{code:02x}, expected one of {known}")
+    if n_axes == 0:
+        raise ValueError(f"{path}: the IDX header declares no axes, expected at least one")
+    start = 4 + 4 * n_axes
+    if len(content) < start:
+        raise ValueError(
+            f"{path}: truncated inside the header, {n_axes} axes need {start} bytes "
+            f"and the file has {len(content)}"
+        )
+    shape = struct.unpack(f">{n_axes}I", content[4:start])
+    dtype = np.dtype(_DTYPES[code])
+    expected = start + math.prod(shape) * dtype.itemsize
+    if len(content) != expected:
+        what = "truncated" if len(content) < expected else "too long"
+        raise ValueError(
+            f"{path}: {what}, shape {shape} of {dtype.name} needs {expected} bytes "
+            f"and the file has {len(content)}; download it again"
+        )
+    # astype copies: an array over `bytes` would be read-only.
+    flat = np.frombuffer(content, dtype=dtype, offset=start)
+    return flat.reshape(shape).astype(dtype.newbyteorder("="))
+
+
+def _read_bytes(path: Path) -> bytes:
+    content = path.read_bytes()
+    # The content decides, not the suffix: some browsers unpack a file and keep its .gz name.
+    if not content.startswith(_GZIP_MAGIC):
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path}: damaged gzip file ({error}); download it again") from error
