@@ -1,0 +1,283 @@
+"""The normalizer of the von Mises-Fisher distribution and its logarithmic derivative.
+
+The integral over the unit sphere, with nu = N/2 - 1,
+
+    Omega_N(beta) = int_{S^{N-1}} exp(beta x_1) dx = (2 pi)^{N/2} I_nu(beta) / beta^nu,
+
+and A_N = d log Omega_N / d beta = I_{N/2} / I_{N/2-1}, for any N >= 2 and beta >= 0.
+
+One method serves every beta, so nothing jumps. Two downward recurrences hold,
+
+    A_N = beta / (N + beta A_{N+2}),
+    log Omega_N(beta)/Omega_N(0) = log Omega_{N+2}(beta)/Omega_{N+2}(0) + log1p(beta A_{N+2} / N),
+
+with positive terms only and errors that shrink at each step. They start at the first N + 2K
+whose order nu is at least `_MIN_ORDER`; there the uniform (Debye) expansion of I_nu is exact to
+rounding for all beta at once. With z = beta/nu, s = sqrt(1 + z^2) and q = 1/s the expansion is
+rearranged so that every piece vanishes with beta as fast as the whole does: relative accuracy
+holds down to beta = 0.
+"""
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
+
+# At this order the terms left out are below 1e-15 of the result for every beta.
+_MIN_ORDER = 24
+_N_TERMS = 11
+
+# The inverse starts within a few percent; each Newton step squares the relative error.
+_NEWTON_STEPS = 5
+
+_Polynomial = list[Fraction]  # coefficients, lowest power first
+
+
+def _multiply(a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    product = [Fraction(0)] * (len(a) + len(b) - 1)
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            product[i + j] += x * y
+    return product
+
+
+def _add(a: _Polynomial, b: _Polynomial, scale: Fraction) -> _Polynomial:
+    """Return a + scale * b."""
+    size = max(len(a), len(b))
+    a, b = a + [Fraction(0)] * (size - len(a)), b + [Fraction(0)] * (size - len(b))
+    return [x + scale * y for x, y in zip(a, b, strict=True)]
+
+
+def _differentiate(a: _Polynomial) -> _Polynomial:
+    return [k * x for k, x in enumerate(a)][1:] or [Fraction(0)]
+
+
+def _integrate(a: _Polynomial) -> _Polynomial:
+    return [Fraction(0)] + [x / (k + 1) for k, x in enumerate(a)]
+
+
+@lru_cache(maxsize=1)
+def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
+    """D_k with sum_k D_k(q)/nu^k = log(1 + sum_k u_k(q)/nu^k), u_k Debye's polynomials of I_nu."""
+    u = [[Fraction(1)]]
+    for _ in range(_N_TERMS):
+        # u_{k+1} = q^2 (1 - q^2) u_k' / 2 + int_0^q (1 - 5 s^2) u_k(s) ds / 8
+        slope = _multiply([Fraction(c, 2) for c in (0, 0, 1, 0, -1)], _differentiate(u[-1]))
+        area = _integrate(_multiply([Fraction(c, 8) for c in (1, 0, -5)], u[-1]))
+        u.append(_add(slope, area, Fraction(1)))
+    d: list[_Polynomial] = []
+    for k in range(1, _N_TERMS + 1):
+        # k u_k = sum_{j=1}^{k} j D_j u_{k-j}, from (log U)' U = U'.
+        term = u[k]
+        for j in range(1, k):
+            term = _add(term, _multiply(d[j - 1], u[k - j]), Fraction(-j, k))
+        d.append(term)
+    return tuple(d)
+
+
+class _Expansion(NamedTuple):
+    """Polynomials in q (floats, lowest power first) of the expansion at one order nu."""
+
+    nu: float
+    ratio: tuple[float, ...]
+    resultant: tuple[float, ...]
+    slope: tuple[float, ...]
+
+
+@lru_cache(maxsize=64)
+def _expansion(m: int) -> _Expansion:
+    """With S(q) = sum_k D_k(q)/nu^k, nu = m/2 - 1, the polynomials
+
+    ratio      (S(q) - S(1)) / (q - 1),
+    resultant  P(q)/(nu q),   P = q^2/2 + q^3 S'(q),
+    slope      (P - q (1 - q^2) P') / (nu q^2).
+    """
+    nu = Fraction(m - 2, 2)
+    s = [Fraction(0)]
+    for k, d in enumerate(_debye_log_polynomials(), start=1):
+        s = _add(s, d, 1 / nu**k)
+    ratio: _Polynomial = []  # synthetic division of S by (q - 1)
+    carry = Fraction(0)
+    for c in reversed(s[1:]):
+        carry += c
+        ratio.append(carry)
+    p = _add(
+        [Fraction(0), Fraction(0), Fraction(1, 2)],
+        [Fraction(0)] * 3 + _differentiate(s),
+        Fraction(1),
+    )
+    r = _add(p, _multiply([Fraction(c) for c in (0, 1, 0, -1)], _differentiate(p)), Fraction(-1))
+    return _Expansion(
+        nu=float(nu),
+        ratio=tuple(float(c) for c in reversed(ratio)),
+        resultant=tuple(float(c / nu) for c in p[1:]),
+        slope=tuple(float(c / nu) for c in r[2:]),
+    )
+
+
+def _horner(coefficients: tuple[float, ...], q: Tensor) -> Tensor:
+    total = torch.full_like(q, coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total * q + c
+    return total
+
+
+def _start(n: int) -> int:
+    """The dimension at which the recurrences start: n + 2K, of order at least _MIN_ORDER."""
+    return n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
+
+
+def _scaled(beta: Tensor, nu: float) -> tuple[Tensor, Tensor, Tensor]:
+    z = beta / nu
+    s = torch.hypot(z, torch.ones_like(z))  # no overflow, unlike sqrt(1 + z^2)
+    return z, s, 1 / s
+
+
+def _resultant_at(beta: Tensor, m: int) -> Tensor:
+    """A_m(beta) from the expansion."""
+    e = _expansion(m)
+    z, s, q = _scaled(beta, e.nu)
+    return z / s * (1 / (1 + q) - _horner(e.resultant, q))
+
+
+def _log_ratio(beta: Tensor, n: int) -> Tensor:
+    m = _start(n)
+    e = _expansion(m)
+    z, s, q = _scaled(beta, e.nu)
+    t = z * (z / (1 + s))  # s - 1
+    value = e.nu * (t - torch.log1p(t / 2)) - torch.log1p(t) / 2 - t / s * _horner(e.ratio, q)
+    if m > n:
+        a = _resultant_at(beta, m)
+        for k in range(m - 2, n - 1, -2):
+            value = value + torch.log1p(beta * a / k)
+            a = beta / (k + beta * a)
+    return value
+
+
+def _resultant(beta: Tensor, n: int) -> Tensor:
+    m = _start(n)
+    a = _resultant_at(beta, m)
+    for k in range(m - 2, n - 1, -2):
+        a = beta / (k + beta * a)
+    return a
+
+
+def _resultant_and_slope(beta: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """A_N and A_N'. At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses."""
+    m = _start(n)
+    e = _expansion(m)
+    _, _, q = _scaled(beta, e.nu)
+    a = _resultant_at(beta, m)
+    slope = q * q / e.nu * (1 / (1 + q) - _horner(e.slope, q))
+    for k in range(m - 2, n - 1, -2):
+        denominator = k + beta * a
+        a = beta / denominator
+        slope = k / denominator / denominator - a * a * slope
+    return a, slope
+
+
+class _Inverse(torch.autograd.Function):
+    """r -> beta with A_N(beta) = r; the derivative is that of the implicit function, 1/A_N'."""
+
+    @staticmethod
+    def forward(ctx: Any, r: Tensor, n: int) -> Tensor:
+        # Amos' bounds on A_N: (n - 1) r/(1 - r^2) <= beta <= n r/(1 - r^2).
+        base = r / ((1 - r) * (1 + r))
+        low, high = (n - 1) * base, n * base
+        beta = (n - r * r) * base  # right to leading order at both ends
+        for _ in range(_NEWTON_STEPS):
+            a, slope = _resultant_and_slope(beta, n)
+            beta = torch.minimum(torch.maximum(beta - (a - r) / slope, low), high)
+        ctx.n = n
+        ctx.save_for_backward(beta)
+        return beta
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (beta,) = ctx.saved_tensors
+        return grads[0] / _resultant_and_slope(beta, ctx.n)[1], None
+
+
+def _check_n(n: int) -> int:
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 2:
+        raise ValueError(
+            f"n must be an integer of at least 2, got {n!r}: pass the dimension N of the space"
+        )
+    return int(n)
+
+
+def _as_tensor(x: Tensor | float, name: str) -> Tensor:
+    if not isinstance(x, Tensor):
+        return torch.as_tensor(x, dtype=torch.float64)
+    if not x.is_floating_point():
+        raise TypeError(
+            f"{name} must be a floating-point tensor, got {x.dtype}: convert it with .double()"
+        )
+    return x
+
+
+def _check_beta(beta: Tensor | float) -> Tensor:
+    beta = _as_tensor(beta, "beta")
+    valid = (beta >= 0) & (beta < torch.inf)  # false for NaN
+    if not bool(valid.all()):
+        got = beta[~valid].flatten()[0].item()
+        raise ValueError(
+            f"beta must be finite and not negative, got {got}: clamp it at 0 or lower the step size"
+        )
+    return beta
+
+
+def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
+    """Return log[Omega_N(beta) / Omega_N(0)], elementwise; exactly 0 at beta = 0.
+
+    beta: tensor of any shape (or a float, taken as float64), finite and not negative;
+    n: the dimension N >= 2. Computed in float64, returned in the dtype of beta; differentiable,
+    with derivative `mean_resultant`.
+    """
+    n, beta = _check_n(n), _check_beta(beta)
+    return _log_ratio(beta.double(), n).to(beta.dtype)
+
+
+def log_omega(beta: Tensor | float, n: int) -> Tensor:
+    """Return log Omega_N(beta), Omega_N(beta) = int_{S^{N-1}} exp(beta x_1) dx, elementwise.
+
+    Arguments, precision and derivative as for `log_omega_ratio`. Prefer that one where constants
+    cancel: at beta = 0 this is the log area of the sphere, large and negative for large N.
+    """
+    n, beta = _check_n(n), _check_beta(beta)
+    log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
+    return (_log_ratio(beta.double(), n) + log_area).to(beta.dtype)
+
+
+def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
+    """A_N(beta) = d log Omega_N / d beta = I_{N/2}(beta) / I_{N/2-1}(beta), elementwise, in [0, 1].
+
+    It is the mean of <x, w> for x drawn from the von Mises-Fisher distribution of mean direction
+    w and concentration beta. Arguments and precision as for `log_omega_ratio`; differentiable.
+    """
+    n, beta = _check_n(n), _check_beta(beta)
+    return _resultant(beta.double(), n).to(beta.dtype)
+
+
+def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
+    """Solve A_N(beta) = r for beta >= 0, elementwise: the fixed-point step for beta.
+
+    r: tensor of any shape (or a float, taken as float64) with values in [0, 1); n: the dimension
+    N >= 2. Safeguarded Newton steps in float64, returned in the dtype of r; differentiable to any
+    order. Near r = 1 the problem itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
+    """
+    n, r = _check_n(n), _as_tensor(r, "r")
+    valid = (r >= 0) & (r < 1)  # false for NaN
+    if not bool(valid.all()):
+        got = r[~valid].flatten()[0].item()
+        raise ValueError(
+            f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
+        )
+    beta: Tensor = _Inverse.apply(r.double(), n)  # type: ignore[no-untyped-call]
+    return beta.to(r.dtype)
