@@ -3,10 +3,12 @@
 import csv
 import itertools
 import zipfile
+import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,41 +138,56 @@ def _shorten(names: Sequence[str], limit: int = 8) -> str:
 
 
 def _read_npy(path: Path, label: str | int | None) -> Table:
-    x = _load_numpy(path, b"\x93NUMPY", lambda stored: stored)
     if isinstance(label, str):
         raise ValueError(f"{path} has no column names: pass label as an index, got {label!r}")
+    with path.open("rb") as stream:
+        x = _load_numpy(path, stream, b"\x93NUMPY")
     return Table(x, None, None) if label is None else _split_column(path, x, label)
 
 
 def _read_npz(path: Path, label: str | int | None) -> Table:
-    def pick(stored: Any) -> tuple[Any, Any]:
+    with path.open("rb") as stream, _load_numpy(path, stream, b"PK") as stored:
         names = tuple(stored.files)
         x_key = next((key for key in _X_KEYS if key in names), None)
         if x_key is None:
             raise ValueError(
-                f"no array called {', '.join(_X_KEYS)}, there are {_shorten(names) or 'none'}"
+                f"{path}: no array called {', '.join(_X_KEYS)}, "
+                f"there is {_shorten(names) or 'none at all'}"
             )
         if isinstance(label, str) and label not in names:
-            raise ValueError(f"no array {label!r}, there are {_shorten(names)}")
-        y_key = next((key for key in _Y_KEYS if key in names), None)
-        y_key = label if isinstance(label, str) else y_key
-        use_y = y_key is not None and not isinstance(label, int)
-        return stored[x_key], stored[y_key] if use_y else None
-
-    x, y = _load_numpy(path, b"PK", pick)
-    return _split_column(path, x, label) if isinstance(label, int) else Table(x, y, None)
+            raise ValueError(f"{path}: no array {label!r}, there are {_shorten(names)}")
+        x = _load_member(path, stored, x_key)
+        if isinstance(label, int):
+            return _split_column(path, x, label)
+        y_key = label or next((key for key in _Y_KEYS if key in names), None)
+        return Table(x, None if y_key is None else _load_member(path, stored, y_key), None)
 
 
-def _load_numpy(path: Path, magic: bytes, pick: Callable[[Any], Any]) -> Any:
-    with path.open("rb") as stream:
-        # np.load takes anything unknown for a pickle, and its message then misleads.
-        if stream.read(len(magic)) != magic:
-            raise ValueError(f"{path} is not a {path.suffix} file")
-        stream.seek(0)
-        try:
-            return pick(np.load(stream, allow_pickle=False))
-        except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{path}: {_one_line(error)}") from error
+def _load_numpy(path: Path, stream: BinaryIO, magic: bytes) -> Any:
+    # np.load takes anything unknown for a pickle, and its message then misleads.
+    if stream.read(len(magic)) != magic:
+        raise ValueError(f"{path} is not a {path.suffix} file")
+    stream.seek(0)
+    with _numpy_errors(path):
+        return np.load(stream, allow_pickle=False)
+
+
+def _load_member(path: Path, stored: Any, key: str) -> NDArray[Any]:
+    with _numpy_errors(path):
+        member = stored[key]
+    if not isinstance(member, np.ndarray):
+        raise ValueError(f"{path}: {key!r} is not an array: save the file with np.savez")
+    return member
+
+
+@contextmanager
+def _numpy_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(
+            f"{path} cannot be read ({_one_line(error)}): save plain arrays of numbers or text"
+        ) from error
 
 
 def _one_line(error: Exception) -> str:
@@ -245,14 +262,18 @@ def _csv_rows(stream: TextIO) -> Iterator[tuple[int, list[str]]]:
 def _is_header(head: Sequence[Sequence[str]]) -> bool:
     """Whether the first row of a file is a header.
 
-    It is if all its cells are text, if one of them is a usual name of a label column, or if one is
-    text above a number. Text alone does not tell: rows without a header may end in a text label.
+    It is if all its cells are text, if one is text above a number, or if its text cells are usual
+    names of a label column and the others count 0, 1, 2, … (what data frames write for columns
+    without names). Text alone does not tell: rows without a header may end in a text label.
     """
-    first, below = head[0], head[-1] if len(head) > 1 else ()
+    first, below = head[0], head[1] if len(head) > 1 else ()
+    text = [cell.strip().lower() for cell in first if _is_text(cell)]
+    numbers = [cell.strip() for cell in first if _is_number(cell)]
+    counts = numbers == [str(i) for i in range(len(numbers))]
     return (
-        all(map(_is_text, first))
-        or any(cell.strip().lower() in _LABEL_COLUMNS for cell in first)
+        len(text) == len(first)
         or any(_is_text(a) and _is_number(b) for a, b in zip(first, below, strict=False))
+        or (bool(text) and set(text) <= set(_LABEL_COLUMNS) and counts)
     )
 
 
@@ -308,7 +329,7 @@ def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
         except ImportError:
             continue
         except Exception as error:  # each library raises classes of its own
-            raise ValueError(f"{path} is not a Parquet file ({_one_line(error)})") from error
+            raise ValueError(f"{path} cannot be read as Parquet ({_one_line(error)})") from error
         # pandas stores an index that is not a plain range as a column of this name.
         return {k: v for k, v in columns.items() if not k.startswith("__index_level_")}
     raise ValueError(f"{path}: reading Parquet files needs pyarrow: pip install pyarrow")

@@ -1,0 +1,267 @@
+import gzip
+import os
+import struct
+import sys
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import sklearn.datasets
+
+from mnemosphere import datasets
+
+STEMS = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_data_folder(monkeypatch, request):
+    if "real_data" not in request.fixturenames:
+        monkeypatch.delenv("MNEMOSPHERE_DATA", raising=False)
+
+
+@pytest.fixture
+def real_data():
+    if not os.environ.get("MNEMOSPHERE_DATA"):
+        pytest.skip("set MNEMOSPHERE_DATA to a folder with the IDX files")
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    def fail(*args, **kwargs):
+        raise URLError("no route to host")
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fail)
+
+
+def image_bytes(images):
+    return struct.pack(">IIII", 2051, *images.shape) + images.tobytes()
+
+
+def label_bytes(labels):
+    return struct.pack(">II", 2049, len(labels)) + labels.tobytes()
+
+
+def write_folder(folder, seed=0, pack=None, n_train=13, n_test=7, test_columns=3):
+    """Write a small data set of 5x3 images; returns the arrays."""
+    rng = np.random.default_rng(seed)
+    arrays = (
+        rng.integers(0, 256, (n_train, 5, 3), dtype=np.uint8),
+        rng.integers(0, 10, n_train, dtype=np.uint8),
+        rng.integers(0, 256, (n_test, 5, test_columns), dtype=np.uint8),
+        rng.integers(0, 10, n_test, dtype=np.uint8),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, array in zip(STEMS, arrays, strict=True):
+        content = image_bytes(array) if array.ndim == 3 else label_bytes(array)
+        suffix = ".gz" if pack else ""
+        (folder / (stem + suffix)).write_bytes(pack(content) if pack else content)
+    return arrays
+
+
+def assert_holds(dataset, arrays):
+    x_train, y_train, x_test, y_test = arrays
+    np.testing.assert_array_equal(dataset.x_train.reshape(x_train.shape), x_train)
+    np.testing.assert_array_equal(dataset.y_train, y_train)
+    np.testing.assert_array_equal(dataset.x_test.reshape(x_test.shape), x_test)
+    np.testing.assert_array_equal(dataset.y_test, y_test)
+
+
+def test_mnist_small_facts():
+    data = datasets.load("mnist-small")
+    assert data.x_train.shape == (5000, 784)
+    assert data.x_test.shape == (1000, 784)
+    assert data.x_train.dtype == np.uint8
+    assert data.image_shape == (28, 28)
+    assert data.class_names == tuple("0123456789")
+    np.testing.assert_array_equal(np.bincount(data.y_train), [500] * 10)
+    np.testing.assert_array_equal(np.bincount(data.y_test), [100] * 10)
+    for x in (data.x_train, data.x_test):
+        assert (x.max(axis=1) > 200).all()  # every image has ink
+        assert (x.min(axis=1) == 0).all()  # and paper
+        # MNIST puts each digit's center of mass at the center of the image.
+        centers = (x.reshape(-1, 28, 28) @ np.arange(28.0)).sum(1) / x.sum(1)
+        np.testing.assert_allclose(centers.mean(), 14, atol=0.5)
+    rows = {row.tobytes() for row in np.concatenate([data.x_train, data.x_test])}
+    assert len(rows) == 6000  # no image twice, none in both parts
+
+
+def test_mnist_small_labels_fit_the_images():
+    data = datasets.load("mnist-small")
+    means = np.stack([data.x_train[data.y_train == c].mean(axis=0) for c in range(10)])
+    x = data.x_test / np.linalg.norm(data.x_test.astype(float), axis=1, keepdims=True)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    assert ((x @ means.T).argmax(axis=1) == data.y_test).mean() > 0.75
+
+
+def test_digits_split_is_disjoint_complete_and_stratified():
+    data = datasets.load("digits")
+    whole = sklearn.datasets.load_digits()
+    together = np.concatenate([data.x_train, data.x_test])
+    labels = np.concatenate([data.y_train, data.y_test])
+    got = sorted((*row, label) for row, label in zip(together.tolist(), labels, strict=True))
+    want = sorted((*r, t) for r, t in zip(whole.data.tolist(), whole.target, strict=True))
+    assert got == want
+    assert len({row.tobytes() for row in whole.data}) == len(whole.data)  # so: disjoint
+    assert (len(data.x_train), len(data.x_test)) == (1442, 355)
+    np.testing.assert_allclose(np.bincount(data.y_test) / np.bincount(labels), 0.2, atol=0.005)
+    assert data.x_train.dtype == np.float64
+    assert data.image_shape == (8, 8)
+    np.testing.assert_array_equal(data.x_test[0], whole.data[whole.target == data.y_test[0]][4])
+
+
+@pytest.mark.parametrize("pack", [None, gzip.compress], ids=["plain", "gz"])
+@pytest.mark.parametrize("subfolder", ["", "mnist"])
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_idx_files_are_found(tmp_path, monkeypatch, offline, pack, subfolder, by):
+    arrays = write_folder(tmp_path / subfolder, pack=pack)
+    if by == "argument":
+        data = datasets.load("mnist", directory=str(tmp_path))
+    else:
+        monkeypatch.setenv("MNEMOSPHERE_DATA", str(tmp_path))
+        data = datasets.load("mnist")
+    assert_holds(data, arrays)
+    assert data.image_shape == (5, 3)
+    assert data.x_train.shape == (13, 15)
+    assert data.y_train.dtype == np.int64
+    assert data.x_train.flags.writeable
+
+
+def test_the_argument_goes_before_the_environment(tmp_path, monkeypatch):
+    arrays = write_folder(tmp_path / "a", seed=1)
+    write_folder(tmp_path / "b", seed=2)
+    monkeypatch.setenv("MNEMOSPHERE_DATA", str(tmp_path / "b"))
+    assert_holds(datasets.load("mnist", tmp_path / "a"), arrays)
+
+
+def test_the_two_data_sets_are_not_confused(tmp_path, offline):
+    write_folder(tmp_path / "mnist", seed=1)
+    with pytest.raises(FileNotFoundError, match="no files of fashion-mnist"):
+        datasets.load("fashion-mnist", tmp_path / "mnist")
+    write_folder(tmp_path, seed=2)
+    clothes = write_folder(tmp_path / "fashion-mnist", seed=3)
+    assert_holds(datasets.load("fashion-mnist", tmp_path), clothes)
+
+
+def test_fashion_class_names(tmp_path):
+    write_folder(tmp_path)
+    names = datasets.load("fashion-mnist", tmp_path).class_names
+    assert len(names) == 10
+    assert (names[0], names[5], names[9]) == ("T-shirt/top", "Sandal", "Ankle boot")
+
+
+def test_repr_is_short(tmp_path):
+    write_folder(tmp_path)
+    assert repr(datasets.load("mnist", tmp_path)) == (
+        "Dataset('mnist': 13 train + 7 test images of 5x3, 10 classes)"
+    )
+
+
+def test_unknown_name_lists_the_names():
+    with pytest.raises(ValueError, match="'mnits': try one of mnist-small, digits, mnist, fashion"):
+        datasets.load("mnits")
+
+
+def test_missing_directory(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+        datasets.load("mnist", tmp_path / "nowhere")
+
+
+def test_incomplete_folder_names_the_missing_files(tmp_path, offline):
+    write_folder(tmp_path)
+    (tmp_path / STEMS[1]).unlink()
+    (tmp_path / STEMS[2]).unlink()
+    with pytest.raises(FileNotFoundError, match=f"lacks {STEMS[1]}, {STEMS[2]} "):
+        datasets.load("mnist", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stem", "content", "message"),
+    [
+        (STEMS[1], label_bytes(np.zeros(12, np.uint8)), "12 labels, but .* has 13 images"),
+        (STEMS[3], label_bytes(np.full(7, 11, np.uint8)), "label 11, expected 0 to 9"),
+        (STEMS[0], label_bytes(np.zeros(13, np.uint8)), "expected 3 axes of uint8, got 1 of uint8"),
+        (STEMS[3], b"\0\0\x09\x01\0\0\0\x07" + bytes(7), "expected 1 axes of uint8, got 1 of int8"),
+        (STEMS[3], label_bytes(np.zeros(0, np.uint8)), "no data"),
+        (STEMS[2], image_bytes(np.zeros((7, 5, 2), np.uint8)), r"\(5, 2\) pixels"),
+        (STEMS[2], b"<html>not found</html>", "not an IDX file"),
+    ],
+)
+def test_bad_idx_files_are_named(tmp_path, stem, content, message):
+    write_folder(tmp_path)
+    (tmp_path / stem).write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        datasets.load("mnist", tmp_path)
+    assert str(tmp_path / stem) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("parser", ["pandas", "liac-arff"])
+def test_openml_is_the_last_resort(monkeypatch, parser):
+    x = np.zeros((70_000, 784), dtype=np.uint8)
+    x[:, 0], x[:, 1] = np.arange(70_000) % 251, np.arange(70_000) // 251 % 256
+    y = np.array([str(i * i % 7) for i in range(70_000)], dtype=object)
+    calls = []
+
+    def fetch(name, **options):
+        calls.append((name, options["version"], options["parser"]))
+        return x, y
+
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
+    if parser == "liac-arff":
+        monkeypatch.setattr("mnemosphere.datasets.catalog.find_spec", lambda name: None)
+    data = datasets.load("fashion-mnist")
+    assert calls == [("Fashion-MNIST", 1, parser)]
+    assert data.x_train.shape == (60_000, 784)
+    assert data.image_shape == (28, 28)
+    np.testing.assert_array_equal(data.x_test, x[60_000:])
+    np.testing.assert_array_equal(data.y_train[:8], [0, 1, 4, 2, 2, 4, 1, 0])
+    np.testing.assert_array_equal(data.y_test[:2], [60_000**2 % 7, 60_001**2 % 7])
+
+
+def test_openml_of_another_shape_is_refused(monkeypatch):
+    answer = np.zeros((11, 784)), np.zeros(11)
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda *args, **kwargs: answer)
+    with pytest.raises(
+        ValueError, match=r"mnist_784 has shape \(11, 784\), expected \(70000, 784\)"
+    ):
+        datasets.load("mnist")
+
+
+def test_no_files_and_no_network_says_what_to_do(tmp_path, offline):
+    with pytest.raises(FileNotFoundError, match="no route to host") as error:
+        datasets.load("mnist", tmp_path)
+    text = str(error.value)
+    assert all(stem in text for stem in STEMS)
+    assert "DIR/mnist" in text
+    assert "MNEMOSPHERE_DATA" in text
+    assert "\n" not in text
+
+
+def test_retries_of_the_download_do_not_warn(monkeypatch, tmp_path):
+    def fail(*args, **kwargs):
+        raise URLError("no route to host")
+
+    openml = sys.modules["sklearn.datasets._openml"]
+    monkeypatch.setattr(openml, "urlopen", fail)
+    monkeypatch.setattr(openml.time, "sleep", lambda seconds: None)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no route to host"):  # warnings are errors here
+        datasets.load("mnist")
+
+
+@pytest.mark.parametrize(
+    ("name", "first_labels", "mean_pixel"),
+    [("mnist", [5, 0, 4, 1, 9], 33.3), ("fashion-mnist", [9, 0, 0, 3, 0], 72.9)],
+)
+def test_real_files(real_data, name, first_labels, mean_pixel):
+    data = datasets.load(name)
+    assert data.x_train.shape == (60_000, 784)
+    assert data.x_test.shape == (10_000, 784)
+    assert data.y_train[:5].tolist() == first_labels
+    assert data.x_train.mean() == pytest.approx(mean_pixel, abs=0.1)
+    assert set(data.y_train) == set(data.y_test) == set(range(10))

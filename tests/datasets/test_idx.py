@@ -1,0 +1,69 @@
+import gzip
+import struct
+
+import numpy as np
+import pytest
+
+from mnemosphere.datasets import read_idx
+
+CODES = {
+    "uint8": 0x08,
+    "int8": 0x09,
+    "int16": 0x0B,
+    "int32": 0x0C,
+    "float32": 0x0D,
+    "float64": 0x0E,
+}
+FORMATS = {"uint8": "B", "int8": "b", "int16": "h", "int32": "i", "float32": "f", "float64": "d"}
+
+
+def idx_bytes(array):
+    header = struct.pack(">BBBB", 0, 0, CODES[array.dtype.name], array.ndim)
+    sizes = struct.pack(f">{array.ndim}I", *array.shape)
+    return header + sizes + struct.pack(f">{array.size}{FORMATS[array.dtype.name]}", *array.flat)
+
+
+@pytest.mark.parametrize("dtype", list(CODES))
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gz"])
+def test_round_trip(tmp_path, dtype, pack):
+    array = np.random.default_rng(3).integers(0, 120, (5, 7, 3)).astype(dtype)
+    path = tmp_path / "a-idx3"
+    path.write_bytes(pack(idx_bytes(array)))
+    got = read_idx(path)
+    np.testing.assert_array_equal(got, array)
+    assert got.dtype == np.dtype(dtype)
+    assert got.flags.writeable
+
+
+def test_the_content_decides_about_gzip_not_the_name(tmp_path):
+    array = np.arange(11, dtype=np.uint8)
+    path = tmp_path / "labels.gz"
+    path.write_bytes(idx_bytes(array))
+    np.testing.assert_array_equal(read_idx(path), array)
+
+
+GOOD = idx_bytes(np.arange(35, dtype=np.uint8).reshape(5, 7))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 bytes are too few"),
+        (b"\0\0\x08", "3 bytes are too few"),
+        (b"\x89PNG1234", "starts with bytes 89 50 4e 47"),
+        (b"\0\0\x0a\x01" + GOOD[4:], "unknown IDX type code 0x0a"),
+        (b"\0\0\x08\x00", "declares no axes"),
+        (GOOD[:9], "truncated inside the header, 2 axes need 12 bytes and the file has 9"),
+        (GOOD[:-1], r"truncated, shape \(5, 7\) of uint8 needs 47 bytes and the file has 46"),
+        (GOOD + b"!", "too long, .* needs 47 bytes and the file has 48"),
+        (gzip.compress(GOOD)[:-12], "damaged gzip file"),
+        (gzip.compress(GOOD)[:12] + b"\xff" * 30, "damaged gzip file"),
+    ],
+)
+def test_errors_are_one_line_and_name_the_file(tmp_path, content, message):
+    path = tmp_path / "train-images-idx3-ubyte"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message) as error:
+        read_idx(path)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
