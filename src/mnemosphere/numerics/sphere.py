@@ -1,0 +1,69 @@
+"""The unit sphere S^{N-1}: points are the rows on the last axis, batched over the leading ones."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["check", "project", "retract", "sample_uniform", "to_tangent"]
+
+
+def project(x: Tensor) -> Tensor:
+    """Put each row of x (..., N) on the sphere: x / ‖x‖. A zero row has no direction: NaN."""
+    # Divide by the largest entry first: squares of entries near 1e20 overflow float32.
+    x = x / x.detach().abs().amax(-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / norm
+
+
+def to_tangent(x: Tensor, g: Tensor) -> Tensor:
+    """Project the vectors g (..., N) orthogonally on the tangent spaces at x: g − ⟨g, x⟩x."""
+    return g - (g * x).sum(-1, keepdim=True) * x
+
+
+def retract(x: Tensor, v: Tensor) -> Tensor:
+    """Move from x along the tangent vector v and return to the sphere: project(x + v)."""
+    return project(x + v)
+
+
+def check(x: Tensor, name: str = "x") -> Tensor:
+    """Return x (..., N) if each row is finite and of unit norm to rounding; raise if not.
+
+    The tolerance on ‖row‖ is 64 units in the last place plus √N of them, for rounding of entries.
+    """
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"{name} must have rows on its last axis, got shape {tuple(x.shape)}")
+    norm = torch.linalg.vector_norm(x, dim=-1)
+    tol = torch.finfo(x.dtype).eps * (64.0 + x.shape[-1] ** 0.5)
+    bad = ~((norm - 1.0).abs() <= tol)  # NaN and inf compare false: they are bad too
+    if bool(bad.any()):
+        row = tuple(int(i) for i in bad.nonzero()[0])
+        where = f"row {row[0] if len(row) == 1 else row} of {name}" if row else name
+        if not bool(torch.isfinite(x[row]).all()):
+            raise ValueError(f"{where} has entries that are not finite: clean the input")
+        raise ValueError(
+            f"{where} has norm {float(norm[row]):.9g}, not 1: apply sphere.project first"
+        )
+    return x
+
+
+def sample_uniform(
+    n_samples: int,
+    n: int,
+    *,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """Draw n_samples points (n_samples, n) uniformly on S^{n-1}: normalized Gaussian vectors."""
+    if n < 1 or n_samples < 0:
+        raise ValueError(f"need n >= 1 and n_samples >= 0, got n={n}, n_samples={n_samples}")
+    if device is None and generator is not None:
+        device = generator.device
+    return project(torch.randn(n_samples, n, generator=generator, dtype=dtype, device=device))
+
+
+def _kind(x: object) -> str:
+    return str(x.dtype) if isinstance(x, Tensor) else type(x).__name__
