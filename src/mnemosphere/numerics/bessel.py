@@ -182,21 +182,74 @@ def _resultant_and_slope(beta: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return a, slope
 
 
-class _Inverse(torch.autograd.Function):
-    """r -> beta with A_N(beta) = r; the derivative is that of the implicit function, 1/A_N'."""
+def _inverse(r: Tensor, n: int) -> Tensor:
+    # Amos' bounds on A_N: (n - 1) r/(1 - r^2) <= beta <= n r/(1 - r^2).
+    base = r / ((1 - r) * (1 + r))
+    low, high = (n - 1) * base, n * base
+    beta = (n - r * r) * base  # right to leading order at both ends
+    for _ in range(_NEWTON_STEPS):
+        a, slope = _resultant_and_slope(beta, n)
+        beta = torch.minimum(torch.maximum(beta - (a - r) / slope, low), high)
+    return beta
+
+
+# The derivatives are known in closed form. Autograd through the recurrences would cost more and
+# lose digits of A_N' at large beta; through the Newton steps it would be wrong.
+
+
+class _LogRatio(torch.autograd.Function):
+    """beta -> log[Omega_N(beta) / Omega_N(0)], with derivative A_N."""
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, r: Tensor, n: int) -> Tensor:
-        # Amos' bounds on A_N: (n - 1) r/(1 - r^2) <= beta <= n r/(1 - r^2).
-        base = r / ((1 - r) * (1 + r))
-        low, high = (n - 1) * base, n * base
-        beta = (n - r * r) * base  # right to leading order at both ends
-        for _ in range(_NEWTON_STEPS):
-            a, slope = _resultant_and_slope(beta, n)
-            beta = torch.minimum(torch.maximum(beta - (a - r) / slope, low), high)
-        ctx.n = n
+    def forward(beta: Tensor, n: int) -> Tensor:
+        return _log_ratio(beta, n)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+        beta, ctx.n = inputs
         ctx.save_for_backward(beta)
-        return beta
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (beta,) = ctx.saved_tensors
+        return grads[0] * _MeanResultant.apply(beta, ctx.n), None  # type: ignore[no-untyped-call]
+
+
+class _MeanResultant(torch.autograd.Function):
+    """beta -> A_N(beta), with derivative A_N'."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(beta: Tensor, n: int) -> Tensor:
+        return _resultant(beta, n)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+        beta, ctx.n = inputs
+        ctx.save_for_backward(beta)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (beta,) = ctx.saved_tensors
+        return grads[0] * _resultant_and_slope(beta, ctx.n)[1], None
+
+
+class _InverseMeanResultant(torch.autograd.Function):
+    """r -> beta with A_N(beta) = r; by the implicit function theorem, with derivative 1/A_N'."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(r: Tensor, n: int) -> Tensor:
+        return _inverse(r, n)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
+        ctx.n = inputs[1]
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
@@ -241,7 +294,8 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     with derivative `mean_resultant`.
     """
     n, beta = _check_n(n), _check_beta(beta)
-    return _log_ratio(beta.double(), n).to(beta.dtype)
+    value: Tensor = _LogRatio.apply(beta.double(), n)  # type: ignore[no-untyped-call]
+    return value.to(beta.dtype)
 
 
 def log_omega(beta: Tensor | float, n: int) -> Tensor:
@@ -252,7 +306,8 @@ def log_omega(beta: Tensor | float, n: int) -> Tensor:
     """
     n, beta = _check_n(n), _check_beta(beta)
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    return (_log_ratio(beta.double(), n) + log_area).to(beta.dtype)
+    value: Tensor = _LogRatio.apply(beta.double(), n)  # type: ignore[no-untyped-call]
+    return (value + log_area).to(beta.dtype)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
@@ -262,7 +317,8 @@ def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     w and concentration beta. Arguments and precision as for `log_omega_ratio`; differentiable.
     """
     n, beta = _check_n(n), _check_beta(beta)
-    return _resultant(beta.double(), n).to(beta.dtype)
+    a: Tensor = _MeanResultant.apply(beta.double(), n)  # type: ignore[no-untyped-call]
+    return a.to(beta.dtype)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
@@ -279,5 +335,5 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
         )
-    beta: Tensor = _Inverse.apply(r.double(), n)  # type: ignore[no-untyped-call]
+    beta: Tensor = _InverseMeanResultant.apply(r.double(), n)  # type: ignore[no-untyped-call]
     return beta.to(r.dtype)

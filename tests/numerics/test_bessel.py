@@ -1,0 +1,254 @@
+"""The Bessel normalizer against the power series in many digits, closed forms and autograd."""
+
+import math
+from decimal import Decimal, localcontext
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mnemosphere.numerics.bessel import (
+    inverse_mean_resultant,
+    log_omega,
+    log_omega_ratio,
+    mean_resultant,
+)
+
+DIMENSIONS = [2, 3, 5, 10, 36, 100, 784, 10**4, 10**6]
+BETAS = [0.0, 1e-8, 1e-4, *np.geomspace(1e-2, 1e6, 17).tolist()]
+
+
+def moments(beta, n):
+    """log f, A and A' from f(beta) = sum_k (beta^2/4)^k / (k! (n/2)_k), in 35 digits.
+
+    All terms are positive: summed outwards from the largest, whose log mpmath gives. With k drawn
+    in proportion to the terms, A = 2 E[k] / beta and A' = (4 Var[k] - 2 E[k]) / beta^2.
+    """
+    if beta == 0:
+        return mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(1) / n
+    with localcontext() as context, mpmath.workdps(35):
+        context.prec = 45
+        half_square = Decimal(beta) ** 2 / 2
+        top = int((math.sqrt((n / 2 - 1) ** 2 + beta**2) - (n / 2 - 1)) / 2)
+        zeroth = first = second = Decimal(0)
+        for step, start in ((1, top), (-1, top - 1)):
+            k, term = start, Decimal(1)
+            if step < 0:
+                term *= top * (2 * top + n - 2) / half_square
+            while k >= 0 and term > Decimal("1e-40"):
+                zeroth += term
+                first += term * (k - top)
+                second += term * (k - top) ** 2
+                if step > 0:
+                    term *= half_square / ((k + 1) * (2 * k + n))
+                else:
+                    term *= k * (2 * k + n - 2) / half_square
+                k += step
+        z, half = mpmath.mpf(beta) ** 2 / 4, mpmath.mpf(n) / 2
+        log_top = (
+            top * mpmath.log(z)
+            - mpmath.loggamma(top + 1)
+            - mpmath.loggamma(half + top)
+            + mpmath.loggamma(half)
+        )
+        log_f = log_top + mpmath.log(mpmath.mpf(str(zeroth)))
+        mean = first / zeroth
+        variance = mpmath.mpf(str(second / zeroth - mean * mean))
+        mean = mpmath.mpf(str(mean + top))
+        b = mpmath.mpf(beta)
+        return log_f, 2 * mean / b, (4 * variance - 2 * mean) / b**2
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    return {(n, beta): moments(beta, n) for n in DIMENSIONS for beta in BETAS}
+
+
+def relative(value, exact):
+    return abs(float((mpmath.mpf(value) - exact) / exact)) if exact else abs(value)
+
+
+def worst(function, n, oracle, which, dtype):
+    values = function(torch.tensor(BETAS, dtype=dtype), n)
+    assert values.dtype == dtype
+    # The oracle is taken at the double: in float32 the rounding of beta is part of the error.
+    return max(
+        relative(value, oracle[n, beta][which])
+        for beta, value in zip(BETAS, values.tolist(), strict=True)
+    )
+
+
+def test_oracle_agrees_with_mpmath_bessel_functions():
+    with mpmath.workdps(40):
+        for n, beta in [(2, 0.3), (5, 17.0), (37, 40.0), (101, 900.0)]:
+            nu = mpmath.mpf(n) / 2 - 1
+            b = mpmath.mpf(beta)
+            bessel = mpmath.besseli(nu, b)
+            log_f = mpmath.log(bessel * mpmath.gamma(nu + 1) * (2 / b) ** nu)
+            a = mpmath.besseli(nu + 1, b) / bessel
+            slope = 1 - a**2 - (n - 1) * a / b
+            for value, exact in zip(moments(beta, n), (log_f, a, slope), strict=True):
+                assert relative(value, exact) < 1e-25
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-14), (torch.float32, 1e-6)])
+@pytest.mark.parametrize("n", DIMENSIONS)
+def test_log_omega_ratio_and_mean_resultant_are_accurate(oracle, n, dtype, tolerance):
+    assert worst(log_omega_ratio, n, oracle, 0, dtype) < tolerance
+    assert worst(mean_resultant, n, oracle, 1, dtype) < tolerance
+
+
+@pytest.mark.parametrize("n", DIMENSIONS)
+def test_log_omega_is_accurate(oracle, n):
+    half = mpmath.mpf(n) / 2
+    log_area = mpmath.log(2) + half * mpmath.log(mpmath.pi) - mpmath.loggamma(half)
+    values = log_omega(torch.tensor(BETAS, dtype=torch.float64), n).tolist()
+    for beta, value in zip(BETAS, values, strict=True):
+        log_f = oracle[n, beta][0]
+        assert abs(value - (log_f + log_area)) < 1e-14 * (log_f + abs(log_area))
+
+
+@pytest.mark.parametrize("n", DIMENSIONS)
+def test_gradients_are_accurate_for_every_beta(oracle, n):
+    beta = torch.tensor(BETAS, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(log_omega_ratio(beta, n).sum(), beta)
+    (area,) = torch.autograd.grad(log_omega(beta, n).sum(), beta)
+    (second,) = torch.autograd.grad(mean_resultant(beta, n).sum(), beta)
+    torch.testing.assert_close(first, mean_resultant(beta, n), rtol=0, atol=0)
+    torch.testing.assert_close(area, first, rtol=0, atol=0)
+    for i, b in enumerate(BETAS):
+        # A' ~ (N-1)/(2 beta^2): the formula 1 - A^2 - (N-1)A/beta would keep no digit of it.
+        assert relative(second[i].item(), oracle[n, b][2]) < 1e-12
+
+
+def test_closed_forms_in_three_dimensions():
+    beta = torch.linspace(0.5, 30.0, 41, dtype=torch.float64)
+    torch.testing.assert_close(
+        log_omega(beta, 3), (4 * math.pi * torch.sinh(beta) / beta).log(), rtol=1e-14, atol=1e-14
+    )
+    torch.testing.assert_close(
+        mean_resultant(beta, 3), 1 / torch.tanh(beta) - 1 / beta, rtol=1e-13, atol=0
+    )
+
+
+@pytest.mark.parametrize("n", [2, 7, 49, 50, 10**6])
+def test_values_at_zero(n):
+    beta = torch.zeros(3, 1, dtype=torch.float64, requires_grad=True)
+    value = log_omega_ratio(beta, n)
+    assert value.shape == (3, 1)
+    assert (value == 0).all()
+    (first,) = torch.autograd.grad(value.sum(), beta, create_graph=True)
+    assert (first == 0).all()
+    (second,) = torch.autograd.grad(first.sum(), beta)
+    torch.testing.assert_close(second, torch.full_like(second, 1 / n), rtol=1e-14, atol=0)
+    assert inverse_mean_resultant(0.0, n).item() == 0
+
+
+def test_huge_beta_neither_overflows_nor_leaves_the_unit_interval():
+    beta = torch.tensor([1e20, 1e200, 1e300], dtype=torch.float64, requires_grad=True)
+    for n in (2, 784, 10**6):
+        value = log_omega_ratio(beta, n)
+        torch.testing.assert_close(value / beta, torch.ones_like(beta), rtol=1e-12, atol=0)
+        (gradient,) = torch.autograd.grad(value.sum(), beta)
+        torch.testing.assert_close(gradient, torch.ones_like(beta), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("n", [47, 48, 49, 50, 51])
+def test_dimensions_around_the_start_of_the_recurrence_agree(n):
+    """Orders reached in different ways satisfy 1/A_N = N/beta + A_{N+2} and its integral."""
+    beta = torch.logspace(-3, 6, 101, dtype=torch.float64)
+    a, b = mean_resultant(beta, n), mean_resultant(beta, n + 2)
+    torch.testing.assert_close(1 / a, n / beta + b, rtol=3e-15, atol=0)
+    f, g = log_omega_ratio(beta, n), log_omega_ratio(beta, n + 2)
+    torch.testing.assert_close(f, g + torch.log1p(beta * b / n), rtol=3e-15, atol=0)
+
+
+@pytest.mark.parametrize("n", [2, 5, 36, 53])
+def test_gradcheck_to_second_order(n):
+    beta = torch.tensor([0.2, 3.0, 41.0], dtype=torch.float64, requires_grad=True)
+    r = torch.tensor([0.05, 0.4, 0.9], dtype=torch.float64, requires_grad=True)
+    for function, x in [
+        (log_omega_ratio, beta),
+        (log_omega, beta),
+        (mean_resultant, beta),
+        (inverse_mean_resultant, r),
+    ]:
+        assert torch.autograd.gradcheck(lambda y, f=function: f(y, n), x)
+        assert torch.autograd.gradgradcheck(lambda y, f=function: f(y, n), x)
+
+
+@pytest.mark.parametrize("n", DIMENSIONS)
+def test_inverse_returns_to_r(n):
+    ends = 1 - torch.logspace(-15.9, -2, 97, dtype=torch.float64)
+    starts = torch.logspace(-300, -2, 31, dtype=torch.float64)
+    r = torch.cat([starts, torch.linspace(0.01, 0.99, 197, dtype=torch.float64), ends])
+    back = mean_resultant(inverse_mean_resultant(r, n), n)
+    torch.testing.assert_close(back, r, rtol=3e-15, atol=0)
+
+
+@pytest.mark.parametrize("n", DIMENSIONS)
+def test_inverse_returns_to_beta(oracle, n):
+    beta = torch.tensor(BETAS[1:], dtype=torch.float64)
+    r = mean_resultant(beta, n)
+    back = inverse_mean_resultant(r, n)
+    for b, value in zip(BETAS[1:], back.tolist(), strict=True):
+        _, a, slope = oracle[n, b]
+        # A rounding of r by one part in 2^53 moves beta by this much.
+        assert abs(value - b) < 3e-15 * float(a / slope)
+
+
+def test_inverse_gradient_at_large_beta(oracle):
+    n, beta = 5, BETAS[-1]
+    r = mean_resultant(beta, n).requires_grad_()
+    (gradient,) = torch.autograd.grad(inverse_mean_resultant(r, n), r)
+    # r itself is known to 1e-16, 1 - r to 1e-10 only, and the derivative is as (1 - r)^-2.
+    assert relative(gradient.item(), 1 / oracle[n, beta][2]) < 1e-8
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    n=st.integers(2, 2000), beta=st.floats(0, 1e6), more=st.floats(1e-3, 10.0), top=st.floats(0, 1)
+)
+def test_laws(n, beta, more, top):
+    """A grows with beta, falls with N, keeps to Amos' bounds; log f is convex."""
+    pair = torch.tensor([beta, beta * (1 + more) + more], dtype=torch.float64)
+    a, f = mean_resultant(pair, n), log_omega_ratio(pair, n)
+    assert a[1] >= a[0]
+    assert (mean_resultant(pair, n + 1) <= a).all()
+    m = (n - 1) / 2
+    assert (a <= pair / (m + torch.hypot(pair, torch.tensor(m))) * (1 + 1e-15)).all()
+    upper = torch.hypot(pair, torch.tensor(m + 1.0, dtype=torch.float64))
+    assert (a >= pair / (m + upper) * (1 - 1e-15)).all()
+    mid = top * pair[0] + (1 - top) * pair[1]
+    assert log_omega_ratio(mid, n) <= (top * f[0] + (1 - top) * f[1]) * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("function", [log_omega, log_omega_ratio, mean_resultant])
+def test_invalid_beta(function):
+    for bad in (-1e-9, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"beta must be finite and not negative, got {bad}"):
+            function(torch.tensor([1.0, bad], dtype=torch.float64), 5)
+    with pytest.raises(TypeError, match="floating-point"):
+        function(torch.tensor([1, 2]), 5)
+
+
+def test_invalid_r():
+    for bad in (-1e-9, 1.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match=r"r must lie in \[0, 1\)"):
+            inverse_mean_resultant(torch.tensor([0.5, bad], dtype=torch.float64), 5)
+
+
+@pytest.mark.parametrize("n", [1, 0, -3, 2.0, True, "5"])
+def test_invalid_n(n):
+    for function in (log_omega, log_omega_ratio, mean_resultant, inverse_mean_resultant):
+        with pytest.raises(ValueError, match="n must be an integer of at least 2"):
+            function(0.5, n)
+
+
+def test_python_numbers_and_numpy_dimensions():
+    assert mean_resultant(2, np.int64(3)).dtype == torch.float64
+    assert mean_resultant(2, 3).item() == pytest.approx(1 / math.tanh(2) - 1 / 2, rel=1e-15)
+    assert inverse_mean_resultant(0.0, 3).shape == ()
