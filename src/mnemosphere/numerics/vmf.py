@@ -16,7 +16,7 @@ def _sample_cosine(
     Wood's rejection scheme. With m = N - 1 and b the positive root of b^2 + (4 kappa/m) b = 1, it
     proposes c = (g2 - b g1)/(g2 + b g1), g1 and g2 of the law Gamma(m/2). Put into these variables
     the acceptance probability is exp(m (y + log(1 - y))), y = (1 - b)(g2 - g1)/(2 (g2 + b g1)):
-    kappa itself is gone, and with it every cancellation at large kappa. At least about 2/3 of the
+    kappa itself is gone, and with it every cancellation at large kappa. At least 0.65 of the
     proposals pass, whatever kappa and N.
     """
     m = n - 1
