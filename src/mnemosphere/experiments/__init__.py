@@ -1,0 +1,1 @@
+"""Layer 4: the tables and figures of the paper."""

@@ -1,0 +1,1 @@
+"""Layer 2: solvers, the training loop, growth, checkpoints."""

@@ -1,0 +1,249 @@
+"""The single pass: log_joint forward, sufficient statistics backward.
+
+With h[b,μ] = ςβ⟨w^μ, x_b⟩ − log(Ω_N(β)/Ω_N(0)) and h[b,0] = 0,
+
+    log_joint[b,y] = log Σ_γ p[γ,y] exp(h[b,γ])            up to the constant −log Ω_N(0)
+    r[b,γ]         = Σ_y q[b,y] p[γ,y] exp(h[b,γ]) / exp(log_joint[b,y])
+
+Nothing of size (samples × P) is ever held: rows go by in chunks, and per chunk two large matrix
+products (x wᵀ and rᵀ x) carry nearly all of the arithmetic.
+
+A class whose density lies below that of the densest component by more than the floating-point
+range (a factor e^87 in float32, e^708 in float64) is counted as if it lay just at the edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
+
+# Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
+# enough of them to fill it.
+_CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}
+
+
+def chunk_rows(n_memories: int, device: torch.device) -> int:
+    """How many rows one chunk takes."""
+    return max(64, _CHUNK_ELEMENTS.get(device.type, 1 << 24) // max(n_memories, 1))
+
+
+def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:
+    """Slices that cut n_rows into chunks of bounded size."""
+    step = chunk_rows(n_memories, device)
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+class Gradient(NamedTuple):
+    """Euclidean gradient of the mean loss."""
+
+    w: Tensor  # (P, N)
+    p: Tensor  # (P+1, C+1)
+    beta: Tensor  # ()
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over rows, from which gradient, fixed-point step and certificate are all read."""
+
+    w_bar: Tensor  # (P, N)      Σ_b r[b,μ] x_b
+    p_bar: Tensor  # (P+1, C+1)  Σ_b q[b,y] · share of γ given (b, y)
+    overlap: Tensor  # (P,)      Σ_b r[b,μ] ⟨w^μ, x_b⟩
+    loss: Tensor  # () float64: summed loss
+    count: Tensor  # () float64: summed sample weight
+
+    @property
+    def mass(self) -> Tensor:
+        """Responsibility of each component, (P+1,)."""
+        return self.p_bar.sum(1)
+
+    @property
+    def mean_loss(self) -> Tensor:
+        """Loss per unit of sample weight."""
+        return self.loss / self.count
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            self.w_bar + other.w_bar,
+            self.p_bar + other.p_bar,
+            self.overlap + other.overlap,
+            self.loss + other.loss,
+            self.count + other.count,
+        )
+
+    def __mul__(self, factor: float) -> Statistics:
+        return Statistics(
+            self.w_bar * factor,
+            self.p_bar * factor,
+            self.overlap * factor,
+            self.loss * factor,
+            self.count * factor,
+        )
+
+    def gradient(self, params: Parameters) -> Gradient:
+        """Gradient of the mean loss at the parameters the statistics were taken at."""
+        count = self.count.to(params.w.dtype)
+        # Where p = 0 the component takes no part in the class, and p_bar = 0 with it.
+        ratio = self.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
+        pull = params.varsigma * self.overlap.sum()
+        push = mean_resultant(params.beta, params.n_features) * self.mass[1:].sum()
+        return Gradient(
+            -params.beta_eff * self.w_bar / count, -ratio / count, (push - pull) / count
+        )
+
+
+class _Forward(NamedTuple):
+    """One chunk: exp(h − shift) for the memories and the uniform component, and log_joint."""
+
+    e: Tensor  # (B, P)
+    e0: Tensor  # (B,)
+    joint: Tensor  # (B, C+1), scaled by exp(−shift)
+    log_joint: Tensor  # (B, C+1)
+
+
+class _Pass:
+    """What every chunk of one pass shares."""
+
+    def __init__(self, params: Parameters) -> None:
+        self.scaled_w = (params.beta_eff * params.w).T  # (N, P)
+        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        self.p0 = params.p[0]
+        self.p = params.p[1:]
+
+    def forward(self, x: Tensor) -> _Forward:
+        e = x @ self.scaled_w  # (B, P)
+        # The largest exponent of the row, the uniform component's 0 included.
+        shift = (e.amax(1) - self.log_ratio).clamp_min(0)
+        e.sub_((shift + self.log_ratio)[:, None]).exp_()
+        e0 = (-shift).exp()
+        joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
+        joint.clamp_min_(torch.finfo(joint.dtype).tiny)
+        return _Forward(e, e0, joint, joint.log() + shift[:, None])
+
+
+def log_joint(params: Parameters, x: Tensor) -> Tensor:
+    """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
+    run = _Pass(params)
+    out = x.new_empty(x.shape[0], params.n_columns)
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        out[rows] = run.forward(x[rows]).log_joint
+    return out
+
+
+def log_joint_differentiable(params: Parameters, x: Tensor) -> Tensor:
+    """The same as `log_joint`, out of plain operations that autograd can go through.
+
+    Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle.
+    """
+    h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
+    h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
+    shares = h.softmax(1) @ params.p  # (B, C+1)
+    tiny = torch.finfo(shares.dtype).tiny
+    return shares.clamp_min(tiny).log() + h.logsumexp(1, keepdim=True)
+
+
+def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
+    """r[b,γ] for label weights q (B, C+1): an array of shape (B, P+1), so keep B small."""
+    run = _Pass(params)
+    f = run.forward(x)
+    s = q / f.joint
+    return torch.cat([(f.e0 * (s @ run.p0))[:, None], f.e * (s @ run.p.T)], dim=1)
+
+
+def evaluate(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule,
+    *,
+    sample_weight: Tensor | None = None,
+) -> float:
+    """Mean loss over the rows, forward half of the pass only."""
+    loss, _ = rule(log_joint(params, x), targets)
+    if sample_weight is None:
+        return float(loss.double().mean())
+    return float((loss.double() * sample_weight).sum() / sample_weight.double().sum())
+
+
+def accumulate(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Statistics:
+    """One pass over the rows: sufficient statistics for the label weights that `rule` gives.
+
+    x (B, N) unit rows; targets (B, C+1); sample_weight (B,) or None.
+    """
+    run = _Pass(params)
+    w_bar = torch.zeros_like(params.w)
+    ratio = torch.zeros_like(params.p)  # p_bar / p
+    loss = torch.zeros((), dtype=torch.float64, device=x.device)
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        xb = x[rows]
+        f = run.forward(xb)
+        row_loss, weights = rule(f.log_joint, targets[rows])
+        if sample_weight is not None:
+            row_loss = row_loss * sample_weight[rows]
+            weights = weights * sample_weight[rows, None]
+        loss += row_loss.sum(dtype=torch.float64)
+        s = weights / f.joint  # (B, C+1)
+        ratio[0] += f.e0 @ s
+        ratio[1:].addmm_(f.e.T, s)  # (P, C+1)
+        r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
+        w_bar.addmm_(r.T, xb)  # (P, N)
+    total = float(x.shape[0]) if sample_weight is None else sample_weight.sum(dtype=torch.float64)
+    return Statistics(
+        w_bar=w_bar,
+        p_bar=ratio * params.p,
+        overlap=(w_bar * params.w).sum(1),  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+        loss=loss,
+        count=torch.as_tensor(total, dtype=torch.float64, device=x.device),
+    )
+
+
+def check_data(
+    x: Tensor, targets: Tensor, sample_weight: Tensor | None, params: Parameters
+) -> None:
+    """Raise ValueError unless the data fit the parameters: the border of the core."""
+    if x.ndim != 2 or x.shape[1] != params.n_features:
+        raise ValueError(
+            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
+        )
+    if targets.shape != (x.shape[0], params.n_columns):
+        raise ValueError(
+            f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
+            f"got {tuple(targets.shape)}"
+        )
+    for name, tensor in (("x", x), ("targets", targets)):
+        if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
+            raise ValueError(
+                f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
+                f"{params.w.dtype} on {params.w.device}: convert one of them"
+            )
+    if x.shape[0] == 0:
+        raise ValueError("x has no rows: pass at least one")
+    sphere.check(x, "x")
+    totals = targets.sum(1)
+    if not (torch.isfinite(targets).all() and (targets >= 0).all() and (totals <= 1 + 1e-4).all()):
+        raise ValueError("targets must be label weights: finite, >= 0, at most 1 in a row's sum")
+    if sample_weight is not None:
+        if sample_weight.shape != x.shape[:1]:
+            raise ValueError(
+                f"sample_weight must be ({x.shape[0]},), got {tuple(sample_weight.shape)}"
+            )
+        if not (torch.isfinite(sample_weight).all() and (sample_weight >= 0).all()):
+            raise ValueError("sample_weight must be finite and >= 0")
+        if not sample_weight.sum() > 0:
+            raise ValueError("sample_weight is zero everywhere: nothing to learn from")

@@ -1,0 +1,127 @@
+"""Objectives as label rules.
+
+A rule turns log_joint (B, C+1) and targets (B, C+1) into the loss of each row and the *effective
+label weights* (B, C+1) that the backward half of the pass spreads over the components: minus the
+derivative of the loss with respect to log_joint. That is all an objective is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class LabelRule(Protocol):
+    """What the kernel asks of an objective."""
+
+    @property
+    def supports_fixed_point(self) -> bool:
+        """Whether the weights are never negative and the loss has an exact lower bound."""
+        ...
+
+    def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (loss (B,), label weights (B, C+1))."""
+        ...
+
+
+@dataclass(frozen=True)
+class Blend:
+    """Joint likelihood, with weight `conditional` in [0, 1] on its conditional part.
+
+    A row with label weights q of total s = Σ q_y ≤ 1 costs
+
+        −Σ_y q_y log P(x, y) + λ s log P(x) − (1 − s) log P(x)
+
+    so λ = 0 is Eq. (effective_loss), λ = 1 is −log P(y|x), and a row without label (q = 0), or
+    the missing part of a partial label, counts by its marginal likelihood.
+    """
+
+    conditional: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.conditional <= 1.0:
+            raise ValueError(f"the conditional weight must lie in [0, 1], got {self.conditional}")
+
+    @property
+    def supports_fixed_point(self) -> bool:
+        """Only the joint likelihood has non-negative weights."""
+        return self.conditional == 0.0
+
+    def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (loss (B,), label weights (B, C+1))."""
+        given = targets.sum(1)
+        # Rounding leaves a full label a hair away from 1; that is no missing mass.
+        missing = torch.where((given - 1).abs() < 1e-6, 0.0, 1 - given)
+        on_marginal = self.conditional * given - missing  # coefficient of log P(x) in the loss
+        log_marginal = log_joint.logsumexp(1)
+        loss = on_marginal * log_marginal - (targets * log_joint).sum(1)
+        predictions = (log_joint - log_marginal[:, None]).exp()
+        return loss, targets - on_marginal[:, None] * predictions
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """−log P(x): labels, if any, are not looked at."""
+
+    @property
+    def supports_fixed_point(self) -> bool:
+        """The weights are the predictions, which are not negative."""
+        return True
+
+    def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (loss (B,), label weights (B, C+1))."""
+        log_marginal = log_joint.logsumexp(1)
+        return -log_marginal, (log_joint - log_marginal[:, None]).exp()
+
+
+@dataclass(frozen=True)
+class Unsupervised:
+    """Eq. (unsupervised_loss): the softened predictions stand in for labels.
+
+    With predictions P_y and q̃ = (1−ε)P + ε/(C+1) the loss is −Σ q̃_y log P(x, y); its gradient is
+    taken through the predictions too.
+    """
+
+    smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.smoothing <= 1.0:
+            raise ValueError(f"smoothing must lie in [0, 1], got {self.smoothing}")
+
+    @property
+    def supports_fixed_point(self) -> bool:
+        """Weights can be negative: gradient solvers only."""
+        return False
+
+    def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (loss (B,), label weights (B, C+1))."""
+        predictions = log_joint.softmax(1)
+        labels = (1 - self.smoothing) * predictions + self.smoothing / log_joint.shape[1]
+        loss = -(labels * log_joint).sum(1)
+        mean = (predictions * log_joint).sum(1, keepdim=True)
+        return loss, labels + (1 - self.smoothing) * predictions * (log_joint - mean)
+
+
+joint = Blend(0.0)
+conditional = Blend(1.0)
+marginal = Marginal()
+
+
+def soft_labels(
+    classes: Tensor, n_classes: int, smoothing: float, *, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Rows (1−ε)·onehot + ε/(C+1) over C+1 entries; a negative class is an unlabelled row (zeros).
+
+    The last entry is the class "none of the C".
+    """
+    columns = n_classes + 1
+    q = torch.full((classes.shape[0], columns), smoothing / columns, dtype=dtype)
+    q = q.to(classes.device)
+    labelled = classes >= 0
+    q[~labelled] = 0.0
+    rows = labelled.nonzero()[:, 0]
+    q[rows, classes[rows]] += 1 - smoothing
+    return q

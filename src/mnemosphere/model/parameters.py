@@ -1,0 +1,175 @@
+"""The model's parameters, and the map from the Boltzmann machine's own (paper, App. model)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics.bessel import log_omega_ratio
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A mixture of P von Mises–Fisher components and one uniform one, labelled by C+1 classes.
+
+    Row 0 of `p` and `p_h` is the uniform component; the last column of `p` and `p_q` is the class
+    "none of the C". Every tensor has one dtype and lies on one device.
+    """
+
+    w: Tensor  # (P, N) memories w^μ, unit rows
+    p: Tensor  # (P+1, C+1) class weights p^γ_y, in the polytope of p_h and p_q
+    beta: Tensor  # () inverse temperature β > 0
+    varsigma: float  # ς in (0, 1]; 1 is the plain likelihood
+    p_h: Tensor  # (P+1,) prior of the components
+    p_q: Tensor  # (C+1,) prior of the classes
+
+    @property
+    def beta_eff(self) -> Tensor:
+        """β_eff = ςβ, the slope of the exponent of Eq. (effective_loss)."""
+        return self.varsigma * self.beta
+
+    @property
+    def n_memories(self) -> int:
+        """P."""
+        return self.w.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """N."""
+        return self.w.shape[1]
+
+    @property
+    def n_columns(self) -> int:
+        """C+1: the classes and "none of them"."""
+        return self.p.shape[1]
+
+    def check(self) -> Self:
+        """Raise ValueError unless the parameters are usable; return self."""
+        if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
+            raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
+        shape = (self.n_memories + 1, self.p_q.shape[-1])
+        if self.p.shape != shape or self.p_h.shape != shape[:1] or self.p_q.ndim != 1:
+            raise ValueError(
+                f"class weights must be (P+1, C+1) = {shape} with p_h (P+1,) and p_q (C+1,), got "
+                f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
+            )
+        kinds = {(t.dtype, t.device) for t in (self.w, self.p, self.beta, self.p_h, self.p_q)}
+        if len(kinds) > 1:
+            raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
+        if self.w.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"dtype must be float32 or float64, got {self.w.dtype}")
+        if self.beta.ndim != 0 or not torch.isfinite(self.beta) or self.beta <= 0:
+            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
+        if not 0.0 < self.varsigma <= 1.0:
+            raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
+        sphere.check(self.w, "memories")
+        polytope.check_marginals(self.p_h, self.p_q)
+        tolerance = 1e-3 if self.w.dtype == torch.float32 else 1e-8
+        polytope.check(self.p, self.p_h, self.p_q, tol=tolerance)
+        return self
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+    def to(
+        self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Return a copy on another device or in another precision."""
+        return self.replace(
+            **{
+                f.name: getattr(self, f.name).to(device=device, dtype=dtype)
+                for f in dataclasses.fields(self)
+                if f.name != "varsigma"
+            }
+        )
+
+
+def component_prior(
+    n_memories: int,
+    uniform_weight: float = 1.0,
+    *,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """p_h of App. initialization: 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component."""
+    if not uniform_weight >= 0.0:
+        raise ValueError(f"the uniform component's weight P_0 must be >= 0, got {uniform_weight}")
+    p_h = torch.ones(n_memories + 1, dtype=dtype, device=device)
+    p_h[0] = uniform_weight
+    return p_h / (n_memories + uniform_weight)
+
+
+def from_memories(
+    w: Tensor,
+    p_q: Tensor,
+    *,
+    beta: float | Tensor,
+    varsigma: float = 1.0,
+    uniform_weight: float = 1.0,
+) -> Parameters:
+    """Memories with class weights that know nothing yet: p = p_h p_q^T (App. initialization)."""
+    p_h = component_prior(w.shape[0], uniform_weight, dtype=w.dtype, device=w.device)
+    p_q = p_q.to(w)
+    return Parameters(
+        w=w,
+        p=p_h[:, None] * p_q[None, :],
+        beta=torch.as_tensor(beta, dtype=w.dtype, device=w.device),
+        varsigma=float(varsigma),
+        p_h=p_h,
+        p_q=p_q,
+    )
+
+
+@dataclass(frozen=True)
+class BoltzmannMachine:
+    """The three-layer Boltzmann machine of Eq. (RBM_energy), ς = 1.
+
+    The energy of (x, y, γ) is −⟨w^γ, x⟩ − u^γ_y − b^γ for γ ≥ 1 and 0 for γ = 0; the last column
+    of `pi_q` is "none of the C", for which u is zero.
+    """
+
+    w: Tensor  # (P, N)
+    u: Tensor  # (P, C)
+    b: Tensor  # (P,)
+    pi_h: Tensor  # (P+1,) prior of the hidden layer
+    pi_q: Tensor  # (C+1,) prior of the class layer
+    beta: Tensor  # ()
+
+    def parameters(self) -> Parameters:
+        """Integrate the data layer out: the mixture that this machine is (App. model)."""
+        field = torch.cat([self.u, torch.zeros_like(self.b)[:, None]], dim=1) + self.b[:, None]
+        # Every state weighs Ω_N(β) but the uniform one, Ω_N(0): divide all by Ω_N(β).
+        empty = -log_omega_ratio(self.beta, self.w.shape[1])
+        a = torch.cat([empty.expand(1, self.pi_q.shape[0]), self.beta * field])  # (P+1, C+1)
+        log_p = a + self.pi_h.log()[:, None] + self.pi_q.log()[None, :]
+        p = (log_p - log_p.logsumexp((0, 1))).exp()
+        return Parameters(self.w, p, self.beta, 1.0, p.sum(1), p.sum(0))
+
+
+def boltzmann_machine(params: Parameters, pi_h: Tensor | None = None) -> BoltzmannMachine:
+    """Find the Boltzmann machine whose marginal is `params` (inverse of `.parameters()`).
+
+    The prior of the class layer is fixed by the uniform component, on which the weights do not
+    act: π_q(y) = p^0_y / Σ p^0. The prior of the hidden layer is a free choice (a change of π_h
+    is undone by b); by default it is uniform. Needs ς = 1 and p > 0 everywhere.
+    """
+    if params.varsigma != 1.0:
+        raise ValueError(f"only ς = 1 is a Boltzmann machine, got varsigma={params.varsigma}")
+    if not (params.p > 0).all():
+        raise ValueError("p has zeros, which need infinite biases: floor it first")
+    if pi_h is None:
+        pi_h = torch.full_like(params.p_h, 1.0 / params.p_h.shape[0])
+    pi_q = params.p[0] / params.p[0].sum()
+    log_z = (
+        pi_h[0].log() - log_omega_ratio(params.beta, params.n_features) - params.p[0].sum().log()
+    )
+    a = params.p[1:].log() + log_z - pi_q.log()[None, :] - pi_h[1:].log()[:, None]  # (P, C+1)
+    b = a[:, -1] / params.beta
+    u = a[:, :-1] / params.beta - b[:, None]
+    return BoltzmannMachine(params.w, u, b, pi_h, pi_q, params.beta)

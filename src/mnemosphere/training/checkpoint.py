@@ -1,0 +1,137 @@
+"""Atomic checkpoints: a training run continues from one with the same bits."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.batches import Data, State
+from mnemosphere.training.callbacks import Record
+
+FORMAT = "mnemosphere-checkpoint"
+VERSION = 1
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old one or the new one whole."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All that a run needs to go on: what changes between two passes."""
+
+    epoch: int
+    params: Parameters
+    state: State
+    best: Parameters
+    best_loss: float
+    waited: int  # passes since the best
+    history: tuple[Record, ...]
+    generator_state: Tensor
+
+
+def fingerprint(data: Data, validation: Data | None, **settings: object) -> str:
+    """What must be the same for a resumption to make sense: the data and the settings."""
+    parts = [f"{name}={value!r}" for name, value in sorted(settings.items())]
+    for name, part in (("data", data), ("validation", validation)):
+        if part is not None:
+            sums = [float(t.sum(dtype=torch.float64)) for t in (part.x, part.targets)]
+            parts.append(f"{name}={tuple(part.x.shape)} {sums}")
+    return "; ".join(parts)
+
+
+def save_checkpoint(path: Path, progress: Progress, mark: str) -> None:
+    """Write a checkpoint atomically."""
+    tensors = {"generator": progress.generator_state}
+    tensors |= {f"state.{name}": t for name, t in progress.state.items()}
+    varsigma = {}
+    for prefix, params in (("params", progress.params), ("best", progress.best)):
+        for f in dataclasses.fields(params):
+            value = getattr(params, f.name)
+            if isinstance(value, Tensor):
+                tensors[f"{prefix}.{f.name}"] = value
+            else:
+                varsigma[prefix] = value
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "fingerprint": mark,
+        "epoch": progress.epoch,
+        "best_loss": progress.best_loss,
+        "waited": progress.waited,
+        "varsigma": varsigma,
+        "history": [record.as_dict() for record in progress.history],
+    }
+    # A copy of each: safetensors refuses tensors that share memory, as params and best often do.
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    write_atomically(path, save(tensors, {"mnemosphere": json.dumps(meta)}))
+
+
+def load_checkpoint(path: Path, mark: str, device: torch.device) -> Progress:
+    """Read a checkpoint; ValueError where it is foreign, broken or of another run."""
+    meta, tensors = _read(path)
+    if meta["fingerprint"] != mark:
+        raise ValueError(
+            f"checkpoint {path} is of another run (its data or settings differ): "
+            "delete it or choose another path"
+        )
+
+    def to_device(prefix: str) -> dict[str, Tensor]:
+        start = prefix + "."
+        return {k[len(start) :]: v.to(device) for k, v in tensors.items() if k.startswith(start)}
+
+    params, best = (
+        Parameters(varsigma=meta["varsigma"][prefix], **to_device(prefix))
+        for prefix in ("params", "best")
+    )
+    state = to_device("state")
+    return Progress(
+        epoch=meta["epoch"],
+        params=params,
+        state=state,
+        best=best,
+        best_loss=meta["best_loss"],
+        waited=meta["waited"],
+        history=tuple(Record(**record) for record in meta["history"]),
+        generator_state=tensors["generator"],
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
+            read: Callable[[str], Tensor] = file.get_tensor
+            tensors = {name: read(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a readable checkpoint ({error}): delete it") from error
+    if meta.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a {FORMAT} file: delete it or choose another path")
+    if meta.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has checkpoint version {meta.get('version')}, this release reads {VERSION}: "
+            "delete it and train again"
+        )
+    return meta, tensors

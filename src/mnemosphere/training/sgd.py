@@ -1,0 +1,99 @@
+"""Constrained stochastic gradient descent with momentum (App. weight_normalization)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.kernel import Statistics
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope, sphere
+from mnemosphere.training.batches import Batch, State
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Heavy ball, v ← m·v − lr·gradient, θ ← θ + v, kept on the sphere and in the polytope.
+
+    Memories: the gradient is projected onto the tangent space, the step normalised. Class
+    weights: multiplied by exp(v), then scaled back to their marginals by Sinkhorn–Knopp; their
+    rate is P + P_0 times smaller than that of the memories, which is the same as training
+    g = (P + P_0)p at the same rate. β: plain, kept positive by construction.
+
+    `tolerance` is that of the marginals; None stops after `sweeps` sweeps whatever they reached,
+    which is what the paper does and never waits for the device.
+    """
+
+    learning_rate: float = 0.01
+    momentum: float = 0.99
+    batch_size: int = 1000
+    learn_beta: bool = True
+    sweeps: int = 10
+    tolerance: float | None = 1e-7
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
+        if self.batch_size < 1 or self.sweeps < 1:
+            raise ValueError(
+                f"batch_size and sweeps must be >= 1, got {self.batch_size} and {self.sweeps}"
+            )
+
+    @classmethod
+    def paper(cls, *, learn_beta: bool = True) -> Self:
+        """The authors' settings.
+
+        They write v ← m·v − η·grad, θ ← θ + η·v with η = 0.1 and m = 0.99: heavy ball at the rate
+        η² = 0.01 in the convention used here, an effective step of η²/(1−m) = 1.
+        """
+        return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, tolerance=None)
+
+    def check_rule(self, rule: LabelRule) -> None:
+        """Every objective has a gradient."""
+
+    def start(self, params: Parameters) -> State:
+        """Momentum at rest."""
+        return {
+            "w": torch.zeros_like(params.w),
+            "p": torch.zeros_like(params.p),
+            "beta": torch.zeros_like(params.beta),
+        }
+
+    def step(
+        self, params: Parameters, state: State, stats: Statistics, batch: Batch
+    ) -> tuple[Parameters, State]:
+        """One step from the statistics of one batch."""
+        gradient = stats.gradient(params)
+        m, lr = self.momentum, self.learning_rate
+        v_w = m * state["w"] - lr * sphere.to_tangent(params.w, gradient.w)
+        w = sphere.retract(params.w, v_w)
+
+        # P + P_0 = P / (1 − p_h(0)), Eq. of App. initialization.
+        scale = params.n_memories / (1 - params.p_h[0])
+        g = polytope.center_rows(params.p, gradient.p / scale, params.p_h)
+        v_p = m * state["p"] - lr * g
+        tiny = torch.finfo(params.p.dtype).tiny
+        log_k = params.p.clamp_min(tiny).log() + v_p
+        if self.tolerance is None:
+            scaled = polytope.sinkhorn(
+                log_k, params.p_h, params.p_q, tol=None, max_sweeps=self.sweeps
+            )
+        else:
+            scaled = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance)
+
+        beta, v_beta = params.beta, state["beta"]
+        if self.learn_beta:
+            v_beta = m * v_beta - lr * gradient.beta
+            beta = _positive_step(beta, v_beta)
+        return params.replace(w=w, p=scaled.p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
+
+
+def _positive_step(beta: Tensor, step: Tensor) -> Tensor:
+    """β + step to first order, never zero or below: β²/(β − step) for a step down."""
+    return torch.where(step >= 0, beta + step, beta * beta / (beta - step.clamp_max(0)))
