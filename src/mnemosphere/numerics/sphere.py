@@ -62,7 +62,10 @@ def sample_uniform(
         raise ValueError(f"need n >= 1 and n_samples >= 0, got n={n}, n_samples={n_samples}")
     if device is None and generator is not None:
         device = generator.device
-    return project(torch.randn(n_samples, n, generator=generator, dtype=dtype, device=device))
+    # Drawn where the generator lives, so that one seed gives the same points on every device.
+    where = device if generator is None else generator.device
+    draws = torch.randn(n_samples, n, generator=generator, dtype=dtype, device=where)
+    return project(draws.to(device))
 
 
 def _kind(x: object) -> str:
