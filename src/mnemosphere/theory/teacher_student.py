@@ -1,0 +1,284 @@
+"""Teacher and student, Sec. (teacher-student): planted data and the student's posterior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from mnemosphere.numerics import polytope, sphere, vmf
+from mnemosphere.theory import gibbs
+from mnemosphere.theory.diagnostics import Estimate, estimate
+
+__all__ = [
+    "Data",
+    "Posterior",
+    "Teacher",
+    "match_memories",
+    "sample_data",
+    "sample_posterior",
+    "sample_teacher",
+]
+
+Align = Literal["chain", "draw", "none"]
+
+
+def _check_positive(value: float, name: str, hint: str) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be positive and finite, got {value}: {hint}")
+
+
+def _check_count(value: int, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be an int, got {type(value).__name__}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """Planted weights: w (P*, N) unit rows, soft labels g (P*, C+1) rows summing to 1, beta = υN.
+
+    No uniform component and equal shares 1/P*, as in the paper; the last column of g is the class
+    "none of the C".
+    """
+
+    w: Tensor
+    g: Tensor
+    beta: float
+
+    @property
+    def p_q(self) -> Tensor:
+        """Share of each class among the data, p_q*(y) = mean of g over memories: (C+1,)."""
+        return self.g.mean(0)
+
+
+@dataclass(frozen=True)
+class Data:
+    """M examples: x (M, N) unit rows, y (M,) columns of g, cluster (M,) rows of the teacher's w."""
+
+    x: Tensor
+    y: Tensor
+    cluster: Tensor
+
+
+def sample_teacher(
+    n_memories: int,
+    n_features: int,
+    n_classes: int = 0,
+    *,
+    upsilon: float,
+    soft_labels: Tensor | None = None,
+    generator: torch.Generator,
+) -> Teacher:
+    """Draw a teacher: memories uniform on the sphere, soft labels uniform on the simplex or given.
+
+    n_classes=0: no labels (one column). soft_labels: (P*, C+1), held fixed instead of drawn.
+    upsilon = β*/N sets the noise of the data. float64, on the generator's device.
+    """
+    _check_count(n_memories, "n_memories", 1)
+    _check_count(n_features, "n_features", 2)
+    _check_count(n_classes, "n_classes", 0)
+    _check_positive(upsilon, "upsilon", "it is β*/N; large means little noise")
+    device = generator.device
+    w = sphere.sample_uniform(
+        n_memories, n_features, generator=generator, dtype=torch.float64, device=device
+    )
+    shape = (n_memories, n_classes + 1)
+    if soft_labels is None:
+        # Normalized exponential variables are uniform on the simplex.
+        u = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+        g = -torch.log1p(-u)
+    else:
+        if tuple(soft_labels.shape) != shape:
+            raise ValueError(
+                f"soft_labels must be (n_memories, n_classes + 1) = {shape}, "
+                f"got {tuple(soft_labels.shape)}"
+            )
+        g = soft_labels.to(device=device, dtype=torch.float64)
+        if bool((g < 0).any()) or not torch.allclose(g.sum(1), g.new_ones(n_memories)):
+            raise ValueError("soft_labels must be non-negative with rows that sum to 1")
+    return Teacher(w, g / g.sum(1, keepdim=True), upsilon * n_features)
+
+
+def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> Data:
+    """Draw M = round(ϱ P* N) examples: cluster μ* uniform, x ~ vMF(w*^μ*, β*), y ~ g*^μ*."""
+    _check_positive(rho, "rho", "it is M/(P* N), examples per memory and dimension")
+    n_memories, n = teacher.w.shape
+    n_rows = round(rho * n_memories * n)
+    if n_rows == 0:
+        raise ValueError(f"rho = {rho} gives no data at P* = {n_memories}, N = {n}: raise it")
+    device = teacher.w.device
+    cluster = torch.randint(n_memories, (n_rows,), generator=generator, device=device)
+    kappa = torch.tensor(teacher.beta, dtype=torch.float64, device=device)
+    x = vmf.sample(teacher.w[cluster], kappa, generator=generator)
+    y = torch.multinomial(teacher.g[cluster], 1, generator=generator)[:, 0]
+    return Data(x, y, cluster)
+
+
+def match_memories(overlaps: Tensor) -> Tensor:
+    """Order (..., P) of student memories that best matches the teacher's, by overlaps (..., P*, P).
+
+    Maximizes the sum of matched overlaps. Column j of the reordered matrix is the match of teacher
+    memory j when P ≥ P* (surplus memories last); when P < P*, matches come in the teacher's order.
+    """
+    n_memories = overlaps.shape[-1]
+    flat = overlaps.reshape(-1, *overlaps.shape[-2:]).cpu().numpy()
+    orders = []
+    for matrix in flat:
+        _, matched = linear_sum_assignment(matrix, maximize=True)
+        chosen = [int(i) for i in matched]
+        orders.append(chosen + [i for i in range(n_memories) if i not in chosen])
+    order = torch.tensor(orders, device=overlaps.device)
+    return order.reshape(*overlaps.shape[:-2], n_memories)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Draws after burn-in, memories in the chains' own order, and the chains' last state.
+
+    trace: overlaps ⟨w*^μ*, w^μ⟩, (chains, draws, P*, P); class_weights: p, (chains, draws, P+1,
+    C+1).
+    """
+
+    trace: Tensor
+    class_weights: Tensor
+    state: gibbs.State
+
+    def order(self, align: Align = "chain") -> Tensor:
+        """Order of the memories for each draw, (chains, draws, P).
+
+        "chain": one permutation a chain, from its mean overlaps: unbiased while a chain keeps its
+        permutation (broken phase). "draw": one a draw; right when chains hop between well separated
+        permutations, but biased upwards by fluctuations. "none": as they come (symmetric phase).
+        """
+        n_draws, n_memories = self.trace.shape[1], self.trace.shape[3]
+        if align == "chain":
+            order = match_memories(self.trace.mean(1))  # (chains, P)
+            return order[:, None].expand(-1, n_draws, -1)
+        if align == "draw":
+            return match_memories(self.trace)
+        if align == "none":
+            identity = torch.arange(n_memories, device=self.trace.device)
+            return identity.expand(*self.trace.shape[:2], n_memories)
+        raise ValueError(f"align must be 'chain', 'draw' or 'none', got {align!r}")
+
+    def overlaps(self, align: Align = "chain") -> Estimate:
+        """Posterior mean of the overlap matrix (P*, P), with standard errors, R-hat and ESS."""
+        order = self.order(align)[:, :, None, :].expand_as(self.trace)
+        return estimate(self.trace.gather(3, order))
+
+    def mean_class_weights(self, align: Align = "chain") -> Tensor:
+        """Posterior mean of p, (P+1, C+1), rows in the order of `overlaps`."""
+        order = torch.nn.functional.pad(
+            self.order(align) + 1, (1, 0)
+        )  # the uniform row stays first
+        order = order[..., None].expand_as(self.class_weights)
+        return self.class_weights.gather(2, order).mean((0, 1))
+
+    def mean_overlap(self) -> Estimate:
+        """Posterior mean of the average over all P*·P overlaps: blind to permutations."""
+        return estimate(self.trace.mean((2, 3)))
+
+
+def sample_posterior(
+    teacher: Teacher,
+    data: Data,
+    *,
+    n_memories: int,
+    beta: float,
+    p_h: Tensor | None = None,
+    p_q: Tensor | None = None,
+    start: Literal["teacher", "random"] | Tensor = "random",
+    n_chains: int = 4,
+    n_burn_in: int = 200,
+    n_sweeps: int = 500,
+    class_weight_moves: int | None = None,
+    on_sweep: Callable[[int], None] | None = None,
+    generator: torch.Generator,
+) -> Posterior:
+    """Sample the student's weights given data, Eq. (posterior), and record their overlaps.
+
+    The student has P memories, inverse temperature β (it does not know β*), and uniform priors on
+    the sphere and on {p ≥ 0: row sums p_h (P+1,), column sums p_q (C+1,)}. Defaults: p_h =
+    (0, 1/P, ...), no uniform component; p_q = the teacher's.
+
+    start: the teacher's memories, repeated or cut to P (informed), uniform on the sphere
+    (uninformed), or w (chains, P, N); broken and symmetric phases may be metastable, so compare
+    both. class_weight_moves: steps on p in a sweep, P + C + 1 by default. on_sweep is called with
+    the number of sweeps done.
+    """
+    _check_count(n_memories, "n_memories", 1)
+    _check_count(n_chains, "n_chains", 1)
+    _check_count(n_burn_in, "n_burn_in", 0)
+    _check_count(n_sweeps, "n_sweeps", 4)
+    _check_positive(beta, "beta", "it is the student's inverse temperature")
+    x = data.x
+    if p_h is None:
+        p_h = x.new_full((n_memories + 1,), 1 / n_memories)
+        p_h[0] = 0.0
+    p_h = p_h.to(x)
+    p_q = (teacher.p_q if p_q is None else p_q).to(x)
+    n_columns = teacher.g.shape[1]
+    if tuple(p_h.shape) != (n_memories + 1,) or tuple(p_q.shape) != (n_columns,):
+        raise ValueError(
+            f"p_h and p_q must have {n_memories + 1} and {n_columns} entries, "
+            f"got shapes {tuple(p_h.shape)} and {tuple(p_q.shape)}"
+        )
+    polytope.check_marginals(p_h, p_q)
+    seen = torch.bincount(data.y, minlength=n_columns) > 0
+    if bool((seen & (p_q == 0)).any()):
+        raise ValueError("p_q is 0 for a class that occurs in the data: give it a positive share")
+    if class_weight_moves is None:
+        class_weight_moves = n_memories + n_columns
+    _check_count(class_weight_moves, "class_weight_moves", 1)
+
+    w = _start(start, teacher, n_chains, n_memories, generator)
+    state = gibbs.State(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
+    likelihood = gibbs.Likelihood(x, data.y, beta)
+    trace, class_weights = [], []
+    for i in range(n_burn_in + n_sweeps):
+        state = gibbs.sweep(
+            state, likelihood, class_weight_moves=class_weight_moves, generator=generator
+        )
+        if i >= n_burn_in:
+            trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
+            class_weights.append(state.p)
+        if on_sweep is not None:
+            on_sweep(i + 1)
+    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state)
+
+
+def _start(
+    start: Literal["teacher", "random"] | Tensor,
+    teacher: Teacher,
+    n_chains: int,
+    n_memories: int,
+    generator: torch.Generator,
+) -> Tensor:
+    """First memories of the chains, (chains, P, N)."""
+    n_teacher, n = teacher.w.shape
+    shape = (n_chains, n_memories, n)
+    if isinstance(start, Tensor):
+        if tuple(start.shape) != shape:
+            raise ValueError(f"start must be (chains, P, N) = {shape}, got {tuple(start.shape)}")
+        sphere.check(start, name="start")
+        return start.to(teacher.w)
+    if start == "teacher":
+        index = torch.arange(n_memories, device=teacher.w.device) % n_teacher
+        return teacher.w[index].expand(shape)
+    if start == "random":
+        w = sphere.sample_uniform(
+            n_chains * n_memories,
+            n,
+            generator=generator,
+            dtype=teacher.w.dtype,
+            device=teacher.w.device,
+        )
+        return w.reshape(shape)
+    raise ValueError(f"start must be 'teacher', 'random' or a tensor, got {start!r}")

@@ -1,0 +1,198 @@
+"""Teachers, their data, and what the student's posterior says about them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from mnemosphere.theory.teacher_student import (
+    Posterior,
+    match_memories,
+    sample_data,
+    sample_posterior,
+    sample_teacher,
+)
+
+
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def ratio(n, kappa):
+    """A_N(κ), the mean of a von Mises–Fisher variable along its direction."""
+    return special.ive(n / 2, kappa) / special.ive(n / 2 - 1, kappa)
+
+
+def test_data_follow_the_teacher():
+    n, n_memories, upsilon, rho = 13, 3, 0.7, 101.0
+    g = generator(1)
+    teacher = sample_teacher(n_memories, n, 2, upsilon=upsilon, generator=g)
+    data = sample_data(teacher, rho, generator=g)
+    assert data.x.shape == (round(rho * n_memories * n), n)
+    assert data.x.dtype == torch.float64
+    for mu in range(n_memories):
+        x, y = data.x[data.cluster == mu], data.y[data.cluster == mu]
+        along = x @ teacher.w[mu]
+        error = float(along.std()) / len(x) ** 0.5
+        assert float(along.mean()) == pytest.approx(ratio(n, upsilon * n), abs=4.5 * error)
+        across = x.mean(0) - along.mean() * teacher.w[mu]
+        assert float(across.norm()) < 4.5 * (n / len(x)) ** 0.5 * 0.3
+        counts = np.bincount(y.numpy(), minlength=3)
+        assert stats.chisquare(counts, teacher.g[mu].numpy() * len(x)).pvalue > 1e-3
+    counts = np.bincount(data.cluster.numpy(), minlength=n_memories)
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_soft_labels_are_uniform_on_the_simplex():
+    teacher = sample_teacher(5000, 2, 2, upsilon=1.0, generator=generator(2))
+    # A coordinate of a uniform point of the triangle has the law Beta(1, 2).
+    for y in range(3):
+        assert stats.kstest(teacher.g[:, y].numpy(), stats.beta(1, 2).cdf).pvalue > 1e-3
+
+
+def test_overlap_law_of_one_memory():
+    """P = P* = 1: the mean overlap is A_N(β‖Σx‖)·⟨Σx/‖Σx‖, w*⟩ exactly."""
+    n, beta, g = 17, 3.0, generator(3)
+    teacher = sample_teacher(1, n, upsilon=0.4, generator=g)
+    data = sample_data(teacher, 1.5, generator=g)
+    total = data.x.sum(0)
+    norm = float(total.norm())
+    exact = ratio(n, beta * norm) * float(total @ teacher.w[0]) / norm
+    posterior = sample_posterior(
+        teacher, data, n_memories=1, beta=beta, n_chains=7, n_burn_in=1, n_sweeps=500, generator=g
+    )
+    result = posterior.overlaps().raise_if_failed()
+    assert float(result.mean) == pytest.approx(exact, abs=4.5 * float(result.standard_error))
+    # Sweeps are independent here, so every draw counts.
+    assert float(result.ess) == pytest.approx(3500, rel=0.25)
+
+
+def test_broken_phase_keeps_the_permutation_and_learns_the_labels():
+    g = generator(5)
+    soft = torch.tensor([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]], dtype=torch.float64)
+    teacher = sample_teacher(2, 79, 2, upsilon=1.0, soft_labels=soft, generator=g)
+    data = sample_data(teacher, 2.0, generator=g)
+    kwargs = {"n_memories": 2, "beta": 10.0, "n_chains": 3, "n_burn_in": 40, "n_sweeps": 120}
+    informed = sample_posterior(teacher, data, start="teacher", generator=g, **kwargs)
+    random = sample_posterior(teacher, data, start="random", generator=g, **kwargs)
+    for posterior in (informed, random):
+        mean = posterior.overlaps().raise_if_failed().mean
+        # Theory: ς(2 β_eff ϱ) = 0.960 on the diagonal as N grows.
+        assert float((mean.diagonal() - 0.960).abs().max()) < 0.03
+        assert float((mean - mean.diagonal().diag()).abs().max()) < 0.3
+        p = posterior.mean_class_weights()
+        # Labels of 158 rows a memory: their frequencies, within sampling error.
+        assert float((2 * p[1:] - soft).abs().max()) < 0.12
+        assert float(p[0].abs().max()) == 0.0
+        torch.testing.assert_close(p.sum(0), teacher.p_q, rtol=0, atol=1e-12)
+
+
+def test_alignment_of_chains_and_draws():
+    # Two chains hold the same overlaps in two orders; P = 3 memories, P* = 2.
+    base = torch.tensor([[0.9, 0.1, 0.4], [0.2, 0.8, 0.3]], dtype=torch.float64)
+    noise = 0.01 * torch.randn(2, 200, 2, 3, generator=generator(6), dtype=torch.float64)
+    order = torch.tensor([[0, 1, 2], [2, 0, 1]])
+    trace = torch.stack([base[:, order[0]], base[:, order[1]]])[:, None] + noise
+    p = torch.arange(4.0, dtype=torch.float64)[:, None]  # class weights that carry their row's name
+    p = torch.stack([p[[0, 1, 2, 3]], p[[0, 3, 1, 2]]])[:, None].expand(2, 200, 4, 1)
+    posterior = Posterior(trace, p, None)
+    for align in ("chain", "draw"):
+        result = posterior.overlaps(align).raise_if_failed()
+        torch.testing.assert_close(result.mean, base, rtol=0, atol=0.005)
+        assert posterior.mean_class_weights(align)[:, 0].tolist() == [0, 1, 2, 3]
+    assert not posterior.overlaps("none").converged
+    assert float(posterior.mean_overlap().mean) == pytest.approx(float(trace.mean()), rel=1e-12)
+
+
+def test_matching_maximizes_the_total_overlap():
+    overlaps = torch.rand(5, 4, 4, generator=generator(7), dtype=torch.float64)
+    matched = overlaps.gather(2, match_memories(overlaps)[:, None].expand_as(overlaps))
+    best = [
+        max(float(m[range(4), list(perm)].sum()) for perm in permutations_of_four) for m in overlaps
+    ]
+    assert matched.diagonal(dim1=1, dim2=2).sum(1).tolist() == pytest.approx(best, rel=1e-12)
+
+
+permutations_of_four = torch.cartesian_prod(*[torch.arange(4)] * 4)
+permutations_of_four = [q.tolist() for q in permutations_of_four if len(set(q.tolist())) == 4]
+
+
+def test_same_seed_same_bits():
+    def run(seed):
+        g = generator(seed)
+        teacher = sample_teacher(2, 11, 2, upsilon=0.8, generator=g)
+        data = sample_data(teacher, 1.0, generator=g)
+        return sample_posterior(
+            teacher, data, n_memories=3, beta=4.0, n_burn_in=2, n_sweeps=5, generator=g
+        )
+
+    first, again, other = run(8), run(8), run(9)
+    assert torch.equal(first.trace, again.trace)
+    assert torch.equal(first.class_weights, again.class_weights)
+    assert not torch.equal(first.trace, other.trace)
+
+
+def test_a_run_can_be_continued():
+    g = generator(10)
+    teacher = sample_teacher(2, 23, upsilon=1.0, generator=g)
+    data = sample_data(teacher, 2.0, generator=g)
+    seen = []
+    kwargs = {"n_memories": 2, "beta": 10.0, "n_sweeps": 4, "generator": g}
+    first = sample_posterior(
+        teacher, data, start="teacher", n_burn_in=3, on_sweep=seen.append, **kwargs
+    )
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+    next_run = sample_posterior(teacher, data, start=first.state.w, n_burn_in=0, **kwargs)
+    assert float(next_run.trace[:, 0].diagonal(dim1=1, dim2=2).min()) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"n_memories": 0}, "n_memories must be at least 1"),
+        ({"n_features": 1}, "n_features must be at least 2"),
+        ({"n_classes": -1}, "n_classes must be at least 0"),
+        ({"upsilon": 0.0}, "upsilon must be positive"),
+        ({"upsilon": float("inf")}, "upsilon must be positive and finite"),
+        ({"soft_labels": torch.ones(2, 2)}, r"= \(2, 3\), got \(2, 2\)"),
+        ({"soft_labels": torch.ones(2, 3)}, "sum to 1"),
+    ],
+)
+def test_impossible_teachers(changes, match):
+    kwargs = {"n_memories": 2, "n_features": 7, "n_classes": 2, "upsilon": 1.0} | changes
+    with pytest.raises(ValueError, match=match):
+        sample_teacher(**kwargs, generator=generator(0))
+
+
+@pytest.mark.parametrize(("rho", "match"), [(0.0, "rho must be"), (1e-3, "gives no data")])
+def test_impossible_data(rho, match):
+    teacher = sample_teacher(2, 7, upsilon=1.0, generator=generator(0))
+    with pytest.raises(ValueError, match=match):
+        sample_data(teacher, rho, generator=generator(0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"beta": -1.0}, "beta must be positive"),
+        ({"n_sweeps": 3}, "n_sweeps must be at least 4"),
+        ({"p_h": torch.tensor([0.5, 0.5])}, "must have 3 and 2 entries"),
+        ({"p_h": torch.tensor([0.1, 0.5, 0.5])}, "sum"),
+        ({"p_q": torch.tensor([1.0, 0.0])}, "class that occurs in the data"),
+        ({"start": "mean"}, "start must be 'teacher', 'random'"),
+        ({"start": torch.ones(1, 2, 7)}, r"start must be \(chains, P, N\)"),
+    ],
+)
+def test_impossible_students(changes, match):
+    g = generator(0)
+    teacher = sample_teacher(2, 7, 1, upsilon=1.0, generator=g)
+    data = sample_data(teacher, 2.0, generator=g)
+    with pytest.raises(ValueError, match=match):
+        sample_posterior(
+            teacher, data, **({"n_memories": 2, "beta": 3.0, "generator": g} | changes)
+        )
+
+
+def test_counts_must_be_integers():
+    with pytest.raises(TypeError, match="n_memories must be an int, got float"):
+        sample_teacher(2.0, 7, upsilon=1.0, generator=generator(0))
