@@ -166,7 +166,8 @@ def sinkhorn(
         if sweeps >= max_sweeps or bool(converged.all()):
             break
         edges = p.mT @ (p / r.clamp(min=_TINY)[..., None])  # (B, C, R) @ (B, R, C)
-        v = _solve_laplacian(edges, gap, c.argmax(-1))
+        big = c.argmax(-1)
+        v = _Laplacian(edges, big, big).solve(gap)
         # |f'''| ≤ range(v) f'' along v, so this damping always descends, and a huge step through
         # a flat region (weights e^{-s}) moves by about s, which is how far the wall is.
         reach = (v.amax(-1, keepdim=True) - v.amin(-1, keepdim=True)).clamp(min=_TINY)
@@ -193,8 +194,8 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     b = h.sum(-2) - (q.mT @ mean[..., None])[..., 0]
     flat = edges.reshape(-1, *edges.shape[-2:])
     n = flat.shape[-1]
-    ground = c.expand(*edges.shape[:-1]).reshape(-1, n).argmax(-1)
-    beta = _solve_laplacian(flat, b.reshape(-1, n), ground).reshape(b.shape)
+    big = c.expand(*edges.shape[:-1]).reshape(-1, n).argmax(-1)
+    beta = _Laplacian(flat, big, big).solve(b.reshape(-1, n)).reshape(b.shape)
     alpha = mean - (share @ beta[..., None])[..., 0]
     return (h - (alpha[..., None] + beta[..., None, :]) * q).to(p.dtype)
 
@@ -242,11 +243,9 @@ def maximize(
     mass = q.sum((-2, -1), keepdim=True)
     scale = torch.where(mass > 0, mass, total) / total  # ζ if p_bar is spread evenly
     even = r[:, :, None] * c[:, None, :] / total
-    lam, omega, error, iterations = _follow(
-        torch.maximum(q / scale, _FLOOR * even) * (even > 0), even, r, c, tol, max_iter
-    )
-    zeta = lam[:, None, :] + omega[:, :, None]
-    p = torch.maximum(q / scale, _FLOOR * even) / zeta * (even > 0)
+    floored = torch.maximum(q / scale, _FLOOR * even) * (even > 0)
+    lam, omega, error, iterations = _follow(floored, r, c, tol, max_iter)
+    p = floored / (lam[:, None, :] + omega[:, :, None])
     # What only the floor holds up is dust, unless the marginals need it.
     p = p.masked_fill((q == 0) & (p <= 1e-14 * torch.minimum(r[:, :, None], c[:, None, :])), 0.0)
     lam = torch.where(c > 0, lam * scale[..., 0], math.inf)
@@ -262,64 +261,136 @@ def maximize(
 
 
 def _follow(
-    q: Tensor, even: Tensor, r: Tensor, c: Tensor, tol: float, max_iter: int
+    q: Tensor, r: Tensor, c: Tensor, tol: float, max_iter: int
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Solve q/(λ+ω) in the polytope for q (B, R, C); returns λ (B, C), ω (B, R), error, steps."""
+    total = r.sum(-1, keepdim=True)
+    even = r[:, :, None] * (c / total)[:, None, :]
+    full = bool((even > 0).all())
     p = even
-    lam, omega = torch.zeros_like(c), torch.ones_like(r)
-    live = even > 0
-    cut = torch.full_like(r[:, :1, None], 0.1)  # most that a product p·ζ may shrink in one step
+    # Half and half: exact if p_bar has the right marginals. The clamp keeps the products p·ζ of a
+    # poor row near those of the others; zero rows and columns are out of the way.
+    lam = torch.where(c > 0, (0.5 * q.sum(-2) / c).clamp(min=0.1), 1e30)
+    omega = torch.where(r > 0, (0.5 * q.sum(-1) / r).clamp(min=0.1), 1e30)
+    cut = torch.full_like(even[:, :1, :1], 0.1)
+    todo = torch.arange(len(q), device=q.device)
+    done = (lam.clone(), omega.clone(), torch.empty_like(lam[:, 0]))
     iterations = 0
     while True:
+        low = lam.amin(-1, keepdim=True)
+        lam, omega = lam - low, omega + low  # the gauge: sums of two non-negative numbers
         zeta = lam[:, None, :] + omega[:, :, None]
         x = q / zeta
         error = _error(x, r, c)
-        if iterations >= max_iter or bool((error <= tol).all()):
-            return lam, omega, error, iterations
+        left = ~(error <= tol)
+        n_left = int(left.sum())
+        if n_left <= len(left) // 2 or iterations >= max_iter:
+            for out, value in zip(done, (lam, omega, error), strict=True):
+                out[todo] = value
+            if n_left == 0 or iterations >= max_iter:
+                return *done, iterations
+            # Most problems of the batch are done: go on with the rest alone.
+            todo, q, r, c, p, even, x = (z[left] for z in (todo, q, r, c, p, even, x))
+            lam, omega, zeta, cut = (z[left] for z in (lam, omega, zeta, cut))
         # Newton on p·ζ = t·p·ζ and the marginals: p + Δp = p t − h Δζ with h = p/ζ.
-        t = torch.where(live, torch.maximum(x / p, cut).clamp(max=10.0), 1.0)
         h = p / zeta
-        share = h / h.sum(-1, keepdim=True).clamp(min=_TINY)  # (B, R, C)
-        a = p * t
-        lack = (a.sum(-1) - r) / h.sum(-1).clamp(min=_TINY)  # (B, R)
-        edges = h.mT @ share  # (B, C, R) @ (B, R, C)
-        b = a.sum(-2) - c - (h.mT @ lack[..., None])[..., 0]
-        d_lam = _solve_laplacian(edges, b, lam.argmin(-1))
-        d_omega = lack - (share @ d_lam[..., None])[..., 0]
-        d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) / zeta * live
-        d_log_p = t - 1.0 - d_log_zeta
-        worst = torch.maximum(-d_log_zeta, -d_log_p).amax((-2, -1), keepdim=True)
-        step = 0.99 / worst.clamp(min=0.99)  # stay inside p > 0, ζ > 0
-        cut = torch.where(step > 0.9, (cut * cut).clamp(min=1e-8), 0.1)
+        # The target is p_bar, but for now no lower than `level` times the even spread: all the
+        # products still above p_bar come down together, by the factor `cut` a step.
+        w = p * zeta
+        level = torch.where(w > 2.0 * q, w / even, 0.0).amax((-2, -1), keepdim=True)
+        level = level.clamp(max=1.0)
+        t = (torch.maximum(q, cut * level * even) / w).clamp(max=1e3)
+        if not full:
+            t = torch.where(even > 0, t, 1.0)
+        degree = h.sum(-1, keepdim=True).clamp(min=_TINY)
+        share = h / degree  # (B, R, C)
+        graph = _Laplacian(h.mT @ share, lam.argmin(-1), c.argmax(-1))  # (B, C, R) @ (B, R, C)
+
+        def newton(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+            a = p * t
+            lack = (a.sum(-1) - r)[..., None] / degree  # (B, R, 1)
+            d_lam = graph.solve(a.sum(-2) - c - (h.mT @ lack)[..., 0])
+            d_omega = (lack - share @ d_lam[..., None])[..., 0]
+            d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) / zeta
+            if not full:
+                d_log_zeta = torch.where(even > 0, d_log_zeta, 0.0)
+            d_log_p = t - 1.0 - d_log_zeta
+            worst = -torch.minimum(d_log_zeta, d_log_p).amin((-2, -1), keepdim=True)
+            return d_lam, d_omega, d_log_zeta, d_log_p, worst
+
+        d_lam, d_omega, d_log_zeta, d_log_p, worst = newton(t)
+        step = torch.ones_like(worst)
+        if float(worst.max()) > 0.9:
+            # Far away: add to the target the product ΔpΔζ that the linear step leaves out, stay
+            # inside p > 0 and ζ > 0, and let no product fall far below its target, where the
+            # two would jam each other.
+            fixed = torch.maximum(t - (d_log_zeta * d_log_p).clamp(-0.9, 0.9), 0.1 * t)
+            d_lam, d_omega, d_log_zeta, d_log_p, worst = newton(fixed)
+            step = 0.99 / worst.clamp(min=0.99)
+            least = (0.05 * t).clamp(max=1.0)
+            for _ in range(20):
+                ratio = (1.0 + step * d_log_zeta) * (1.0 + step * d_log_p)
+                low = (ratio < least).any(-1, keepdim=True).any(-2, keepdim=True)
+                if not bool(low.any()):
+                    break
+                step = torch.where(low, 0.7 * step, step)
+        cut = torch.where(
+            step > 0.9, (cut * cut).clamp(min=1e-3), torch.where(step > 0.5, 0.1, 0.5)
+        )
         p = p * (1.0 + step * d_log_p)
         lam = lam + step[..., 0] * d_lam
         omega = omega + step[..., 0] * d_omega
-        low = lam.amin(-1, keepdim=True)
-        lam, omega = lam - low, omega + low
         iterations += 1
 
 
-def _solve_laplacian(edges: Tensor, b: Tensor, ground: Tensor) -> Tensor:
-    """Solve Σ_j edges_ij (x_i − x_j) = b_i with x = 0 at the node `ground`; Σ b = 0.
+class _Laplacian:
+    """Solve Σ_j edges_ij (x_i − x_j) = b_i with x = 0 at the node `ground`.
 
-    edges (B, n, n) symmetric, non-negative, diagonal ignored; b (B, n); ground (B,). Node by node
-    elimination (the star-mesh transform) adds and divides positive numbers alone, so weights over
-    many decades keep their relative precision, where a Cholesky factor would lose the small ones.
+    edges (B, n, n) symmetric, non-negative, diagonal set to 0; ground (B,). A solution needs
+    Σ b = 0; what rounding left over is put on the node `sink` (B,), the one that feels it least.
+
+    Cholesky where that is safe. Where weights differ by many decades it loses the small ones: there
+    eliminate node by node (the star-mesh transform), which adds and divides positive numbers alone
+    and keeps their relative precision.
     """
-    n = edges.shape[-1]
-    wire = torch.nn.functional.one_hot(ground, n).to(edges) * (
-        1e20 * edges.amax((-2, -1)).clamp(min=1e-280)[:, None]
-    )
-    m = torch.cat([wire[..., None], edges, b[..., None]], -1)  # (B, n, 1 + n + 1)
-    degree = [m[:, 0, 0]] * n
-    for k in range(n - 1, -1, -1):
-        degree[k] = m[:, k, : k + 1].sum(-1).clamp_(min=_TINY)
-        if k:
-            m[:, :k].addcmul_((m[:, :k, k + 1] / degree[k][:, None])[..., None], m[:, k, None, :])
-    x = torch.zeros_like(m[:, 0, : n + 1])
-    for k in range(n):
-        x[:, k + 1] = (m[:, k, -1] + (m[:, k, : k + 1] * x[:, : k + 1]).sum(-1)) / degree[k]
-    return x[:, 1:]
+
+    def __init__(self, edges: Tensor, ground: Tensor, sink: Tensor) -> None:
+        n = edges.shape[-1]
+        self.sink = torch.nn.functional.one_hot(sink, n).to(edges)
+        edges.diagonal(dim1=-2, dim2=-1).zero_()  # summed without it: subtracting would cancel
+        degree = edges.sum(-1)
+        degree = torch.where(degree > 0, degree, 1.0)  # a node alone stays where it is
+        wire = torch.nn.functional.one_hot(ground, n) * (
+            1e20 * degree.amax(-1, keepdim=True).clamp(min=1e-280)
+        )
+        matrix = torch.diag_embed(degree + wire) - edges
+        self.factor, info = torch.linalg.cholesky_ex(matrix)
+        # The share of each diagonal entry that elimination leaves: what cancels is lost.
+        kept = self.factor.diagonal(dim1=-2, dim2=-1).square() / (degree + wire)
+        self.safe = bool(((kept > 1e-6).all(-1) & (info == 0)).all())
+        if not self.safe:
+            m = torch.cat([wire[..., None], edges], -1)  # (B, n, 1 + n)
+            self.degree = [m[:, 0, 0]] * n
+            for k in range(n - 1, -1, -1):
+                self.degree[k] = m[:, k, : k + 1].sum(-1).clamp(min=_TINY)
+                if k:
+                    pull = m[:, :k, k + 1] / self.degree[k][:, None]
+                    m[:, :k, : k + 1].addcmul_(pull[..., None], m[:, k, None, : k + 1])
+            self.edges = m
+
+    def solve(self, b: Tensor) -> Tensor:
+        """Return x (B, n) for b (B, n)."""
+        b = b - self.sink * b.sum(-1, keepdim=True)
+        if self.safe:
+            return torch.cholesky_solve(b[..., None], self.factor)[..., 0]
+        n = b.shape[-1]
+        for k in range(n - 1, 0, -1):
+            b[:, :k].addcmul_(self.edges[:, k, 1 : k + 1], (b[:, k] / self.degree[k])[:, None])
+        x = torch.zeros_like(self.edges[:, 0])  # (B, 1 + n), the wire's far end first
+        for k in range(n):
+            pull = (self.edges[:, k, : k + 1] * x[:, : k + 1]).sum(-1)
+            x[:, k + 1] = (b[:, k] + pull) / self.degree[k]
+        return x[:, 1:]
 
 
 def _sweep(log_p: Tensor, log_r: Tensor, log_c: Tensor, sweeps: int) -> Tensor:
