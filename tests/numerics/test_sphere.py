@@ -1,0 +1,98 @@
+"""Laws of the sphere against plain NumPy and closed-form moments."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.numerics import sphere
+
+B, N = 13, 7
+
+
+def draw(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def test_project_is_numpy_normalization() -> None:
+    x = draw(0, 3, B, N)
+    expected = x.numpy() / np.sqrt((x.numpy() ** 2).sum(-1, keepdims=True))
+    np.testing.assert_allclose(sphere.project(x).numpy(), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e30])
+def test_project_ignores_the_scale_even_where_squares_leave_the_range(scale: float) -> None:
+    x = draw(1, B, N, dtype=torch.float32)
+    torch.testing.assert_close(sphere.project(scale * x), sphere.project(x), rtol=1e-6, atol=1e-7)
+    sphere.check(sphere.project(scale * x))
+
+
+def test_project_gradient_matches_finite_differences() -> None:
+    x = draw(2, 3, N).requires_grad_()
+    assert torch.autograd.gradcheck(sphere.project, (x,))
+
+
+def test_to_tangent_is_the_orthogonal_projection() -> None:
+    x, g = sphere.project(draw(3, B, N)), draw(4, B, N)
+    for row, vector, got in zip(x.numpy(), g.numpy(), sphere.to_tangent(x, g).numpy(), strict=True):
+        # An orthonormal basis of the complement of the row, from a full QR.
+        basis = np.linalg.qr(np.column_stack([row, np.eye(N)]))[0][:, 1:N]
+        np.testing.assert_allclose(got, basis @ (basis.T @ vector), atol=1e-13)
+
+
+def test_retract_agrees_with_the_geodesic_to_second_order() -> None:
+    x = sphere.project(draw(5, B, N))
+    v = sphere.to_tangent(x, draw(6, B, N))
+    norm = v.norm(dim=-1, keepdim=True)
+    gaps = []
+    for h in (1e-2, 5e-3):
+        geodesic = torch.cos(h * norm) * x + torch.sin(h * norm) * v / norm
+        gaps.append(float((sphere.retract(x, h * v) - geodesic).norm()))
+    assert 7.0 < gaps[0] / gaps[1] < 9.0  # the gap is of third order in h
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [2, 784, 10007])
+def test_check_accepts_rounding_and_nothing_else(dtype: torch.dtype, n: int) -> None:
+    x = sphere.project(draw(7, 5, n, dtype=dtype))
+    assert sphere.check(x) is x
+    x[3] *= 1.0 + 3e-4
+    with pytest.raises(ValueError, match=r"row 3 of w has norm 1\.0003"):
+        sphere.check(x, "w")
+
+
+def test_check_names_the_first_bad_row() -> None:
+    x = sphere.project(draw(8, 3, 5, N))
+    x[1, 2] = math.nan
+    x[2, 0] = 0.0
+    with pytest.raises(ValueError, match=r"row \(1, 2\) of x has entries that are not finite"):
+        sphere.check(x)
+    with pytest.raises(TypeError, match="floating-point tensor, got ndarray"):
+        sphere.check(np.eye(3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="int64"):
+        sphere.check(torch.eye(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match="rows on its last axis"):
+        sphere.check(torch.tensor(1.0))
+
+
+def test_sample_uniform_has_the_moments_of_the_uniform_law() -> None:
+    n, size = 5, 40_000
+    x = sphere.sample_uniform(size, n, generator=torch.Generator().manual_seed(9)).double()
+    sphere.check(x.float())
+    # E x = 0, E x x' = 1/n, E x_1^4 = 3/(n(n+2)): each within five standard errors.
+    assert float(x.mean(0).abs().max()) < 5 / math.sqrt(n * size)
+    second = x.T @ x / size
+    assert float((second - torch.eye(n) / n).abs().max()) < 5 / math.sqrt(n * size)
+    assert abs(float((x**4).mean()) - 3 / (n * (n + 2))) < 5 * 0.2 / math.sqrt(n * size)
+
+
+def test_sample_uniform_follows_its_generator_and_dtype() -> None:
+    a, b = (
+        sphere.sample_uniform(3, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        for _ in range(2)
+    )
+    assert a.dtype == torch.float64
+    assert torch.equal(a, b)
+    with pytest.raises(ValueError, match="n=0"):
+        sphere.sample_uniform(3, 0)
