@@ -8,8 +8,8 @@ With h[b,μ] = ςβ⟨w^μ, x_b⟩ − log(Ω_N(β)/Ω_N(0)) and h[b,0] = 0,
 Nothing of size (samples × P) is ever held: rows go by in chunks, and per chunk two large matrix
 products (x wᵀ and rᵀ x) carry nearly all of the arithmetic.
 
-A class whose density lies below that of the densest component by more than the floating-point
-range (a factor e^87 in float32, e^708 in float64) is counted as if it lay just at the edge.
+A class whose density lies below that of the densest component by more than a factor e^69 in
+float32, e^690 in float64, is counted as if it lay just there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 # Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
 # enough of them to fill it.
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}
+
+# The pass sums (label weight) / density over rows. Densities are kept this far above the smallest
+# number, so that the sum over up to 1e8 rows of no density at all stays finite.
+_HEADROOM = 1e8
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -126,7 +130,7 @@ class _Pass:
         e.sub_((shift + self.log_ratio)[:, None]).exp_()
         e0 = (-shift).exp()
         joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
-        joint.clamp_min_(torch.finfo(joint.dtype).tiny)
+        joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
         return _Forward(e, e0, joint, joint.log() + shift[:, None])
 
 
@@ -147,8 +151,8 @@ def log_joint_differentiable(params: Parameters, x: Tensor) -> Tensor:
     h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
     h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
     shares = h.softmax(1) @ params.p  # (B, C+1)
-    tiny = torch.finfo(shares.dtype).tiny
-    return shares.clamp_min(tiny).log() + h.logsumexp(1, keepdim=True)
+    floor = _HEADROOM * torch.finfo(shares.dtype).tiny
+    return shares.clamp_min(floor).log() + h.logsumexp(1, keepdim=True)
 
 
 def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:

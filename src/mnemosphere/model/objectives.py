@@ -53,8 +53,9 @@ class Blend:
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
         given = targets.sum(1)
-        # Rounding leaves a full label a hair away from 1; that is no missing mass.
-        missing = torch.where((given - 1).abs() < 1e-6, 0.0, 1 - given)
+        # Rounding leaves a full label a hair away from 1; that is no missing mass, let alone
+        # negative mass.
+        missing = torch.where(given > 1 - 1e-6, 0.0, 1 - given)
         on_marginal = self.conditional * given - missing  # coefficient of log P(x) in the loss
         log_marginal = log_joint.logsumexp(1)
         loss = on_marginal * log_marginal - (targets * log_joint).sum(1)

@@ -1,0 +1,318 @@
+from __future__ import annotations
+
+import mpmath
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mnemosphere.model import kernel
+from mnemosphere.model.objectives import Blend, Unsupervised, conditional, joint, marginal
+from mnemosphere.model.parameters import from_memories
+
+RULES = {
+    "joint": joint,
+    "conditional": conditional,
+    "blend 0.3": Blend(0.3),
+    "marginal": marginal,
+    "unsupervised 0.1": Unsupervised(0.1),
+}
+EXACT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+@pytest.fixture
+def tiny_chunks(monkeypatch):
+    monkeypatch.setattr(kernel, "_CHUNK_ELEMENTS", {"cpu": 1})
+
+
+def statistics(problem, rule=joint, rows=slice(None)):
+    weight = None if problem.sample_weight is None else problem.sample_weight[rows]
+    return kernel.accumulate(
+        problem.params, problem.x[rows], problem.targets[rows], rule, sample_weight=weight
+    )
+
+
+def assert_same_statistics(a, b, **tolerance):
+    for name in ("w_bar", "p_bar", "overlap", "loss", "count"):
+        assert_close(getattr(a, name), getattr(b, name), **tolerance)
+
+
+# Forward
+
+
+@pytest.mark.parametrize("varsigma", [0.05, 0.25, 1.0])
+@pytest.mark.parametrize("beta", [0.01, 3.0, 90.0])
+def test_log_joint_against_the_whole_array(problem, oracle, varsigma, beta):
+    case = problem(1, varsigma=varsigma, beta=beta)
+    expected = oracle.log_joint(case.params, case.x)
+    assert_close(kernel.log_joint(case.params, case.x), expected, rtol=1e-12, atol=1e-12)
+    assert_close(
+        kernel.log_joint_differentiable(case.params, case.x), expected, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_log_joint_against_mpmath_where_beta_is_large(problem):
+    case = problem(2, rows=3, features=5, memories=2, classes=2, beta=500.0, clustered=True)
+    w, p, x = case.params.w, case.params.p, case.x
+    with mpmath.workdps(40):
+        n, beta = 5, mpmath.mpf(500)
+        # Ω_N(β)/Ω_N(0) = Γ(N/2) (2/β)^{N/2−1} I_{N/2−1}(β)
+        ratio = (
+            mpmath.gamma(mpmath.mpf(n) / 2)
+            * (2 / beta) ** (mpmath.mpf(n) / 2 - 1)
+            * mpmath.besseli(mpmath.mpf(n) / 2 - 1, beta)
+        )
+        expected = [
+            [
+                mpmath.log(
+                    mpmath.mpf(float(p[0, y]))
+                    + sum(
+                        mpmath.mpf(float(p[m + 1, y]))
+                        * mpmath.exp(beta * mpmath.fdot(zip(w[m].tolist(), row, strict=True)))
+                        / ratio
+                        for m in range(2)
+                    )
+                )
+                for y in range(3)
+            ]
+            for row in x.tolist()
+        ]
+    expected = torch.tensor([[float(v) for v in row] for row in expected], dtype=torch.float64)
+    # Exponents are about 500: their rounding is 1e-13.
+    assert_close(kernel.log_joint(case.params, x), expected, rtol=0, atol=1e-11)
+
+
+def test_log_joint_in_float32(problem):
+    case = problem(3, features=101, beta=60.0, varsigma=0.25)
+    exact = kernel.log_joint(case.params, case.x)
+    single = kernel.log_joint(case.params.to(dtype=torch.float32), case.x.float())
+    assert single.dtype == torch.float32
+    assert_close(single.double(), exact, rtol=0, atol=1e-4)
+
+
+def test_zero_class_weights(problem):
+    """Components without a class take no part in it; the others are untouched."""
+    case = problem(4)
+    p = case.params.p.clone()
+    p[2, 1] = p[0, 0] = 0.0
+    params = case.params.replace(p=p)
+    h = kernel.log_joint_differentiable(case.params.replace(p=torch.eye(6, 6).double()), case.x)
+    expected = torch.einsum("bg,gy->by", h.exp(), p).log()
+    assert_close(kernel.log_joint(params, case.x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_the_uniform_component_alone_has_density_one(problem):
+    """With all the mass on the uniform component log P(x, y) = log p_q whatever the memories."""
+    case = problem(5, beta=30.0)
+    p = torch.zeros_like(case.params.p)
+    p[0] = case.params.p_q
+    scores = kernel.log_joint(case.params.replace(p=p), case.x)
+    assert_close(scores, case.params.p_q.log().expand_as(scores), rtol=0, atol=1e-13)
+
+
+# Backward
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("varsigma", [0.05, 0.25, 1.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradient_is_that_of_autograd(problem, oracle, name, varsigma, weighted):
+    case = problem(6, varsigma=varsigma, weighted=weighted)
+    stats = statistics(case, RULES[name])
+    expected = oracle.gradient(name, *case)
+    for mine, reference in zip(stats.gradient(case.params), expected, strict=True):
+        assert_close(mine, reference, **EXACT)
+    assert_close(stats.mean_loss, oracle.mean_loss(name, *case), **EXACT)
+
+
+@pytest.mark.parametrize("labels", ["full", "none"])
+@pytest.mark.parametrize("name", RULES)
+def test_gradient_of_rows_all_labelled_or_none(problem, oracle, name, labels):
+    case = problem(7, features=3, memories=11, classes=2, beta=17.0, labels=labels)
+    stats = statistics(case, RULES[name])
+    for mine, reference in zip(
+        stats.gradient(case.params), oracle.gradient(name, *case), strict=True
+    ):
+        assert_close(mine, reference, **EXACT)
+
+
+def test_gradient_in_the_plane_and_in_many_dimensions(problem, oracle):
+    for features, beta in ((2, 1.0), (211, 70.0)):
+        case = problem(8, features=features, beta=beta, varsigma=0.5)
+        for mine, reference in zip(
+            statistics(case).gradient(case.params), oracle.gradient("joint", *case), strict=True
+        ):
+            assert_close(mine, reference, **EXACT)
+
+
+@pytest.mark.usefixtures("tiny_chunks")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_chunks_do_not_matter(problem, oracle, weighted):
+    case = problem(9, rows=197, weighted=weighted)  # 64 rows a chunk: 3 whole ones and a rest
+    steps = list(kernel.chunks(197, 5, case.x.device))
+    assert len(steps) == 4
+    assert [row for s in steps for row in range(s.start, s.stop)] == list(range(197))
+    assert_close(
+        kernel.log_joint(case.params, case.x), oracle.log_joint(case.params, case.x), **EXACT
+    )
+    for mine, reference in zip(
+        statistics(case).gradient(case.params), oracle.gradient("joint", *case), strict=True
+    ):
+        assert_close(mine, reference, **EXACT)
+
+
+def test_statistics_from_their_definition(problem, oracle):
+    case = problem(10, weighted=True)
+    params = case.params
+    h = params.beta_eff * case.x @ params.w.T - oracle.log_omega(params.beta, 7)
+    e = torch.cat([torch.ones(23, 1).double(), h.exp()], 1)  # (B, P+1)
+    share = e[:, :, None] * params.p  # (B, P+1, C+1)
+    share = share / share.sum(1, keepdim=True)
+    scores = oracle.log_joint(params, case.x)
+    q = case.targets + (1 - case.targets.sum(1, keepdim=True)) * scores.softmax(1)
+    q = q * case.sample_weight[:, None]
+    r = torch.einsum("by,bgy->bg", q, share)
+    stats = statistics(case)
+    assert_close(stats.w_bar, torch.einsum("bm,bn->mn", r[:, 1:], case.x), **EXACT)
+    assert_close(stats.p_bar, torch.einsum("by,bgy->gy", q, share), **EXACT)
+    assert_close(stats.overlap, (r[:, 1:] * (case.x @ params.w.T)).sum(0), **EXACT)
+    assert_close(stats.mass, r.sum(0), **EXACT)
+    assert_close(stats.count, case.sample_weight.sum(), **EXACT)
+    assert_close(kernel.responsibilities(params, case.x, q), r, **EXACT)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_statistics_add_up_over_rows(problem, name):
+    case = problem(11, rows=41, weighted=True)
+    parts = [statistics(case, RULES[name], rows) for rows in (slice(0, 17), slice(17, 41))]
+    assert_same_statistics(parts[0] + parts[1], statistics(case, RULES[name]), **EXACT)
+
+
+def test_doubling_statistics_is_counting_rows_twice(problem):
+    case = problem(12)
+    twice = case._replace(sample_weight=torch.full((23,), 2.0, dtype=torch.float64))
+    assert_same_statistics(statistics(case) * 2.0, statistics(twice), **EXACT)
+
+
+def test_a_row_of_weight_zero_is_not_there(problem):
+    case = problem(13, weighted=True)
+    keep = case.sample_weight > 0
+    assert not keep.all()
+    assert_same_statistics(statistics(case), statistics(case, rows=keep), **EXACT)
+
+
+@pytest.mark.parametrize("name", ["joint", "marginal"])
+def test_responsibilities_carry_the_label_weights(problem, name):
+    """Each row hands its label weight to the components, whole and nowhere negative."""
+    case = problem(14, beta=40.0, varsigma=0.25)
+    _, weights = RULES[name](kernel.log_joint(case.params, case.x), case.targets)
+    r = kernel.responsibilities(case.params, case.x, weights)
+    assert (r >= 0).all()
+    assert_close(r.sum(1), weights.sum(1), rtol=0, atol=1e-13)
+    stats = statistics(case, RULES[name])
+    assert_close(stats.p_bar.sum(0), weights.sum(0), **EXACT)
+    assert_close(stats.mass.sum(), torch.tensor(23.0).double(), **EXACT)
+
+
+def test_evaluate_is_the_loss_of_the_pass(problem):
+    for weighted in (False, True):
+        case = problem(15, weighted=weighted)
+        value = kernel.evaluate(*case[:3], joint, sample_weight=case.sample_weight)
+        assert value == pytest.approx(float(statistics(case).mean_loss), rel=1e-13)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remember the largest result of any operation."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if isinstance(out, torch.Tensor):
+            self.numel = max(self.numel, out.numel())
+        return out
+
+
+@pytest.mark.usefixtures("tiny_chunks")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_no_array_of_samples_times_memories(problem, weighted):
+    case = problem(16, rows=4001, features=7, memories=97, weighted=weighted)
+    with LargestTensor() as seen:
+        statistics(case)
+        kernel.log_joint(case.params, case.x)
+    # A chunk of 64 rows against the memories, or something as large as the input.
+    assert seen.numel <= max(64 * 97, 4001 * 7)
+
+
+# Float32 at the edge of its range
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_labels_that_no_component_explains_stay_finite(dtype):
+    """Weight on a class of zero probability, on many rows at once: a large loss and no NaN."""
+    rows = 2003
+    w = torch.eye(2, 3, dtype=dtype)
+    x = w[0].expand(rows, 3)
+    p_q = torch.tensor([0.5, 0.5, 0.0], dtype=dtype)
+    params = from_memories(w, p_q, beta=2000.0)
+    p = torch.tensor([[0.01, 0.01, 0], [0.49, 0, 0], [0, 0.49, 0]], dtype=dtype)
+    params = params.replace(p=p)
+    q = torch.tensor([[0.05, 0.9, 0.05]], dtype=dtype).expand(rows, 3)
+    for rule in RULES.values():
+        stats = kernel.accumulate(params, x, q, rule)
+        for value in (stats.w_bar, stats.p_bar, stats.overlap, stats.loss):
+            assert torch.isfinite(value).all()
+        for value in stats.gradient(params):
+            assert torch.isfinite(value).all()
+
+
+def test_float32_follows_float64(problem):
+    case = problem(17, rows=199, features=101, memories=31, beta=80.0, varsigma=0.25)
+    exact = statistics(case)
+    single = kernel.accumulate(
+        case.params.to(dtype=torch.float32), case.x.float(), case.targets.float(), joint
+    )
+    assert single.w_bar.dtype == torch.float32
+    assert single.loss.dtype == torch.float64
+    for name in ("w_bar", "p_bar", "overlap"):
+        mine, reference = getattr(single, name).double(), getattr(exact, name)
+        assert_close(mine, reference, rtol=1e-4, atol=1e-5 * float(reference.abs().max()))
+    assert_close(single.loss, exact.loss, rtol=1e-6, atol=1e-6)
+
+
+# Symmetry
+
+
+def test_rotation(problem):
+    case = problem(18, weighted=True)
+    turn = torch.linalg.qr(
+        torch.randn(7, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    )[0]
+    stats = statistics(case)
+    turned = statistics(
+        case._replace(params=case.params.replace(w=case.params.w @ turn), x=case.x @ turn)
+    )
+    assert_close(turned.w_bar, stats.w_bar @ turn, **EXACT)
+    for name in ("p_bar", "overlap", "loss", "count"):
+        assert_close(getattr(turned, name), getattr(stats, name), **EXACT)
+
+
+def test_permutation_of_memories_and_classes(problem):
+    case = problem(19, weighted=True)
+    generator = torch.Generator().manual_seed(5)
+    memory = torch.randperm(5, generator=generator)
+    column = torch.randperm(4, generator=generator)
+    component = torch.cat([torch.zeros(1, dtype=torch.int64), memory + 1])
+    params = case.params
+    moved = params.replace(
+        w=params.w[memory],
+        p=params.p[component][:, column],
+        p_h=params.p_h[component],
+        p_q=params.p_q[column],
+    )
+    stats = statistics(case)
+    other = statistics(case._replace(params=moved, targets=case.targets[:, column]))
+    assert_close(other.w_bar, stats.w_bar[memory], **EXACT)
+    assert_close(other.p_bar, stats.p_bar[component][:, column], **EXACT)
+    assert_close(other.overlap, stats.overlap[memory], **EXACT)
+    assert_close(other.loss, stats.loss, **EXACT)

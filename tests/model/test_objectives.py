@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from mnemosphere.model.objectives import (
+    Blend,
+    Marginal,
+    Unsupervised,
+    conditional,
+    joint,
+    marginal,
+    soft_labels,
+)
+
+RULES = {
+    "joint": joint,
+    "conditional": conditional,
+    "blend 0.3": Blend(0.3),
+    "marginal": marginal,
+    "unsupervised 0.1": Unsupervised(0.1),
+    "unsupervised 0.0": Unsupervised(0.0),
+    "unsupervised 1.0": Unsupervised(1.0),
+}
+
+
+def scores(rows=13, columns=5, seed=0, spread=4.0):
+    generator = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+
+
+def labels(rows=13, columns=5, seed=1):
+    """Full, empty and partial rows in turn."""
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.rand(rows, columns, generator=generator, dtype=torch.float64)
+    q = q / q.sum(1, keepdim=True)
+    q[1::3] = 0.0
+    q[2::3] *= 0.4
+    return q
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_weights_are_minus_the_derivative_of_the_loss(name, oracle):
+    z, q = scores().requires_grad_(), labels()
+    loss, weights = RULES[name](z, q)
+    assert_close(loss, oracle.loss(name, z, q), rtol=1e-12, atol=1e-12)
+    (gradient,) = torch.autograd.grad(oracle.loss(name, z, q).sum(), z)
+    assert_close(weights, -gradient, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "total"),
+    # Adding c to every log_joint multiplies the density by e^c: the joint and the marginal loss
+    # fall by c, the conditional one stays, whatever the labels.
+    [("joint", 1.0), ("marginal", 1.0), ("unsupervised 0.1", 1.0)],
+)
+def test_weights_of_a_density_sum_to_one(name, total):
+    _, weights = RULES[name](scores(), labels())
+    assert_close(weights.sum(1), torch.full((13,), total, dtype=torch.float64))
+
+
+def test_conditional_ignores_the_scale_of_the_density_of_labelled_rows():
+    q = labels()
+    _, weights = conditional(scores(), q)
+    given = q.sum(1)
+    assert_close(weights.sum(1), 1 - given, rtol=0, atol=1e-14)
+
+
+def test_a_blend_is_a_blend():
+    z, q = scores(), labels()
+    loss, weights = Blend(0.3)(z, q)
+    (a, wa), (b, wb) = joint(z, q), conditional(z, q)
+    assert_close(loss, 0.7 * a + 0.3 * b)
+    assert_close(weights, 0.7 * wa + 0.3 * wb)
+
+
+def test_unlabelled_rows_count_by_their_marginal_whatever_the_blend():
+    z = scores()
+    nothing = torch.zeros_like(z)
+    for rule in (joint, conditional, Blend(0.6)):
+        for mine, reference in zip(rule(z, nothing), Marginal()(z, nothing), strict=True):
+            assert_close(mine, reference)
+
+
+def test_unsupervised_without_smoothing_is_marginal_plus_entropy(oracle):
+    z = scores()
+    loss, _ = Unsupervised(0.0)(z, labels())
+    log_predictions = z.log_softmax(1)
+    entropy = -(log_predictions.exp() * log_predictions).sum(1)
+    assert_close(loss, -z.logsumexp(1) + entropy)
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES.values() if rule.supports_fixed_point])
+@given(seed=st.integers(0, 10_000), excess=st.sampled_from([0.0, 3e-8, 5e-6, 9e-5]))
+def test_weights_for_the_fixed_point_are_never_negative(rule, seed, excess):
+    # One-hot labels against confident scores, and sums that rounding left above 1.
+    z = scores(seed=seed, spread=30.0).float()
+    q = torch.nn.functional.one_hot(scores(seed=seed + 1).argmax(1), 5).float() * (1 + excess)
+    q[1::3] = 0.0
+    _, weights = rule(z, q)
+    assert (weights >= 0).all()
+
+
+def test_only_densities_support_the_fixed_point():
+    assert {name for name, rule in RULES.items() if rule.supports_fixed_point} == {
+        "joint",
+        "marginal",
+    }
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_extreme_scores_stay_finite(name):
+    z = torch.tensor([[-2e4, 0.0, 3e4], [1e4, 1e4, 1e4], [-1e30, 0.0, -1e30]], dtype=torch.float32)
+    q = torch.tensor([[0.0, 0.0, 1.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
+    loss, weights = RULES[name](z, q)
+    assert torch.isfinite(loss[:2]).all()
+    assert torch.isfinite(weights[:2]).all()
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
+def test_weights_out_of_range_are_refused(value):
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got"):
+        Blend(value)
+    with pytest.raises(ValueError, match=r"smoothing must lie in \[0, 1\], got"):
+        Unsupervised(value)
+
+
+def test_soft_labels():
+    q = soft_labels(torch.tensor([1, -1, 0]), 2, 0.3, dtype=torch.float64)
+    expected = torch.tensor([[0.1, 0.8, 0.1], [0, 0, 0], [0.8, 0.1, 0.1]], dtype=torch.float64)
+    assert_close(q, expected)
