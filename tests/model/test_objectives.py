@@ -113,11 +113,11 @@ def test_only_densities_support_the_fixed_point():
 
 @pytest.mark.parametrize("name", RULES)
 def test_extreme_scores_stay_finite(name):
-    z = torch.tensor([[-2e4, 0.0, 3e4], [1e4, 1e4, 1e4], [-1e30, 0.0, -1e30]], dtype=torch.float32)
+    z = torch.tensor([[-2e4, 0.0, 3e4], [1e4, 1e4, 1e4], [-1e30, 0.0, 50.0]], dtype=torch.float32)
     q = torch.tensor([[0.0, 0.0, 1.0], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
     loss, weights = RULES[name](z, q)
-    assert torch.isfinite(loss[:2]).all()
-    assert torch.isfinite(weights[:2]).all()
+    assert torch.isfinite(loss).all()
+    assert torch.isfinite(weights).all()
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])

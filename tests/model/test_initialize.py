@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import mpmath
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.model import initialize
+from mnemosphere.numerics import sphere
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def x(problem):
+    return problem(rows=47, features=11).x
+
+
+def test_memories_from_data_are_distinct_rows(x):
+    w = initialize.from_data(x, 31, generator=seeded())
+    picked = [(x == row).all(1).nonzero().ravel().tolist() for row in w]
+    assert all(len(matches) == 1 for matches in picked)
+    assert len({matches[0] for matches in picked}) == 31
+
+
+def test_memories_from_data_do_not_share_storage(x):
+    before = x.clone()
+    initialize.from_data(x, 47, generator=seeded()).zero_()
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("n_memories", [48, 94, 101])
+def test_more_memories_than_rows(x, n_memories):
+    w = sphere.check(initialize.from_data(x, n_memories, generator=seeded()))
+    assert w.shape == (n_memories, 11)
+    # Every row is a memory; the rest are near a row, and no two are the same.
+    overlap = w @ x.T
+    assert_close(overlap.amax(0), torch.ones(47).double(), rtol=0, atol=1e-14)
+    assert (overlap.amax(1) > 0.99).all()
+    gram = w @ w.T - torch.eye(n_memories)
+    assert gram.max() < 1 - 1e-6
+
+
+def test_randomness_comes_from_the_generator(x):
+    for draw in (
+        lambda g: initialize.from_data(x, 13, generator=g),
+        lambda g: initialize.from_data(x, 53, generator=g),
+        lambda g: initialize.uniform(13, 11, generator=g, dtype=torch.float64),
+        lambda g: initialize.around_mean(x, 13, 50.0, generator=g),
+    ):
+        assert torch.equal(draw(seeded(1)), draw(seeded(1)))
+        assert not torch.equal(draw(seeded(1)), draw(seeded(2)))
+
+
+def test_uniform_has_no_direction():
+    w = sphere.check(initialize.uniform(4001, 5, generator=seeded(), dtype=torch.float64))
+    # The mean of n unit vectors of variance 1/N a coordinate: 4 standard errors.
+    assert w.mean(0).abs().max() < 4 / (4001 * 5) ** 0.5
+    assert_close(w.T @ w / 4001, torch.eye(5).double() / 5, rtol=0, atol=0.02)
+
+
+def test_around_mean_concentrates_there(x):
+    shifted = sphere.project(x + torch.tensor([1.0] + [0.0] * 10))
+    mean = shifted.mean(0) / shifted.mean(0).norm()
+    wide, narrow = (
+        sphere.check(initialize.around_mean(shifted, 2003, k, generator=seeded()))
+        for k in (30.0, 1.5e5)
+    )
+    assert (narrow @ mean).min() > 0.999
+    # E⟨w, mean⟩ = A_N(κ) = I_{N/2}(κ)/I_{N/2−1}(κ)
+    expected = float(mpmath.besseli(5.5, 30) / mpmath.besseli(4.5, 30))
+    assert float((wide @ mean).mean()) == pytest.approx(expected, abs=0.006)
+
+
+def check_beta(beta, resultant, n):
+    """A_N(β) by mpmath against the resultant that β should have."""
+    a = mpmath.besseli(n / 2, float(beta)) / mpmath.besseli(n / 2 - 1, float(beta))
+    assert float(a) == pytest.approx(resultant, rel=1e-9)
+
+
+@pytest.mark.parametrize("varsigma", [0.25, 1.0])
+def test_beta_for_rows_that_go_to_their_nearest_memory(problem, varsigma):
+    case = problem(3, rows=1009, features=11, memories=17)
+    nearest = (case.x @ case.params.w.T).max(1).values.mean()
+    beta = initialize.estimate_beta(case.params.w, case.x, varsigma, generator=seeded())
+    assert beta.dtype == torch.float64
+    assert beta.shape == ()
+    check_beta(beta, varsigma * float(nearest), 11)
+
+
+def test_rows_that_are_memories_do_not_count(x):
+    w = initialize.from_data(x, 29, generator=seeded())
+    nearest = (x @ w.T).max(1).values
+    others = nearest[nearest < 1 - 1e-9]
+    assert len(others) == 18
+    check_beta(
+        initialize.estimate_beta(w, x, 0.5, generator=seeded()), 0.5 * float(others.mean()), 11
+    )
+
+
+def test_beta_where_every_row_is_a_memory_is_finite(x):
+    for varsigma in (0.25, 1.0):
+        beta = initialize.estimate_beta(x, x, varsigma, generator=seeded())
+        assert torch.isfinite(beta)
+        assert beta > 0
+
+
+def test_beta_of_many_rows_is_estimated_from_some(problem):
+    case = problem(4, rows=20_011, features=11, memories=17, dtype=torch.float32)
+    nearest = (case.x @ case.params.w.T).max(1).values
+    beta = initialize.estimate_beta(case.params.w, case.x, 1.0, generator=seeded())
+    full = initialize.inverse_mean_resultant(nearest.double().mean(), 11)
+    assert beta.dtype == torch.float32
+    assert float(beta) == pytest.approx(float(full), rel=0.03)
