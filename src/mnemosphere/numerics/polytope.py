@@ -300,32 +300,20 @@ def _follow(
         level = torch.where(w > 2.0 * q, w / even, 0.0).amax((-2, -1), keepdim=True)
         level = level.clamp(max=1.0)
         t = (torch.maximum(q, cut * level * even) / w).clamp(max=1e3)
-        if not full:
-            t = torch.where(even > 0, t, 1.0)
-        degree = h.sum(-1, keepdim=True).clamp(min=_TINY)
-        share = h / degree  # (B, R, C)
+        live = None if full else even > 0
+        if live is not None:
+            t = torch.where(live, t, 1.0)
+        share = h / h.sum(-1, keepdim=True).clamp(min=_TINY)  # (B, R, C)
         graph = _Laplacian(h.mT @ share, lam.argmin(-1), c.argmax(-1))  # (B, C, R) @ (B, R, C)
-
-        def newton(t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-            a = p * t
-            lack = (a.sum(-1) - r)[..., None] / degree  # (B, R, 1)
-            d_lam = graph.solve(a.sum(-2) - c - (h.mT @ lack)[..., 0])
-            d_omega = (lack - share @ d_lam[..., None])[..., 0]
-            d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) / zeta
-            if not full:
-                d_log_zeta = torch.where(even > 0, d_log_zeta, 0.0)
-            d_log_p = t - 1.0 - d_log_zeta
-            worst = -torch.minimum(d_log_zeta, d_log_p).amin((-2, -1), keepdim=True)
-            return d_lam, d_omega, d_log_zeta, d_log_p, worst
-
-        d_lam, d_omega, d_log_zeta, d_log_p, worst = newton(t)
+        given = (p, zeta, h, share, graph, r, c, live)
+        d_lam, d_omega, d_log_zeta, d_log_p, worst = _newton(t, *given)
         step = torch.ones_like(worst)
         if float(worst.max()) > 0.9:
             # Far away: add to the target the product ΔpΔζ that the linear step leaves out, stay
             # inside p > 0 and ζ > 0, and let no product fall far below its target, where the
             # two would jam each other.
             fixed = torch.maximum(t - (d_log_zeta * d_log_p).clamp(-0.9, 0.9), 0.1 * t)
-            d_lam, d_omega, d_log_zeta, d_log_p, worst = newton(fixed)
+            d_lam, d_omega, d_log_zeta, d_log_p, worst = _newton(fixed, *given)
             step = 0.99 / worst.clamp(min=0.99)
             least = (0.05 * t).clamp(max=1.0)
             for _ in range(20):
@@ -341,6 +329,30 @@ def _follow(
         lam = lam + step[..., 0] * d_lam
         omega = omega + step[..., 0] * d_omega
         iterations += 1
+
+
+def _newton(
+    t: Tensor,
+    p: Tensor,
+    zeta: Tensor,
+    h: Tensor,
+    share: Tensor,
+    graph: _Laplacian,
+    r: Tensor,
+    c: Tensor,
+    live: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Newton step of _follow to the products t·p·ζ; the last output is the worst relative fall."""
+    a = p * t
+    lack = ((a.sum(-1) - r) / h.sum(-1).clamp(min=_TINY))[..., None]  # (B, R, 1)
+    d_lam = graph.solve(a.sum(-2) - c - (h.mT @ lack)[..., 0])  # (B, C, R) @ (B, R, 1)
+    d_omega = (lack - share @ d_lam[..., None])[..., 0]  # (B, R, C) @ (B, C, 1)
+    d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) / zeta
+    if live is not None:
+        d_log_zeta = torch.where(live, d_log_zeta, 0.0)
+    d_log_p = t - 1.0 - d_log_zeta
+    worst = -torch.minimum(d_log_zeta, d_log_p).amin((-2, -1), keepdim=True)
+    return d_lam, d_omega, d_log_zeta, d_log_p, worst
 
 
 class _Laplacian:
