@@ -16,7 +16,6 @@ from mnemosphere.training.batches import Batch, State
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
-_WINDOW = 1 / 3  # of a pass
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -43,6 +42,11 @@ def maximize_bound(
     return params.replace(w=w, p=p, beta=beta.to(params.beta))
 
 
+def _window(passes: float) -> float:
+    """How much of the past the running mean holds, in passes: a fifth, growing after 5/3 passes."""
+    return max(0.2, 0.3 * (passes - 1))
+
+
 def residual(old: Parameters, new: Parameters) -> Tensor:
     """How far one fixed-point step moves: the stationarity residual of the old parameters.
 
@@ -59,9 +63,8 @@ class FixedPoint:
     """Fixed-point iteration: no learning rate, no momentum, no schedule.
 
     `batch_size=None` takes one exact step a pass, and the loss never increases. A number takes a
-    step after every batch from a running mean of the statistics, whose memory starts at a third
-    of a pass and grows by a third of a pass with every pass: many steps in the first pass, less
-    and less noise later.
+    step after every batch from a running mean of the statistics, whose memory is short at first
+    and grows with the passes: many steps early, less and less noise later.
 
     A memory that answers for less than a thousandth of one row is dead: it is put on a row that
     the model explains worst, with that row's label.
@@ -97,11 +100,11 @@ class FixedPoint:
         share = batch.share
         passes = float(state["passes"]) + share
         # A batch that holds all rows forgets everything before it: the exact step.
-        rate = 1.0 if share == 1.0 else share / min(passes, _WINDOW * (1 + passes))
+        rate = 1.0 if share == 1.0 else share / min(passes, _window(passes))
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
-        if passes >= _WINDOW:
+        if passes >= _window(passes):  # before that, an unused memory may just be unlucky
             w_bar, p_bar = _reseed(params, w_bar, p_bar, batch)
         new = maximize_bound(params, w_bar, p_bar, learn_beta=self.learn_beta)
         state = {"w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
