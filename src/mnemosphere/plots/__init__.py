@@ -1,1 +1,44 @@
-"""Layer 3: pictures."""
+"""Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
+
+from mnemosphere.plots.gallery import (
+    class_weight_histogram,
+    class_weights,
+    memories,
+    memory_gallery,
+)
+from mnemosphere.plots.growth import Sweep, accuracy_and_time, lineage_tree, split_spectrum
+from mnemosphere.plots.output import save
+from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
+from mnemosphere.plots.style import letters, style
+from mnemosphere.plots.terminal import terminal_gallery
+from mnemosphere.plots.theory import (
+    bifurcation_tree,
+    free_entropy_branches,
+    jacobian_spectrum,
+    overlap_curves,
+    phase_diagram,
+)
+from mnemosphere.plots.training import learning_curves
+
+__all__ = [
+    "Sweep",
+    "accuracy_and_time",
+    "bifurcation_tree",
+    "class_weight_histogram",
+    "class_weights",
+    "confusion_matrix",
+    "explanation_strip",
+    "free_entropy_branches",
+    "jacobian_spectrum",
+    "learning_curves",
+    "letters",
+    "lineage_tree",
+    "memories",
+    "memory_gallery",
+    "overlap_curves",
+    "phase_diagram",
+    "save",
+    "split_spectrum",
+    "style",
+    "terminal_gallery",
+]

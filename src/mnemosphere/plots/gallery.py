@@ -1,0 +1,270 @@
+"""The memories of a model and what they stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import PercentFormatter
+
+from mnemosphere.plots.checks import (
+    Array,
+    as_indices,
+    as_patterns,
+    as_soft_labels,
+    same_length,
+)
+from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
+    BLUE,
+    DIVERGING,
+    ORANGE,
+    SEQUENTIAL,
+    VERMILLION,
+    class_names,
+    letters,
+    new_axes,
+    new_figure,
+    plain,
+    root_figure,
+    style,
+)
+
+_GAP, _BAND = 0.14, 0.26  # between tiles, and for the letters above one; a tile is 1 wide
+_MAX_PROFILES = 100  # small multiples of more memories would be specks
+_MAX_LETTERS = 50  # letter pairs that fit under the class-weight matrix
+
+
+@style()
+def memories(
+    w: Any,
+    image_shape: Sequence[int] | None = None,
+    *,
+    indices: Any = None,
+    named: bool = True,
+    labels: Sequence[object] | None = None,
+    ncols: int | None = None,
+    vmax: float | None = None,
+    cmap: Colormap = DIVERGING,
+    ax: Axes | None = None,
+) -> Axes:
+    """Gallery of memories, w (P, N), named by the paper's letter pairs AA, AB, … EE.
+
+    `indices` chooses memories, counted from 0 (default: the first 25); letters name places in the
+    gallery. `labels`, one a memory shown, are written beside the letters. All share one scale,
+    -vmax to vmax around 0 (default: the largest entry shown).
+
+    Rows that are not images (`image_shape=None`) become bars, one a feature; with more than 64
+    features or 100 memories, the rows of a heat map.
+    """
+    w = as_patterns(w, "w", image_shape)
+    chosen = as_indices(indices, len(w))
+    names = letters(len(chosen)) if named else [""] * len(chosen)
+    if labels is not None:
+        same_length(len(chosen), "memory shown", labels=labels)
+    if vmax is not None and not vmax > 0:
+        raise ValueError(f"vmax must be positive, got {vmax}")
+    shown = w[chosen]
+    scale = largest(shown) if vmax is None else vmax
+    if image_shape is None and (w.shape[1] > MAX_BARS or len(shown) > _MAX_PROFILES):
+        return _heat_map(shown, names, labels, scale, cmap, ax)
+    ncols = math.ceil(math.sqrt(len(shown))) if ncols is None else ncols
+    if ncols < 1:
+        raise ValueError(f"ncols must be at least 1, got {ncols}")
+    ncols = min(ncols, len(shown))
+    nrows = math.ceil(len(shown) / ncols)
+    band = _BAND if named or labels is not None else 0.0
+    height = aspect(image_shape)
+    width_units, height_units = ncols * (1 + _GAP), nrows * (height + band + _GAP)
+    if ax is None:
+        tile = max(0.5, min(1.0, 6.0 / ncols))
+        ax = new_axes(tile * width_units, tile * height_units)
+    font = _tile_font(ax, width_units, height_units)
+    for k, pattern in enumerate(shown):
+        row, column = divmod(k, ncols)
+        top = -row * (height + band + _GAP)
+        box = Box(column * (1 + _GAP), top - band - height, 1.0, height)
+        draw_pattern(ax, pattern, box, image_shape, vmax=scale, cmap=cmap)
+        frame(ax, box)
+        above = top - band + 0.04
+        if named:
+            ax.text(box.left, above, names[k], fontsize=font, va="bottom")
+        if labels is not None:
+            right = box.left + 1
+            ax.text(right, above, plain(labels[k], 9), fontsize=font, va="bottom", ha="right")
+    ax.set_xlim(-0.02, width_units - _GAP + 0.02)
+    ax.set_ylim(-height_units + _GAP - 0.02, 0)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return ax
+
+
+def _tile_font(ax: Axes, width_units: float, height_units: float) -> float:
+    """Letters that fill their band, between 4 and 9 points."""
+    box = ax.get_position()
+    owner, dpi = ax.figure.bbox, root_figure(ax).dpi
+    width, height = owner.width / dpi, owner.height / dpi  # inches
+    tile = min(width * box.width / width_units, height * box.height / height_units)
+    return float(np.clip(72 * tile * _BAND * 0.62, 4.0, 9.0))
+
+
+def _heat_map(
+    shown: Array,
+    names: list[str],
+    labels: Sequence[object] | None,
+    scale: float,
+    cmap: Colormap,
+    ax: Axes | None,
+) -> Axes:
+    n = len(shown)
+    if ax is None:
+        ax = new_axes(6.4, min(8.0, 1.0 + 0.16 * n))
+    image = ax.imshow(shown, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
+    text = (
+        names if labels is None else [f"{a} {plain(b)}" for a, b in zip(names, labels, strict=True)]
+    )
+    step = math.ceil(n / 40)
+    ax.set_yticks(np.arange(0, n, step), text[::step], fontsize=7.5)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("feature")
+    ax.set_ylabel("memory")
+    ax.figure.colorbar(image, ax=ax, label="entry of $w$", fraction=0.05, pad=0.02)
+    return ax
+
+
+@style()
+def class_weights(
+    p: Any,
+    classes: Sequence[object],
+    *,
+    p_h: Any = None,
+    indices: Any = None,
+    named: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Soft labels p^μ/p_h(μ) of memories: a row a class, a column a memory.
+
+    p (P+1, C+1) and p_h (P+1,) as in the model: row 0 is the uniform component and is not shown,
+    the last column is the class "none". A ring marks the maximum of each column: the class of that
+    memory. `indices` counts memories from 0 (default: the first 25).
+    """
+    soft = as_soft_labels(p, p_h)
+    names = class_names(classes, soft.shape[1])
+    chosen = as_indices(indices, len(soft))
+    shown = soft[chosen].T  # (C+1, memories)
+    n_classes, n = shown.shape
+    if ax is None:
+        ax = new_axes(
+            float(np.clip(1.6 + 0.26 * n, 3.0, 10.0)),
+            float(np.clip(0.9 + 0.22 * n_classes, 1.8, 9.0)),
+        )
+    image = ax.imshow(shown, aspect="auto", cmap=SEQUENTIAL, vmin=0.0, vmax=max(1.0, shown.max()))
+    size = float(np.clip(260 / n, 1.5, 6.0))
+    ax.plot(
+        np.arange(n),
+        shown.argmax(0),
+        "o",
+        markersize=size,
+        markerfacecolor="none",
+        markeredgecolor=ORANGE,
+        markeredgewidth=1.2,
+        label="column maximum",
+    )
+    ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(110 / n_classes, 5.0, 8.5)))
+    if named and n <= _MAX_LETTERS:
+        ax.set_xticks(
+            np.arange(n),
+            letters(n),
+            fontsize=float(np.clip(200 / n, 5.5, 8.0)),
+            rotation=0 if n <= 30 else 90,
+        )
+    ax.tick_params(length=0)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.set_xticks(np.arange(n + 1) - 0.5, minor=True)
+    ax.set_yticks(np.arange(n_classes + 1) - 0.5, minor=True)
+    ax.grid(which="minor", color="#DDDDDD", linewidth=0.4)
+    ax.tick_params(which="minor", length=0)
+    ax.set_xlabel("memory")
+    ax.set_ylabel("class")
+    ax.figure.colorbar(
+        image, ax=ax, label=r"soft label $p^\mu_y/p_h(\mu)$", fraction=0.03, pad=0.01
+    )
+    return ax
+
+
+@style()
+def memory_gallery(
+    w: Any,
+    p: Any,
+    p_h: Any = None,
+    *,
+    classes: Sequence[object],
+    image_shape: Sequence[int] | None = None,
+    indices: Any = None,
+    cmap: Colormap = DIVERGING,
+    figure: Figure | SubFigure | None = None,
+) -> Figure | SubFigure:
+    """The gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
+
+    w (P, N), p (P+1, C+1), p_h (P+1,). The letters of a memory stand above it and below its column.
+    """
+    w = as_patterns(w, "w", image_shape)
+    soft = as_soft_labels(p, p_h)
+    if len(soft) != len(w):
+        raise ValueError(
+            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
+            "the first for the uniform component"
+        )
+    chosen = as_indices(indices, len(w))
+    n_classes = soft.shape[1]
+    ncols = math.ceil(math.sqrt(len(chosen)))
+    nrows = math.ceil(len(chosen) / ncols)
+    width = 7.0
+    tile = min(0.95, width / ncols / (1 + _GAP))
+    upper = tile * nrows * (aspect(image_shape) + _BAND + _GAP)
+    lower = float(np.clip(0.9 + 0.2 * n_classes, 1.8, 6.0))
+    if figure is None:
+        figure = new_figure(width, upper + lower)
+    top, bottom = figure.subplots(2, 1, height_ratios=[upper, lower])
+    memories(w, image_shape, indices=chosen, cmap=cmap, ax=top)
+    class_weights(p, classes, p_h=p_h, indices=chosen, ax=bottom)
+    return figure
+
+
+@style()
+def class_weight_histogram(
+    p: Any, p_h: Any = None, *, bins: int = 20, ax: Axes | None = None
+) -> Axes:
+    """How sharp the soft labels p^μ/p_h(μ) are: their largest entries, and all their entries.
+
+    Two histograms on [0, 1], each as shares of its own total, on a logarithmic scale.
+    """
+    soft = as_soft_labels(p, p_h)
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    edges = np.linspace(0.0, max(1.0, float(soft.max())), bins + 1)
+    top, everything = (_shares(values, edges) for values in (soft.max(1), soft.ravel()))
+    if ax is None:
+        ax = new_axes(4.6, 3.0)
+    ax.stairs(top, edges, fill=True, color=BLUE, alpha=0.75, label="largest entry of a memory")
+    ax.stairs(everything, edges, color=VERMILLION, linewidth=1.6, label="all entries")
+    ax.set_yscale("log")
+    least = min(values[values > 0].min() for values in (top, everything))
+    ax.set_ylim(least / 2, 2.0)
+    ax.set_xlim(edges[0], edges[-1])
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    ax.set_xlabel(r"soft label $p^\mu_y/p_h(\mu)$")
+    ax.set_ylabel("share")
+    ax.legend(loc="upper center")
+    return ax
+
+
+def _shares(values: Array, edges: Array) -> Array:
+    counts, _ = np.histogram(values, edges)
+    share: Array = counts / counts.sum()
+    return share

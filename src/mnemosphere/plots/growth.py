@@ -1,0 +1,344 @@
+"""Growth by splitting: what it costs, what it gives, who descends from whom, who may split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import PercentFormatter
+from numpy.typing import NDArray
+
+from mnemosphere.plots.checks import Array, as_array, as_patterns, increasing, same_length
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
+    BLUE,
+    GREY,
+    MARKERS,
+    VERMILLION,
+    category_style,
+    new_axes,
+    new_figure,
+    plain,
+    style,
+)
+
+_MAX_PICTURED = 32  # leaves of a tree that are still drawn as memories
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs at several widths: accuracy in [0, 1] and training time, means and deviations."""
+
+    n_memories: Any  # P_max (K,)
+    accuracy: Any  # (K,)
+    time: Any  # (K,) seconds
+    accuracy_std: Any = None  # (K,), None: a single run each
+    time_std: Any = None
+
+
+@style()
+def accuracy_and_time(
+    results: Mapping[str, Sweep],
+    *,
+    relative: bool = False,
+    log: bool = False,
+    figure: Figure | SubFigure | None = None,
+) -> Figure | SubFigure:
+    """Accuracy (left) and training time (right) against the largest number of memories.
+
+    `results` by name, such as "without splitting" and "with splitting": Fig. (performance) of the
+    paper. `relative` divides times by the first time of the first entry, marked by an arrow, as
+    there; `log` uses logarithmic axes for the widths and times.
+    """
+    if len(results) == 0:
+        raise ValueError("results is empty: pass at least one sweep")
+    sweeps = {plain(name, 40): _checked(name, sweep) for name, sweep in results.items()}
+    first = next(iter(sweeps.values()))
+    unit = float(first.time[0]) if relative else 1.0
+    if figure is None:
+        figure = new_figure(7.2, 3.0)
+    left, right = figure.subplots(1, 2)
+    for k, (name, sweep) in enumerate(sweeps.items()):
+        color, _ = category_style(k)
+        look: dict[str, Any] = {
+            "label": name,
+            "color": color,
+            "marker": MARKERS[k % len(MARKERS)],
+            "capsize": 2.5,
+            "elinewidth": 1.0,
+        }
+        left.errorbar(sweep.n_memories, sweep.accuracy, sweep.accuracy_std, **look)
+        right.errorbar(sweep.n_memories, sweep.time / unit, sweep.time_std / unit, **look)
+    for ax in (left, right):
+        if log:
+            ax.set_xscale("log")
+        ax.set_xlabel(r"memories $P_{\max}$")
+        ax.grid(color="#E5E5E5", linewidth=0.6)
+    left.yaxis.set_major_formatter(PercentFormatter(1.0))
+    left.set_ylabel("test accuracy")
+    left.legend(loc="best")
+    right.set_ylabel("training time, relative" if relative else "training time in seconds")
+    if log:
+        right.set_yscale("log")
+    if relative:
+        right.annotate(
+            "$t = 1$",
+            (first.n_memories[0], 1.0),
+            xytext=(14, 26),
+            textcoords="offset points",
+            fontsize=8.5,
+            arrowprops={"arrowstyle": "->", "shrinkB": 5, "linewidth": 0.9},
+        )
+    return figure
+
+
+def _checked(name: str, sweep: Sweep) -> Sweep:
+    widths = increasing(sweep.n_memories, f"n_memories of {name!r}")
+    values = {}
+    for field in ("accuracy", "time", "accuracy_std", "time_std"):
+        value = getattr(sweep, field)
+        if value is None and field.endswith("std"):
+            value = np.zeros(len(widths))
+        array = as_array(value, f"{field} of {name!r}", 1)
+        same_length(len(widths), "number of memories", **{field: array})
+        values[field] = array
+    accuracy = values["accuracy"]
+    if accuracy.min() < 0 or accuracy.max() > 1:
+        raise ValueError(
+            f"accuracy of {name!r} must lie in [0, 1], got {accuracy.min():g} to "
+            f"{accuracy.max():g}: divide percentages by 100"
+        )
+    if values["time"].min() <= 0:
+        raise ValueError(f"time of {name!r} must be positive, got {values['time'].min():g}")
+    return Sweep(widths, **values)
+
+
+@style()
+def lineage_tree(
+    levels: Any,
+    parents: Any,
+    *,
+    memories: Any = None,
+    image_shape: Sequence[int] | None = None,
+    labels: Any = None,
+    classes: Sequence[object] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The tree of splits, roots above, one row a level.
+
+    levels (n,) and parents (n,), the node that was split or -1 for a root. `memories` (n, N) are
+    drawn as the nodes while there are at most 32 leaves, else nodes are dots. `labels` (n,) in
+    0..C-1 colour the nodes by class, `classes` name them.
+    """
+    level, parent = _checked_tree(levels, parents)
+    n = len(level)
+    label = None if labels is None else as_array(labels, "labels", 1).astype(np.int64)
+    if label is not None:
+        same_length(n, "node", labels=label)
+        if classes is not None and not 0 <= label.min() <= label.max() < len(classes):
+            raise ValueError(f"labels must lie in 0..{len(classes) - 1}, one a class")
+    x, n_leaves = _tree_places(parent)
+    pictures = None if memories is None else as_patterns(memories, "memories", image_shape)
+    if pictures is not None:
+        same_length(n, "node", memories=pictures)
+        if n_leaves > _MAX_PICTURED:
+            pictures = None
+    depth = int(level.max() - level.min())
+    spacing = 1.0 if pictures is None else 0.8 * aspect(image_shape) + 0.75
+    y = -spacing * (level - level.min())
+    if ax is None:
+        if pictures is None:
+            ax = new_axes(7.0, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
+        else:
+            unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches a leaf
+            ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
+    child = np.flatnonzero(parent >= 0)
+    ax.add_collection(
+        LineCollection(
+            [_branch(x[parent[k]], y[parent[k]], x[k], y[k]) for k in child],
+            colors="#9A9A9A",
+            linewidths=0.9 if n_leaves <= 64 else 0.5,
+            zorder=1,
+        )
+    )
+    if pictures is None:
+        _draw_dots(ax, x, y, label, n_leaves)
+    else:
+        _draw_nodes(ax, x, y, pictures, image_shape, label)
+    if label is not None:
+        _class_legend(ax, label, classes)
+    shown = np.unique(level)
+    ax.set_yticks(-spacing * (shown - level.min()), [str(k) for k in shown])
+    ax.set_ylabel("level")
+    ax.set_xticks([])
+    ax.tick_params(axis="y", length=0)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    return ax
+
+
+def _checked_tree(levels: Any, parents: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    level = as_array(levels, "levels", 1).astype(np.int64)
+    parent = as_array(parents, "parents", 1).astype(np.int64)
+    same_length(len(level), "node", parents=parent)
+    if parent.min() < -1 or parent.max() >= len(level):
+        raise ValueError(f"parents must be node numbers 0..{len(level) - 1}, or -1 for a root")
+    child = np.flatnonzero(parent >= 0)
+    wrong = child[level[parent[child]] >= level[child]]
+    if len(wrong):
+        k = int(wrong[0])
+        raise ValueError(
+            f"node {k} at level {level[k]} has parent {parent[k]} at level {level[parent[k]]}: "
+            "a parent must lie above its children"
+        )
+    return level, parent
+
+
+def _tree_places(parent: NDArray[np.int64]) -> tuple[Array, int]:
+    """Place from left to right of each node: leaves in a row, parents above their children."""
+    n = len(parent)
+    children: list[list[int]] = [[] for _ in range(n)]
+    roots: list[int] = []
+    for k, mother in enumerate(parent):
+        (roots if mother < 0 else children[mother]).append(k)
+    x = np.zeros(n)
+    n_leaves = 0
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:  # by hand: a long lineage would pass the recursion limit
+        node, done = stack.pop()
+        if not children[node]:
+            x[node] = n_leaves
+            n_leaves += 1
+        elif done:
+            x[node] = x[children[node]].mean()
+        else:
+            stack.append((node, True))
+            stack.extend((kid, False) for kid in reversed(children[node]))
+    return x, n_leaves
+
+
+def _branch(x0: float, y0: float, x1: float, y1: float) -> Array:
+    """A smooth line down from parent to child."""
+    t = np.linspace(0.0, 1.0, 21)
+    ease = t * t * (3 - 2 * t)
+    return np.column_stack([x0 + (x1 - x0) * ease, y0 + (y1 - y0) * t])
+
+
+def _draw_dots(
+    ax: Axes, x: Array, y: Array, label: NDArray[np.int64] | None, n_leaves: int
+) -> None:
+    size = float(np.clip(1800 / n_leaves, 4.0, 45.0))
+    groups = np.zeros(len(x), dtype=np.int64) if label is None else label
+    for k in np.unique(groups):
+        color, marker = category_style(int(k))
+        mine = groups == k
+        ax.scatter(x[mine], y[mine], s=size, color=color, marker=marker, zorder=2, linewidths=0)
+    ax.set_xlim(-0.02 * n_leaves - 0.5, 1.02 * n_leaves - 0.5)
+    ax.set_ylim(y.min() - 0.4, y.max() + 0.4)
+
+
+def _draw_nodes(
+    ax: Axes,
+    x: Array,
+    y: Array,
+    pictures: Array,
+    image_shape: Sequence[int] | None,
+    label: NDArray[np.int64] | None,
+) -> None:
+    width = 0.84
+    height = width * aspect(image_shape)
+    scale = largest(pictures)
+    for k, picture in enumerate(pictures):
+        box = Box(x[k] - width / 2, y[k] - height / 2, width, height)
+        draw_pattern(ax, picture, box, image_shape, vmax=scale)
+        color = GREY if label is None else category_style(int(label[k]))[0]
+        frame(ax, box, color, 0.8 if label is None else 2.0)
+    ax.set_xlim(x.min() - 0.6, x.max() + 0.6)
+    ax.set_ylim(y.min() - height, y.max() + height)
+    ax.set_aspect("equal")
+
+
+def _class_legend(ax: Axes, label: NDArray[np.int64], classes: Sequence[object] | None) -> None:
+    handles = []
+    for k in np.unique(label):
+        color, marker = category_style(int(k))
+        name = plain(k if classes is None else classes[k])
+        handles.append(Line2D([], [], color=color, marker=marker, linestyle="", label=name))
+    ax.legend(handles=handles, title="class", loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+@style()
+def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) -> Axes:
+    """β_split of all memories in increasing order, against β_eff.
+
+    A memory with β_split < β_eff is a saddle of the grown network: it gains by splitting. The
+    others are minima. An infinite β_split (a memory whose data do not spread) is a triangle at the
+    upper rim.
+    """
+    values = as_array(beta_split, "beta_split", 1, infinite=True)
+    if values.min() <= 0 or not beta_eff > 0:
+        raise ValueError(
+            f"beta_split and beta_eff must be positive, got {values.min():g} and {beta_eff:g}"
+        )
+    ordered = np.sort(values)
+    rank = np.arange(1, len(ordered) + 1)
+    known = np.isfinite(ordered)
+    saddle = ordered < beta_eff
+    if ax is None:
+        ax = new_axes(4.8, 3.2)
+    drawn = np.append(ordered[known], beta_eff)
+    low, high = drawn.min() / 1.25, drawn.max() * 1.25
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ax.set_xlim(0.5 - 0.01 * len(rank), len(rank) + 0.5 + 0.01 * len(rank))
+    ax.axhspan(low, beta_eff, color=VERMILLION, alpha=0.09, linewidth=0)
+    ax.axhline(beta_eff, color="black", linewidth=1.0)
+    size = float(np.clip(300 / len(rank), 2.0, 5.0))
+    count = int(saddle.sum())
+    ax.plot(
+        rank[saddle],
+        ordered[saddle],
+        "s",
+        markersize=size,
+        color=VERMILLION,
+        label=f"saddle: {count}",
+    )
+    minimum = known & ~saddle
+    ax.plot(
+        rank[minimum],
+        ordered[minimum],
+        "o",
+        markersize=size,
+        color=BLUE,
+        label=f"minimum: {len(rank) - count}",
+    )
+    if not known.all():
+        top = np.ones((~known).sum())
+        ax.plot(
+            rank[~known],
+            top,
+            "^",
+            markersize=size,
+            color=BLUE,
+            clip_on=False,
+            transform=ax.get_xaxis_transform(),
+        )
+    ax.annotate(
+        rf"$\beta_{{\mathrm{{eff}}}} = {beta_eff:.4g}$",
+        (0.99, beta_eff),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, -3),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=8.5,
+    )
+    ax.set_xlabel(r"memories, by $\beta_{\mathrm{split}}$")
+    ax.set_ylabel(r"$\beta_{\mathrm{split}}$")
+    ax.legend(loc="upper left")
+    return ax

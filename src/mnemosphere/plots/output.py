@@ -1,0 +1,45 @@
+"""Pictures into files."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+
+from mnemosphere.plots.style import root_figure, style
+
+# None removes a field that would carry the time or the version: same data, same bytes.
+_METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+@style()
+def save(picture: Figure | SubFigure | Axes, path: str | Path, *, dpi: float = 200) -> Path:
+    """Write a picture as PNG, SVG or PDF by the suffix of `path`; returns the path.
+
+    Takes a figure or axes of one (the whole figure is written). Missing folders are made; the file
+    appears whole or not at all; the same data give the same bytes.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in _METADATA:
+        raise ValueError(f"cannot write {path.name!r}: end the name in .png, .svg or .pdf")
+    content = io.BytesIO()
+    root_figure(picture).savefig(
+        content, format=suffix[1:], dpi=dpi, bbox_inches="tight", metadata=_METADATA[suffix]
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(content.getvalue())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,77 @@
+"""A pattern (an input or a memory) drawn inside a box: an image, bars or a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.patches import Rectangle
+
+from mnemosphere.plots.checks import Array
+from mnemosphere.plots.style import BLUE, DIVERGING, GREY, VERMILLION
+
+MAX_BARS = 64  # features that still have a bar of their own
+
+
+class Box(NamedTuple):
+    """A rectangle in data coordinates."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+
+def largest(patterns: Array) -> float:
+    """The scale of signed patterns: max |entry|, 1 if all are zero."""
+    return float(np.abs(patterns).max()) or 1.0
+
+
+def aspect(image_shape: Sequence[int] | None) -> float:
+    """Height over width of a box that suits the pattern."""
+    return 0.7 if image_shape is None else image_shape[0] / image_shape[1]
+
+
+def draw_pattern(
+    ax: Axes,
+    pattern: Array,
+    box: Box,
+    image_shape: Sequence[int] | None,
+    *,
+    vmax: float,
+    cmap: Colormap = DIVERGING,
+) -> None:
+    """Draw `pattern` (N,) with ±vmax at the ends of the colour map, or at the rims of the box."""
+    if image_shape is None:
+        _draw_profile(ax, pattern, box, vmax)
+        return
+    image = pattern.reshape(image_shape)
+    if image.ndim == 3:  # colours have no zero of their own: grey is
+        image = np.clip(0.5 + image / (2 * vmax), 0.0, 1.0)
+    extent = (box.left, box.left + box.width, box.bottom, box.bottom + box.height)
+    ax.imshow(image, extent=extent, cmap=cmap, vmin=-vmax, vmax=vmax, interpolation="nearest")
+
+
+def frame(ax: Axes, box: Box, color: str = GREY, width: float = 0.6) -> None:
+    """A thin frame around a box."""
+    ax.add_patch(
+        Rectangle(
+            box[:2], box.width, box.height, fill=False, edgecolor=color, linewidth=width, zorder=3
+        )
+    )
+
+
+def _draw_profile(ax: Axes, pattern: Array, box: Box, vmax: float) -> None:
+    n = len(pattern)
+    middle = box.bottom + box.height / 2
+    heights = pattern / vmax * box.height / 2
+    x = box.left + (np.arange(n) + 0.5) / n * box.width
+    ax.plot([box.left, box.left + box.width], [middle, middle], color=GREY, linewidth=0.5)
+    if n <= MAX_BARS:
+        colors = np.where(pattern < 0, BLUE, VERMILLION).tolist()
+        ax.bar(x, heights, width=0.8 * box.width / n, bottom=middle, color=colors)
+    else:
+        ax.plot(x, middle + heights, color=BLUE, linewidth=0.6)
