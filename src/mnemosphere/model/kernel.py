@@ -163,6 +163,27 @@ def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
     return torch.cat([(f.e0 * (s @ run.p0))[:, None], f.e * (s @ run.p.T)], dim=1)
 
 
+def memory_shares(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Iterator[tuple[slice, Tensor]]:
+    """One pass, forward half: (rows of the chunk, responsibilities r (rows, P) of the memories).
+
+    r is that of `accumulate`: for the label weights that `rule` gives, times the sample weights.
+    """
+    run = _Pass(params)
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        f = run.forward(x[rows])
+        _, weights = rule(f.log_joint, targets[rows])
+        if sample_weight is not None:
+            weights = weights * sample_weight[rows, None]
+        yield rows, f.e.mul_((weights / f.joint) @ run.p.T)
+
+
 def evaluate(
     params: Parameters,
     x: Tensor,

@@ -91,3 +91,7 @@ class Solver(Protocol):
     ) -> tuple[Parameters, State]:
         """One step from the statistics of `batch` at `params`."""
         ...
+
+    def follow(self, state: State, params: Parameters, source: Tensor) -> State:
+        """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""
+        ...

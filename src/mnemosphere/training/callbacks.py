@@ -27,6 +27,23 @@ class Record:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Split:
+    """One step of growth, between two phases."""
+
+    phase: int  # the phase that ended, counted from 0
+    n_memories: int  # before the split
+    n_split: int  # memories duplicated; 0 where none is a saddle any more
+    lambda_min: float  # the most negative curvature of all memories
+    delta: float  # how far the copies were moved
+    passes: float  # arithmetic of curvature and line search, in training passes at n_memories
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
 class Callback:
     """Override what you want to see."""
 
@@ -38,6 +55,9 @@ class Callback:
 
     def on_epoch(self, record: Record, params: Parameters) -> None:
         """A pass is done."""
+
+    def on_split(self, split: Split, params: Parameters) -> None:
+        """The network has grown to `params`; the next phase of training comes."""
 
     def on_end(self, status: str) -> None:
         """Training ended: 'converged', 'stopped early', 'max_epochs' or 'interrupted'."""

@@ -62,6 +62,13 @@ def fingerprint(data: Data, validation: Data | None, **settings: object) -> str:
     return "; ".join(parts)
 
 
+def write_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write named tensors and a header of plain values atomically."""
+    # A copy of each: safetensors refuses tensors that share memory, as params and best often do.
+    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    write_atomically(path, save(tensors, {"mnemosphere": json.dumps(meta)}))
+
+
 def save_checkpoint(path: Path, progress: Progress, mark: str) -> None:
     """Write a checkpoint atomically."""
     tensors = {"generator": progress.generator_state}
@@ -84,14 +91,12 @@ def save_checkpoint(path: Path, progress: Progress, mark: str) -> None:
         "varsigma": varsigma,
         "history": [record.as_dict() for record in progress.history],
     }
-    # A copy of each: safetensors refuses tensors that share memory, as params and best often do.
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    write_atomically(path, save(tensors, {"mnemosphere": json.dumps(meta)}))
+    write_tensors(path, tensors, meta)
 
 
 def load_checkpoint(path: Path, mark: str, device: torch.device) -> Progress:
     """Read a checkpoint; ValueError where it is foreign, broken or of another run."""
-    meta, tensors = _read(path)
+    meta, tensors = read_tensors(path, FORMAT)
     if meta["fingerprint"] != mark:
         raise ValueError(
             f"checkpoint {path} is of another run (its data or settings differ): "
@@ -119,7 +124,8 @@ def load_checkpoint(path: Path, mark: str, device: torch.device) -> Progress:
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read (header, tensors) of a file whose format is `kind`; ValueError where it is not."""
     try:
         with safe_open(path, framework="pt") as file:
             meta = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
@@ -127,8 +133,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             tensors = {name: read(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a readable checkpoint ({error}): delete it") from error
-    if meta.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a {FORMAT} file: delete it or choose another path")
+    if meta.get("format") != kind:
+        raise ValueError(f"{path} is not a {kind} file: delete it or choose another path")
     if meta.get("version") != VERSION:
         raise ValueError(
             f"{path} has checkpoint version {meta.get('version')}, this release reads {VERSION}: "

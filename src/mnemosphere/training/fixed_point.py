@@ -110,6 +110,21 @@ class FixedPoint:
         state = {"w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
         return new, state
 
+    def follow(self, state: State, params: Parameters, source: Tensor) -> State:
+        """Copies share what their memory answered for, each turned to where it now is.
+
+        Left as they were, the statistics of two copies would pull both back to the one place
+        they come from. They weigh as much as one short window of rows.
+        """
+        share = 1 / torch.bincount(source).to(params.w.dtype)[source]  # (P,)
+        norm = state["w_bar"].norm(dim=1)[source] * share
+        p_bar = state["p_bar"]
+        return {
+            "w_bar": norm[:, None] * params.w,
+            "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share[:, None]]),
+            "passes": torch.full_like(state["passes"], _window(0.0)),
+        }
+
 
 def _reseed(
     params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch

@@ -61,6 +61,7 @@ def train(
     callbacks: Sequence[Callback] = (),
     checkpoint: Path | None = None,
     phase: int = 0,
+    state: State | None = None,
 ) -> Result:
     """Train until convergence, early stopping, max_epochs or Ctrl-C.
 
@@ -68,7 +69,8 @@ def train(
     step moved the parameters by less than `tol` (0 switches both off). With `validation`, its
     loss is taken after every pass, the best state is kept, and `patience` passes without
     improvement stop the run. With `checkpoint`, the run is saved there after every pass, and goes
-    on from there, with the same bits, if the file exists.
+    on from there, with the same bits, if the file exists. `state` is the solver's to start with,
+    where it goes on from an earlier run.
     """
     solver.check_rule(rule)
     params.check()
@@ -84,7 +86,7 @@ def train(
     run = Progress(
         epoch=0,
         params=params,
-        state=solver.start(params),
+        state=solver.start(params) if state is None else state,
         best=params,
         best_loss=math.inf,
         waited=0,

@@ -93,6 +93,18 @@ class SGD:
             beta = _positive_step(beta, v_beta)
         return params.replace(w=w, p=scaled.p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
+    def follow(self, state: State, params: Parameters, source: Tensor) -> State:
+        """Copies go on with the velocity of the memory they come from.
+
+        Velocities of class weights are those of log p, which halving p leaves as they are.
+        """
+        p = state["p"]
+        return {
+            "w": sphere.to_tangent(params.w, state["w"][source]),
+            "p": torch.cat([p[:1], p[1:][source]]),
+            "beta": state["beta"],
+        }
+
 
 def _positive_step(beta: Tensor, step: Tensor) -> Tensor:
     """β + step to first order, never zero or below: β²/(β − step) for a step down."""

@@ -1,0 +1,402 @@
+"""Curvature of the loss along a split of each memory: the splitting matrices of App. splitting.
+
+Let memory μ be two copies of itself, moved apart to w^μ ± u with u ⊥ w^μ. The loss changes by
+½ uᵀ S_μ u + O(u⁴) with
+
+    S_μ = β_eff·o_μ·(I − w wᵀ) − β_eff²·T_μ,   o_μ = Σ_b r[b,μ]⟨w^μ, x_b⟩ / n,
+    T_μ = Σ_b r[b,μ] x_⊥ x_⊥ᵀ / n,             x_⊥ = x − ⟨w^μ, x⟩w^μ
+
+so λ_min(S_μ) on the tangent space is β_eff·o_μ − β_eff²·λ_max(T_μ), negative exactly when
+
+    β_eff > β_split(μ) = o_μ / λ_max(T_μ)
+
+At a fixed point n·o_μ = ‖w_bar^μ‖. This holds for every label rule, with r of either sign.
+
+S_μ is never formed. λ_max(T_μ) is found for all memories at once from products T_μ u^μ, in one
+of three ways: `Nearest` (cheap, the default of growth), `Krylov` (all rows, to a tolerance) and
+`Descent` (the paper's own).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model import objectives
+from mnemosphere.model.kernel import memory_shares
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+
+# Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
+_BLOCK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 28}
+
+
+@dataclass(frozen=True)
+class Curvature:
+    """The most negative curvature along a split, for every memory.
+
+    Each number is the exact value for the direction returned, on the rows that were used; so
+    `lambda_min` is never below the true λ_min of those rows.
+    """
+
+    lambda_min: Tensor  # (P,) uᵀ S_μ u
+    direction: Tensor  # (P, N) u: unit rows, each orthogonal to its memory
+    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle; inf: never
+    residual: Tensor  # (P,) ‖T u − (uᵀTu)u‖ / uᵀTu: 0 for an eigenvector
+    passes: float  # arithmetic spent, in training passes over all rows at this width
+
+
+class CurvatureMethod(Protocol):
+    """A way to find the curvature of every memory."""
+
+    def __call__(
+        self,
+        params: Parameters,
+        x: Tensor,
+        targets: Tensor,
+        rule: LabelRule = objectives.joint,
+        *,
+        sample_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Curvature:
+        """Curvature at `params` on the rows x (n, N) with targets (n, C+1)."""
+        ...
+
+
+def split_temperature(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule = objectives.joint,
+    *,
+    method: CurvatureMethod | None = None,
+    sample_weight: Tensor | None = None,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """β_split(μ) for every memory, (P,): memory μ is a saddle of the grown network above it."""
+    method = Krylov() if method is None else method
+    found = method(params, x, targets, rule, sample_weight=sample_weight, generator=generator)
+    return found.beta_split
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Rayleigh–Ritz on the rows that matter to each memory.
+
+    Few memories answer for each row, so few rows make up T_μ. `rows_per_memory`·P rows are drawn
+    at random (all, if there are no more); in half a pass over them each memory keeps the
+    `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. The
+    rows used, in T_μ and in o_μ alike, are these strongest ones.
+
+    With few rows a memory the direction is fitted to their noise, and λ_min comes out too low:
+    raise `rows_per_memory`, or use `Krylov`, where its sign decides.
+    """
+
+    rows_per_memory: int = 64
+    strongest: int = 192
+    steps: int = 8
+
+    def __post_init__(self) -> None:
+        if min(self.rows_per_memory, self.strongest, self.steps) < 1:
+            raise ValueError(f"rows_per_memory, strongest and steps must be >= 1, got {self}")
+
+    def __call__(
+        self,
+        params: Parameters,
+        x: Tensor,
+        targets: Tensor,
+        rule: LabelRule = objectives.joint,
+        *,
+        sample_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Curvature:
+        """Curvature at `params` on the strongest rows of each memory."""
+        n_rows, n_memories = x.shape[0], params.n_memories
+        n_drawn = min(n_rows, self.rows_per_memory * n_memories)
+        if n_drawn < n_rows:
+            drawn = _permutation(n_rows, generator, x.device)[:n_drawn]
+            x, targets = x[drawn], targets[drawn]
+            sample_weight = None if sample_weight is None else sample_weight[drawn]
+        n = _total(x, sample_weight)
+        shares, rows = self._select(params, x, targets, rule, sample_weight)  # (P, m)
+        start = _random_tangent(params.w, generator)
+
+        direction = torch.empty_like(params.w)
+        spread, overlap, residual = (torch.empty_like(params.w[:, 0]) for _ in range(3))
+        n_block = max(
+            1, _BLOCK_ELEMENTS.get(x.device.type, 1 << 26) // (rows.shape[1] * x.shape[1])
+        )
+        for first in range(0, n_memories, n_block):
+            block = slice(first, first + n_block)
+            near = x[rows[block]]  # (M, m, N)
+            share = shares[block]  # (M, m)
+            w = params.w[block]
+
+            def product(u: Tensor, near: Tensor = near, share: Tensor = share) -> Tensor:
+                a = share[:, :, None] * torch.bmm(near, u[:, :, None])  # (M, m, 1)
+                return torch.bmm(near.transpose(1, 2), a)[:, :, 0]  # (M, N)
+
+            ritz = _rayleigh_ritz(product, w, start[block], self.steps)
+            direction[block], spread[block], residual[block] = ritz
+            overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
+        # Forward half of a pass over the rows drawn; two products a step with the strongest.
+        passes = 0.5 * n_drawn / n_rows + rows.shape[1] * (self.steps + 0.5) / n_rows
+        return _curvature(params, direction, spread / n, overlap / n, residual, passes)
+
+    def _select(
+        self,
+        params: Parameters,
+        x: Tensor,
+        targets: Tensor,
+        rule: LabelRule,
+        sample_weight: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
+        shares = params.w.new_zeros(params.n_memories, 0)
+        rows = torch.zeros_like(shares, dtype=torch.long)
+        for part, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
+            new = torch.arange(part.start, part.stop, device=x.device)
+            shares = torch.cat([shares, r.T], dim=1)
+            rows = torch.cat([rows, new.expand(params.n_memories, -1)], dim=1)
+            if shares.shape[1] > self.strongest:
+                keep = shares.abs().topk(self.strongest, dim=1, sorted=False).indices
+                shares, rows = shares.gather(1, keep), rows.gather(1, keep)
+        return shares, rows
+
+
+@dataclass(frozen=True)
+class Krylov:
+    """Rayleigh–Ritz on all rows, restarted until every residual is below `tol` relative.
+
+    Starts from the directions of `Nearest`. One product is three matrix products over all rows,
+    one and a half training passes.
+    """
+
+    steps: int = 6
+    tol: float = 1e-3
+    max_cycles: int = 20
+
+    def __post_init__(self) -> None:
+        if self.steps < 2 or self.max_cycles < 1 or not self.tol > 0:
+            raise ValueError(f"steps must be >= 2, max_cycles >= 1 and tol > 0, got {self}")
+
+    def __call__(
+        self,
+        params: Parameters,
+        x: Tensor,
+        targets: Tensor,
+        rule: LabelRule = objectives.joint,
+        *,
+        sample_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Curvature:
+        """Curvature at `params` on all rows."""
+        start = Nearest()(
+            params, x, targets, rule, sample_weight=sample_weight, generator=generator
+        )
+        passes, direction = start.passes, start.direction
+
+        def product(u: Tensor) -> Tensor:
+            return split_products(params, x, targets, rule, u, sample_weight=sample_weight)
+
+        for _ in range(self.max_cycles):
+            direction, spread, residual = _rayleigh_ritz(product, params.w, direction, self.steps)
+            passes += 1.5 * self.steps
+            if bool((residual <= self.tol).all()):
+                break
+        _, overlap = split_quotients(
+            params, x, targets, rule, direction, sample_weight=sample_weight
+        )
+        n = _total(x, sample_weight)
+        return _curvature(params, direction, spread / n, overlap / n, residual, passes + 1.5)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The paper's way: stochastic descent of the Rayleigh quotients (App. splitting).
+
+    Each gradient is divided by a running mean of its own norm, for the quotients span orders of
+    magnitude. One epoch of three matrix products a batch, and one product with all rows for the
+    values reported.
+    """
+
+    epochs: int = 1
+    batch_size: int = 1000
+    learning_rate: float = 0.1
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 1 or not self.learning_rate > 0:
+            raise ValueError(f"epochs, batch_size and learning_rate must be positive, got {self}")
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay must lie in [0, 1), got {self.decay}")
+
+    def __call__(
+        self,
+        params: Parameters,
+        x: Tensor,
+        targets: Tensor,
+        rule: LabelRule = objectives.joint,
+        *,
+        sample_weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Curvature:
+        """Curvature at `params`: directions from batches, values on all rows."""
+        beta = params.beta_eff
+        u = _random_tangent(params.w, generator)
+        scale = torch.zeros_like(params.w[:, :1])  # (P, 1) running mean of the gradients' norms
+        tiny = torch.finfo(u.dtype).tiny
+        step = 0
+        for _ in range(self.epochs):
+            order = _permutation(x.shape[0], generator, x.device)
+            for first in range(0, order.shape[0], self.batch_size):
+                rows = order[first : first + self.batch_size]
+                weight = None if sample_weight is None else sample_weight[rows]
+                t_u, w_bar = _products(params, x[rows], targets[rows], rule, u, weight)
+                overlap = (w_bar * params.w).sum(1, keepdim=True)
+                gradient = 2 * (beta * overlap * u - beta**2 * sphere.to_tangent(params.w, t_u))
+                gradient = sphere.to_tangent(u, gradient)
+                norm = gradient.norm(dim=1, keepdim=True)
+                step += 1
+                scale = torch.lerp(norm, scale, self.decay)
+                mean = (scale / (1 - self.decay**step)).clamp_min(tiny)
+                u = sphere.retract(u, -self.learning_rate * gradient / mean)
+                u = sphere.project(sphere.to_tangent(params.w, u))
+        t_u, w_bar = _products(params, x, targets, rule, u, sample_weight)
+        t_u = sphere.to_tangent(params.w, t_u)
+        spread, overlap = (u * t_u).sum(1), (w_bar * params.w).sum(1)
+        residual = _relative_residual(u, t_u, spread)
+        n = _total(x, sample_weight)
+        return _curvature(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2.0)
+
+
+def split_products(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule,
+    u: Tensor,
+    *,
+    sample_weight: Tensor | None = None,
+) -> Tensor:
+    """n·T_μ u^μ for every memory and tangent vectors u (P, N); three matrix products, (P, N)."""
+    out = torch.zeros_like(u)
+    for rows, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
+        out.addmm_(r.mul_(x[rows] @ u.T).T, x[rows])  # (P, B) (B, N)
+    return sphere.to_tangent(params.w, out)
+
+
+def split_quotients(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule,
+    u: Tensor,
+    *,
+    sample_weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """(n·uᵀT_μu, n·o_μ), each (P,), for tangent vectors u (P, N); three matrix products."""
+    spread, overlap = (torch.zeros_like(u[:, 0]) for _ in range(2))
+    for rows, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
+        spread += (r * (x[rows] @ u.T).square_()).sum(0)  # (B, P) -> (P,)
+        overlap += r.mul_(x[rows] @ params.w.T).sum(0)
+    return spread, overlap
+
+
+def _products(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule,
+    u: Tensor,
+    sample_weight: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """n·T_μ u^μ up to its part along w^μ, and w_bar, each (P, N); four matrix products."""
+    out, w_bar = torch.zeros_like(u), torch.zeros_like(u)
+    for rows, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
+        w_bar.addmm_(r.T, x[rows])  # (P, N)
+        out.addmm_(r.mul_(x[rows] @ u.T).T, x[rows])
+    return out, w_bar
+
+
+def _rayleigh_ritz(
+    product: Callable[[Tensor], Tensor], w: Tensor, start: Tensor, steps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Largest Ritz pair of each memory's operator on the Krylov space of `start`.
+
+    product: tangent vectors (M, N) to (M, N), symmetric for each row. Returns the Ritz vectors
+    (M, N), their Rayleigh quotients (M,) and relative residuals (M,).
+    """
+    n_memories, n_features = w.shape
+    steps = min(steps, n_features - 1)  # the dimension of the tangent space
+    eps = torch.finfo(w.dtype).eps
+    basis = w.new_zeros(steps, n_memories, n_features)
+    images = torch.zeros_like(basis)
+    v = start
+    for j in range(steps):
+        basis[j] = v
+        images[j] = sphere.to_tangent(w, product(v))
+        v = images[j]
+        size = v.norm(dim=1, keepdim=True)
+        for _ in range(2):  # once is not enough in floating point
+            coefficients = torch.einsum("jpn,pn->jp", basis[: j + 1], v)
+            v = v - torch.einsum("jp,jpn->pn", coefficients, basis[: j + 1])
+            v = sphere.to_tangent(w, v)
+        norm = v.norm(dim=1, keepdim=True)
+        # An invariant space is exhausted: nothing is left but rounding.
+        exhausted = norm <= 100 * eps * size
+        v = torch.where(exhausted, 0.0, v / norm.masked_fill(exhausted, 1.0))
+    h = torch.einsum("ipn,jpn->pij", basis, images).double()  # (M, steps, steps)
+    h = (h + h.transpose(1, 2)) / 2
+    # An empty basis vector must not win with its eigenvalue 0.
+    empty = (basis.square().sum(2) < 0.5).T  # (M, steps)
+    floor = -(1 + h.abs().sum((1, 2)))
+    h = h + torch.diag_embed(empty * floor[:, None])
+    top = torch.linalg.eigh(h).eigenvectors[:, :, -1].to(w.dtype)  # (M, steps)
+    u = torch.einsum("pj,jpn->pn", top, basis)
+    image = torch.einsum("pj,jpn->pn", top, images)
+    norm = u.norm(dim=1, keepdim=True)
+    u, image = u / norm, image / norm
+    spread = (u * image).sum(1)
+    return u, spread, _relative_residual(u, image, spread)
+
+
+def _relative_residual(u: Tensor, image: Tensor, spread: Tensor) -> Tensor:
+    error = (image - spread[:, None] * u).norm(dim=1)
+    return torch.where(error > 0, error / spread.abs().clamp_min(torch.finfo(u.dtype).tiny), 0.0)
+
+
+def _curvature(
+    params: Parameters,
+    direction: Tensor,
+    spread: Tensor,
+    overlap: Tensor,
+    residual: Tensor,
+    passes: float,
+) -> Curvature:
+    beta = params.beta_eff
+    # A memory without spread can never be a saddle, one without pull always is.
+    never = torch.where(overlap < 0, 0.0, math.inf)
+    beta_split = torch.where(spread > 0, (overlap / spread).clamp_min(0.0), never)
+    return Curvature(beta * overlap - beta**2 * spread, direction, beta_split, residual, passes)
+
+
+def _random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    u = sphere.sample_uniform(*w.shape, generator=generator, dtype=w.dtype, device=w.device)
+    return sphere.project(sphere.to_tangent(w, u))
+
+
+def _permutation(n: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    return torch.randperm(n, generator=generator, device=generator.device).to(device)
+
+
+def _total(x: Tensor, sample_weight: Tensor | None) -> float:
+    return float(x.shape[0] if sample_weight is None else sample_weight.double().sum())

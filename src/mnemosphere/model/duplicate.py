@@ -1,0 +1,50 @@
+"""Duplication of memories: the network grows and stays the same function (Eq. (fixed_point))."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+
+
+def parents(n_memories: int, which: Tensor) -> Tensor:
+    """The old index of each memory after `which` were duplicated, (P+R,): copies come last."""
+    return torch.cat([torch.arange(n_memories, device=which.device), which])
+
+
+def duplicate(params: Parameters, which: Tensor) -> Parameters:
+    """Append a copy of each memory in `which` (R,), halving p and p_h of original and copy.
+
+    The density, the loss and the uniform component stay as they are, and the gradient of the loss
+    vanishes where it did: Eq. (fixed_point). `which` holds distinct indices of memories.
+    """
+    n = params.n_memories
+    if which.ndim != 1 or which.dtype != torch.long:
+        raise ValueError(
+            f"which must be a vector of memory indices (int64), got {which.dtype} of shape "
+            f"{tuple(which.shape)}"
+        )
+    copies = torch.bincount(which.clamp(0, n - 1), minlength=n)
+    if bool(((which < 0) | (which >= n)).any()) or bool((copies > 1).any()):
+        raise ValueError(f"which must hold distinct indices in [0, {n}), got {which.tolist()}")
+    source = parents(n, which)
+    share = 1 / (1 + copies.to(params.p.dtype))[source]  # (P+R,)
+    return params.replace(
+        w=params.w[source],
+        p=torch.cat([params.p[:1], params.p[1:][source] * share[:, None]]),
+        p_h=torch.cat([params.p_h[:1], params.p_h[1:][source] * share]),
+    )
+
+
+def split(params: Parameters, which: Tensor, direction: Tensor, delta: float) -> Parameters:
+    """Duplicate the memories in `which` and move the pair to w ± δu on the sphere.
+
+    direction (P, N): a tangent unit vector for every memory of `params` (App. splitting).
+    """
+    grown = duplicate(params, which)
+    move = torch.zeros_like(grown.w)
+    move[which] = delta * direction[which]
+    move[params.n_memories :] = -delta * direction[which]
+    return grown.replace(w=sphere.retract(grown.w, move))

@@ -1,0 +1,133 @@
+"""The tree of splits: where each memory comes from, and the smaller models on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.curvature import Curvature
+from mnemosphere.model.parameters import Parameters
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """A forest of memories. A split ends a node and begins two, one level further down.
+
+    Nodes are numbered in the order they appear, so a parent's number is below its children's. A
+    memory that is not split keeps its node from one level to the next.
+    """
+
+    level: Tensor  # (nodes,) int64: the level at which the node appears; 0 for the first memories
+    parent: Tensor  # (nodes,) int64: −1 at level 0
+    lambda_min: Tensor  # (nodes,) float64: curvature when it was split; NaN where it never was
+    beta_split: Tensor  # (nodes,) float64: likewise
+    members: tuple[Tensor, ...]  # for each level, the node of each memory: (P_level,) int64
+    models: tuple[Parameters, ...] = ()  # for each level, the parameters at its end
+
+    @classmethod
+    def root(cls, n_memories: int) -> Self:
+        """The first memories, none of them split."""
+        unknown = torch.full((n_memories,), torch.nan, dtype=torch.float64)
+        return cls(
+            level=torch.zeros(n_memories, dtype=torch.long),
+            parent=torch.full((n_memories,), -1),
+            lambda_min=unknown,
+            beta_split=unknown,
+            members=(torch.arange(n_memories),),
+        )
+
+    @property
+    def n_nodes(self) -> int:
+        """Memories that ever were."""
+        return self.level.shape[0]
+
+    @property
+    def n_levels(self) -> int:
+        """Levels, the first memories' included."""
+        return len(self.members)
+
+    def at_level(self, level: int) -> Parameters:
+        """The model at the end of the phase of `level`; negative levels count from the last."""
+        if not -len(self.models) <= level < len(self.models):
+            raise ValueError(
+                f"level must lie in [{-len(self.models)}, {len(self.models)}), got {level}"
+            )
+        return self.models[level]
+
+    def split(self, which: Tensor, curvature: Curvature) -> Self:
+        """The tree after the memories `which` (R,) were split; their copies come last."""
+        which = which.cpu()
+        nodes = self.members[-1][which]
+        first, n_split = self.n_nodes, nodes.shape[0]
+        lambda_min, beta_split = self.lambda_min.clone(), self.beta_split.clone()
+        lambda_min[nodes] = curvature.lambda_min.detach().cpu().double()[which]
+        beta_split[nodes] = curvature.beta_split.detach().cpu().double()[which]
+        unknown = torch.full((2 * n_split,), torch.nan, dtype=torch.float64)
+        moved = self.members[-1].clone()
+        moved[which] = torch.arange(first, first + n_split)
+        copies = torch.arange(first + n_split, first + 2 * n_split)
+        return dataclasses.replace(
+            self,
+            level=torch.cat([self.level, torch.full((2 * n_split,), self.n_levels)]),
+            parent=torch.cat([self.parent, nodes, nodes]),
+            lambda_min=torch.cat([lambda_min, unknown]),
+            beta_split=torch.cat([beta_split, unknown]),
+            members=(*self.members, torch.cat([moved, copies])),
+        )
+
+    def with_model(self, params: Parameters) -> Self:
+        """The tree with the parameters at the end of the last level."""
+        if params.n_memories != self.members[-1].shape[0] or len(self.models) >= self.n_levels:
+            raise ValueError(
+                f"level {len(self.models)} cannot hold {params.n_memories} memories: "
+                f"sizes are {[m.shape[0] for m in self.members]}"
+            )
+        return dataclasses.replace(self, models=(*self.models, params))
+
+    def children(self, node: int) -> tuple[int, ...]:
+        """The two nodes that a split of `node` made; none for a leaf."""
+        return tuple(int(i) for i in (self.parent == node).nonzero()[:, 0])
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Everything as named tensors, for a model file or a checkpoint."""
+        out = {
+            "level": self.level,
+            "parent": self.parent,
+            "lambda_min": self.lambda_min,
+            "beta_split": self.beta_split,
+        }
+        out |= {f"members.{k}": nodes for k, nodes in enumerate(self.members)}
+        for k, params in enumerate(self.models):
+            for field in dataclasses.fields(params):
+                value = getattr(params, field.name)
+                out[f"models.{k}.{field.name}"] = torch.as_tensor(
+                    value, dtype=value.dtype if isinstance(value, Tensor) else torch.float64
+                )
+        return out
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: dict[str, Tensor], *, device: torch.device | str | None = None
+    ) -> Self:
+        """Undo `to_tensors`; the models go to `device`, the tree itself stays on the CPU."""
+        n_levels = sum(name.startswith("members.") for name in tensors)
+        n_models = sum(name.startswith("models.") and name.endswith(".w") for name in tensors)
+        names = [field.name for field in dataclasses.fields(Parameters)]
+        models = []
+        for k in range(n_models):
+            parts = {name: tensors[f"models.{k}.{name}"] for name in names}
+            varsigma = float(parts.pop("varsigma"))
+            parts = {name: t.to(device) for name, t in parts.items()}
+            models.append(Parameters(varsigma=varsigma, **parts))
+        return cls(
+            level=tensors["level"],
+            parent=tensors["parent"],
+            lambda_min=tensors["lambda_min"],
+            beta_split=tensors["beta_split"],
+            members=tuple(tensors[f"members.{k}"] for k in range(n_levels)),
+            models=tuple(models),
+        )
