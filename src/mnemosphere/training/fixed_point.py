@@ -11,7 +11,7 @@ from mnemosphere.model.kernel import Statistics, log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import inverse_mean_resultant
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio
 from mnemosphere.training.batches import Batch, State
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
@@ -42,6 +42,19 @@ def maximize_bound(
     return params.replace(w=w, p=p, beta=beta.to(params.beta))
 
 
+def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
+    """The lower bound that `maximize_bound` maximises, up to a constant, in float64.
+
+    Σ p̄ log p + ςβ Σ_μ⟨w̄^μ, w^μ⟩ − log(Ω_N(β)/Ω_N(0)) Σ_μ mass. Where it is no lower than at the
+    parameters at which the statistics of the whole data were taken, the loss is no higher.
+    """
+    w, p, beta = params.w.double(), params.p.double(), params.beta.double()
+    p_bar = p_bar.double()
+    pull = params.varsigma * beta * (w_bar.double() * w).sum()
+    push = log_omega_ratio(beta, params.n_features) * p_bar[1:].sum()
+    return torch.xlogy(p_bar, p).sum() + pull - push
+
+
 def _window(passes: float) -> float:
     """How much of the past the running mean holds, in passes: a fifth, growing after 5/3 passes."""
     return max(0.2, 0.3 * (passes - 1))
@@ -67,7 +80,8 @@ class FixedPoint:
     and grows with the passes: many steps early, less and less noise later.
 
     A memory that answers for less than a thousandth of one row is dead: it is put on a row that
-    the model explains worst, with that row's label.
+    the model explains worst, with that row's label; in an exact step, only where the loss is sure
+    not to increase by it.
     """
 
     batch_size: int | None = None
@@ -104,9 +118,15 @@ class FixedPoint:
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
+        new = None
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
-            w_bar, p_bar = _reseed(params, w_bar, p_bar, batch)
-        new = maximize_bound(params, w_bar, p_bar, learn_beta=self.learn_beta)
+            seeded = _reseed(params, w_bar, p_bar, batch)
+            if seeded is not None:
+                trial = maximize_bound(params, *seeded, learn_beta=self.learn_beta)
+                if share < 1.0 or bound(trial, w_bar, p_bar) >= bound(params, w_bar, p_bar):
+                    new, (w_bar, p_bar) = trial, seeded
+        if new is None:
+            new = maximize_bound(params, w_bar, p_bar, learn_beta=self.learn_beta)
         state = {"w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
         return new, state
 
@@ -128,13 +148,13 @@ class FixedPoint:
 
 def _reseed(
     params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch
-) -> tuple[Tensor, Tensor]:
-    """Give dead memories the rows of the batch that the model explains worst."""
+) -> tuple[Tensor, Tensor] | None:
+    """Give dead memories the rows of the batch that the model explains worst; None if all live."""
     n_rows = batch.x.shape[0] / batch.share
     one_row = float(p_bar.sum()) / n_rows
     dead = (p_bar[1:].sum(1) < _DEAD * one_row).nonzero()[:, 0]
     if dead.shape[0] == 0:
-        return w_bar, p_bar
+        return None
     x = batch.x[:_RESEED_ROWS]
     q = batch.targets[:_RESEED_ROWS]
     worst = log_joint(params, x).logsumexp(1).argsort()[: dead.shape[0]]
