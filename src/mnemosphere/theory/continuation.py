@@ -1,0 +1,413 @@
+"""Follow a branch of solutions as β, ϱ or υ changes, and find where it loses stability."""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from mnemosphere.theory import solutions, stability
+from mnemosphere.theory.saddle_point import (
+    SaddlePointProblem,
+    State,
+    ValidityWarning,
+    conjugate,
+    residual,
+    respond,
+)
+
+PARAMETERS = ("beta", "rho", "upsilon")
+
+# Eigenvalues this close to 1 are flat directions, not instabilities.
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Result of `newton`: state, residual, steps taken, and whether the tolerance was met."""
+
+    state: State
+    residual: float
+    iterations: int
+    converged: bool
+
+
+def newton(
+    problem: SaddlePointProblem, state: State, *, tol: float = 1e-13, max_iter: int = 50
+) -> Refined:
+    """Newton's method on the saddle-point equations from one state, stable or not.
+
+    Unlike `solve` it does not climb the free entropy: it converges to the solution nearby, saddles
+    included. Steps that do not lower the residual are halved; flat directions are left alone.
+    """
+    c = conjugate(problem, state)
+    x_bar, p_bar = c.x_bar, c.p_bar
+    size = x_bar.numel()
+    error, change = _change(problem, x_bar, p_bar)
+    for iteration in range(max_iter):
+        if error <= tol:
+            break
+        k, b, scale = stability.linearize(problem, x_bar, p_bar)
+        labels = problem.n_columns > 1
+        right = change if labels else change[:size]
+        matrix = torch.eye(len(scale), dtype=scale.dtype) - k @ b
+        # Flat directions make the matrix singular: least squares of least norm ignores them.
+        solution = torch.linalg.lstsq(
+            matrix, (right / scale).unsqueeze(-1), rcond=1e-12, driver="gelsd"
+        ).solution
+        move = scale * solution.squeeze(-1)
+        fraction = 1.0
+        while True:
+            x_new = x_bar + fraction * move[:size].reshape(x_bar.shape)
+            p_new = change[size:].reshape(p_bar.shape) + p_bar
+            if labels:
+                p_new = torch.maximum(
+                    p_bar + fraction * move[size:].reshape(p_bar.shape), 0.1 * p_bar
+                )
+            new_error, new_change = _change(problem, x_new, p_new)
+            if new_error < error or fraction < 1e-3:
+                break
+            fraction /= 2.0
+        if new_error >= error:
+            # Rounding stops Newton a few digits above the smallest residual it could report.
+            return _refined(problem, x_bar, p_bar, iteration, tol)
+        x_bar, p_bar, error, change = x_new, p_new, new_error, new_change
+    return _refined(problem, x_bar, p_bar, max_iter if error > tol else iteration, tol)
+
+
+def _change(problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor) -> tuple[float, Tensor]:
+    """How far the map moves (x_bar, p_bar): largest entry, and all of it."""
+    after = conjugate(problem, respond(problem, x_bar, p_bar))
+    change = torch.cat([(after.x_bar - x_bar).flatten(), (after.p_bar - p_bar).flatten()])
+    if problem.n_columns == 1:
+        return float(change[: x_bar.numel()].abs().max()), change
+    return float(change.abs().max()), change
+
+
+def _refined(
+    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor, iterations: int, tol: float
+) -> Refined:
+    state = respond(problem, x_bar, p_bar)
+    error = float(residual(problem, state))
+    return Refined(state, error, iterations, error <= max(1e3 * tol, 1e-10))
+
+
+@dataclass(frozen=True)
+class BranchPoint:
+    """One solution on a branch: its parameter value, eigenvalues and symmetry."""
+
+    value: float
+    state: State
+    eigenvalues: Tensor
+    symmetry: solutions.Symmetry
+
+    @property
+    def n_unstable(self) -> int:
+        """Number of eigenvalues above 1."""
+        return int((self.eigenvalues > 1.0 + _FLAT).sum())
+
+
+@dataclass(frozen=True)
+class Bifurcation:
+    """A place where a branch changes character.
+
+    kind: "crossing" (an eigenvalue of the Jacobian passes 1 along the branch), "symmetry" (memories
+    merge or part along it, as where a broken branch ends on a symmetric one) or "end" (no solution
+    was found nearby beyond this value, as at a fold). value lies within width.
+    """
+
+    kind: str
+    parameter: str
+    value: float
+    width: float
+    point: BranchPoint
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Result of `continuation`: the points followed and the bifurcations met on the way."""
+
+    parameter: str
+    points: list[BranchPoint]
+    bifurcations: list[Bifurcation]
+    complete: bool
+    message: str
+
+    @property
+    def values(self) -> Tensor:
+        """Parameter values (K,)."""
+        return torch.tensor([point.value for point in self.points], dtype=torch.float64)
+
+    @property
+    def m(self) -> Tensor:
+        """Overlaps (K, P*, P)."""
+        return torch.stack([point.state.m for point in self.points])
+
+    @property
+    def leading_eigenvalue(self) -> Tensor:
+        """Largest eigenvalue (K,) of the Jacobian."""
+        return torch.stack([point.eigenvalues[0] for point in self.points])
+
+
+def _at(problem: SaddlePointProblem, parameter: str, value: float) -> SaddlePointProblem:
+    return problem.replace(**{parameter: float(value)})
+
+
+def _point(
+    problem: SaddlePointProblem, parameter: str, value: float, guess: State, max_jump: float
+) -> BranchPoint | None:
+    """The solution at this value near the guess, or None."""
+    here = _at(problem, parameter, value)
+    found = newton(here, guess)
+    if not found.converged or float((found.state.m - guess.m).abs().max()) > max_jump:
+        return None
+    return BranchPoint(
+        float(value),
+        found.state,
+        stability.spectrum(here, found.state),
+        solutions.classify(found.state, tol=1e-6),
+    )
+
+
+def continuation(
+    problem: SaddlePointProblem,
+    parameter: str,
+    values: Sequence[float],
+    start: State,
+    *,
+    max_jump: float = 0.1,
+    width: float = 1e-10,
+    max_halvings: int = 30,
+) -> Branch:
+    """Follow the branch through `start` along the values of β, ϱ or υ ("beta", "rho", "upsilon").
+
+    start (m (P*, P), p (P+1, C+1)) must lie near a solution at values[0]. Newton's method corrects
+    each point, so unstable branches are followed too. A step that moves an overlap by more than
+    max_jump is halved. Between points, changes in the number of unstable directions or in which
+    memories coincide are located by bisection to `width` (relative to the value).
+    """
+    if parameter not in PARAMETERS:
+        raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
+    if len(values) < 1 or any(not math.isfinite(v) or v <= 0 for v in values):
+        raise ValueError(f"values must be finite and positive, got {list(values)}")
+    with warnings.catch_warnings():
+        # One warning for the whole branch, at its largest β or smallest υ, is enough.
+        warnings.simplefilter("once", ValidityWarning)
+        extreme = max(values) if parameter == "beta" else min(values)
+        _at(problem, parameter, extreme).warn_if_invalid()
+    here = _point(problem, parameter, values[0], start, math.inf)
+    if here is None:
+        raise ValueError(
+            f"no solution found near the start at {parameter} = {values[0]:g}: "
+            "pass a solution of solve() there"
+        )
+    points, bifurcations = [here], []
+    for target in values[1:]:
+        while points[-1].value != target:
+            reached = _advance(problem, parameter, points, float(target), max_jump, max_halvings)
+            if reached is None:
+                end = _end(problem, parameter, points[-1], float(target), max_jump, width)
+                bifurcations.append(end)
+                return Branch(
+                    parameter,
+                    points,
+                    bifurcations,
+                    False,
+                    f"the branch ends near {parameter} = {end.value:.9g}",
+                )
+            bifurcations.extend(_between(problem, parameter, points[-1], reached, max_jump, width))
+            points.append(reached)
+    return Branch(
+        parameter, points, bifurcations, True, f"followed the branch to {parameter} = {values[-1]}"
+    )
+
+
+def _advance(
+    problem: SaddlePointProblem,
+    parameter: str,
+    points: list[BranchPoint],
+    target: float,
+    max_jump: float,
+    max_halvings: int,
+) -> BranchPoint | None:
+    """Next point on the way to the target: as far as one step of at most max_jump goes."""
+    last = points[-1]
+    step = target - last.value
+    for _ in range(max_halvings):
+        value = target if step == target - last.value else last.value + step
+        found = _point(problem, parameter, value, last.state, max_jump)
+        if found is not None:
+            return found
+        step /= 2.0
+    return None
+
+
+def _bisect(
+    problem: SaddlePointProblem,
+    parameter: str,
+    low: BranchPoint,
+    high: BranchPoint,
+    max_jump: float,
+    width: float,
+    kind: str,
+) -> Bifurcation | None:
+    """Narrow [low, high] down to where the two sides' characters meet."""
+
+    def mark(point: BranchPoint) -> object:
+        return point.n_unstable if kind == "crossing" else point.symmetry.groups
+
+    first = mark(low)
+    a, b = low, high
+    while abs(b.value - a.value) > width * abs(b.value):
+        middle = 0.5 * (a.value + b.value)
+        if middle in (a.value, b.value):
+            break
+        near = _point(problem, parameter, middle, a.state, max_jump)
+        if near is None:
+            return None
+        if mark(near) == first:
+            a = near
+        else:
+            b = near
+    value = 0.5 * (a.value + b.value)
+    return Bifurcation(kind, parameter, value, abs(b.value - a.value), a)
+
+
+def _between(
+    problem: SaddlePointProblem,
+    parameter: str,
+    low: BranchPoint,
+    high: BranchPoint,
+    max_jump: float,
+    width: float,
+) -> list[Bifurcation]:
+    if low.symmetry.groups != high.symmetry.groups:
+        kind = "symmetry"
+    elif low.n_unstable != high.n_unstable:
+        kind = "crossing"
+    else:
+        return []
+    found: list[Bifurcation] = []
+    current = low
+    # Several may lie between two points: go on from each until the far side's character is met.
+    for _ in range(max(1, abs(low.n_unstable - high.n_unstable))):
+        next_one = _bisect(problem, parameter, current, high, max_jump, width, kind)
+        if next_one is None:
+            break
+        found.append(next_one)
+        beyond = next_one.value + math.copysign(2.0 * next_one.width, high.value - low.value)
+        past = _point(problem, parameter, beyond, next_one.point.state, max_jump)
+        if past is None or kind == "symmetry" or past.n_unstable == high.n_unstable:
+            break
+        current = past
+    return found
+
+
+def _end(
+    problem: SaddlePointProblem,
+    parameter: str,
+    last: BranchPoint,
+    target: float,
+    max_jump: float,
+    width: float,
+) -> Bifurcation:
+    """Last value at which the branch can still be found."""
+    a, b = last, target
+    while abs(b - a.value) > width * abs(b):
+        middle = 0.5 * (a.value + b)
+        if middle in (a.value, b):
+            break
+        near = _point(problem, parameter, middle, a.state, max_jump)
+        if near is None:
+            b = middle
+        else:
+            a = near
+    return Bifurcation("end", parameter, 0.5 * (a.value + b), abs(b - a.value), a)
+
+
+def leave(problem: SaddlePointProblem, state: State, *, size: float = 1e-3) -> tuple[State, State]:
+    """Two states, a step of ±size in the overlaps along the leading eigenvector: new branches."""
+    _, mode = stability.leading_mode(problem, state)
+    # Class weights stay feasible: no entry may lose more than half of itself.
+    ratio = (mode.p.abs() / state.p.clamp_min(1e-300)).max()
+    amount = min(size, 0.5 / max(float(ratio), 1e-300))
+    return (
+        State(state.m + amount * mode.m, state.p + amount * mode.p),
+        State(state.m - amount * mode.m, state.p - amount * mode.p),
+    )
+
+
+def symmetric_overlap(problem: SaddlePointProblem) -> float:
+    """Common overlap a = m[b,μ] of the symmetric solution of the uniform teacher.
+
+    The root of a = ς(2 β_eff ϱ √P* s)/√P*, s the share of one memory at overlap a.
+    """
+    _check_symmetric(problem)
+    root = math.sqrt(problem.n_teacher)
+
+    def gap(a: float) -> float:
+        return _varsigma(problem.gain * root * _share(problem, problem.beta_eff * a)) / root - a
+
+    return float(brentq(gap, 0.0, 1.0 / root, xtol=1e-15, rtol=1e-14))
+
+
+def symmetric_transition(
+    problem: SaddlePointProblem, parameter: str, *, upper: float = 1e6
+) -> float:
+    """Value of β, ϱ or υ at which the symmetric solution of the uniform teacher turns unstable.
+
+    Linearizing Eq. (uniform_saddle-point) around it, the mode that sends different memories to
+    different teachers has the eigenvalue β_eff a, a the common overlap. It reaches 1 where
+
+        ϱ s (β_eff² − P*) = 1,   s = (1−p_0) e / (P [(1−p_0) e + p_0 Ω_N(β)/Ω_N(0)]),
+
+    s the share of one memory and p_0 = p_h(0). Without a uniform component this reads
+    β_eff² = P* + P/ϱ. Any P*, P; p_h equal for all memories; p_q = p_q*, or no labels. The other
+    parameters are the problem's; the smallest solution up to `upper` is returned.
+    """
+    if parameter not in PARAMETERS:
+        raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
+    _check_symmetric(problem)
+    if problem.n_teacher == 1 or problem.n_student == 1:
+        raise ValueError("the transition needs at least two teachers and two memories")
+
+    def excess(value: float) -> float:
+        here = _at(problem, parameter, value)
+        square = here.beta_eff**2 - here.n_teacher
+        if math.isinf(here.rho):
+            return square
+        return here.rho * _share(here, 1.0) * square - 1.0
+
+    # The threshold rises through zero once; walk up in factors of 2 so as to meet it first.
+    low, high = 0.0, 1e-3
+    while excess(high) < 0.0:
+        low, high = high, 2.0 * high
+        if high > upper:
+            raise ValueError(
+                f"the symmetric solution stays stable up to {parameter} = {upper:g}: "
+                "change the other parameters"
+            )
+    return float(brentq(excess, max(low, 1e-300), high, xtol=1e-15, rtol=1e-14))
+
+
+def _check_symmetric(problem: SaddlePointProblem) -> None:
+    if not problem.uniform_teacher:
+        raise ValueError("the symmetric solution is known for the uniform teacher only")
+    if not torch.allclose(problem.p_h[1:], problem.p_h[1], rtol=1e-12):
+        raise ValueError("p_h must be equal for all memories")
+    if not torch.allclose(problem.p_q, problem.targets[0], rtol=1e-12):
+        raise ValueError("p_q must equal the teacher's p_q*")
+
+
+def _varsigma(x: float) -> float:
+    return 1.0 if math.isinf(x) else x / (math.hypot(x, 1.0) + 1.0)
+
+
+def _share(problem: SaddlePointProblem, exponent: float) -> float:
+    """m_hat of one memory when β_eff m = exponent for all."""
+    p_0 = float(problem.p_h[0])
+    uniform = p_0 * math.exp(problem.log_ratio - exponent)
+    return (1.0 - p_0) / (problem.n_student * (1.0 - p_0 + uniform))

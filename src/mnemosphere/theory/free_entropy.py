@@ -1,0 +1,105 @@
+"""The variational free entropy, Eq. (var_free_entropy), and its derivatives.
+
+f is the limit of log Z/N. Densities are taken relative to the uniform one on the sphere, which
+adds the constant ϱ P* log Ω_N(0) to the paper's f: it moves no solution, and without it the value
+would drown in a number of order N log N.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemosphere.numerics import bessel
+from mnemosphere.theory.saddle_point import SaddlePointProblem
+
+
+def eta(x_squared: Tensor) -> Tensor:
+    """η(x) = √(1+x²) − 1 − log[1 + √(1+x²)] + log 2 of App. vmf_integration, η' = ς.
+
+    Takes x², so that it has a derivative at x = 0 too.
+    """
+    t = x_squared / (torch.sqrt(1.0 + x_squared) + 1.0)  # √(1+x²) − 1 without cancellation
+    return t - torch.log1p(t / 2.0)
+
+
+def log_likelihood(problem: SaddlePointProblem, m: Tensor, p: Tensor) -> Tensor:
+    """Σ_b Σ_y q[b,y] log Σ_γ p[γ,y] exp(h[b,γ]) (...,), the energetic part of f/ϱ.
+
+    m (..., P*, P), p (..., P+1, C+1); differentiable in both, also where p = 0.
+    """
+    h = problem.beta_eff * m - problem.log_ratio  # (..., P*, P)
+    h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (..., P*, P+1)
+    shift = h.detach().amax(-1, keepdim=True)
+    joint = torch.exp(h - shift) @ p  # (..., P*, P+1) @ (..., P+1, C+1)
+    return (problem.targets * (torch.log(joint) + shift)).sum((-1, -2))
+
+
+def _norm_squared(problem: SaddlePointProblem, m_hat: Tensor) -> Tensor:
+    """‖Σ_b m_hat[b,μ] x_b‖² (..., P); for the uniform teacher Σ_b m_hat²."""
+    x_bar = m_hat.transpose(-1, -2) @ problem.patterns  # (..., P, D)
+    return (x_bar * x_bar).sum(-1)
+
+
+def free_entropy(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor) -> Tensor:
+    """The trial function f(m, m_hat, p) (...,) of Eq. (var_free_entropy), differentiable.
+
+    Stationary in m and m_hat, and in p under its marginals, exactly where Eq. (saddle-point)
+    holds. The solutions that the solver reaches maximize it over (m, p) after minimizing it over
+    m_hat. Infinite at ϱ = ∞: use free_entropy_per_example there.
+    """
+    if math.isinf(problem.rho):
+        raise ValueError("f grows with rho, got rho = inf: use free_entropy_per_example")
+    coupling = (m_hat * m).sum((-1, -2))
+    entropy = 0.5 * eta(problem.gain**2 * _norm_squared(problem, m_hat)).sum(-1)
+    energy = log_likelihood(problem, m, p)
+    return -problem.beta_eff * problem.rho * coupling + entropy + problem.rho * energy
+
+
+def free_entropy_per_example(
+    problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor
+) -> Tensor:
+    """f/(ϱ P*), the limit of log Z/M; at ϱ = ∞ minus the effective loss, Eq. (effective_loss)."""
+    if not math.isinf(problem.rho):
+        return free_entropy(problem, m, m_hat, p) / (problem.rho * problem.n_teacher)
+    # η(x) → x for large x, so ½ η(2 β_eff ϱ s)/ϱ → β_eff s.
+    norm = torch.sqrt(_norm_squared(problem, m_hat)).sum(-1)
+    coupling = (m_hat * m).sum((-1, -2))
+    value = problem.beta_eff * (norm - coupling) + log_likelihood(problem, m, p)
+    return value / problem.n_teacher
+
+
+@dataclass(frozen=True)
+class Derivatives:
+    """Total derivatives of f along a branch of solutions, each of shape (...,)."""
+
+    beta: Tensor
+    rho: Tensor
+    upsilon: Tensor
+
+
+def derivatives(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor) -> Derivatives:
+    """df/dβ, df/dϱ and df/dυ at a solution.
+
+    f is stationary there, so only its explicit dependence counts (envelope theorem), and
+
+        df/dβ = ϱ [ς(2υ) Σ m_hat m − A_N(β) Σ_{b,μ} m_hat],   df/dϱ = log-likelihood,
+        df/dυ = 2 ϱ β ς'(2υ) Σ m_hat m.
+    """
+    if math.isinf(problem.rho):
+        raise ValueError("f grows with rho, got rho = inf: pass a finite rho")
+    coupling = (m_hat * m).sum((-1, -2))
+    mass = m_hat.sum((-1, -2))
+    resultant = bessel.mean_resultant(
+        torch.tensor(problem.beta, dtype=torch.float64), problem.n_features
+    )
+    varsigma = problem.beta_eff / problem.beta
+    # ς'(x) = ς(x)/(x √(1+x²)), and 0 without teacher noise.
+    root = math.hypot(1.0, 2.0 * problem.upsilon)
+    slope = 0.0 if math.isinf(root) else 1.0 / (root * (root + 1.0))
+    return Derivatives(
+        beta=problem.rho * (varsigma * coupling - resultant * mass),
+        rho=log_likelihood(problem, m, p),
+        upsilon=2.0 * problem.rho * problem.beta * slope * coupling,
+    )

@@ -1,0 +1,209 @@
+"""All distinct solutions of the saddle-point equations, told apart up to permutations."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemosphere.theory import stability
+from mnemosphere.theory.saddle_point import (
+    SaddlePointProblem,
+    State,
+    random_starts,
+    solve,
+)
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """What is left of the permutation symmetry of the memories.
+
+    kind: "paramagnetic" (no overlap at all), "symmetric" (all memories coincide), "broken" (no two
+    do) or "partially broken". groups: memories that coincide, largest group first. specialization:
+    for each memory the teacher it overlaps most with, or None where several tie.
+    """
+
+    kind: str
+    groups: tuple[tuple[int, ...], ...]
+    specialization: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class DistinctSolution:
+    """One solution of the saddle-point equations, up to permutations.
+
+    m (P*, P), m_hat (P*, P), p (P+1, C+1), free_entropy = f/(ϱ P*), the largest eigenvalue of the
+    Jacobian of the full map, and how many starts ended here.
+    """
+
+    problem: SaddlePointProblem
+    m: Tensor
+    m_hat: Tensor
+    p: Tensor
+    free_entropy: float
+    symmetry: Symmetry
+    leading_eigenvalue: float
+    count: int
+
+    @property
+    def state(self) -> State:
+        """The order parameters."""
+        return State(self.m, self.p)
+
+    @property
+    def stable(self) -> bool:
+        """A local maximum of the free entropy; flat directions are allowed."""
+        return self.leading_eigenvalue <= 1.0 + 1e-7
+
+
+def classify(state: State, *, tol: float = 1e-5) -> Symmetry:
+    """Read the symmetry of one state: memories coincide if their overlaps agree to tol.
+
+    A single memory counts as symmetric if it overlaps equally with every teacher.
+    """
+    m = state.m
+    n_teacher, n_student = m.shape
+    distance = (m.unsqueeze(2) - m.unsqueeze(1)).abs().amax(0)  # (P, P)
+    left = list(range(n_student))
+    groups: list[tuple[int, ...]] = []
+    while left:
+        group = tuple(j for j in left if float(distance[left[0], j]) < tol)
+        groups.append(group)
+        left = [j for j in left if j not in group]
+    groups.sort(key=lambda group: (-len(group), group))
+    best = m.amax(0)
+    specialization = tuple(
+        int(m[:, j].argmax()) if int((m[:, j] > best[j] - tol).sum()) == 1 else None
+        for j in range(n_student)
+    )
+    even = n_teacher == 1 or float((best - m.amin(0)).max()) < tol
+    if float(m.abs().max()) < tol:
+        kind = "paramagnetic"
+    elif len(groups) == 1 and (n_student > 1 or even):
+        kind = "symmetric"
+    elif len(groups) == n_student:
+        kind = "broken"
+    else:
+        kind = "partially broken"
+    return Symmetry(kind, tuple(groups), specialization)
+
+
+def signature(problem: SaddlePointProblem, state: State) -> Tensor:
+    """Numbers (S, K) that agree for states equal up to permutations, and else differ.
+
+    Batch of states m (S, P*, P), p (S, P+1, C+1). Memories may be permuted together with their
+    rows of p and p_h; the teachers of the uniform problem too. Each memory and each teacher gets a
+    color, refined by the colors it overlaps with (color refinement, with smooth functions in place
+    of hashes); sorted colors do not depend on the order. The singular values of m tell apart what
+    refinement cannot, such as one long cycle of overlaps from two short ones.
+    """
+    m, p = state.m, state.p
+    marginal = problem.p_h[1:].expand(m.shape[0], -1)
+    weights = torch.arange(1, problem.n_columns + 1, dtype=m.dtype).sqrt()
+    memory = torch.cos(3.0 * marginal) + torch.sin(p[:, 1:, :] * 5.0) @ weights  # (S, P)
+    teacher = torch.zeros(m.shape[:2], dtype=m.dtype)  # (S, P*)
+    if not problem.uniform_teacher:
+        teacher = teacher + torch.arange(problem.n_teacher, dtype=m.dtype)
+    for _ in range(3):
+        met = torch.sin(2.0 * m + 0.7 * memory.unsqueeze(1)).mean(2)  # (S, P*)
+        seen = torch.sin(1.7 * m + 0.9 * teacher.unsqueeze(2)).mean(1)  # (S, P)
+        teacher, memory = teacher + met, memory + seen
+    return torch.cat(
+        [
+            memory.sort(1).values,
+            teacher.sort(1).values if problem.uniform_teacher else teacher,
+            torch.linalg.svdvals(m),
+        ],
+        dim=1,
+    )
+
+
+def structured_starts(
+    problem: SaddlePointProblem, n_starts: int, *, generator: torch.Generator
+) -> State:
+    """Random starts in which groups of memories (and of uniform teachers) move as one.
+
+    The equations keep such ties, so these starts reach solutions that are saddles for generic ones.
+    """
+    starts = random_starts(problem, n_starts, generator=generator)
+    m, p = starts.m.clone(), starts.p.clone()
+    for s in range(n_starts):
+        leader = _random_ties(problem.n_student, generator)
+        m[s] = m[s][:, leader]
+        # Class weights of tied memories: the same shape of row, each with its own marginal.
+        if problem.n_columns > 1:
+            p[s] = problem.p_h.unsqueeze(-1) * problem.p_q
+        if problem.uniform_teacher:
+            m[s] = m[s][_random_ties(problem.n_teacher, generator)]
+    return State(m, p)
+
+
+def _random_ties(n: int, generator: torch.Generator) -> Tensor:
+    """For each of n items the item it copies; a random number of groups."""
+    n_groups = int(torch.randint(1, n + 1, (1,), generator=generator))
+    return torch.randint(n_groups, (n,), generator=generator)
+
+
+def find_solutions(
+    problem: SaddlePointProblem,
+    n_starts: int = 200,
+    *,
+    generator: torch.Generator,
+    tol: float = 1e-10,
+    max_iter: int = 5000,
+    distinct_tol: float = 1e-5,
+) -> list[DistinctSolution]:
+    """Distinct solutions reached from n_starts random starts, highest free entropy first.
+
+    Half of the starts are generic and end in local maxima of the free entropy; half tie groups of
+    memories and teachers together and also find saddles. Starts that do not converge are left out;
+    if none converges NotConvergedError is raised.
+    """
+    if n_starts < 2:
+        raise ValueError(f"n_starts must be at least 2, got {n_starts}")
+    generic = random_starts(problem, n_starts - n_starts // 2, generator=generator)
+    tied = structured_starts(problem, n_starts // 2, generator=generator)
+    starts = State(torch.cat([generic.m, tied.m]), torch.cat([generic.p, tied.p]))
+    found = solve(problem, starts, tol=tol, max_iter=max_iter)
+    if not bool(found.converged.any()):
+        found.raise_if_failed()
+    good = torch.nonzero(found.converged).flatten()
+    marks = signature(problem, State(found.m[good], found.p[good]))
+    # Greedy grouping in order of free entropy: the signature is compared with each group's first.
+    order = torch.argsort(found.objective[good], descending=True, stable=True)
+    first: list[int] = []
+    counts: list[int] = []
+    for i in order.tolist():
+        if first:
+            gap = (marks[first] - marks[i]).abs().amax(1)
+            nearest = int(gap.argmin())
+            if float(gap[nearest]) < distinct_tol:
+                counts[nearest] += 1
+                continue
+        first.append(i)
+        counts.append(1)
+    return [
+        _describe(problem, found.m[j], found.m_hat[j], found.p[j], found.objective[j], count)
+        for j, count in zip(good[first].tolist(), counts, strict=True)
+    ]
+
+
+def _describe(
+    problem: SaddlePointProblem,
+    m: Tensor,
+    m_hat: Tensor,
+    p: Tensor,
+    objective: Tensor,
+    count: int,
+) -> DistinctSolution:
+    state = State(m, p)
+    return DistinctSolution(
+        problem=problem,
+        m=m,
+        m_hat=m_hat,
+        p=p,
+        free_entropy=float(objective),
+        symmetry=classify(state),
+        leading_eigenvalue=float(stability.spectrum(problem, state)[0]),
+        count=count,
+    )
