@@ -4,8 +4,10 @@ Run with `python -m benchmarks.theory_vs_gibbs`; writes benchmarks/results/theor
 
 Theory is the solution of Eq. (saddle-point) of largest free entropy, for orthonormal teacher
 memories (the limit of many features). Simulation draws several teachers for each setting, runs
-chains that start half from the teacher and half at random, and averages over teachers; its error
-bar is the spread of the teachers' means, which holds the Monte Carlo error too.
+chains, and averages over teachers; its error bar is the spread of the teachers' means, which holds
+the Monte Carlo error too. Half of the chains start from the teacher and give the estimate; the
+others start at random and show that the state is reached without help: chains still elsewhere at
+the end (two memories on one teacher memory, say) are counted as trapped.
 
 What is compared depends on the phase that the theory predicts. Broken: the overlaps of matched
 memories, one permutation a chain. Symmetric: the average of all overlaps, which no permutation
@@ -33,7 +35,7 @@ from torch import Tensor
 
 from mnemosphere.numerics import sphere
 from mnemosphere.theory import saddle_point
-from mnemosphere.theory.diagnostics import estimate
+from mnemosphere.theory.diagnostics import estimate, split_r_hat
 from mnemosphere.theory.teacher_student import (
     match_memories,
     sample_data,
@@ -43,6 +45,7 @@ from mnemosphere.theory.teacher_student import (
 
 RESULT = Path(__file__).parent / "results" / "theory_vs_gibbs.json"
 N_STARTS = 32
+TRAPPED = 0.05  # a random chain's mean this far from the informed chains' sits in another state
 TOLERANCE = 0.01  # at the largest N in the broken phase, on top of three standard errors
 
 
@@ -165,17 +168,18 @@ def simulate(setting: Setting, n: int, broken: bool, args: argparse.Namespace, s
         n_sweeps=args.sweeps,
         generator=generator,
     )
-    result = estimate(quantity(posterior.overlaps("chain").trace, broken))
-    by_chain = result.trace.mean(1)
+    trace = quantity(posterior.overlaps("chain").trace, broken)  # (chains, draws)
+    result = estimate(trace[:half])
+    chains = trace.mean(1)
     clamped = solve(setting.problem(n, (teacher.w @ teacher.w.T).cpu()), seed=seed)
     return {
         "seed": seed,
         "gibbs": float(result.mean),
-        "informed_chains": float(by_chain[:half].mean()),
-        "random_chains": float(by_chain[half:].mean()),
         "monte_carlo_error": float(result.standard_error),
-        "r_hat": float(result.r_hat),
         "ess": float(result.ess),
+        "r_hat": float(split_r_hat(trace)),
+        "chains": chains.tolist(),
+        "trapped": int(((chains[half:] - result.mean).abs() > TRAPPED).sum()),
         "theory_clamped": float(quantity(clamped, broken)),
     }
 
@@ -214,6 +218,8 @@ def compare(setting: Setting, n: int, n_teachers: int, args: argparse.Namespace,
         "clamped_standard_error": clamped_error,
         "within_tolerance": abs(gibbs - theory) <= TOLERANCE + 3 * error,
         "largest_r_hat": max(run["r_hat"] for run in runs),
+        "random_chains": n_teachers * (args.chains - args.chains // 2),
+        "trapped_chains": sum(run["trapped"] for run in runs),
         "smallest_ess": min(run["ess"] for run in runs),
         "seconds": round(time.perf_counter() - began, 2),
         "teachers": runs,
@@ -222,7 +228,8 @@ def compare(setting: Setting, n: int, n_teachers: int, args: argparse.Namespace,
 
 HEADER = (
     f"{'setting':16} {'υ':>4} {'ϱ':>4} {'β':>4} {'p_0':>4} {'N':>5} {'phase':9} {'theory':>7} "
-    f"{'Gibbs':>7} {'error':>7} {'diff':>8} {'clamped':>8} {'error':>7} {'R-hat':>6} {'ok':>3}"
+    f"{'Gibbs':>7} {'error':>7} {'diff':>8} {'clamped':>8} {'error':>7} "
+    f"{'R-hat':>6} {'trapped':>7} {'ok':>3}"
 )
 
 
@@ -232,7 +239,8 @@ def line(row: dict) -> str:
         f"{row['p_0']:4g} {row['n_features']:5d} {row['phase']:9} {row['theory']:7.4f} "
         f"{row['gibbs']:7.4f} {row['standard_error']:7.4f} {row['difference']:+8.4f} "
         f"{row['clamped_difference']:+8.4f} {row['clamped_standard_error']:7.4f} "
-        f"{row['largest_r_hat']:6.2f} {'yes' if row['within_tolerance'] else 'NO':>3}"
+        f"{row['largest_r_hat']:6.2f} {row['trapped_chains']:3d}/{row['random_chains']:<3d} "
+        f"{'yes' if row['within_tolerance'] else 'NO':>3}"
     )
 
 
@@ -257,6 +265,8 @@ def summarize(rows: list[dict]) -> dict:
         "largest_difference_broken": max(
             (abs(row["difference"]) for row in last if row["phase"] == "broken"), default=None
         ),
+        "trapped_chains": sum(row["trapped_chains"] for row in rows),
+        "random_chains": sum(row["random_chains"] for row in rows),
         "largest_clamped_difference": max(abs(row["clamped_difference"]) for row in last),
         "shrinking": sum(shrinks),
     }
@@ -288,7 +298,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if len(args.teachers) != len(args.sizes):
         parser.error("give one number of --teachers for each of --sizes")
     if min(args.teachers) < 2 or args.chains < 2:
-        parser.error("need at least 2 teachers and 2 chains: error bars come from their spread")
+        parser.error("need at least 2 teachers and 2 chains: one informed, one random")
     return args
 
 
