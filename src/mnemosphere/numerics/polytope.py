@@ -287,7 +287,8 @@ def _follow(
         low = lam.amin(-1, keepdim=True)
         lam, omega = lam - low, omega + low  # the gauge: sums of two non-negative numbers
         zeta = lam[:, None, :] + omega[:, :, None]
-        x = q / zeta
+        inverse = 1.0 / zeta
+        x = q * inverse
         error = _error(x, r, c)
         left = ~(error <= tol)
         n_left = int(left.sum())
@@ -307,21 +308,22 @@ def _follow(
                 return *done, iterations
             # Most problems of the batch are done: go on with the rest alone.
             todo, q, r, c, p, even, x = (z[left] for z in (todo, q, r, c, p, even, x))
-            lam, omega, zeta, cut = (z[left] for z in (lam, omega, zeta, cut))
+            lam, omega, zeta, inverse, cut = (z[left] for z in (lam, omega, zeta, inverse, cut))
         # Newton on p·ζ = t·p·ζ and the marginals: p + Δp = p t − h Δζ with h = p/ζ.
-        h = p / zeta
+        h = p * inverse
         # The target is p_bar, but for now no lower than `level` times the even spread: all the
         # products still above p_bar come down together, by the factor `cut` a step.
         w = p * zeta
-        level = torch.where(w > 2.0 * q, w / even, 0.0).amax((-2, -1), keepdim=True)
-        level = level.clamp(max=1.0)
+        excess = torch.sub(w, q, alpha=2.0) / even.clamp(min=_TINY)
+        level = excess.amax((-2, -1), keepdim=True).clamp(0.0, 1.0)
         t = (torch.maximum(q, cut * level * even) / w).clamp(max=1e3)
         live = None if full else even > 0
         if live is not None:
             t = torch.where(live, t, 1.0)
-        share = h / h.sum(-1, keepdim=True).clamp(min=_TINY)  # (B, R, C)
+        spring = 1.0 / h.sum(-1, keepdim=True).clamp(min=_TINY)  # (B, R, 1)
+        share = h * spring  # (B, R, C)
         graph = _Laplacian(h.mT @ share, lam.argmin(-1), c.argmax(-1))  # (B, C, R) @ (B, R, C)
-        given = (p, zeta, h, share, graph, r, c, live)
+        given = (p, inverse, h, share, spring, graph, r, c, live)
         d_lam, d_omega, d_log_zeta, d_log_p, worst = _newton(t, *given)
         step = torch.ones_like(worst)
         if float(worst.max()) > 0.9:
@@ -350,9 +352,10 @@ def _follow(
 def _newton(
     t: Tensor,
     p: Tensor,
-    zeta: Tensor,
+    inverse: Tensor,
     h: Tensor,
     share: Tensor,
+    spring: Tensor,
     graph: _Laplacian,
     r: Tensor,
     c: Tensor,
@@ -360,10 +363,10 @@ def _newton(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Newton step of _follow to the products t·p·ζ; the last output is the worst relative fall."""
     a = p * t
-    lack = ((a.sum(-1) - r) / h.sum(-1).clamp(min=_TINY))[..., None]  # (B, R, 1)
+    lack = (a.sum(-1) - r)[..., None] * spring  # (B, R, 1)
     d_lam = graph.solve(a.sum(-2) - c - (h.mT @ lack)[..., 0])  # (B, C, R) @ (B, R, 1)
     d_omega = (lack - share @ d_lam[..., None])[..., 0]  # (B, R, C) @ (B, C, 1)
-    d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) / zeta
+    d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) * inverse
     if live is not None:
         d_log_zeta = torch.where(live, d_log_zeta, 0.0)
     d_log_p = t - 1.0 - d_log_zeta
@@ -384,13 +387,12 @@ class _Laplacian:
 
     def __init__(self, edges: Tensor, ground: Tensor, sink: Tensor) -> None:
         n = edges.shape[-1]
-        self.sink = torch.nn.functional.one_hot(sink, n).to(edges)
+        self.sink = sink[:, None]
         edges.diagonal(dim1=-2, dim2=-1).zero_()  # summed without it: subtracting would cancel
         degree = edges.sum(-1)
         degree = torch.where(degree > 0, degree, 1.0)  # a node alone stays where it is
-        wire = torch.nn.functional.one_hot(ground, n) * (
-            1e20 * degree.amax(-1, keepdim=True).clamp(min=1e-280)
-        )
+        strong = 1e20 * degree.amax(-1, keepdim=True).clamp(min=1e-280)
+        wire = torch.zeros_like(degree).scatter_(-1, ground[:, None], strong)
         matrix = torch.diag_embed(degree + wire) - edges
         self.factor, info = torch.linalg.cholesky_ex(matrix)
         # The share of each diagonal entry that elimination leaves: what cancels is lost.
@@ -408,7 +410,7 @@ class _Laplacian:
 
     def solve(self, b: Tensor) -> Tensor:
         """Return x (B, n) for b (B, n)."""
-        b = b - self.sink * b.sum(-1, keepdim=True)
+        b = b.scatter_add(-1, self.sink, -b.sum(-1, keepdim=True))
         if self.safe:
             return torch.cholesky_solve(b[..., None], self.factor)[..., 0]
         n = b.shape[-1]
@@ -434,8 +436,9 @@ def _log(m: Tensor) -> Tensor:
 
 
 def _error(p: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    row = (p.sum(-1) / rows - 1.0).abs().masked_fill(rows == 0, 0.0).amax(-1)
-    col = (p.sum(-2) / cols - 1.0).abs().masked_fill(cols == 0, 0.0).amax(-1)
+    tiny = torch.finfo(p.dtype).tiny  # a zero marginal has a zero sum and no error
+    row = ((p.sum(-1) - rows).abs() / rows.clamp(min=tiny)).amax(-1)
+    col = ((p.sum(-2) - cols).abs() / cols.clamp(min=tiny)).amax(-1)
     return torch.maximum(row, col)
 
 
