@@ -7,9 +7,9 @@ from mnemosphere.plots.gallery import (
     memory_gallery,
 )
 from mnemosphere.plots.growth import Sweep, accuracy_and_time, lineage_tree, split_spectrum
+from mnemosphere.plots.look import letters, style
 from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
-from mnemosphere.plots.style import letters, style
 from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.theory import (
     bifurcation_tree,

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import PercentFormatter
 
 from mnemosphere.plots.checks import (
     Array,
@@ -19,13 +18,13 @@ from mnemosphere.plots.checks import (
     as_soft_labels,
     same_length,
 )
-from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import (
+from mnemosphere.plots.look import (
     BLUE,
     DIVERGING,
     ORANGE,
     SEQUENTIAL,
     VERMILLION,
+    alphabet,
     class_names,
     letters,
     new_axes,
@@ -34,9 +33,11 @@ from mnemosphere.plots.style import (
     root_figure,
     style,
 )
+from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
 
-_GAP, _BAND = 0.14, 0.26  # between tiles, and for the letters above one; a tile is 1 wide
+_GAP, _BAND = 0.1, 0.26  # between tiles, and for the letters above one; a tile is 1 wide
 _MAX_PROFILES = 100  # small multiples of more memories would be specks
+_MAX_GRID = 120  # columns of that matrix that lines may separate
 _MAX_LETTERS = 50  # letter pairs that fit under the class-weight matrix
 
 
@@ -73,18 +74,16 @@ def memories(
     scale = largest(shown) if vmax is None else vmax
     if image_shape is None and (w.shape[1] > MAX_BARS or len(shown) > _MAX_PROFILES):
         return _heat_map(shown, names, labels, scale, cmap, ax)
-    ncols = math.ceil(math.sqrt(len(shown))) if ncols is None else ncols
-    if ncols < 1:
-        raise ValueError(f"ncols must be at least 1, got {ncols}")
-    ncols = min(ncols, len(shown))
-    nrows = math.ceil(len(shown) / ncols)
+    nrows, ncols = _grid(len(shown), ncols)
     band = _BAND if named or labels is not None else 0.0
     height = aspect(image_shape)
     width_units, height_units = ncols * (1 + _GAP), nrows * (height + band + _GAP)
     if ax is None:
         tile = max(0.5, min(1.0, 6.0 / ncols))
         ax = new_axes(tile * width_units, tile * height_units)
-    font = _tile_font(ax, width_units, height_units)
+        font = _points(tile)
+    else:
+        font = _points(_tile_inches(ax, width_units, height_units))
     for k, pattern in enumerate(shown):
         row, column = divmod(k, ncols)
         top = -row * (height + band + _GAP)
@@ -104,13 +103,28 @@ def memories(
     return ax
 
 
-def _tile_font(ax: Axes, width_units: float, height_units: float) -> float:
-    """Letters that fill their band, between 4 and 9 points."""
+def _grid(n: int, ncols: int | None = None) -> tuple[int, int]:
+    """(rows, columns); by default so that a letter pair is (row, column)."""
+    if ncols is None:
+        base, length = alphabet(n)
+        ncols = base if length == 2 else math.ceil(math.sqrt(n))
+    if ncols < 1:
+        raise ValueError(f"ncols must be at least 1, got {ncols}")
+    ncols = min(ncols, n)
+    return math.ceil(n / ncols), ncols
+
+
+def _tile_inches(ax: Axes, width_units: float, height_units: float) -> float:
+    """About how wide a tile will come out in axes that are already somewhere."""
     box = ax.get_position()
     owner, dpi = ax.figure.bbox, root_figure(ax).dpi
-    width, height = owner.width / dpi, owner.height / dpi  # inches
-    tile = min(width * box.width / width_units, height * box.height / height_units)
-    return float(np.clip(72 * tile * _BAND * 0.62, 4.0, 9.0))
+    width, height = owner.width / dpi * box.width, owner.height / dpi * box.height
+    return min(width / width_units, height / height_units)
+
+
+def _points(tile: float) -> float:
+    """Font size of letters that fill their band, between 5.5 and 9 points."""
+    return float(np.clip(72 * tile * _BAND * 0.6, 5.5, 9.0))
 
 
 def _heat_map(
@@ -176,18 +190,20 @@ def class_weights(
         label="column maximum",
     )
     ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(110 / n_classes, 5.0, 8.5)))
-    if named and n <= _MAX_LETTERS:
+    if named:
+        step = 1 if n <= _MAX_LETTERS else alphabet(n)[0]  # else only the first of a gallery row
         ax.set_xticks(
-            np.arange(n),
-            letters(n),
-            fontsize=float(np.clip(200 / n, 5.5, 8.0)),
-            rotation=0 if n <= 30 else 90,
+            np.arange(0, n, step),
+            letters(n)[::step],
+            fontsize=float(np.clip(200 * step / n, 5.5, 8.0)),
+            rotation=90 if n / step > 30 else 0,
         )
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
-    ax.set_xticks(np.arange(n + 1) - 0.5, minor=True)
-    ax.set_yticks(np.arange(n_classes + 1) - 0.5, minor=True)
-    ax.grid(which="minor", color="#DDDDDD", linewidth=0.4)
+    if n <= _MAX_GRID:
+        ax.set_xticks(np.arange(n + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(n_classes + 1) - 0.5, minor=True)
+        ax.grid(which="minor", color="#DDDDDD", linewidth=0.4)
     ax.tick_params(which="minor", length=0)
     ax.set_xlabel("memory")
     ax.set_ylabel("class")
@@ -222,10 +238,9 @@ def memory_gallery(
         )
     chosen = as_indices(indices, len(w))
     n_classes = soft.shape[1]
-    ncols = math.ceil(math.sqrt(len(chosen)))
-    nrows = math.ceil(len(chosen) / ncols)
+    nrows, ncols = _grid(len(chosen))
     width = 7.0
-    tile = min(0.95, width / ncols / (1 + _GAP))
+    tile = min(0.9, 0.88 * width / ncols / (1 + _GAP))
     upper = tile * nrows * (aspect(image_shape) + _BAND + _GAP)
     lower = float(np.clip(0.9 + 0.2 * n_classes, 1.8, 6.0))
     if figure is None:
@@ -257,7 +272,7 @@ def class_weight_histogram(
     least = min(values[values > 0].min() for values in (top, everything))
     ax.set_ylim(least / 2, 2.0)
     ax.set_xlim(edges[0], edges[-1])
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     ax.set_xlabel(r"soft label $p^\mu_y/p_h(\mu)$")
     ax.set_ylabel("share")
     ax.legend(loc="upper center")

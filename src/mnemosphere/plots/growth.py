@@ -11,24 +11,25 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, increasing, same_length
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import (
+from mnemosphere.plots.look import (
     BLUE,
-    GREY,
     MARKERS,
     VERMILLION,
     category_style,
     new_axes,
     new_figure,
     plain,
+    plain_log,
     style,
 )
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 
 _MAX_PICTURED = 32  # leaves of a tree that are still drawn as memories
+_NODE = 0.84  # width of a memory in a tree, where leaves are 1 apart
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,15 @@ def accuracy_and_time(
             "capsize": 2.5,
             "elinewidth": 1.0,
         }
+        deviation = None if sweep.time_std is None else sweep.time_std / unit
         left.errorbar(sweep.n_memories, sweep.accuracy, sweep.accuracy_std, **look)
-        right.errorbar(sweep.n_memories, sweep.time / unit, sweep.time_std / unit, **look)
+        right.errorbar(sweep.n_memories, sweep.time / unit, deviation, **look)
     for ax in (left, right):
         if log:
+            widths = np.unique(np.concatenate([sweep.n_memories for sweep in sweeps.values()]))
             ax.set_xscale("log")
+            ax.set_xticks(widths, [f"{width:g}" for width in widths], fontsize=7.5)
+            ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlabel(r"memories $P_{\max}$")
         ax.grid(color="#E5E5E5", linewidth=0.6)
     left.yaxis.set_major_formatter(PercentFormatter(1.0))
@@ -86,6 +91,7 @@ def accuracy_and_time(
     right.set_ylabel("training time, relative" if relative else "training time in seconds")
     if log:
         right.set_yscale("log")
+        plain_log(right.yaxis)
     if relative:
         right.annotate(
             "$t = 1$",
@@ -103,8 +109,8 @@ def _checked(name: str, sweep: Sweep) -> Sweep:
     values = {}
     for field in ("accuracy", "time", "accuracy_std", "time_std"):
         value = getattr(sweep, field)
-        if value is None and field.endswith("std"):
-            value = np.zeros(len(widths))
+        if value is None and field.endswith("_std"):
+            continue
         array = as_array(value, f"{field} of {name!r}", 1)
         same_length(len(widths), "number of memories", **{field: array})
         values[field] = array
@@ -154,14 +160,16 @@ def lineage_tree(
     y = -spacing * (level - level.min())
     if ax is None:
         if pictures is None:
-            ax = new_axes(7.0, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
+            width = float(np.clip(0.05 * n_leaves, 7.0, 14.0))
+            ax = new_axes(width, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
         else:
             unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches a leaf
             ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
     child = np.flatnonzero(parent >= 0)
+    reach = 0.0 if pictures is None else _NODE / 2 * aspect(image_shape)  # lines end at the frames
     ax.add_collection(
         LineCollection(
-            [_branch(x[parent[k]], y[parent[k]], x[k], y[k]) for k in child],
+            [_branch(x[parent[k]], y[parent[k]] - reach, x[k], y[k] + reach) for k in child],
             colors="#9A9A9A",
             linewidths=0.9 if n_leaves <= 64 else 0.5,
             zorder=1,
@@ -169,11 +177,12 @@ def lineage_tree(
     )
     if pictures is None:
         _draw_dots(ax, x, y, label, n_leaves)
+        if label is not None:
+            _class_legend(ax, label, classes)
     else:
-        _draw_nodes(ax, x, y, pictures, image_shape, label)
-    if label is not None:
-        _class_legend(ax, label, classes)
+        _draw_nodes(ax, x, y, pictures, image_shape, label, classes)
     shown = np.unique(level)
+    shown = shown[:: 1 + len(shown) // 20]
     ax.set_yticks(-spacing * (shown - level.min()), [str(k) for k in shown])
     ax.set_ylabel("level")
     ax.set_xticks([])
@@ -237,7 +246,16 @@ def _draw_dots(
     for k in np.unique(groups):
         color, marker = category_style(int(k))
         mine = groups == k
-        ax.scatter(x[mine], y[mine], s=size, color=color, marker=marker, zorder=2, linewidths=0)
+        ax.scatter(
+            x[mine],
+            y[mine],
+            s=size,
+            color=color,
+            marker=marker,
+            zorder=2,
+            edgecolors="#444444",
+            linewidths=0.3,
+        )
     ax.set_xlim(-0.02 * n_leaves - 0.5, 1.02 * n_leaves - 0.5)
     ax.set_ylim(y.min() - 0.4, y.max() + 0.4)
 
@@ -249,17 +267,23 @@ def _draw_nodes(
     pictures: Array,
     image_shape: Sequence[int] | None,
     label: NDArray[np.int64] | None,
+    classes: Sequence[object] | None,
 ) -> None:
-    width = 0.84
-    height = width * aspect(image_shape)
+    height = _NODE * aspect(image_shape)
     scale = largest(pictures)
     for k, picture in enumerate(pictures):
-        box = Box(x[k] - width / 2, y[k] - height / 2, width, height)
+        box = Box(x[k] - _NODE / 2, y[k] - height / 2, _NODE, height)
         draw_pattern(ax, picture, box, image_shape, vmax=scale)
-        color = GREY if label is None else category_style(int(label[k]))[0]
-        frame(ax, box, color, 0.8 if label is None else 2.0)
-    ax.set_xlim(x.min() - 0.6, x.max() + 0.6)
-    ax.set_ylim(y.min() - height, y.max() + height)
+        if label is None:
+            frame(ax, box, width=0.8)
+            continue
+        # The name too: more classes than colours, and frames have no markers.
+        frame(ax, box, category_style(int(label[k]))[0], 2.0)
+        name = plain(label[k] if classes is None else classes[label[k]], 8)
+        place = (box.left, box.bottom + height)
+        ax.annotate(name, place, (0, 2), textcoords="offset points", fontsize=7.5)
+    ax.set_xlim(x.min() - 0.55, x.max() + 0.55)
+    ax.set_ylim(y.min() - height / 2 - 0.1, y.max() + height / 2 + 0.25)
     ax.set_aspect("equal")
 
 
@@ -326,6 +350,7 @@ def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) 
             markersize=size,
             color=BLUE,
             clip_on=False,
+            label=f"of them infinite: {len(top)}",
             transform=ax.get_xaxis_transform(),
         )
     ax.annotate(
@@ -340,5 +365,6 @@ def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) 
     )
     ax.set_xlabel(r"memories, by $\beta_{\mathrm{split}}$")
     ax.set_ylabel(r"$\beta_{\mathrm{split}}$")
+    plain_log(ax.yaxis)
     ax.legend(loc="upper left")
     return ax

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from mnemosphere.plots.style import root_figure, style
+from mnemosphere.plots.look import root_figure, style
 
 # None removes a field that would carry the time or the version: same data, same bytes.
 _METADATA: dict[str, dict[str, Any]] = {

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
-from mnemosphere.plots.style import (
+from mnemosphere.plots.look import (
     PALETTE,
     SEQUENTIAL,
     class_names,
@@ -24,6 +23,7 @@ from mnemosphere.plots.style import (
     style,
     text_on,
 )
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 
 _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
 _MAX_BARS = 12  # classes in the verdict
@@ -134,7 +134,10 @@ def explanation_strip(
         title = f"{plain(names[k], 10)}\n{plain(labels[top], 9)} ({soft_labels[k, top]:.2f})"
         _pattern_axes(figure.add_subplot(grid[0, k + 1]), memories[k], image_shape, title, color)
         _share_axes(figure.add_subplot(grid[1, k + 1]), float(shares[k]), color)
-    _verdict_axes(figure.add_subplot(grid[:, n + 1]), shares, soft_labels, labels, plain(verdict))
+    ax = figure.add_subplot(grid[:, n + 1])
+    _verdict_axes(ax, shares, soft_labels, labels, plain(verdict))
+    remark = "" if not known else ", right" if plain(truth) == plain(verdict) else ", wrong"
+    ax.set_title(f"verdict: {plain(verdict)}{remark}")
     return figure
 
 
@@ -185,5 +188,4 @@ def _verdict_axes(
     ax.set_xlim(0.0, max(0.05, math.ceil(20 * float(start.max())) / 20))
     ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.locator_params(axis="x", nbins=4)
-    ax.set_title(f"verdict: {verdict}")
     ax.set_xlabel(f"weight (memories shown: {shares.sum():.0%})")

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_indices, as_patterns
+from mnemosphere.plots.look import letters
 from mnemosphere.plots.patterns import largest
-from mnemosphere.plots.style import letters
 
 Color = Literal["truecolor", "256", "none"]
 _SHADES = " .:-=+*#%@"
@@ -47,6 +47,7 @@ def terminal_gallery(
         return _strips(shown / scale, names, columns, color)
     if ncols < 1:
         raise ValueError(f"ncols must be at least 1, got {ncols}")
+    ncols = min(ncols, len(shown))
     room = (columns + _GAP) // ncols - _GAP
     if room < len(names[0]):
         raise ValueError(f"{columns} columns are too few for {ncols} memories: lower ncols")
@@ -103,7 +104,7 @@ def _draw(image: Array, color: Color) -> list[str]:
     """Lines of text for an image with an even number of rows and entries in [-1, 1]."""
     upper, lower = image[0::2], image[1::2]
     if color == "none":
-        ink = np.clip((upper + lower) / 2, 0.0, 1.0)
+        ink = _lift((upper + lower) / 2)
         level = np.minimum((ink * len(_SHADES)).astype(int), len(_SHADES) - 1)
         return ["".join(_SHADES[k] for k in row) for row in level]
     code = _code24 if color == "truecolor" else _code256
@@ -121,11 +122,17 @@ def _draw(image: Array, color: Color) -> list[str]:
 
 def _rgb(values: Array) -> NDArray[np.int64]:
     """Colours (..., 3) in 0..255 of signed values in [-1, 1]."""
-    strength = np.sqrt(np.clip(np.abs(values), 0.0, 1.0))[..., None]  # lifts faint strokes
+    strength = _lift(np.abs(values))[..., None]
     end = np.where(values[..., None] < 0, _NEGATIVE, _POSITIVE)
     mixed = (1 - strength) * np.array(_ZERO) + strength * end
     rounded: NDArray[np.int64] = np.rint(mixed).astype(np.int64)
     return rounded
+
+
+def _lift(strength: Array) -> Array:
+    """Strength in [0, 1], faint strokes raised: screens show little of the first few per cent."""
+    lifted: Array = np.clip(strength, 0.0, 1.0) ** 0.75
+    return lifted
 
 
 def _code24(rgb: NDArray[np.int64]) -> str:

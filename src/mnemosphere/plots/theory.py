@@ -14,7 +14,7 @@ from matplotlib.patches import Circle, Patch
 from matplotlib.ticker import MaxNLocator
 
 from mnemosphere.plots.checks import Array, as_array, increasing, same_length
-from mnemosphere.plots.style import (
+from mnemosphere.plots.look import (
     BLUE,
     GREY,
     MARKERS,

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array
-from mnemosphere.plots.style import BLUE, GREEN, GREY, PURPLE, VERMILLION, new_figure, style
+from mnemosphere.plots.look import BLUE, GREEN, GREY, PURPLE, VERMILLION, new_figure, style
 from mnemosphere.training.callbacks import Record
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import matplotlib as mpl
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import LogFormatter
 
 # Okabe and Ito's palette: told apart with any common colour vision.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
@@ -115,6 +117,12 @@ def plain(value: object, limit: int = 18) -> str:
     return text.replace("$", r"\$")
 
 
+def plain_log(axis: Axis) -> None:
+    """Write 60 and not 6×10¹ on a logarithmic axis, between the decades too where there is room."""
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+
+
 def class_names(classes: Sequence[object], n_columns: int) -> list[str]:
     """Names of the label columns: C classes and "none" for a last column they do not name."""
     names = [plain(c) for c in classes]
@@ -128,18 +136,24 @@ def class_names(classes: Sequence[object], n_columns: int) -> list[str]:
     return names
 
 
-def letters(n: int) -> list[str]:
-    """Names of n memories: the paper's pairs AA, AB, … EE; more letters when there are more.
-
-    Up to 25 memories use A to E. Beyond, the alphabet is the smallest whose pairs suffice, so that
-    the pair is (row, column) of a square gallery; over 676 there are three letters, and so on.
-    """
+def alphabet(n: int) -> tuple[int, int]:
+    """(letters used, letters a name) of the names of n memories."""
     length = 2
     while 26**length < n:
         length += 1
     base = 5
     while base**length < n:
         base += 1
+    return base, length
+
+
+def letters(n: int) -> list[str]:
+    """Names of n memories: the paper's pairs AA, AB, … EE; more letters when there are more.
+
+    Up to 25 memories use A to E. Beyond, the alphabet is the smallest whose pairs suffice, so that
+    the pair is (row, column) of a square gallery; over 676 there are three letters, and so on.
+    """
+    base, length = alphabet(n)
     return [
         "".join(chr(ord("A") + i // base**place % base) for place in reversed(range(length)))
         for i in range(n)

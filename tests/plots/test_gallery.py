@@ -1,0 +1,226 @@
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from mnemosphere import plots
+
+P, SHAPE, C = 31, (5, 7), 3
+N = 35
+
+
+@pytest.fixture
+def w():
+    w = np.random.default_rng(0).normal(size=(P, N))
+    return w / np.linalg.norm(w, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def p_h():
+    weight = np.random.default_rng(1).uniform(0.5, 1.5, P + 1)
+    return weight / weight.sum()
+
+
+@pytest.fixture
+def p(p_h):
+    return p_h[:, None] * np.random.default_rng(2).dirichlet([0.4] * (C + 1), size=P + 1)
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def tick_names(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_each_image_is_its_memory(w):
+    ax = plots.memories(torch.tensor(w), SHAPE)
+    assert len(ax.images) == 25
+    for k, image in enumerate(ax.images):
+        np.testing.assert_allclose(image.get_array(), w[k].reshape(SHAPE), rtol=0)
+    assert texts(ax) == plots.letters(25)
+
+
+def test_the_pair_of_letters_is_row_and_column(w):
+    ax = plots.memories(w, SHAPE, indices=range(30))
+    place = {text.get_text(): text.get_position() for text in ax.texts}
+    rows = {
+        name[0]: {y for other, (_, y) in place.items() if other[0] == name[0]} for name in place
+    }
+    columns = {
+        name[1]: {x for other, (x, _) in place.items() if other[1] == name[1]} for name in place
+    }
+    assert all(len(found) == 1 for found in [*rows.values(), *columns.values()])
+    assert sorted(rows, key=lambda a: -rows[a].pop()) == sorted(rows)  # A on top
+    assert sorted(columns, key=lambda a: columns[a].pop()) == sorted(columns)  # A on the left
+
+
+def test_letters_stand_above_their_images(w):
+    ax = plots.memories(w, SHAPE)
+    for text, image in zip(ax.texts, ax.images, strict=True):
+        left, _, _, top = image.get_extent()
+        x, y = text.get_position()
+        assert x == left
+        assert top < y < top + 0.3
+
+
+def test_images_keep_their_proportions_and_do_not_overlap(w):
+    ax = plots.memories(w, SHAPE, indices=range(11), ncols=3)
+    boxes = [image.get_extent() for image in ax.images]
+    for left, right, bottom, top in boxes:
+        assert (top - bottom) / (right - left) == pytest.approx(5 / 7)
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            assert a[0] >= b[1] or b[0] >= a[1] or a[2] >= b[3] or b[2] >= a[3]
+    assert len({box[0] for box in boxes}) == 3
+
+
+def test_the_scale_is_shared_and_symmetric(w):
+    ax = plots.memories(w, SHAPE, indices=[2, 3, 29])
+    largest = np.abs(w[[2, 3, 29]]).max()
+    assert {image.get_clim() for image in ax.images} == {(-largest, largest)}
+    assert {image.get_clim() for image in plots.memories(w, SHAPE, vmax=0.5).images} == {
+        (-0.5, 0.5)
+    }
+
+
+def test_chosen_memories_and_labels_in_their_order(w):
+    ax = plots.memories(w, SHAPE, indices=[7, 2], labels=["a$b$", 4])
+    np.testing.assert_array_equal(ax.images[0].get_array().data, w[7].reshape(SHAPE))
+    np.testing.assert_array_equal(ax.images[1].get_array().data, w[2].reshape(SHAPE))
+    assert texts(ax) == ["AA", r"a\$b\$", "AB", "4"]
+    ax.figure.draw_without_rendering()
+    assert texts(plots.memories(w, SHAPE, indices=[7, 2], named=False)) == []
+
+
+def test_colors_put_zero_at_grey():
+    w = np.array([[1.0, 0.0, -1.0], [0.5, -0.5, 0.0]]).reshape(1, 6)
+    image = plots.memories(w, (1, 2, 3)).images[0].get_array()
+    np.testing.assert_allclose(image, [[[1.0, 0.5, 0.0], [0.75, 0.25, 0.5]]])
+
+
+def test_rows_that_are_no_images_become_bars(w):
+    ax = plots.memories(w, None, indices=[4, 9])
+    bars = [[bar.get_height() for bar in container] for container in ax.containers]
+    largest = np.abs(w[[4, 9]]).max()
+    np.testing.assert_allclose(np.array(bars) / np.abs(bars).max(), w[[4, 9]] / largest)
+    colors = [bar.get_facecolor() for bar in ax.containers[0]]
+    assert len({color for color, value in zip(colors, w[4], strict=True) if value < 0}) == 1
+    assert len(set(colors)) == 2
+
+
+def test_long_rows_become_a_heat_map():
+    w = np.random.default_rng(3).normal(size=(6, 101))
+    ax = plots.memories(w, None, labels=list("uvwxyz"))
+    np.testing.assert_array_equal(ax.images[0].get_array(), w)
+    assert tick_names(ax.yaxis) == ["AA u", "AB v", "AC w", "AD x", "AE y", "BA z"]
+    assert ax.images[0].get_clim() == (-np.abs(w).max(), np.abs(w).max())
+
+
+def test_given_axes_are_used_and_returned(w, p):
+    figure = Figure()
+    upper, lower = figure.subplots(2, 1)
+    assert plots.memories(w, SHAPE, ax=upper) is upper
+    assert plots.class_weights(p, "abc", ax=lower) is lower
+    assert len(upper.images) == 25
+
+
+def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p, p_h):
+    chosen = [30, 0, 11, 5]
+    ax = plots.class_weights(p, ["a", "b", "c"], p_h=p_h, indices=chosen)
+    expected = np.array([[p[k + 1, y] / p_h[k + 1] for k in chosen] for y in range(C + 1)])
+    np.testing.assert_allclose(ax.images[0].get_array(), expected)
+    x, y = ax.lines[0].get_data()
+    np.testing.assert_array_equal(x, range(4))
+    assert [expected[int(row), column] for column, row in enumerate(y)] == list(expected.max(0))
+    assert tick_names(ax.xaxis) == ["AA", "AB", "AC", "AD"]
+    assert tick_names(ax.yaxis) == ["a", "b", "c", "none"]
+
+
+def test_row_sums_stand_in_for_the_prior(p, p_h):
+    with_prior = plots.class_weights(p, "abc", p_h=p_h).images[0].get_array()
+    np.testing.assert_allclose(plots.class_weights(p, "abc").images[0].get_array(), with_prior)
+
+
+def test_many_columns_carry_only_the_letters_that_begin_a_gallery_row():
+    p = np.full((102, 2), 1 / 204)
+    ax = plots.class_weights(p, ["one"], indices=range(100))
+    assert tick_names(ax.xaxis) == [f"{letter}A" for letter in "ABCDEFGHIJ"]
+    np.testing.assert_array_equal(ax.get_xticks(), range(0, 100, 10))
+
+
+def test_the_gallery_stands_above_its_matrix_with_the_same_letters(w, p, p_h):
+    figure = plots.memory_gallery(w, p, p_h, classes="abc", image_shape=SHAPE, indices=[3, 1, 8])
+    upper, lower = figure.axes[:2]
+    figure.draw_without_rendering()
+    assert upper.get_position().y0 > lower.get_position().y1
+    assert texts(upper) == tick_names(lower.xaxis) == ["AA", "AB", "AC"]
+    np.testing.assert_array_equal(upper.images[2].get_array().data, w[8].reshape(SHAPE))
+    np.testing.assert_allclose(lower.images[0].get_array()[:, 2], p[9] / p_h[9])
+
+
+def test_a_subfigure_can_hold_the_gallery(w, p):
+    whole = Figure(layout="constrained")
+    left, right = whole.subfigures(1, 2)
+    assert plots.memory_gallery(w, p, classes="abc", image_shape=SHAPE, figure=right) is right
+    assert len(right.axes) == 3
+    assert left.axes == []
+
+
+def test_the_histogram_counts_shares():
+    p = np.array([[9, 1], [9.5, 0.5], [6.5, 3.5], [2.5, 7.5], [6.5, 3.5]])
+    ax = plots.class_weight_histogram(p, np.full(5, 10.0), bins=10)
+    top, everything = (patch.get_data() for patch in ax.patches)
+    np.testing.assert_allclose(top.edges, np.linspace(0, 1, 11))
+    np.testing.assert_allclose(top.values, [0, 0, 0, 0, 0, 0, 0.5, 0.25, 0, 0.25])
+    np.testing.assert_allclose(everything.values, np.array([1, 0, 1, 2, 0, 0, 2, 1, 0, 1]) / 8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"image_shape": (5, 8)}, r"image_shape \(5, 8\) has 40 pixels but w has 35 features"),
+        ({"image_shape": (35,)}, r"must be \(rows, columns\)"),
+        ({"indices": [31]}, r"indices must lie in 0..30, got 31..31"),
+        ({"indices": [-1]}, r"got -1..-1"),
+        ({"indices": []}, "non-empty list"),
+        ({"indices": [0.5]}, "whole numbers"),
+        ({"labels": ["a"]}, "labels must have 25 entries, one a memory shown, got 1"),
+        ({"ncols": 0}, "ncols must be at least 1"),
+        ({"vmax": 0.0}, "vmax must be positive"),
+    ],
+)
+def test_bad_gallery_arguments(w, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plots.memories(w, **({"image_shape": SHAPE} | arguments))
+
+
+def test_nan_memories_are_refused(w):
+    w[3, 4] = np.nan
+    with pytest.raises(ValueError, match=r"w holds nan at \[3, 4\]"):
+        plots.memories(w, SHAPE)
+
+
+def test_bad_class_weights(w, p, p_h):
+    with pytest.raises(ValueError, match="4 label columns but 2 classes: pass 4, or 3"):
+        plots.class_weights(p, "ab")
+    with pytest.raises(ValueError, match="p must not be negative"):
+        plots.class_weights(-p, "abc")
+    with pytest.raises(ValueError, match="p_h must have 32 entries"):
+        plots.class_weights(p, "abc", p_h=p_h[1:])
+    with pytest.raises(ValueError, match="p_h must be positive"):
+        plots.class_weights(p, "abc", p_h=0 * p_h)
+    with pytest.raises(ValueError, match="w has 30 memories but p has 32 rows: p needs 31"):
+        plots.memory_gallery(w[1:], p, classes="abc", image_shape=SHAPE)
+    with pytest.raises(ValueError, match="bins must be at least 1"):
+        plots.class_weight_histogram(p, bins=0)
+
+
+def test_settings_stay_as_they_were(w, p):
+    before = dict(mpl.rcParams)
+    plots.memory_gallery(w, p, classes="abc", image_shape=SHAPE)
+    with pytest.raises(ValueError):
+        plots.memories(w, (1, 1))
+    assert dict(mpl.rcParams) == before

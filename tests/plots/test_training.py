@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from mnemosphere import plots
+from mnemosphere.training.callbacks import Record
+
+
+def record(k, **changes):
+    fields = {
+        "epoch": k + 1, "loss": 3.0 - 0.1 * k, "validation_loss": 3.1 - 0.09 * k,
+        "validation_accuracy": 0.5 + 0.03 * k - 0.002 * k * k, "beta": 10.0 + k, "residual": None,
+        "n_memories": 7, "seconds": 0.1, "phase": 0,
+    }  # fmt: skip
+    return Record(**(fields | changes))
+
+
+def test_curves_hold_the_history():
+    history = [record(k) for k in range(11)]
+    figure = plots.learning_curves(history)
+    loss, accuracy, beta = figure.axes
+    np.testing.assert_array_equal(loss.lines[0].get_xdata(), range(1, 12))
+    np.testing.assert_allclose(loss.lines[0].get_ydata(), [r.loss for r in history])
+    np.testing.assert_allclose(loss.lines[1].get_ydata(), [r.validation_loss for r in history])
+    np.testing.assert_allclose(
+        accuracy.lines[0].get_ydata(), [r.validation_accuracy for r in history]
+    )
+    np.testing.assert_allclose(beta.lines[0].get_ydata(), [r.beta for r in history])
+    # The parabola peaks at k = 7.5: both neighbours tie, the first wins.
+    assert accuracy.get_title(loc="left") == "best 61.20% at pass 8"
+
+
+def test_records_and_their_dicts_draw_the_same():
+    history = [record(k) for k in range(5)]
+    for a, b in zip(
+        plots.learning_curves(history).axes,
+        plots.learning_curves([r.as_dict() for r in history]).axes,
+        strict=True,
+    ):
+        for x, y in zip(a.lines, b.lines, strict=True):
+            np.testing.assert_array_equal(x.get_xydata(), y.get_xydata())
+
+
+def test_without_validation_there_are_two_panels():
+    bare = [record(k, validation_loss=None, validation_accuracy=None) for k in range(3)]
+    loss, beta = plots.learning_curves(bare).axes
+    assert len(loss.lines) == 1
+    assert loss.get_legend() is None
+    assert beta.get_ylabel() == r"$\beta$"
+
+
+def test_phases_are_counted_on_and_marked():
+    widths = [10] * 4 + [20] * 6 + [40] * 7
+    phase = [0] * 4 + [1] * 6 + [2] * 7
+    history = [
+        record(k % 4, n_memories=n, phase=i)
+        for k, (n, i) in enumerate(zip(widths, phase, strict=True))
+    ]
+    figure = plots.learning_curves(history)
+    loss = figure.axes[0]
+    np.testing.assert_array_equal(loss.lines[0].get_xdata(), range(1, 18))
+    for ax in figure.axes:
+        marks = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2]
+        assert marks == [4.5, 10.5]
+    assert [text.get_text() for text in loss.texts] == ["P = 10", "P = 20", "P = 40"]
+
+
+def test_a_single_pass_can_be_seen():
+    figure = plots.learning_curves([record(0)])
+    assert figure.axes[0].lines[0].get_marker() == "o"
+    figure.draw_without_rendering()
+
+
+def test_bad_histories():
+    with pytest.raises(ValueError, match="history is empty: train first"):
+        plots.learning_curves([])
+    with pytest.raises(ValueError, match="rows without 'beta'"):
+        plots.learning_curves([{"loss": 1.0}])
+    with pytest.raises(ValueError, match=r"loss of history holds nan at \[1\]"):
+        plots.learning_curves([record(0), record(1, loss=float("nan"))])
