@@ -251,7 +251,10 @@ def check_data(
             f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
             f"got {tuple(targets.shape)}"
         )
-    for name, tensor in (("x", x), ("targets", targets)):
+    given = {"x": x, "targets": targets}
+    if sample_weight is not None:
+        given["sample_weight"] = sample_weight
+    for name, tensor in given.items():
         if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
             raise ValueError(
                 f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "

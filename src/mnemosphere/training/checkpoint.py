@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,13 +53,18 @@ class Progress:
     generator_state: Tensor
 
 
+def checksum(t: Tensor) -> int:
+    """CRC of the bytes: the same on every device and for any number of threads."""
+    return zlib.crc32(t.detach().cpu().contiguous().numpy().data)
+
+
 def fingerprint(data: Data, validation: Data | None, **settings: object) -> str:
     """What must be the same for a resumption to make sense: the data and the settings."""
     parts = [f"{name}={value!r}" for name, value in sorted(settings.items())]
     for name, part in (("data", data), ("validation", validation)):
         if part is not None:
-            sums = [float(t.sum(dtype=torch.float64)) for t in (part.x, part.targets)]
-            parts.append(f"{name}={tuple(part.x.shape)} {sums}")
+            tensors = [t for t in (part.x, part.targets, part.sample_weight) if t is not None]
+            parts.append(f"{name}={tuple(part.x.shape)} {[checksum(t) for t in tensors]}")
     return "; ".join(parts)
 
 

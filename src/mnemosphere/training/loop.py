@@ -19,6 +19,7 @@ from mnemosphere.training.batches import Data, Solver, State, batches
 from mnemosphere.training.callbacks import Callback, Record
 from mnemosphere.training.checkpoint import (
     Progress,
+    checksum,
     fingerprint,
     load_checkpoint,
     save_checkpoint,
@@ -79,8 +80,14 @@ def train(
         check_data(validation.x, validation.targets, validation.sample_weight, params)
     if patience is not None and validation is None:
         raise ValueError("patience needs validation rows: pass validation=")
+    if patience is not None and patience < 1:
+        raise ValueError(f"patience must be >= 1 or None, got {patience}")
     if max_epochs < 1:
         raise ValueError(f"max_epochs must be >= 1, got {max_epochs}")
+    if checkpoint is not None and not checkpoint.parent.is_dir():
+        raise ValueError(f"no folder {checkpoint.parent} for the checkpoint: create it first")
+    if data.sample_weight is not None and not bool((data.sample_weight > 0).all()):
+        data = data.take(data.sample_weight > 0)  # a batch of such rows alone would have no mean
     generator = torch.Generator().manual_seed(0) if generator is None else generator
 
     run = Progress(
@@ -95,7 +102,17 @@ def train(
     )
     mark = ""
     if checkpoint is not None:
-        mark = fingerprint(data, validation, solver=solver, rule=rule, phase=phase, tol=tol)
+        mark = fingerprint(
+            data,
+            validation,
+            solver=solver,
+            rule=rule,
+            phase=phase,
+            tol=tol,
+            memories=checksum(params.w),
+            varsigma=params.varsigma,
+            beta=f"{float(params.beta):.6g}",
+        )
         if checkpoint.exists():
             run = load_checkpoint(checkpoint, mark, params.w.device)
             generator.set_state(run.generator_state)
@@ -175,7 +192,9 @@ def judge(params: Parameters, data: Data, rule: LabelRule) -> tuple[float, float
     loss, _ = rule(scores, data.targets)
     weight = torch.ones_like(loss) if data.sample_weight is None else data.sample_weight
     mean = float((loss.double() * weight).sum() / weight.double().sum())
-    labelled = (data.targets.sum(1) > 0) & (weight > 0)
+    # The class "none of the C" is never predicted: rows that are mostly that do not count.
+    of_a_class = data.targets.argmax(1) < params.n_columns - 1
+    labelled = (data.targets.sum(1) > 0) & of_a_class & (weight > 0)
     if params.n_columns < 2 or not bool(labelled.any()):
         return mean, None
     right = scores[:, :-1].argmax(1) == data.targets[:, :-1].argmax(1)
