@@ -14,6 +14,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.batches import Batch, State
 
+_MIN_BETA = 1e-6  # a mixture as good as uniform
+
 
 @dataclass(frozen=True)
 class SGD:
@@ -107,5 +109,9 @@ class SGD:
 
 
 def _positive_step(beta: Tensor, step: Tensor) -> Tensor:
-    """β + step to first order, never zero or below: β²/(β − step) for a step down."""
-    return torch.where(step >= 0, beta + step, beta * beta / (beta - step.clamp_max(0)))
+    """β + step to first order, never zero or below: β²/(β − step) for a step down.
+
+    The floor is for many large steps down in a row, whose squares would underflow.
+    """
+    down = (beta * beta / (beta - step.clamp_max(0))).clamp_min(_MIN_BETA)
+    return torch.where(step >= 0, beta + step, down)

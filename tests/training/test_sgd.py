@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.objectives import Blend, Unsupervised, conditional, joint, marginal
+from mnemosphere.model.parameters import from_memories
+from mnemosphere.training.batches import Batch, batches
+from mnemosphere.training.fixed_point import FixedPoint, residual
+from mnemosphere.training.loop import train
+from mnemosphere.training.sgd import SGD
+
+RULES = {
+    "joint": joint,
+    "conditional": conditional,
+    "blend 0.3": Blend(0.3),
+    "marginal": marginal,
+    "unsupervised 0.1": Unsupervised(0.1),
+}
+
+
+def whole(case):
+    return Batch(case.x, case.targets, case.sample_weight, 1.0)
+
+
+def statistics(case, params, rule=joint):
+    return accumulate(params, case.x, case.targets, rule, sample_weight=case.sample_weight)
+
+
+def run(solver, case, steps, rule=joint):
+    """Parameters after each of some steps on all rows."""
+    params, state = case.params, solver.start(case.params)
+    for _ in range(steps):
+        params, state = solver.step(params, state, statistics(case, params, rule), whole(case))
+        yield params
+
+
+def papers_steps(oracle, rule, case, steps, eta=0.1, m=0.99, sweeps=10, learn_beta=True):
+    """The paper's update as its authors run it: v ← m·v − η·grad, θ ← θ + η·v, on w, g and β.
+
+    g = (P + P_0)p; the gradient of w is projected on the tangent space, that of g multiplied by
+    δ − p/p_h; g is multiplied by exp(ηv) and scaled by Sinkhorn–Knopp sweeps.
+    """
+    params = case.params
+    v_w = v_g = v_beta = 0.0
+    p_h, p_q = params.p_h.numpy(), params.p_q.numpy()
+    total = params.n_memories + params.n_memories * p_h[0] / (1 - p_h[0])  # P + P_0
+    for _ in range(steps):
+        gradient = oracle.gradient(rule, params, case.x, case.targets, case.sample_weight)
+        gw, gp, gb = (g.numpy() for g in gradient)
+        w, p, beta = params.w.numpy(), params.p.numpy(), float(params.beta)
+        gw = np.stack(
+            [(np.eye(w.shape[1]) - np.outer(a, a)) @ g for a, g in zip(w, gw, strict=True)]
+        )
+        gg = gp / total
+        gg = np.stack(
+            [
+                (np.eye(len(p_q)) - np.outer(np.ones(len(p_q)), row / h)) @ g
+                for row, h, g in zip(p, p_h, gg, strict=True)
+            ]
+        )
+        v_w = m * v_w - eta * gw
+        v_g = m * v_g - eta * gg
+        v_beta = m * v_beta - eta * float(gb)
+        w = w + eta * v_w
+        w = w / np.linalg.norm(w, axis=1, keepdims=True)
+        k = p * np.exp(eta * v_g)
+        for _ in range(sweeps):
+            k = k * (p_h / k.sum(1))[:, None]
+            k = k * (p_q / k.sum(0))[None, :]
+        params = params.replace(
+            w=torch.from_numpy(w),
+            p=torch.from_numpy(k),
+            beta=torch.tensor(beta + learn_beta * eta * v_beta, dtype=torch.float64),
+        )
+        yield params
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_steps_of_the_paper(problem, oracle, rule):
+    """Three steps, so that momentum takes part."""
+    case = problem(21, rows=31, weighted=True, clustered=True, varsigma=0.5)
+    mine = run(SGD.paper(learn_beta=False), case, 3, RULES[rule])
+    reference = papers_steps(oracle, rule, case, 3, learn_beta=False)
+    for new, expected in zip(mine, reference, strict=True):
+        assert_close(new.w, expected.w, rtol=1e-10, atol=1e-12)
+        assert_close(new.p, expected.p, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_beta_of_the_paper(problem, oracle, rule):
+    """A step up is the plain one; a step down, kept from reaching zero, is so to first order."""
+    up, down = 0, 0
+    for beta in (0.5, 20.0):
+        case = problem(21, rows=31, weighted=True, clustered=True, beta=beta)
+        (new,) = run(SGD.paper(), case, 1, RULES[rule])
+        (expected,) = papers_steps(oracle, rule, case, 1)
+        change = float(expected.beta - beta)
+        if change >= 0:
+            up += 1
+            assert_close(new.beta, expected.beta, rtol=1e-13, atol=0)
+        else:
+            down += 1
+            assert 0 < float(new.beta - expected.beta) < 1.01 * change**2 / beta
+            assert new.beta < beta
+    assert (up, down) == (1, 1)
+
+
+def test_steps_of_the_paper_with_exact_marginals(problem, oracle):
+    case = problem(22, rows=31, beta=1.0, clustered=True)
+    solver = SGD(tolerance=1e-12)
+    for new, expected in zip(
+        run(solver, case, 3), papers_steps(oracle, "joint", case, 3, sweeps=3000), strict=True
+    ):
+        assert_close(new.w, expected.w, rtol=1e-10, atol=1e-12)
+        assert_close(new.p, expected.p, rtol=1e-9, atol=1e-12)
+
+
+def test_the_preset_says_what_the_authors_ran():
+    preset = SGD.paper()
+    assert preset.learning_rate == pytest.approx(0.01)  # η² with η = 0.1
+    assert preset.learning_rate / (1 - preset.momentum) == pytest.approx(1.0)
+    assert (preset.batch_size, preset.sweeps, preset.tolerance) == (1000, 10, None)
+    assert not SGD.paper(learn_beta=False).learn_beta
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_constraints_hold_after_every_step(problem, rule):
+    case = problem(23, rows=37, contrast=3.0, weighted=True)
+    for params in run(SGD(learning_rate=0.3, momentum=0.9), case, 12, RULES[rule]):
+        assert_close(params.w.norm(dim=1), torch.ones(5).double(), rtol=0, atol=1e-13)
+        assert (params.p > 0).all()
+        assert_close(params.p.sum(1), params.p_h, rtol=2e-7, atol=0)
+        assert_close(params.p.sum(0), params.p_q, rtol=2e-7, atol=0)
+        assert params.beta > 0
+
+
+def test_constraints_hold_in_float32(problem):
+    case = problem(24, rows=211, memories=29, dtype=torch.float32)
+    for params in run(SGD(learning_rate=0.1, momentum=0.9), case, 10):
+        assert params.check().w.dtype == torch.float32
+        assert_close(params.p.sum(1), params.p_h, rtol=2e-6, atol=0)
+        assert_close(params.p.sum(0), params.p_q, rtol=2e-6, atol=0)
+
+
+def test_constraints_of_the_preset_hold_loosely(problem):
+    """Ten sweeps leave the columns exact and the rows near."""
+    case = problem(25, rows=211, memories=29, features=17, contrast=1.0, beta=5.0)
+    for params in run(SGD.paper(), case, 20):
+        assert_close(params.w.norm(dim=1), torch.ones(29).double(), rtol=0, atol=1e-13)
+        assert_close(params.p.sum(0), params.p_q, rtol=1e-12, atol=0)
+        assert_close(params.p.sum(1), params.p_h, rtol=2e-2, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_beta_pushed_down_stays_positive(problem, dtype):
+    """A memory opposite to all rows pulls β below zero; turned around, it pulls it up again."""
+    case = problem(26, memories=1, rows=13, dtype=dtype)
+    p = torch.tensor([[1e-3, 1e-3], [0.499, 0.499]], dtype=dtype)
+    params = case.params.replace(
+        p=p, p_h=p.sum(1), p_q=p.sum(0), beta=torch.tensor(0.01, dtype=dtype)
+    )
+    q = torch.tensor([[0.5, 0.5]], dtype=dtype).expand(13, 2)
+    solver = SGD(learning_rate=0.5, momentum=0.9)
+    state = solver.start(params)
+    for sign, steps in ((-1, 40), (1, 60)):
+        x = sign * case.params.w.expand(13, -1)
+        betas = [float(params.beta)]
+        for _ in range(steps):
+            stats = accumulate(params, x, q, joint)
+            params, state = solver.step(params, state, stats, Batch(x, q, None, 1.0))
+            betas.append(float(params.check().beta))
+        assert min(betas) > 0
+        if sign < 0:
+            assert all(b <= a for a, b in itertools.pairwise(betas))
+    assert betas[-1] > 1.0
+
+
+def test_a_fixed_beta_is_kept(problem):
+    case = problem(27)
+    *_, params = run(SGD(learn_beta=False), case, 5)
+    assert params.beta == case.params.beta
+
+
+def test_a_small_step_descends(problem, oracle):
+    for rule, number in zip(RULES, range(30, 35), strict=True):
+        case = problem(number, contrast=1.0)
+        before = oracle.mean_loss(rule, *case)
+        (params,) = run(SGD(learning_rate=1e-4, momentum=0.0), case, 1, RULES[rule])
+        assert oracle.mean_loss(rule, params, case.x, case.targets) < before - 1e-7
+
+
+def test_converges_on_a_toy_problem(problem):
+    """Rows around known directions: both the directions and their classes are found."""
+    truth = problem(28, rows=500, features=11, memories=3, clustered=True)
+    centers = truth.params.w
+    nearest = (truth.x @ centers.T).argmax(1)
+    q = torch.nn.functional.one_hot(nearest, 4).double() * 0.9 + 0.025
+    start = from_memories(truth.x[:3] * 1.0, q.mean(0), beta=5.0)
+    distinct = torch.stack([(nearest == k).nonzero()[0, 0] for k in range(3)])
+    start = start.replace(w=truth.x[distinct])
+    case = truth._replace(params=start, targets=q)
+    result = train(
+        start, case.data, SGD(learning_rate=0.05, momentum=0.9, batch_size=125), max_epochs=40
+    )
+    losses = [record.loss for record in result.history]
+    assert losses[-1] < losses[0] - 0.5
+    assert ((result.params.w @ centers.T).diagonal() > 0.98).all()
+    assert (result.params.p[1:].argmax(1) == torch.arange(3)).all()
+    assert result.history[-1].beta > 5.0
+
+
+def test_a_fixed_point_is_stationary(problem):
+    case = problem(29, rows=101, memories=3, labels="full", clustered=True, contrast=0.5)
+    exact = train(case.params, case.data, FixedPoint(), max_epochs=30, tol=1e-14).params
+    (start,) = run(SGD(tolerance=1e-12), case, 1)
+    (end,) = run(SGD(tolerance=1e-12), case._replace(params=exact), 1)
+    assert float(residual(case.params, start)) > 1e-3
+    assert float(residual(exact, end)) < 1e-8
+
+
+def test_no_uniform_component(problem):
+    case = problem(35)
+    start = from_memories(case.params.w, case.params.p_q, beta=3.0, uniform_weight=0.0)
+    for params in run(SGD(learning_rate=0.1), case._replace(params=start), 4):
+        assert (params.p[0] == 0).all()
+        assert_close(params.p.sum(0), params.p_q, rtol=2e-7, atol=0)
+
+
+# Symmetry
+
+
+def test_rotation(problem):
+    case = problem(36, weighted=True)
+    turn = torch.linalg.qr(
+        torch.randn(7, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    )[0]
+    turned = case._replace(params=case.params.replace(w=case.params.w @ turn), x=case.x @ turn)
+    solver = SGD(learning_rate=0.1)
+    for a, b in zip(run(solver, case, 3), run(solver, turned, 3), strict=True):
+        assert_close(b.w, a.w @ turn, rtol=1e-9, atol=1e-10)
+        assert_close(b.p, a.p, rtol=1e-9, atol=1e-12)
+        assert_close(b.beta, a.beta, rtol=1e-10, atol=0)
+
+
+def test_permutation_of_memories_and_classes(problem):
+    case = problem(37, weighted=True)
+    memory, column = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([2, 3, 1, 0])
+    component = torch.cat([torch.zeros(1, dtype=torch.int64), memory + 1])
+    params = case.params
+    moved = case._replace(
+        params=params.replace(
+            w=params.w[memory],
+            p=params.p[component][:, column],
+            p_h=params.p_h[component],
+            p_q=params.p_q[column],
+        ),
+        targets=case.targets[:, column],
+    )
+    solver = SGD(learning_rate=0.1, tolerance=1e-13)
+    for a, b in zip(run(solver, case, 3), run(solver, moved, 3), strict=True):
+        assert_close(b.w, a.w[memory], rtol=1e-9, atol=1e-10)
+        assert_close(b.p, a.p[component][:, column], rtol=1e-9, atol=1e-12)
+        assert_close(b.beta, a.beta, rtol=1e-10, atol=0)
+
+
+# Borders
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0"),
+        ({"learning_rate": math.nan}, "learning_rate must be > 0, got nan"),
+        ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1"),
+        ({"batch_size": 0}, "batch_size and sweeps must be >= 1, got 0"),
+        ({"sweeps": 0}, "batch_size and sweeps must be >= 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SGD(**settings)
+
+
+def test_batches_cover_the_rows_once_in_another_order_each_pass(problem):
+    data = problem(38, rows=23).data
+    generator = torch.Generator().manual_seed(0)
+    passes = [list(batches(data, 5, generator)) for _ in range(2)]
+    for parts in passes:
+        assert [part.x.shape[0] for part in parts] == [5, 5, 5, 5, 3]
+        assert sum(part.share for part in parts) == pytest.approx(1.0)
+        x = torch.cat([part.x for part in parts])
+        order = (x @ data.x.T).argmax(1)
+        assert sorted(order.tolist()) == list(range(23))
+        assert torch.equal(torch.cat([part.targets for part in parts]), data.targets[order])
+    assert not torch.equal(passes[0][0].x, passes[1][0].x)
