@@ -75,7 +75,8 @@ def test_text_on_a_color_reads(color, expected):
 def test_names_are_short_and_no_formulas():
     assert look.plain("a$b$") == r"a\$b\$"
     assert look.plain("two\nlines") == "two lines"
-    assert look.plain("x" * 50, 10) == "x" * 9 + "…"
+    assert look.plain("abcdefghijklmnopqrst", 10) == "abcdef…rst"
+    assert look.plain("abcdefghij", 10) == "abcdefghij"
 
 
 def test_style_leaves_the_settings_as_they_were():

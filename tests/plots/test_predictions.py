@@ -106,6 +106,14 @@ def test_memories_are_lettered_by_default_and_truth_may_be_right(case):
     assert verdict.get_title(loc="left") == "verdict: cat, right"
 
 
+def test_long_names_with_one_beginning_stay_apart(case):
+    names = [f"the same long beginning of a name {k}" for k in range(C)]
+    _, _, ax = parts(plots.explanation_strip(**(case | {"classes": names, "verdict": names[2]})))
+    bold = [k for k, t in enumerate(ax.get_yticklabels()) if t.get_fontweight() == "bold"]
+    assert bold == [2]
+    assert len({t.get_text() for t in ax.get_yticklabels()}) == C + 1
+
+
 def test_rows_that_are_no_images_are_drawn_as_bars(case):
     patterns, _, _ = parts(plots.explanation_strip(**(case | {"image_shape": None})))
     heights = np.array([bar.get_height() for bar in patterns[0].containers[0]])

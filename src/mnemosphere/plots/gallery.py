@@ -174,7 +174,7 @@ def class_weights(
     n_classes, n = shown.shape
     if ax is None:
         ax = new_axes(
-            float(np.clip(1.6 + 0.26 * n, 3.0, 10.0)),
+            float(np.clip(1.6 + 0.26 * n, 4.0, 10.0)),
             float(np.clip(0.9 + 0.22 * n_classes, 1.8, 9.0)),
         )
     image = ax.imshow(shown, aspect="auto", cmap=SEQUENTIAL, vmin=0.0, vmax=max(1.0, shown.max()))
@@ -191,7 +191,8 @@ def class_weights(
     )
     ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(110 / n_classes, 5.0, 8.5)))
     if named:
-        step = 1 if n <= _MAX_LETTERS else alphabet(n)[0]  # else only the first of a gallery row
+        base, length = alphabet(n)
+        step = 1 if n <= _MAX_LETTERS else base ** (length - 1)  # only where a first letter begins
         ax.set_xticks(
             np.arange(0, n, step),
             letters(n)[::step],
@@ -208,7 +209,7 @@ def class_weights(
     ax.set_xlabel("memory")
     ax.set_ylabel("class")
     ax.figure.colorbar(
-        image, ax=ax, label=r"soft label $p^\mu_y/p_h(\mu)$", fraction=0.03, pad=0.01
+        image, ax=ax, label=r"soft label $p^\mu_y/p_h(\mu)$", fraction=0.06, aspect=24, pad=0.01
     )
     return ax
 

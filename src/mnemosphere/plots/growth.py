@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, increasing, same_length
@@ -279,7 +279,7 @@ def _draw_nodes(
             continue
         # The name too: more classes than colours, and frames have no markers.
         frame(ax, box, category_style(int(label[k]))[0], 2.0)
-        name = plain(label[k] if classes is None else classes[label[k]], 8)
+        name = plain(label[k] if classes is None else classes[label[k]], 6)
         place = (box.left, box.bottom + height)
         ax.annotate(name, place, (0, 2), textcoords="offset points", fontsize=7.5)
     ax.set_xlim(x.min() - 0.55, x.max() + 0.55)
@@ -363,6 +363,7 @@ def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) 
         va="top",
         fontsize=8.5,
     )
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set_xlabel(r"memories, by $\beta_{\mathrm{split}}$")
     ax.set_ylabel(r"$\beta_{\mathrm{split}}$")
     plain_log(ax.yaxis)

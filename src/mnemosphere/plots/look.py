@@ -113,7 +113,8 @@ def plain(value: object, limit: int = 18) -> str:
     """A user's name as one short line that matplotlib will not take for a formula."""
     text = " ".join(str(value).split())
     if len(text) > limit:
-        text = text[: limit - 1] + "…"
+        tail = limit // 3  # names often differ at their ends
+        text = text[: limit - 1 - tail] + "…" + text[-tail:]
     return text.replace("$", r"\$")
 
 

@@ -46,11 +46,11 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
     totals = counts.sum(1, keepdims=True)
     share = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
     if ax is None:
-        side = float(np.clip(1.6 + 0.4 * n, 3.2, 9.0))
+        side = float(np.clip(1.6 + 0.4 * n, 3.2, 10.0))
         ax = new_axes(side + 0.6, side)
     image = ax.imshow(share, cmap=SEQUENTIAL, vmin=0.0, vmax=1.0)
     if n <= _MAX_PRINTED:
-        font = float(np.clip(95 / n, 4.5, 9.0))
+        font = float(np.clip(190 / n, 5.5, 9.0))
         for row, column in zip(*np.nonzero(counts), strict=True):
             ax.text(
                 column,
@@ -61,10 +61,11 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
                 fontsize=font,
                 color=text_on(SEQUENTIAL(share[row, column])),
             )
-    size = float(np.clip(150 / n, 4.5, 8.5))
+    size = float(np.clip(200 / n, 6.0, 8.5))
+    step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
     long = max(map(len, names)) > 3
-    ax.set_xticks(np.arange(n), names, fontsize=size, rotation=90 if long else 0)
-    ax.set_yticks(np.arange(n), names, fontsize=size)
+    ax.set_xticks(np.arange(0, n, step), names[::step], fontsize=size, rotation=90 if long else 0)
+    ax.set_yticks(np.arange(0, n, step), names[::step], fontsize=size)
     ax.tick_params(length=0)
     ax.set_xlabel("predicted")
     ax.set_ylabel("true")
@@ -114,8 +115,11 @@ def explanation_strip(
         if len(classes) == soft_labels.shape[1]
         else class_names(classes, soft_labels.shape[1])
     )
-    if plain(verdict) not in labels:
+    texts = [str(c) for c in classes]
+    texts += ["none"] * (len(labels) - len(texts))
+    if str(verdict) not in texts:
         raise ValueError(f"verdict {verdict!r} is not one of the classes {', '.join(labels)}")
+    decided = texts.index(str(verdict))
     names = letters(n) if names is None else names
     same_length(n, "memory", names=names)
 
@@ -135,9 +139,9 @@ def explanation_strip(
         _pattern_axes(figure.add_subplot(grid[0, k + 1]), memories[k], image_shape, title, color)
         _share_axes(figure.add_subplot(grid[1, k + 1]), float(shares[k]), color)
     ax = figure.add_subplot(grid[:, n + 1])
-    _verdict_axes(ax, shares, soft_labels, labels, plain(verdict))
-    remark = "" if not known else ", right" if plain(truth) == plain(verdict) else ", wrong"
-    ax.set_title(f"verdict: {plain(verdict)}{remark}")
+    _verdict_axes(ax, shares, soft_labels, labels, decided)
+    remark = "" if not known else ", right" if str(truth) == str(verdict) else ", wrong"
+    ax.set_title(f"verdict: {labels[decided]}{remark}")
     return figure
 
 
@@ -167,7 +171,7 @@ def _share_axes(ax: Axes, share: float, color: str) -> None:
 
 
 def _verdict_axes(
-    ax: Axes, shares: Array, soft_labels: Array, labels: list[str], verdict: str
+    ax: Axes, shares: Array, soft_labels: Array, labels: list[str], decided: int
 ) -> None:
     parts = shares[:, None] * soft_labels  # (K, classes)
     order = np.arange(len(labels))
@@ -181,7 +185,7 @@ def _verdict_axes(
         start = start + part
     ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(90 / len(y), 6.0, 8.5)))
     for tick, i in zip(ax.get_yticklabels(), order, strict=True):
-        if labels[i] == verdict:
+        if i == decided:
             tick.set_fontweight("bold")
     ax.invert_yaxis()
     ax.tick_params(axis="y", length=0)

@@ -323,7 +323,8 @@ def jacobian_spectrum(eigenvalues: Any, *, ax: Axes | None = None) -> Axes:
         ax.axhline(1.0, color="black", linewidth=1.0)
         if real.min() < 0:
             ax.axhline(-1.0, color="black", linewidth=1.0)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_xlim(0.5 - 0.02 * len(real), len(real) * 1.02 + 0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         ax.set_xlabel("rank")
         ax.set_ylabel(r"eigenvalue $\lambda$")
     size = float(np.clip(400 / len(real), 2.5, 5.0))
