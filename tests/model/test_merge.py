@@ -1,0 +1,119 @@
+"""Merging: the reverse of duplication, with its measured price."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from mnemosphere.model import objectives
+from mnemosphere.model.duplicate import duplicate
+from mnemosphere.model.kernel import evaluate, log_joint, log_joint_differentiable
+from mnemosphere.model.merge import merge
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+from mnemosphere.training.batches import Data
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.loop import train
+
+B, N, P, C = 61, 7, 5, 3
+
+
+def make(seed: int) -> tuple[Parameters, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    centers = torch.randn(P, N, generator=generator, dtype=torch.float64)
+    which = torch.randint(P, (B,), generator=generator)
+    noise = torch.randn(B, N, generator=generator, dtype=torch.float64)
+    x = sphere.project(centers[which] + 0.3 * noise)
+    q = objectives.soft_labels(which % C, C, 0.1, dtype=torch.float64)
+    p = torch.rand(P + 1, C + 1, generator=generator, dtype=torch.float64) + 0.1
+    p = p / p.sum()
+    beta = torch.tensor(12.0, dtype=torch.float64)
+    return Parameters(sphere.project(centers), p, beta, 0.7, p.sum(1), p.sum(0)), x, q
+
+
+@pytest.mark.parametrize("which", [[0], [3, 1], [4, 0, 2, 1, 3]])
+def test_merging_undoes_duplication(which):
+    params, x, q = make(0)
+    grown = duplicate(params, torch.tensor(which))
+    merged = merge(grown, x, q, P)
+    assert abs(merged.change) < 1e-12
+    torch.testing.assert_close(merged.params.w, params.w, rtol=0, atol=1e-12)
+    torch.testing.assert_close(merged.params.p, params.p, rtol=1e-12, atol=0)
+    torch.testing.assert_close(merged.params.p_h, params.p_h, rtol=1e-12, atol=0)
+    assert merged.source.tolist() == [*range(P), *which]
+
+
+@pytest.mark.parametrize("n_memories", [4, 3, 1])
+def test_marginals_stay_valid_and_mass_goes_where_source_says(n_memories):
+    params, x, q = make(1)
+    merged = merge(params, x, q, n_memories)
+    small = merged.params.check()
+    assert small.n_memories == n_memories
+    assert small.p_h[0] == params.p_h[0]
+    expected = torch.zeros(n_memories, C + 1, dtype=torch.float64)
+    expected.index_add_(0, merged.source, params.p[1:])
+    torch.testing.assert_close(small.p[1:], expected)
+
+
+def test_reported_losses_are_those_of_the_two_models():
+    params, x, q = make(2)
+    weight = torch.rand(B, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    merged = merge(params, x, q, 3, sample_weight=weight)
+    for model, reported in ((params, merged.loss_before), (merged.params, merged.loss_after)):
+        rows = -(q * log_joint_differentiable(model, x)).sum(1)
+        assert reported == pytest.approx(float((rows * weight).sum() / weight.sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_merge_is_close_to_the_best_of_all_pairs(seed):
+    """Enumeration: each pair merged in the same way, its loss measured."""
+    params, x, q = make(seed)
+    generator = torch.Generator().manual_seed(seed)
+    params = train(params, Data(x, q), FixedPoint(), max_epochs=5, generator=generator).params
+    losses = {}
+    for a, b in itertools.combinations(range(P), 2):
+        best = float("inf")
+        for t in torch.linspace(0, 1, 21, dtype=torch.float64):
+            w = params.w.clone()
+            w[a] = sphere.project(t * params.w[a] + (1 - t) * params.w[b])
+            keep = [i for i in range(P) if i != b]
+            p = params.p.clone()
+            p[a + 1] += p[b + 1]
+            p = p[[0, *(i + 1 for i in keep)]]
+            candidate = params.replace(w=w[keep], p=p, p_h=p.sum(1))
+            best = min(best, evaluate(candidate, x, q, objectives.joint))
+        losses[a, b] = best
+    start = evaluate(params, x, q, objectives.joint)
+    found = merge(params, x, q, P - 1).change
+    ranked = sorted(value - start for value in losses.values())
+    assert found <= ranked[0] + 0.25 * (ranked[-1] - ranked[0])
+
+
+def test_conditional_objective_is_measured_by_itself():
+    params, x, q = make(3)
+    merged = merge(params, x, q, 2, objectives.conditional)
+    scores = log_joint(merged.params, x)
+    expected = -(q * scores.log_softmax(1)).sum(1).mean()
+    assert merged.loss_after == pytest.approx(float(expected), rel=1e-10)
+
+
+def test_many_rounds_take_the_copies_first():
+    """37 memories with 37 copies: rounds of an eighth, and no original is lost."""
+    generator = torch.Generator().manual_seed(0)
+    x = sphere.sample_uniform(211, N, generator=generator, dtype=torch.float64)
+    q = objectives.soft_labels(torch.arange(211) % C, C, 0.1, dtype=torch.float64)
+    p = torch.rand(38, C + 1, generator=generator, dtype=torch.float64) + 0.1
+    p = p / p.sum()
+    beta = torch.tensor(30.0, dtype=torch.float64)
+    params = Parameters(x[:37].clone(), p, beta, 1.0, p.sum(1), p.sum(0))
+    merged = merge(duplicate(params, torch.arange(37)), x, q, 37)
+    assert abs(merged.change) < 1e-12
+    torch.testing.assert_close(merged.params.w, params.w, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_memories", [0, P + 1])
+def test_impossible_budgets_are_refused(n_memories):
+    params, x, q = make(0)
+    with pytest.raises(ValueError, match="n_memories must lie in"):
+        merge(params, x, q, n_memories)
