@@ -1,1 +1,27 @@
-"""Dense associative memory on the sphere."""
+"""Dense associative memory on the sphere: classify, cluster, recall, explain and grow."""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mnemosphere import datasets, plots, theory
+    from mnemosphere.estimators import DAMClassifier, load
+
+__all__ = ["DAMClassifier", "__version__", "datasets", "load", "plots", "theory"]
+__version__ = version("mnemosphere")
+
+# Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
+_HOME = {"DAMClassifier": "estimators", "load": "estimators"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"mnemosphere.{_HOME[name]}"), name)
+    if name in __all__:
+        return import_module(f"mnemosphere.{name}")
+    raise AttributeError(f"module 'mnemosphere' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -130,7 +130,9 @@ def load_checkpoint(path: Path, mark: str, device: torch.device) -> Progress:
     )
 
 
-def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_tensors(
+    path: Path, kind: str, version: int = VERSION
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read (header, tensors) of a file whose format is `kind`; ValueError where it is not."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -138,12 +140,17 @@ def read_tensors(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tenso
             read: Callable[[str], Tensor] = file.get_tensor
             tensors = {name: read(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not a readable checkpoint ({error}): delete it") from error
-    if meta.get("format") != kind:
-        raise ValueError(f"{path} is not a {kind} file: delete it or choose another path")
-    if meta.get("version") != VERSION:
         raise ValueError(
-            f"{path} has checkpoint version {meta.get('version')}, this release reads {VERSION}: "
-            "delete it and train again"
+            f"{path} is damaged or not a safetensors file ({error}): delete it or choose another"
+        ) from error
+    if meta.get("format") != kind:
+        raise ValueError(
+            f"{path} is not a {kind} file but {meta.get('format', 'of another program')}: "
+            "delete it or choose another path"
+        )
+    if meta.get("version") != version:
+        raise ValueError(
+            f"{path} has format version {meta.get('version')}, this release reads {version}: "
+            "use the release that wrote it, or write it again"
         )
     return meta, tensors

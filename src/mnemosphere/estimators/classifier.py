@@ -1,0 +1,744 @@
+"""`DAMClassifier`: the model as a scikit-learn citizen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.utils import check_random_state, compute_class_weight
+from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from mnemosphere.estimators import persistence, selection
+from mnemosphere.estimators.explanation import Explanation
+from mnemosphere.estimators.module import DAMModule
+from mnemosphere.estimators.preparation import (
+    NORMALIZATIONS,
+    Floats,
+    Normalizer,
+    is_missing,
+    merge_duplicates,
+    soft_label_matrix,
+)
+from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.model import kernel, objectives, retrieval
+from mnemosphere.model.merge import merge
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.theory import stationarity
+from mnemosphere.training.batches import Batch, Data, Solver
+from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.growth import grow
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.loop import train
+from mnemosphere.training.sgd import SGD
+
+_POSITIVE = Interval(Real, 0, None, closed="neither")
+_COUNT = Interval(Integral, 1, None, closed="left")
+_FIXED_POINT_PASSES = (50, 10)  # exact full steps, incremental steps
+_SGD_PASSES = 300
+_REFINE_PASSES = 20
+_STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
+
+
+class DAMClassifier(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    ClassifierMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Dense associative memory on the sphere, a classifier with memories one can look at.
+
+    A class-labelled mixture of von Mises–Fisher distributions plus a uniform component: each
+    memory is a unit vector with a soft label, a row is classified by the memories it resembles.
+
+    Parameters
+    ----------
+    n_memories : int or "auto"
+        "auto": a fifth of the distinct rows, at least two a class, at most 1000.
+    solver : {"fixed-point", "sgd"}
+        The exact fixed-point iteration, or the paper's constrained SGD with momentum.
+    growth : None or "split"
+        "split" starts from `n_initial` memories and splits those that are saddles.
+    n_initial : int
+        Memories to grow from; used with growth="split" only.
+    varsigma : float in (0, 1] or "auto"
+        The regulariser ς; 1 is the plain likelihood. "auto" chooses it by held-out log-loss.
+    beta : "learn" or float
+        Inverse temperature; a number is held fixed.
+    objective : {"joint", "conditional"} or float in [0, 1]
+        The joint likelihood, or with a weight on its conditional part. The fixed-point solver
+        treats any conditional part as a refinement by SGD that starts from the joint solution.
+    label_smoothing : float in [0, 1)
+        ε of the soft labels (1−ε)·onehot + ε/(C+1).
+    normalize : {"auto", "center", "unit", "standard", "none"}
+        How rows are put on the sphere; "auto" chooses by held-out log-loss.
+    max_epochs : int or None
+        Passes over the data; None: 10 incremental or up to 50 exact fixed-point passes, up to
+        300 of SGD.
+    tol : float
+        Stop when a pass changes the loss by less than this, relative; 0 to switch off.
+    batch_size : int, None or "auto"
+        Rows a step. None: all of them, exact steps whose loss never increases (fixed point).
+        "auto": a twentieth of the rows from 2000 rows on, else all; 1000 for SGD.
+    learning_rate, momentum : float
+        Of SGD, heavy ball in the usual convention; the defaults are the paper's.
+    validation_fraction : float in (0, 1)
+        Rows held out for early stopping of SGD and of the refinement.
+    patience : int
+        Passes without improvement on them before stopping.
+    uniform_weight : float
+        Weight P_0 of the uniform component relative to a memory.
+    unlabeled : object or None
+        The value of y that marks a row without label; NaN stands for NaN and None. None: every
+        row is labelled.
+    class_weight : dict, "balanced" or None
+        Weights of the classes.
+    random_state : int, RandomState or None
+    device : str
+        "auto" (a GPU where there is one), "cpu", "cuda", …
+    dtype : {"float32", "float64"}
+    checkpoint : path or None
+        Save training there after every pass, and go on from there if the file exists.
+    callbacks : sequence of Callback
+        Told about every pass; they only look.
+    verbose : int
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted
+    memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
+    class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
+        the class "none of them"
+    memory_prior_, class_prior_ : their row and column sums
+    beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
+    selection_ : the trials behind an automatic choice, a list of dicts
+    history_ : one dict a pass
+    lineage_ : the tree of splits, or None
+    status_ : how training ended
+
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 (scikit-learn's protocol)
+        "n_memories": [_COUNT, StrOptions({"auto"})],
+        "solver": [StrOptions({"fixed-point", "sgd"})],
+        "growth": [None, StrOptions({"split"})],
+        "n_initial": [_COUNT],
+        "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
+        "beta": [_POSITIVE, StrOptions({"learn"})],
+        "objective": [Interval(Real, 0, 1, closed="both"), StrOptions({"joint", "conditional"})],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+        "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
+        "max_epochs": [_COUNT, None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [_COUNT, StrOptions({"auto"}), None],
+        "learning_rate": [_POSITIVE],
+        "momentum": [Interval(Real, 0, 1, closed="left")],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "patience": [_COUNT],
+        "uniform_weight": [Interval(Real, 0, None, closed="left")],
+        "unlabeled": ["no_validation"],
+        "class_weight": [StrOptions({"balanced"}), dict, None],
+        "random_state": ["random_state"],
+        "device": [str],
+        "dtype": [Options(str, {"float32", "float64"})],
+        "checkpoint": [str, PathLike, None],
+        "callbacks": ["no_validation"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        n_memories: int | str = "auto",
+        *,
+        solver: str = "fixed-point",
+        growth: str | None = None,
+        n_initial: int = 16,
+        varsigma: float | str = "auto",
+        beta: float | str = "learn",
+        objective: float | str = "joint",
+        label_smoothing: float = 0.1,
+        normalize: str = "auto",
+        max_epochs: int | None = None,
+        tol: float = 1e-4,
+        batch_size: int | str | None = "auto",
+        learning_rate: float = 0.01,
+        momentum: float = 0.99,
+        validation_fraction: float = 0.1,
+        patience: int = 3,
+        uniform_weight: float = 1.0,
+        unlabeled: object = None,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        dtype: str = "float32",
+        checkpoint: str | PathLike[str] | None = None,
+        callbacks: Sequence[Callback] = (),
+        verbose: int = 0,
+    ) -> None:
+        self.n_memories = n_memories
+        self.solver = solver
+        self.growth = growth
+        self.n_initial = n_initial
+        self.varsigma = varsigma
+        self.beta = beta
+        self.objective = objective
+        self.label_smoothing = label_smoothing
+        self.normalize = normalize
+        self.max_epochs = max_epochs
+        self.tol = tol
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.momentum = momentum
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.uniform_weight = uniform_weight
+        self.unlabeled = unlabeled
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.checkpoint = checkpoint
+        self.callbacks = callbacks
+        self.verbose = verbose
+
+    # --- fitting -------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn memories and their soft labels.
+
+        X (n, N); y (n,) labels of any type, or an (n, C) matrix of soft labels with row sums at
+        most 1; sample_weight (n,) or None.
+        """
+        self._validate_params()
+        X, y = self._validate_rows(X, reset=True), _as_numpy(y)
+        index, targets = self._encode(X, y, classes=None)
+        weight = self._weights(X, index, sample_weight)
+        seed = _seed(self.random_state)
+        prepared = self._choose(X, targets, weight, seed)
+        self._train(prepared, torch.Generator().manual_seed(seed))
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """One incremental fixed-point step from a batch; the first call needs `classes`.
+
+        The first batch also sets what is "auto", the normalization and the first memories, so it
+        should look like the rest. The objective is the joint likelihood.
+        """
+        self._validate_params()
+        first = not hasattr(self, "params_")
+        X, y = self._validate_rows(X, reset=first), _as_numpy(y)
+        if first and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit")
+        known = None if classes is None else np.unique(_as_numpy(classes))
+        if not first and known is not None and not np.array_equal(known, self.classes_):
+            raise ValueError(
+                f"classes {known} differ from those of the first call, {self.classes_}"
+            )
+        index, targets = self._encode(X, y, classes=known if first else self.classes_)
+        weight = self._weights(X, index, sample_weight)
+        solver = FixedPoint(batch_size=X.shape[0], learn_beta=self.beta == "learn")
+        if first:
+            seed = _seed(self.random_state)
+            prepared = self._choose(X, targets, weight, seed)
+            self.params_ = self._initial(prepared, torch.Generator().manual_seed(seed))
+            self._state = solver.start(self.params_)
+            self._seen = torch.zeros(targets.shape[1], dtype=torch.float64)
+            self.history_, self.lineage_, self.status_ = [], None, "streaming"
+            data = prepared
+        else:
+            data = self._tensors(self._normalizer(X), targets, weight)
+        self._seen = self._seen + _label_mass(data).cpu()
+        p_q = (self._seen + 1e-6 * self._seen.sum()) / (
+            self._seen.sum() * (1 + 1e-6 * len(self._seen))
+        )
+        params = self.params_.replace(p_q=p_q.to(self.params_.p))
+        stats = kernel.accumulate(
+            params, data.x, data.targets, objectives.joint, sample_weight=data.sample_weight
+        )
+        batch = Batch(data.x, data.targets, data.sample_weight, _STREAM_SHARE)
+        params, self._state = solver.step(params, self._state, stats, batch)
+        self._keep(params)
+        return self
+
+    def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats:
+        if isinstance(X, torch.Tensor):
+            X = X.detach().cpu().numpy()
+        rows: Floats = validate_data(
+            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1
+        )
+        return rows
+
+    def _encode(
+        self, X: Floats, y: NDArray[Any], classes: NDArray[Any] | None
+    ) -> tuple[NDArray[np.intp], Floats]:
+        """Class indices (−1 where unknown) and label weights (n, C+1); sets classes_."""
+        if y is None or y.ndim == 0:
+            raise ValueError(
+                "requires y to be passed, but the target y is None: pass labels, and mark "
+                "unlabelled rows with unlabeled="
+            )
+        if y.shape[0] != X.shape[0]:
+            raise ValueError(
+                f"X has {X.shape[0]} rows but y has {y.shape[0]}: pass one label a row"
+            )
+        if y.ndim == 2 and y.shape[1] > 1:
+            return self._encode_soft(y)
+        y = column_or_1d(y, warn=True)
+        missing = is_missing(y, self.unlabeled)
+        known = y[~missing]
+        if known.dtype.kind == "O" and known.size:
+            known = np.asarray(known.tolist(), dtype=object if _mixed(known) else None)
+        check_classification_targets(known)
+        if known.size == 0:
+            raise ValueError("every row of y is unlabelled: label some rows of each class")
+        found = np.unique(known)
+        if classes is None:
+            classes = found
+        unknown = np.setdiff1d(found, classes)
+        if unknown.size:
+            raise ValueError(f"y has labels {unknown} that are not among the classes {classes}")
+        self.classes_ = classes
+        index = np.full(y.shape[0], -1, dtype=np.intp)
+        index[~missing] = np.searchsorted(classes, known)
+        return index, soft_label_matrix(index, classes.shape[0], self.label_smoothing)
+
+    def _encode_soft(self, y: NDArray[Any]) -> tuple[NDArray[np.intp], Floats]:
+        try:
+            q = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
+                "pass one-dimensional y for plain labels"
+            ) from error
+        total = q.sum(axis=1)
+        if not np.isfinite(q).all() or (q < 0).any() or (total > 1 + 1e-6).any():
+            raise ValueError("soft labels must be finite, >= 0 and sum to at most 1 in each row")
+        self.classes_ = np.arange(q.shape[1])
+        index = np.where(total > 0, q.argmax(axis=1), -1)
+        smoothing = self.label_smoothing
+        smooth = (1 - smoothing) * q + total[:, None] * smoothing / (q.shape[1] + 1)
+        none = total[:, None] * smoothing / (q.shape[1] + 1)
+        return index, np.hstack([smooth, none])
+
+    def _weights(
+        self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None
+    ) -> Floats | None:
+        """Sample weight times class weight; None where all are 1."""
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight: Floats = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        if not weight.sum() > 0:
+            raise ValueError("sample_weight is zero everywhere: nothing to learn from")
+        if self.class_weight is not None:
+            labelled = index >= 0
+            each = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_[index[labelled]]
+            )
+            weight = weight.copy()
+            weight[labelled] *= each[index[labelled]]
+        return weight
+
+    def _choose(
+        self,
+        X: Floats,
+        targets: Floats,
+        weight: Floats | None,
+        seed: int,
+    ) -> Data:
+        """Settle everything that is "auto"; return the data on the sphere."""
+        X, labels, weight = merge_duplicates(X, targets, weight)
+        if X.shape[0] == 0:
+            raise ValueError("no rows are left after dropping those of weight 0")
+        labelled = labels.sum(axis=1) > 0
+        index = np.where(labelled, labels[:, :-1].argmax(axis=1), -1)
+        n_memories = self.n_memories
+        if n_memories == "auto":
+            n_memories = selection.choose_n_memories(X.shape[0], self.classes_.shape[0])
+        self._device = _device(self.device)
+        choice = selection.choose(
+            X,
+            labels,
+            index,
+            weight,
+            normalize=self.normalize,
+            varsigma=None if self.varsigma == "auto" else float(self.varsigma),
+            beta=None if self.beta == "learn" else float(self.beta),
+            n_memories=int(n_memories),
+            uniform_weight=self.uniform_weight,
+            seed=seed,
+            dtype=getattr(torch, self.dtype),
+            device=self._device,
+        )
+        self.n_memories_ = int(n_memories)
+        self.varsigma_ = choice.varsigma
+        self.normalize_ = choice.normalize
+        self.selection_ = list(choice.trials)
+        self._normalizer = Normalizer.fit(choice.normalize, X, weight)
+        return self._tensors(self._normalizer(X), labels, weight)
+
+    def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data:
+        dtype = getattr(torch, self.dtype)
+        x = torch.from_numpy(np.ascontiguousarray(z)).to(self._device, dtype)
+        if x.shape[1] < 2:
+            raise ValueError(
+                f"X has {self.n_features_in_} feature(s) after normalize={self.normalize_!r}, the "
+                "sphere needs 2: use normalize='standard'"
+            )
+        return Data(
+            x / x.norm(dim=1, keepdim=True),
+            torch.from_numpy(np.ascontiguousarray(targets)).to(self._device, dtype),
+            None if weight is None else torch.from_numpy(weight).to(self._device, dtype),
+        )
+
+    def _initial(self, data: Data, generator: torch.Generator) -> Parameters:
+        grows = self.growth == "split"
+        n_memories = min(self.n_initial, self.n_memories_) if grows else self.n_memories_
+        # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
+        scale = n_memories / self.n_memories_ if grows else 1.0
+        return selection.initial_parameters(
+            data.x,
+            data.targets,
+            data.sample_weight,
+            n_memories=n_memories,
+            varsigma=self.varsigma_,
+            beta=None if self.beta == "learn" else float(self.beta),
+            uniform_weight=self.uniform_weight * scale,
+            generator=generator,
+        )
+
+    def _train(self, data: Data, generator: torch.Generator) -> None:
+        """The joint solution by the chosen solver, then the conditional refinement if asked."""
+        rule = self._rule()
+        learn_beta = self.beta == "learn"
+        solver: Solver
+        validation = None
+        if self.solver == "sgd":
+            size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
+            solver = SGD(
+                self.learning_rate, self.momentum, min(size, data.n_rows), learn_beta=learn_beta
+            )
+            passes = self.max_epochs or _SGD_PASSES
+            data, validation = _hold_out(data, self.validation_fraction, generator)
+        else:
+            size_or_none = (
+                selection.default_batch_size(data.n_rows)
+                if self.batch_size == "auto"
+                else self.batch_size
+            )
+            solver = FixedPoint(size_or_none, learn_beta)  # type: ignore[arg-type]
+            passes = self.max_epochs or _FIXED_POINT_PASSES[size_or_none is not None]
+        first_rule = rule if self.solver == "sgd" else objectives.joint
+        bars = [ProgressBar()] if self.verbose else []
+        common: dict[str, Any] = {
+            "rule": first_rule,
+            "tol": self.tol,
+            "validation": validation,
+            "patience": None if validation is None else self.patience,
+            "generator": generator,
+            "callbacks": [*bars, *self.callbacks],
+            "checkpoint": None if self.checkpoint is None else Path(self.checkpoint),
+        }
+        params = self._initial(data, generator)
+        self.lineage_: Lineage | None = None
+        if self.growth == "split":
+            grown = grow(
+                params, data, solver, max_memories=self.n_memories_,
+                max_epochs=2 if self.solver == "fixed-point" else 100, final_epochs=passes,
+                **common,
+            )  # fmt: skip
+            self.lineage_ = grown.lineage
+            params, history, status = grown.params, grown.history, grown.status
+        else:
+            result = train(params, data, solver, max_epochs=passes, **common)
+            params, history, status = result.params, result.history, result.status
+        if self.solver != "sgd" and rule != objectives.joint and status != "interrupted":
+            params, history, status = self._refine(params, data, rule, history, common)
+        self.history_ = [record.as_dict() for record in history]
+        self.status_ = status
+        self._keep(params)
+
+    def _refine(
+        self,
+        params: Parameters,
+        data: Data,
+        rule: LabelRule,
+        history: tuple[Record, ...],
+        common: dict[str, Any],
+    ) -> tuple[Parameters, tuple[Record, ...], str]:
+        """Descend the conditional objective from the joint solution, early stopping on hold-out."""
+        rows, validation = _hold_out(data, self.validation_fraction, common["generator"])
+        size = min(max(rows.n_rows // 50, 32), 1000)
+        solver = SGD(0.3, 0.9, size, learn_beta=self.beta == "learn")
+        path = common["checkpoint"]
+        common = common | {
+            "rule": rule,
+            "tol": 0.0,
+            "validation": validation,
+            "patience": None if validation is None else self.patience,
+            "checkpoint": None if path is None else path.with_name(path.name + ".refine"),
+        }
+        result = train(
+            params, rows, solver, max_epochs=_REFINE_PASSES, phase=history[-1].phase + 1, **common
+        )
+        return result.params, (*history, *result.history), result.status
+
+    def _rule(self) -> LabelRule:
+        names = {"joint": 0.0, "conditional": 1.0}
+        weight = names[self.objective] if isinstance(self.objective, str) else self.objective
+        return objectives.Blend(float(weight))
+
+    def _keep(self, params: Parameters) -> None:
+        """Set the fitted attributes from the parameters."""
+        self.params_ = params
+        self.n_memories_ = params.n_memories
+        self.beta_ = float(params.beta)
+        self.varsigma_ = params.varsigma
+        self.memories_ = self._normalizer.restore(params.w.cpu().numpy())
+        self.class_weights_ = params.p.cpu().numpy()
+        self.memory_prior_ = params.p_h.cpu().numpy()
+        self.class_prior_ = params.p_q.cpu().numpy()
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_memories_)
+
+    # --- using a fitted model ------------------------------------------------------------------
+
+    def _on_sphere(self, X: ArrayLike) -> torch.Tensor:
+        check_is_fitted(self, "params_")
+        z = self._normalizer(self._validate_rows(X, reset=False))
+        x = torch.from_numpy(np.ascontiguousarray(z)).to(self.params_.w)
+        return x / x.norm(dim=1, keepdim=True)
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
+        scores = self._log_proba(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _log_proba(self, X: ArrayLike) -> Floats:
+        scores = kernel.log_joint(self.params_, self._on_sphere(X))[:, :-1]
+        log_proba: Floats = scores.double().log_softmax(1).cpu().numpy()
+        return log_proba
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Log P(y|x), (n, C)."""
+        check_is_fitted(self, "params_")
+        return self._log_proba(X)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """P(y | x, y is one of the C classes), (n, C)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row."""
+        best: NDArray[Any] = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        return best
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """How much each memory answers for each row: P(memory | x), (n, P)."""
+        x = self._on_sphere(X)
+        scores = kernel.log_joint(self.params_, x)
+        shares = kernel.responsibilities(self.params_, x, scores.softmax(1))
+        out: Floats = shares[:, 1:].cpu().numpy()
+        return out
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Log of the effective density of each row on the sphere, labels summed out, (n,).
+
+        For ς = 1 that is the model's log-density. For ς < 1 it is the log of
+        𝒫_{β,ς}(x) of Eq. (effective_loss), which is not normalised: it ranks rows, but its
+        exponential does not integrate to 1.
+        """
+        x = self._on_sphere(X)
+        area = log_omega(0.0, x.shape[1])
+        scores: Floats = (retrieval.log_marginal(self.params_, x).double().cpu() - area).numpy()
+        return scores
+
+    def novelty(self, X: ArrayLike) -> Floats:
+        """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
+        values: Floats = retrieval.novelty(self.params_, self._on_sphere(X)).cpu().numpy()
+        return values
+
+    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+        """Why each row got its class: the memories that decided it, their shares, soft labels."""
+        x = self._on_sphere(X)
+        log_proba = kernel.log_joint(self.params_, x)[:, :-1].double().log_softmax(1)
+        winner = log_proba.argmax(1)
+        k = min(n_nearest, self.n_memories_)
+        top = retrieval.shares(self.params_, x, winner, k)
+        soft = self.params_.p[1:] / self.params_.p_h[1:, None]
+        return Explanation(
+            rows=np.asarray(x.cpu()),
+            classes=self.classes_,
+            verdict=self.classes_[winner.cpu().numpy()],
+            probability=log_proba.amax(1).exp().cpu().numpy(),
+            memory=top.indices.cpu().numpy(),
+            share=top.shares.cpu().numpy(),
+            overlap=top.overlaps.cpu().numpy(),
+            uniform_share=top.uniform.cpu().numpy(),
+            soft_label=soft[top.indices].cpu().numpy(),
+            memories=self.params_.w[top.indices].cpu().numpy(),
+        )
+
+    def recall(self, X: ArrayLike, y: ArrayLike | None = None, *, steps: int = 20) -> Floats:
+        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N) unit rows.
+
+        y: the class of each row, or None for any class.
+        """
+        x = self._on_sphere(X)
+        index = None if y is None else torch.from_numpy(self._class_index(y)).to(x.device)
+        found = retrieval.recall(self.params_, x, class_index=index, steps=steps)
+        return self._normalizer.restore(found.x.cpu().numpy())
+
+    def sample(
+        self, n: int, y: object = None, *, random_state: int | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw n patterns and their labels from the model; y: one class to draw from, or None.
+
+        A pattern of the class "none of them" is labelled None, in an array of objects.
+        """
+        check_is_fitted(self, "params_")
+        if not isinstance(n, Integral) or n < 1:
+            raise ValueError(f"n must be a whole number >= 1, got {n!r}")
+        generator = torch.Generator().manual_seed(_seed(random_state))
+        index = None if y is None else int(self._class_index(np.asarray([y]))[0])
+        x, drawn = retrieval.sample(
+            self.params_.to(device="cpu"), int(n), class_index=index, generator=generator
+        )
+        names = np.append(self.classes_.astype(object), None)[drawn.numpy()]
+        labels = names if None in names.tolist() else names.astype(self.classes_.dtype)
+        return self._normalizer.restore(x.numpy()), labels
+
+    def _class_index(self, y: ArrayLike) -> NDArray[np.intp]:
+        y = column_or_1d(_as_numpy(y))
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise ValueError(f"{unknown} are not among the classes {self.classes_}")
+        return np.searchsorted(self.classes_, y)
+
+    def certify(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **options: Any
+    ) -> stationarity.Certificate:
+        """Is each memory a minimum, a saddle, or not converged, on these rows? See the docs."""
+        check_is_fitted(self, "params_")
+        X, y = self._validate_rows(X, reset=False), _as_numpy(y)
+        classes = self.classes_
+        index, targets = self._encode(X, y, classes=classes)
+        self.classes_ = classes
+        weight = self._weights(X, index, sample_weight)
+        data = self._tensors(self._normalizer(X), targets, weight)
+        return stationarity.certify(
+            self.params_, data.x, data.targets, sample_weight=data.sample_weight, **options
+        )
+
+    def at_level(self, level: int) -> Self:
+        """The smaller model at the end of one level of growth, as a fitted classifier."""
+        check_is_fitted(self, "params_")
+        if self.lineage_ is None:
+            raise ValueError("this model did not grow: fit with growth='split'")
+        return self._with(self.lineage_.at_level(level))
+
+    def shrink(self, X: ArrayLike, y: ArrayLike, n_memories: int) -> Self:
+        """A smaller fitted classifier: the memories that the loss misses least are merged away."""
+        check_is_fitted(self, "params_")
+        X, y = self._validate_rows(X, reset=False), _as_numpy(y)
+        _, targets = self._encode(X, y, classes=self.classes_)
+        data = self._tensors(self._normalizer(X), targets, None)
+        merged = merge(self.params_, data.x, data.targets, n_memories=n_memories)
+        return self._with(merged.params)
+
+    def _with(self, params: Parameters) -> Self:
+        """A copy of this fitted classifier with other parameters and no lineage."""
+        other: Self = clone(self)
+        other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
+        for name in ("_normalizer", "_device"):
+            setattr(other, name, getattr(self, name))
+        other.lineage_ = None
+        other._keep(params)
+        return other
+
+    def to_torch(self) -> DAMModule:
+        """The fitted model as a torch module: log_joint, differentiable in its input."""
+        check_is_fitted(self, "params_")
+        return DAMModule(self.params_, self._normalizer)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
+        check_is_fitted(self, "params_")
+        persistence.save(self, Path(path))
+
+
+def _as_numpy(y: Any) -> Any:
+    if y is None:
+        return None
+    if isinstance(y, torch.Tensor):
+        return y.detach().cpu().numpy()
+    return np.asarray(y)
+
+
+def _mixed(values: NDArray[Any]) -> bool:
+    """Whether an array of objects holds more than one type of label."""
+    return len({type(v) for v in values.tolist()}) > 1
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
+    return device
+
+
+def _hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:
+    """Random rows apart for early stopping; none where there are too few to tell anything."""
+    n_held = round(fraction * data.n_rows)
+    if n_held < 20:
+        return data, None
+    order = torch.randperm(data.n_rows, generator=generator).to(data.x.device)
+    return data.take(order[n_held:]), data.take(order[:n_held])
+
+
+def _label_mass(data: Data) -> torch.Tensor:
+    """Σ of label weights by class."""
+    q = data.targets.double()
+    return (q if data.sample_weight is None else q * data.sample_weight.double()[:, None]).sum(0)

@@ -1,0 +1,122 @@
+"""Why a row got its class: a small table one can print, index and draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One memory's part in one decision."""
+
+    memory: int  # counted from 0
+    share: float  # of the winning class's density at the row
+    overlap: float  # ⟨w, x⟩
+    label: object  # the memory's own most likely class; None for "none of them"
+    label_weight: float  # how much of its soft label that is
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """For n rows the k memories with the largest share of the decision, largest first."""
+
+    rows: NDArray[Any]  # (n, N) the rows as the model saw them
+    classes: NDArray[Any]  # (C,)
+    verdict: NDArray[Any]  # (n,)
+    probability: NDArray[Any]  # (n,) of the verdict
+    memory: NDArray[Any]  # (n, k)
+    share: NDArray[Any]  # (n, k)
+    overlap: NDArray[Any]  # (n, k)
+    uniform_share: NDArray[Any]  # (n,) of the uniform component
+    soft_label: NDArray[Any]  # (n, k, C+1)
+    memories: NDArray[Any]  # (n, k, N)
+
+    def __len__(self) -> int:
+        return int(self.verdict.shape[0])
+
+    def __getitem__(self, row: int) -> list[Reason]:
+        names = [*self.classes.tolist(), None]
+        return [
+            Reason(
+                memory=int(self.memory[row, j]),
+                share=float(self.share[row, j]),
+                overlap=float(self.overlap[row, j]),
+                label=names[int(self.soft_label[row, j].argmax())],
+                label_weight=float(self.soft_label[row, j].max()),
+            )
+            for j in range(self.memory.shape[1])
+        ]
+
+    def __iter__(self) -> Iterator[list[Reason]]:
+        return (self[row] for row in range(len(self)))
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """One flat dict for each (row, memory): for a data frame or JSON."""
+        return [
+            {
+                "row": row,
+                "verdict": _plain(self.verdict[row]),
+                "probability": float(self.probability[row]),
+                "rank": rank,
+                **vars(reason),
+            }
+            for row, reasons in enumerate(self)
+            for rank, reason in enumerate(reasons, start=1)
+        ]
+
+    def __str__(self) -> str:
+        lines = []
+        for row, reasons in enumerate(self):
+            lines.append(f"row {row}: {self.verdict[row]} ({self.probability[row]:.1%})")
+            lines.append("  memory   share  overlap  soft label")
+            for r in reasons:
+                label = "none of them" if r.label is None else r.label
+                lines.append(
+                    f"  {r.memory:>6}  {r.share:>6.1%}  {r.overlap:>7.3f}  {label} "
+                    f"({r.label_weight:.0%})"
+                )
+            rest = 1 - float(self.share[row].sum()) - float(self.uniform_share[row])
+            lines.append(
+                f"  {'others':>6}  {max(rest, 0.0):>6.1%}  uniform {self.uniform_share[row]:.1%}"
+            )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Explanation of {len(self)} rows by {self.memory.shape[1]} memories each"
+
+    def plot(
+        self,
+        row: int = 0,
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        truth: object = None,
+        figure: Figure | SubFigure | None = None,
+    ) -> Figure | SubFigure:
+        """Draw one row: the input, the memories that decided with their shares, the verdict."""
+        from mnemosphere.plots import explanation_strip
+
+        return explanation_strip(
+            self.rows[row],
+            self.memories[row],
+            np.clip(self.share[row] / max(1.0, float(self.share[row].sum())), 0, 1),
+            self.soft_label[row],
+            self.verdict[row],
+            self.classes,
+            image_shape,
+            truth=truth,
+            names=[f"#{m}" for m in self.memory[row]],
+            figure=figure,
+        )
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it stands for."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,109 @@
+"""Model files: safetensors with versioned JSON metadata. Reading one runs no code."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mnemosphere.estimators.preparation import Normalizer
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.checkpoint import read_tensors, write_tensors
+from mnemosphere.training.lineage import Lineage
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.classifier import DAMClassifier
+
+FORMAT = "mnemosphere-model"
+VERSION = 1
+# Settings that are no plain values, or name things of the machine that trained the model.
+_NOT_SAVED = {"callbacks", "checkpoint", "random_state", "device", "class_weight", "unlabeled"}
+
+
+def save(model: DAMClassifier, path: Path) -> None:
+    """Write a fitted classifier."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
+    tensors: dict[str, Tensor] = {}
+    for field in dataclasses.fields(model.params_):
+        if field.name != "varsigma":
+            tensors[f"params.{field.name}"] = getattr(model.params_, field.name)
+    for name in ("mean", "scale"):
+        value = getattr(model._normalizer, name)
+        if value is not None:
+            tensors[f"normalizer.{name}"] = torch.as_tensor(value)
+    if model.lineage_ is not None:
+        tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
+    settings = {k: v for k, v in model.get_params().items() if k not in _NOT_SAVED}
+    meta = {
+        "format": FORMAT,
+        "version": VERSION,
+        "estimator": type(model).__name__,
+        "varsigma": model.params_.varsigma,
+        "normalize": model._normalizer.kind,
+        "classes": _labels_to_json(model.classes_),
+        "n_features_in": model.n_features_in_,
+        "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
+        "settings": settings,
+        "selection": model.selection_,
+        "history": model.history_,
+        "status": model.status_,
+    }
+    write_tensors(path, tensors, meta)
+
+
+def load(path: str | Path) -> DAMClassifier:
+    """Read a model file written by `DAMClassifier.save`; the result predicts the same bits."""
+    from mnemosphere.estimators.classifier import DAMClassifier
+
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no model file at {path}: check the path")
+    meta, tensors = read_tensors(path, FORMAT, VERSION)
+
+    def part(prefix: str) -> dict[str, Tensor]:
+        start = prefix + "."
+        return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
+
+    try:
+        model = DAMClassifier(**meta["settings"])
+        numbers = {name: t.numpy() for name, t in part("normalizer").items()}
+        model._normalizer = Normalizer(meta["normalize"], **numbers)
+        model._device = torch.device("cpu")
+        model.classes_ = _labels_from_json(meta["classes"])
+        model.n_features_in_ = int(meta["n_features_in"])
+        if meta["feature_names"]:
+            model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
+        model.normalize_ = meta["normalize"]
+        model.selection_ = meta["selection"]
+        model.history_ = meta["history"]
+        model.status_ = meta["status"]
+        lineage = part("lineage")
+        model.lineage_ = Lineage.from_tensors(lineage) if lineage else None
+        params = Parameters(varsigma=float(meta["varsigma"]), **part("params")).check()
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error} is missing or unknown; save the model again"
+        ) from error
+    model._keep(params)
+    return model
+
+
+def _labels_to_json(classes: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Labels with what is needed to get the same array back."""
+    if classes.dtype.kind not in "biufUO" or not all(
+        isinstance(v, (bool, int, float, str)) for v in classes.tolist()
+    ):
+        raise ValueError(
+            f"labels of dtype {classes.dtype} cannot be saved: use numbers, strings or booleans"
+        )
+    return {"dtype": classes.dtype.str, "values": json.loads(json.dumps(classes.tolist()))}
+
+
+def _labels_from_json(record: dict[str, Any]) -> np.ndarray[Any, Any]:
+    return np.array(record["values"], dtype=np.dtype(record["dtype"]))

@@ -1,0 +1,152 @@
+"""From a user's rows and labels to unit rows, label weights and sample weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+
+NORMALIZATIONS = ("center", "unit", "standard", "none")
+_PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Puts rows on the unit sphere.
+
+    center    minus the row's mean, over the row's norm (images, spectra, counts)
+    unit      over the row's norm (embeddings)
+    standard  each feature to mean 0 and variance 1 over the training rows, one constant
+              coordinate √N appended, over the norm (tables of unlike features): keeps the length
+              of a row as well as its direction, and no row is ever zero
+    none      the rows are unit vectors already
+    """
+
+    kind: str
+    mean: Floats | None = None  # (N,), 'standard' only
+    scale: Floats | None = None
+
+    @classmethod
+    def fit(cls, kind: str, x: Floats, sample_weight: Floats | None = None) -> Normalizer:
+        """Learn what the kind needs from the training rows."""
+        if kind != "standard":
+            return cls(kind)
+        mean = np.average(x, axis=0, weights=sample_weight)
+        scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=sample_weight))
+        # A constant feature tells nothing: any scale does.
+        return cls(kind, mean, np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0))
+
+    @property
+    def extra(self) -> int:
+        """How many coordinates are appended."""
+        return 1 if self.kind == "standard" else 0
+
+    def __call__(self, x: Floats, dtype: np.dtype[Any] | type = np.float64) -> Floats:
+        """Unit rows; ValueError that names the first row without direction."""
+        if self.kind == "standard":
+            assert self.mean is not None and self.scale is not None
+            root = np.full((x.shape[0], 1), np.sqrt(x.shape[1]))
+            x = np.hstack([(x - self.mean) / self.scale, root])
+        elif self.kind == "center":
+            x = x - x.mean(axis=1, keepdims=True, dtype=np.float64)
+        norms = np.linalg.norm(x.astype(np.float64, copy=False), axis=1)
+        if self.kind == "none":
+            off = np.flatnonzero(np.abs(norms - 1) > 1e-4)
+            if off.size:
+                raise ValueError(
+                    f"row {off[0]} of X has norm {norms[off[0]]:.6g} but normalize='none' wants "
+                    "unit rows: divide by the norm or use normalize='unit'"
+                )
+        else:
+            zero = np.flatnonzero(self.directionless(x, norms))
+            if zero.size:
+                what = "constant" if self.kind == "center" else "all zeros"
+                raise ValueError(
+                    f"row {zero[0]} of X is {what}, so it has no direction "
+                    f"({zero.size} such rows): drop it or use normalize='standard'"
+                )
+        return (x / norms[:, None]).astype(dtype, copy=False)
+
+    @staticmethod
+    def directionless(x: Floats, norms: Floats) -> NDArray[np.bool_]:
+        """Rows whose norm is rounding noise."""
+        return np.asarray(norms <= 1e-12 * (1 + np.abs(x).max(axis=1, initial=0.0)))
+
+    def restore(self, w: Floats) -> Floats:
+        """Memories as a user would read them: in the units of the features where that exists."""
+        if self.kind != "standard":
+            return w
+        assert self.mean is not None and self.scale is not None
+        n = w.shape[1] - 1
+        # The last coordinate is √N over the norm, so it gives the norm back; a memory on the far
+        # side of the sphere has no counterpart, and its direction is shown at unit length.
+        last = np.where(w[:, -1:] > 1e-6, w[:, -1:] / np.sqrt(n), 1.0)
+        return np.asarray(self.mean + self.scale * w[:, :-1] / last)
+
+
+def usable_normalizations(x: Floats) -> list[str]:
+    """The kinds among which 'auto' chooses: those under which every row has a direction."""
+    usable = ["standard"]
+    norms = np.linalg.norm(x, axis=1)
+    if x.shape[1] >= 2 and not Normalizer.directionless(x, norms).any():
+        usable.append("unit")
+    if x.shape[1] >= 3:
+        centered = x - x.mean(axis=1, keepdims=True)
+        # Measured against the rows as they came: what is left of a constant row is rounding.
+        if (np.linalg.norm(centered, axis=1) > 1e-9 * (1e-300 + norms)).all():
+            usable.append("center")
+    return usable
+
+
+def merge_duplicates(
+    x: Floats, targets: Floats, sample_weight: Floats | None
+) -> tuple[Floats, Floats, Floats | None]:
+    """One row for each distinct row of x, with the label weights and sample weights of its copies.
+
+    The statistics of the model are linear in them, so nothing changes but the cost; and a row of
+    weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. Data without
+    weights and without copies come back as they are.
+    """
+    key = np.random.default_rng(_PROJECTION_SEED).normal(size=x.shape[1])
+    step = max(1, (1 << 22) // x.shape[1])
+    # Row by row, so that equal rows have equal projections to the last bit.
+    projected = np.concatenate(
+        [(x[i : i + step] * key).sum(axis=1) for i in range(0, x.shape[0], step)]
+    )
+    order = np.argsort(projected, kind="stable")
+    if sample_weight is not None:
+        order = order[sample_weight[order] > 0]
+    ranked = projected[order]
+    first = np.flatnonzero(np.diff(ranked, prepend=np.nan) != 0)
+    if sample_weight is None and first.size == x.shape[0]:
+        return x, targets, None
+    weight = np.ones(x.shape[0]) if sample_weight is None else sample_weight
+    weight = weight[order].astype(np.float64)
+    total = np.add.reduceat(weight, first)
+    labels = np.add.reduceat(targets[order] * weight[:, None], first, axis=0) / total[:, None]
+    return x[order[first]], labels.astype(targets.dtype), total
+
+
+def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
+    """Which labels are missing. The marker NaN stands for None too."""
+    if unlabeled is None:
+        return np.zeros(y.shape[0], dtype=bool)
+    if isinstance(unlabeled, float) and np.isnan(unlabeled):
+        if y.dtype.kind == "f":
+            return np.asarray(np.isnan(y))
+        return np.array([v is None or (isinstance(v, float) and np.isnan(v)) for v in y])
+    return np.asarray(y == unlabeled, dtype=bool) & np.ones(y.shape[0], dtype=bool)
+
+
+def soft_label_matrix(index: NDArray[np.intp], n_classes: int, smoothing: float) -> Floats:
+    """Rows (1−ε)·onehot + ε/(C+1) over C+1 columns; index −1 (unlabelled) gives a row of zeros."""
+    columns = n_classes + 1
+    q = np.full((index.shape[0], columns), smoothing / columns)
+    labelled = np.flatnonzero(index >= 0)
+    q[labelled, index[labelled]] += 1 - smoothing
+    q[index < 0] = 0.0
+    return q

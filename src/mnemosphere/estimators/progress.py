@@ -1,0 +1,69 @@
+"""A progress bar for training."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.callbacks import Callback, Record, Split
+
+
+class ProgressBar(Callback):
+    """Loss, β, accuracy and time left, on standard error."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True)
+        self._bar: Progress | None = None
+        self._task = TaskID(0)
+        self._total = 1
+
+    def on_start(self, params: Parameters, max_epochs: int) -> None:
+        """Draw the bar."""
+        self._total = max_epochs
+        self._bar = Progress(
+            TextColumn("[progress.description]{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(
+            f"training {params.n_memories} memories", total=float(max_epochs), note=""
+        )
+
+    def on_batch(self, epoch: int, share_done: float) -> None:
+        """Move on."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=epoch - 1 + share_done)
+
+    def on_epoch(self, record: Record, params: Parameters) -> None:
+        """Show the figures of the pass."""
+        note = f"pass {record.epoch}/{self._total}  loss {record.loss:.4f}  β {record.beta:.3g}"
+        if record.validation_accuracy is not None:
+            note += f"  accuracy {record.validation_accuracy:.2%}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=float(record.epoch), note=note)
+
+    def on_split(self, split: Split, params: Parameters) -> None:
+        """Say that the network has grown."""
+        self._console.print(
+            f"split {split.n_split} of {split.n_memories} memories "
+            f"(λ_min {split.lambda_min:.3g}): {params.n_memories} now"
+        )
+
+    def on_end(self, status: str) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
