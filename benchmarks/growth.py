@@ -100,7 +100,7 @@ def run(
             curvature=METHODS[args.curvature](),
         ),
         max_epochs=args.phase_passes or (100 if sgd else 1),
-        final_epochs=args.final_passes or (100 if sgd else 5),
+        final_epochs=args.final_passes or (100 if sgd else 6),
         validation=validation,
         patience=1 if sgd else None,
         generator=generator,

@@ -75,6 +75,7 @@ class GrowthResult:
     """What growth returns."""
 
     params: Parameters
+    state: State  # the solver's, after the last step
     lineage: Lineage
     history: tuple[Record, ...]  # of all phases
     splits: tuple[Split, ...]  # between them
@@ -212,7 +213,7 @@ def grow(
                 continue
             except KeyboardInterrupt:
                 status = "interrupted"
-        return GrowthResult(result.params, lineage, history, run.splits, status)
+        return GrowthResult(result.params, result.state, lineage, history, run.splits, status)
 
 
 def _next_phase(
