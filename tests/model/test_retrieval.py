@@ -1,0 +1,437 @@
+"""Recall, sampling, novelty and shares, against autograd, moments, mpmath and enumeration."""
+
+import math
+
+import mpmath
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mnemosphere.model import kernel, retrieval
+from mnemosphere.model.kernel import log_joint_differentiable
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+from mnemosphere.numerics.bessel import inverse_mean_resultant
+
+CLASSES = [None, 0, 2, 3]
+
+
+def energy_oracle(params: Parameters, x: torch.Tensor, class_index) -> torch.Tensor:
+    """−log P(x|y), or −log P(x), by autograd's own path."""
+    joint = log_joint_differentiable(params, x)
+    if class_index is None:
+        return -joint.logsumexp(1)
+    y = torch.as_tensor(class_index).expand(x.shape[0])
+    return -joint.gather(1, y[:, None])[:, 0] + params.p.sum(0)[y].log()
+
+
+def masks(rows: int, features: int, seed: int) -> torch.Tensor:
+    known = torch.rand(rows, features, generator=torch.Generator().manual_seed(seed)) < 0.5
+    known[0], known[1] = True, False
+    return known
+
+
+# Recall
+
+
+@settings(max_examples=25)
+@given(
+    seed=st.integers(0, 10_000),
+    beta=st.sampled_from([0.3, 3.0, 20.0, 90.0]),
+    varsigma=st.sampled_from([0.25, 1.0]),
+    class_index=st.sampled_from([None, 0, 3]),
+    mode=st.sampled_from(["all", "free", "held"]),
+)
+def test_energy_never_increases(problem, oracle, seed, beta, varsigma, class_index, mode):
+    params, x, _, _ = problem(seed, beta=beta, varsigma=varsigma)
+    known = None if mode == "all" else masks(*x.shape, seed)
+    before = None
+    for steps in (0, 1, 2, 3, 5, 9):
+        found = retrieval.recall(
+            params,
+            x,
+            class_index=class_index,
+            steps=steps,
+            known=known,
+            hold_scale=mode == "held",
+            tol=0.0,
+        )
+        joint = oracle.log_joint(params, found.x)
+        if class_index is None:
+            energy = -joint.logsumexp(1)
+        else:
+            energy = params.p_q[class_index].log() - joint[:, class_index]
+        torch.testing.assert_close(found.energy, energy, rtol=1e-11, atol=1e-11)
+        assert (found.x.norm(dim=1) - 1).abs().max() < 1e-13
+        if before is not None:
+            assert (energy <= before + 1e-12 * (1 + before.abs())).all()
+        before = energy
+
+
+@pytest.mark.parametrize("class_index", CLASSES)
+@pytest.mark.parametrize("mode", ["all", "free", "held"])
+def test_the_tangent_gradient_vanishes_where_recall_ends(problem, class_index, mode):
+    """Tangent to what may still move: the sphere, and the slice of it that agrees with x."""
+    params, x, _, _ = problem(5, beta=8.0)
+    known = None if mode == "all" else masks(*x.shape, 3)
+    held = mode == "held"
+    found = retrieval.recall(
+        params,
+        x,
+        class_index=class_index,
+        steps=20_000,
+        known=known,
+        hold_scale=held,
+        tol=1e-14,
+    )
+    end = found.x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(energy_oracle(params, end, class_index).sum(), end)
+    tested = 0
+    for row in range(x.shape[0]):
+        columns = torch.eye(x.shape[1], dtype=torch.float64)
+        if known is not None:
+            columns = columns[:, ~known[row]]
+            if not held:
+                columns = torch.cat([columns, (x[row] * known[row])[:, None]], 1)
+        # Directions allowed, less their part along the radius of the moving coordinates.
+        radius = found.x[row] * (~known[row] if held else 1.0)
+        size = radius.norm()
+        if size > 0:
+            columns = columns - torch.outer(radius, radius @ columns) / size**2
+        slope = gradient[row] @ columns
+        opposed = mode == "free" and bool((found.x[row] * known[row]).norm() < 1e-6)
+        if not opposed:  # no best scale there: the known part shrinks without end
+            assert slope.norm() < 1e-11
+            tested += 1
+    assert tested > 15
+    assert found.converged.float().mean() > 0.8
+
+
+def test_known_coordinates_stay(problem):
+    params, x, _, _ = problem(7, beta=6.0)
+    known = masks(*x.shape, 11)
+    held = retrieval.recall(params, x, known=known, hold_scale=True, steps=13)
+    assert torch.equal(held.x[known], x[known])
+    free = retrieval.recall(params, x, known=known, steps=13)
+    kept, given = free.x * known, x * known
+    scale = kept.norm(dim=1, keepdim=True) / given.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    assert (kept - scale * given).abs().max() < 1e-15
+    assert (scale[known.any(1)] > 0).all()
+    moved = (free.x - x).norm(dim=1)
+    assert moved[0] < 1e-15  # all known
+    assert (moved[2:] > 1e-3).all()
+    plain = retrieval.recall(params, x, steps=13)
+    torch.testing.assert_close(free.x[1], plain.x[1], rtol=0, atol=1e-14)  # nothing known
+
+
+def test_completion_of_a_stored_pattern_finds_scale_and_rest(problem):
+    """Half of a memory's entries, put on the sphere alone, bring the whole memory back."""
+    params, *_ = problem(3, features=61, memories=5, beta=80.0)
+    known = torch.rand(5, 61, generator=torch.Generator().manual_seed(1)) < 0.5
+    start = sphere.project(params.w * known)
+    found = retrieval.recall(params, start, known=known, steps=200, tol=1e-13)
+    assert found.converged.all()
+    assert ((found.x * params.w).sum(1) > 0.9999).all()
+    assert ((start * params.w).sum(1) < 0.9).all()
+
+
+def test_known_part_that_opposes_all_memories_shrinks_but_keeps_its_ratios(problem):
+    params, *_ = problem(0, memories=1, beta=5.0)
+    w = params.w[0]
+    known = torch.tensor([[True, True, True, False, False, False, False]])
+    x = sphere.project(-w[None] * known)
+    one = retrieval.recall(params, x, known=known, steps=1)
+    torch.testing.assert_close(one.x[0, :3], x[0, :3] / 2)
+    many = retrieval.recall(params, x, known=known, steps=60)
+    assert many.energy < one.energy
+    torch.testing.assert_close(many.x[0, 3:], w[3:] / w[3:].norm())
+    assert many.x[0, 0] / many.x[0, 1] == pytest.approx(float(x[0, 0] / x[0, 1]), rel=1e-12)
+
+
+@pytest.mark.parametrize("class_index", [None, 1])
+def test_a_memory_is_recalled_at_high_beta(problem, class_index):
+    params, *_ = problem(2, features=31, beta=400.0)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(5, 31, generator=generator, dtype=torch.float64)
+    start = sphere.retract(params.w, 0.1 * noise)
+    found = retrieval.recall(params, start, class_index=class_index, tol=1e-12)
+    assert found.converged.all()
+    assert (found.x - params.w).norm(dim=1).max() < 1e-9
+    assert (found.steps < 20).all()
+    assert (start - params.w).norm(dim=1).min() > 0.3
+
+
+def test_a_class_leads_to_its_own_memories_in_single_precision():
+    """Even where the start is e^150 times denser in the other class."""
+    w = torch.tensor([[1.0, 0.0, 0.0], [-0.6, 0.8, 0.0]])
+    p = torch.tensor([[0.1, 0.1], [0.4, 0.0], [0.0, 0.4]])
+    params = Parameters(w, p, torch.tensor(100.0), 1.0, p.sum(1), p.sum(0)).check()
+    x = w[:1].clone()
+    for y in (0, 1):
+        for class_index in (y, torch.tensor([y])):
+            found = retrieval.recall(params, x, class_index=class_index)
+            torch.testing.assert_close(found.x[0], w[y])
+
+
+def test_a_class_of_the_uniform_component_alone_leaves_rows_where_they_are(problem):
+    params, x, _, _ = problem(1)
+    p = params.p.clone()
+    p[1:, 2] = 0.0
+    params = params.replace(p=p / p.sum())
+    found = retrieval.recall(params, x, class_index=2)
+    torch.testing.assert_close(found.x, x)
+    assert found.converged.all()
+    assert found.energy.abs().max() < 1e-14  # the uniform law relative to itself
+
+
+def test_rows_do_not_depend_on_their_company(problem, monkeypatch):
+    """Chunks, rows that stop early, a class for each row: each row as if alone."""
+    params, x, _, _ = problem(4, beta=9.0)
+    y = torch.arange(x.shape[0]) % 4
+    monkeypatch.setattr(kernel, "chunk_rows", lambda *_: 5)
+    known = masks(*x.shape, 8)
+    found = retrieval.recall(params, x, class_index=y, known=known, steps=40, tol=1e-5)
+    top = retrieval.shares(params, x, y, 3)
+    near = retrieval.nearest(params, x, 2)
+    for row in range(x.shape[0]):
+        part = slice(row, row + 1)
+        alone = retrieval.recall(
+            params, x[part], class_index=int(y[row]), known=known[part], steps=40, tol=1e-5
+        )
+        torch.testing.assert_close(found.x[part], alone.x, rtol=0, atol=1e-12)
+        torch.testing.assert_close(found.energy[part], alone.energy)
+        assert found.steps[row] == alone.steps[0]
+        assert found.converged[row] == alone.converged[0]
+        for together, single in zip(
+            (*top, *near),
+            (
+                *retrieval.shares(params, x[part], int(y[row]), 3),
+                *retrieval.nearest(params, x[part], 2),
+            ),
+            strict=True,
+        ):
+            torch.testing.assert_close(together[part], single)
+    assert len(set(found.steps.tolist())) > 2
+
+
+# Sampling
+
+
+def sampled_model(varsigma: float = 1.0, beta: float = 6.0) -> Parameters:
+    """Orthogonal memories with one class each; the last class is half uniform, half memory 0."""
+    w = torch.eye(5, dtype=torch.float64)[:3]
+    p = torch.tensor(
+        [[0.0, 0.05, 0.15], [0.1, 0.0, 0.15], [0.0, 0.3, 0.0], [0.25, 0.0, 0.0]],
+        dtype=torch.float64,
+    )
+    beta_tensor = torch.tensor(beta, dtype=torch.float64)
+    return Parameters(w, p, beta_tensor, varsigma, p.sum(1), p.sum(0)).check()
+
+
+def resultant(kappa: float, n: int) -> float:
+    return float(mpmath.besseli(n / 2, kappa) / mpmath.besseli(n / 2 - 1, kappa))
+
+
+N_DRAWS = 20_000
+FIVE_SIGMA = 5 / math.sqrt(N_DRAWS)
+
+
+@pytest.mark.parametrize("varsigma", [1.0, 0.9])
+def test_sampled_classes_and_moments(varsigma):
+    """Class frequencies are p_q; per class, the mean is Σ_μ p[μ,y] A w^μ / p_q(y)."""
+    params = sampled_model(varsigma)
+    a = resultant(6.0, 5) / varsigma  # for ς < 1: the overlap of the rows before noise
+    assert a < 1
+    generator = torch.Generator().manual_seed(1)
+    x, y = retrieval.sample(params, N_DRAWS, generator=generator)
+    sphere.check(x)
+    for column in range(3):
+        of_class = y == column
+        share = float(params.p_q[column])
+        assert float(of_class.double().mean()) == pytest.approx(share, abs=FIVE_SIGMA / 2)
+        mean = a * (params.p[1:, column] @ params.w) / share
+        error = (x[of_class].mean(0) - mean).abs().max()
+        assert error < 5 / math.sqrt(N_DRAWS * share)
+
+
+def test_sampled_second_moments_tell_uniform_from_von_mises_fisher():
+    """⟨x_1²⟩ = 1 − (N−1)A/β under von Mises–Fisher along axis 1, 1/N under the uniform law."""
+    params = sampled_model()
+    x, y = retrieval.sample(
+        params, N_DRAWS, class_index=2, generator=torch.Generator().manual_seed(2)
+    )
+    assert (y == 2).all()
+    along = 1 - 4 * resultant(6.0, 5) / 6.0
+    expected = torch.full((5,), (1 - along) / 4 / 2 + 1 / 5 / 2, dtype=torch.float64)
+    expected[0] = along / 2 + 1 / 5 / 2
+    assert (x.square().mean(0) - expected).abs().max() < FIVE_SIGMA / 2
+
+
+def test_a_class_for_each_draw_and_no_component_of_weight_zero():
+    params = sampled_model(beta=1e9)
+    wanted = torch.arange(1009) % 3
+    x, y = retrieval.sample(
+        params, 1009, class_index=wanted, generator=torch.Generator().manual_seed(3)
+    )
+    assert torch.equal(y, wanted)
+    overlap = x @ params.w.T
+    on_memory = (overlap > 0.999).double().argmax(1).where((overlap > 0.999).any(1), -1)
+    pairs = {(int(c), int(m)) for c, m in zip(y, on_memory, strict=True)}
+    assert pairs == {(0, 0), (0, 2), (1, -1), (1, 1), (2, -1), (2, 0)}
+
+
+def test_sampling_with_a_learned_beta_has_the_overlap_of_the_data():
+    """Rows around one memory; β solves A_N(β) = ς·overlap; new rows lie as far off as those."""
+    generator = torch.Generator().manual_seed(4)
+    params = sampled_model(varsigma=0.25)
+    overlap = 0.83
+    beta = inverse_mean_resultant(torch.tensor(0.25 * overlap, dtype=torch.float64), 5)
+    x, _ = retrieval.sample(params.replace(beta=beta), N_DRAWS, generator=generator, class_index=0)
+    # Class 0 is memories 0 and 2, which are orthogonal: a row's mean over both is linear.
+    assert float((x @ params.w[[0, 2]].T).sum(1).mean()) == pytest.approx(overlap, abs=FIVE_SIGMA)
+
+
+def test_too_cold_for_the_noise_draws_the_memories():
+    params = sampled_model(varsigma=0.25, beta=1e3)
+    x, _ = retrieval.sample(params, 11, class_index=0, generator=torch.Generator().manual_seed(5))
+    assert ((x @ params.w.T).amax(1) > 1 - 1e-6).all()
+    x, _ = retrieval.sample(
+        params,
+        N_DRAWS,
+        concentration=6.0,
+        class_index=0,
+        generator=torch.Generator().manual_seed(5),
+    )
+    total = float((x @ params.w[[0, 2]].T).sum(1).mean())
+    assert total == pytest.approx(resultant(6.0, 5), abs=FIVE_SIGMA)
+
+
+def test_the_same_seed_draws_the_same_rows():
+    params = sampled_model()
+    runs = [
+        retrieval.sample(params, 17, generator=torch.Generator().manual_seed(6)) for _ in range(2)
+    ]
+    assert torch.equal(runs[0][0], runs[1][0])
+    assert torch.equal(runs[0][1], runs[1][1])
+
+
+# Density, novelty, shares
+
+
+def test_log_marginal_is_a_density_for_varsigma_one():
+    """On the circle the mean of the density over all angles is 1; for ς < 1 it is below."""
+    angle = torch.linspace(0, 2 * math.pi, 2001, dtype=torch.float64)[:-1]
+    x = torch.stack([angle.cos(), angle.sin()], 1)
+    w = x[[0, 250, 1700]]
+    p = torch.full((4, 2), 0.125, dtype=torch.float64)
+    beta = torch.tensor(40.0, dtype=torch.float64)
+    params = Parameters(w, p, beta, 1.0, p.sum(1), p.sum(0))
+    assert float(retrieval.log_marginal(params, x).exp().mean()) == pytest.approx(1, abs=1e-12)
+    assert retrieval.log_marginal(params.replace(varsigma=0.5), x).exp().mean() < 0.999
+
+
+def component_densities(params: Parameters, x: torch.Tensor) -> list:
+    """p[γ,y] exp(h_γ) for one row, in mpmath: a (P+1) × (C+1) table."""
+    mpmath.mp.dps = 30
+    n, beta = params.n_features, mpmath.mpf(float(params.beta))
+    half = mpmath.mpf(n) / 2 - 1
+    ratio = mpmath.gamma(half + 1) * (2 / beta) ** half * mpmath.besseli(half, beta)
+    overlap = [float(w @ x) for w in params.w]
+    weight = [mpmath.mpf(1)] + [mpmath.exp(params.varsigma * beta * o) / ratio for o in overlap]
+    return [
+        [mpmath.mpf(float(p)) * e for p in row] for row, e in zip(params.p, weight, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("beta", [2.0, 50.0])
+def test_novelty_and_shares_match_mpmath(problem, beta):
+    params, x, _, _ = problem(9, rows=3, beta=beta, varsigma=0.7)
+    novelty = retrieval.novelty(params, x)
+    log_marginal = retrieval.log_marginal(params, x)
+    for row in range(3):
+        table = component_densities(params, x[row])
+        total = sum(sum(line) for line in table)
+        assert float(novelty[row]) == pytest.approx(float(sum(table[0]) / total), rel=1e-12)
+        assert float(log_marginal[row]) == pytest.approx(float(mpmath.log(total)), rel=1e-12)
+        for y in (None, 1, 3):
+            parts = [sum(line) if y is None else line[y] for line in table]
+            parts = [float(part / sum(parts)) for part in parts]
+            top = retrieval.shares(params, x[row : row + 1], y, 5)
+            order = sorted(range(5), key=lambda m: -parts[m + 1])
+            assert top.indices[0].tolist() == order
+            assert top.shares[0].tolist() == pytest.approx([parts[m + 1] for m in order], rel=1e-11)
+            assert float(top.uniform[0]) == pytest.approx(parts[0], rel=1e-11)
+            assert top.overlaps[0].tolist() == pytest.approx(
+                [float(params.w[m] @ x[row]) for m in order]
+            )
+
+
+@given(seed=st.integers(0, 10_000), beta=st.floats(0.01, 1e4), class_index=st.sampled_from(CLASSES))
+def test_shares_of_all_components_sum_to_one(problem, seed, beta, class_index):
+    params, x, _, _ = problem(seed, beta=beta)
+    top = retrieval.shares(params, x, class_index, params.n_memories)
+    assert (top.shares.sum(1) + top.uniform - 1).abs().max() < 1e-12
+    assert (top.shares[:, :-1] >= top.shares[:, 1:]).all()
+    assert (top.indices.sort(1).values == torch.arange(params.n_memories)).all()
+    novelty = retrieval.novelty(params, x)
+    assert ((novelty >= 0) & (novelty <= 1)).all()
+
+
+def test_novelty_orders_rows_of_the_model_below_noise(problem):
+    params, *_ = problem(6, features=61, beta=90.0, contrast=0.5)
+    generator = torch.Generator().manual_seed(0)
+    own, _ = retrieval.sample(params, 500, generator=generator)
+    noise = sphere.sample_uniform(500, 61, generator=generator, dtype=torch.float64)
+    inside, outside = (retrieval.novelty(params, x) for x in (own, noise))
+    uniform_share = float(params.p_h[0])
+    # Rows of the model come from the uniform component as often as its prior says.
+    assert float(inside.mean()) == pytest.approx(uniform_share, abs=5 * 0.5 / math.sqrt(500))
+    assert float(outside.mean()) > 0.9
+    auroc = (inside[:, None] < outside[None, :]).double().mean()
+    assert auroc > 0.8
+
+
+def test_without_a_uniform_component_nothing_is_novel(problem):
+    params, x, _, _ = problem(6)
+    p = params.p.clone()
+    p[0] = 0
+    assert (retrieval.novelty(params.replace(p=p / p.sum()), x) == 0).all()
+
+
+def test_nearest_by_enumeration(problem):
+    params, x, _, _ = problem(8)
+    found = retrieval.nearest(params, x, 3)
+    for row in range(x.shape[0]):
+        overlap = [float(w @ x[row]) for w in params.w]
+        order = sorted(range(5), key=lambda m: -overlap[m])[:3]
+        assert found.indices[row].tolist() == order
+        assert found.overlaps[row].tolist() == pytest.approx([overlap[m] for m in order])
+
+
+def test_bad_input_is_refused(problem):
+    params, x, _, _ = problem(0)
+    generator = torch.Generator()
+    for call, message in (
+        (lambda: retrieval.recall(params, x[:, :3]), r"x must be \(B, 7\)"),
+        (lambda: retrieval.recall(params, 2 * x), "norm 2, not 1"),
+        (lambda: retrieval.novelty(params, x.float()), "convert one of them"),
+        (lambda: retrieval.recall(params, x, class_index=4), r"\[0, 4\), got 4"),
+        (lambda: retrieval.recall(params, x, class_index=torch.zeros(3).long()), "or 23, got 3"),
+        (lambda: retrieval.recall(params, x, class_index=torch.zeros(23)), "got torch.float32"),
+        (lambda: retrieval.recall(params, x, steps=-1), "steps=-1"),
+        (lambda: retrieval.recall(params, x, known=torch.ones(23, 7)), "boolean mask"),
+        (lambda: retrieval.shares(params, x, 0, 6), r"\[1, 5\], got 6"),
+        (lambda: retrieval.nearest(params, x, 0), "got 0"),
+        (lambda: retrieval.sample(params, -1, generator=generator), "got -1"),
+        (
+            lambda: retrieval.sample(params, 1, concentration=math.nan, generator=generator),
+            "got nan",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    empty = params.p.clone()
+    empty[:, 1] = 0
+    with pytest.raises(ValueError, match="class 1 has no weight"):
+        retrieval.sample(params.replace(p=empty), 3, class_index=1, generator=generator)
