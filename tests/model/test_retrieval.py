@@ -73,7 +73,7 @@ def test_energy_never_increases(problem, oracle, seed, beta, varsigma, class_ind
 @pytest.mark.parametrize("mode", ["all", "free", "held"])
 def test_the_tangent_gradient_vanishes_where_recall_ends(problem, class_index, mode):
     """Tangent to what may still move: the sphere, and the slice of it that agrees with x."""
-    params, x, _, _ = problem(5, beta=8.0)
+    params, x, _, _ = problem(5, beta=8.0, clustered=True)
     known = None if mode == "all" else masks(*x.shape, 3)
     held = mode == "held"
     found = retrieval.recall(
