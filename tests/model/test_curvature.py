@@ -172,6 +172,15 @@ def test_saddle_exactly_above_the_split_temperature(seed, beta):
         )
 
 
+def test_cold_and_hot_networks_lie_on_either_side():
+    """The scan above is worth something: it meets minima and saddles."""
+    x, q = make_data(0)
+    for beta, saddles in ((1.0, False), (20.0, True)):
+        params = converge_memories(make_params(0, beta=beta), x, q)
+        beta_split = split_temperature(params, x, q, method=Krylov(tol=1e-11))
+        assert bool((params.beta_eff > beta_split).any()) == saddles
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_antisymmetric_eigenvalue_of_the_fixed_point_map(seed):
     """It equals β_eff/β_split(μ): the autograd Jacobian of the duplicated network's map."""

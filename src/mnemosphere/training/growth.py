@@ -28,6 +28,7 @@ from mnemosphere.training.batches import Data, Solver, State
 from mnemosphere.training.callbacks import Callback, Record, Split
 from mnemosphere.training.checkpoint import (
     VERSION,
+    checksum,
     fingerprint,
     read_tensors,
     write_tensors,
@@ -172,6 +173,9 @@ def grow(
             max_epochs=max_epochs,
             tol=tol,
             patience=patience,
+            memories=checksum(params.w),
+            varsigma=params.varsigma,
+            beta=f"{float(params.beta):.6g}",
         )
         if checkpoint.exists():
             run = _load(checkpoint, mark, params.w.device, generator)
@@ -195,7 +199,7 @@ def grow(
             state=run.state,
         )
         lineage = run.lineage.with_model(result.params)
-        history = (*run.history, *result.history)
+        history, splits = (*run.history, *result.history), run.splits
         status = "stable" if stable else "grown"
         if result.status == "interrupted":
             status = "interrupted"
@@ -213,7 +217,7 @@ def grow(
                 continue
             except KeyboardInterrupt:
                 status = "interrupted"
-        return GrowthResult(result.params, result.state, lineage, history, run.splits, status)
+        return GrowthResult(result.params, result.state, lineage, history, splits, status)
 
 
 def _next_phase(
