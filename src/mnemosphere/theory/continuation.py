@@ -161,7 +161,7 @@ def _point(
 ) -> BranchPoint | None:
     """The solution at this value near the guess, or None."""
     here = _at(problem, parameter, value)
-    found = newton(here, guess)
+    found = newton(here, guess, max_iter=25)
     if not found.converged or float((found.state.m - guess.m).abs().max()) > max_jump:
         return None
     return BranchPoint(
@@ -180,13 +180,12 @@ def continuation(
     *,
     max_jump: float = 0.1,
     width: float = 1e-10,
-    max_halvings: int = 30,
 ) -> Branch:
     """Follow the branch through `start` along the values of β, ϱ or υ ("beta", "rho", "upsilon").
 
     start (m (P*, P), p (P+1, C+1)) must lie near a solution at values[0]. Newton's method corrects
-    each point, so unstable branches are followed too. A step that moves an overlap by more than
-    max_jump is halved. Between points, changes in the number of unstable directions or in which
+    each point, so unstable branches are followed too. A step that fails or moves an overlap by more
+    than max_jump is halved, down to `width`: there the branch ends. Between points, changes in the number of unstable directions or in which
     memories coincide are located by bisection to `width` (relative to the value).
     """
     if parameter not in PARAMETERS:
@@ -204,45 +203,27 @@ def continuation(
             f"no solution found near the start at {parameter} = {values[0]:g}: "
             "pass a solution of solve() there"
         )
-    points, bifurcations = [here], []
+    points: list[BranchPoint] = [here]
+    bifurcations: list[Bifurcation] = []
     for target in values[1:]:
+        step = target - points[-1].value
         while points[-1].value != target:
-            reached = _advance(problem, parameter, points, float(target), max_jump, max_halvings)
+            last = points[-1]
+            near = abs(step) >= abs(target - last.value)
+            value = float(target) if near else last.value + step
+            reached = _point(problem, parameter, value, last.state, max_jump)
             if reached is None:
-                end = _end(problem, parameter, points[-1], float(target), max_jump, width)
-                bifurcations.append(end)
-                return Branch(
-                    parameter,
-                    points,
-                    bifurcations,
-                    False,
-                    f"the branch ends near {parameter} = {end.value:.9g}",
-                )
-            bifurcations.extend(_between(problem, parameter, points[-1], reached, max_jump, width))
+                step = (value - last.value) / 2.0
+                if abs(step) > width * abs(value):
+                    continue
+                bifurcations.append(Bifurcation("end", parameter, value, 2.0 * abs(step), last))
+                message = f"the branch ends near {parameter} = {value:.9g}"
+                return Branch(parameter, points, bifurcations, False, message)
+            bifurcations.extend(_between(problem, parameter, last, reached, max_jump, width))
             points.append(reached)
-    return Branch(
-        parameter, points, bifurcations, True, f"followed the branch to {parameter} = {values[-1]}"
-    )
-
-
-def _advance(
-    problem: SaddlePointProblem,
-    parameter: str,
-    points: list[BranchPoint],
-    target: float,
-    max_jump: float,
-    max_halvings: int,
-) -> BranchPoint | None:
-    """Next point on the way to the target: as far as one step of at most max_jump goes."""
-    last = points[-1]
-    step = target - last.value
-    for _ in range(max_halvings):
-        value = target if step == target - last.value else last.value + step
-        found = _point(problem, parameter, value, last.state, max_jump)
-        if found is not None:
-            return found
-        step /= 2.0
-    return None
+            step *= 2.0
+    message = f"followed the branch to {parameter} = {values[-1]:.9g}"
+    return Branch(parameter, points, bifurcations, True, message)
 
 
 def _bisect(
@@ -306,37 +287,13 @@ def _between(
     return found
 
 
-def _end(
-    problem: SaddlePointProblem,
-    parameter: str,
-    last: BranchPoint,
-    target: float,
-    max_jump: float,
-    width: float,
-) -> Bifurcation:
-    """Last value at which the branch can still be found."""
-    a, b = last, target
-    while abs(b - a.value) > width * abs(b):
-        middle = 0.5 * (a.value + b)
-        if middle in (a.value, b):
-            break
-        near = _point(problem, parameter, middle, a.state, max_jump)
-        if near is None:
-            b = middle
-        else:
-            a = near
-    return Bifurcation("end", parameter, 0.5 * (a.value + b), abs(b - a.value), a)
-
-
 def leave(problem: SaddlePointProblem, state: State, *, size: float = 1e-3) -> tuple[State, State]:
     """Two states, a step of ±size in the overlaps along the leading eigenvector: new branches."""
     _, mode = stability.leading_mode(problem, state)
-    # Class weights stay feasible: no entry may lose more than half of itself.
-    ratio = (mode.p.abs() / state.p.clamp_min(1e-300)).max()
-    amount = min(size, 0.5 / max(float(ratio), 1e-300))
+    # No class weight may lose more than half of itself; the first step restores the marginals.
     return (
-        State(state.m + amount * mode.m, state.p + amount * mode.p),
-        State(state.m - amount * mode.m, state.p - amount * mode.p),
+        State(state.m + size * mode.m, torch.maximum(state.p + size * mode.p, 0.5 * state.p)),
+        State(state.m - size * mode.m, torch.maximum(state.p - size * mode.p, 0.5 * state.p)),
     )
 
 

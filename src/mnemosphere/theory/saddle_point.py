@@ -485,7 +485,7 @@ def solve(
         if iteration < max_iter:
             run.propose()
     final_x[active], final_p[active] = run.base_next_x, run.base_next_p
-    return _collect(problem, respond(problem, final_x, final_p), iterations, tol, max_iter)
+    return _collect(problem, final_x, final_p, iterations, tol, max_iter)
 
 
 def _check_solver_arguments(
@@ -511,9 +511,15 @@ def _check_solver_arguments(
 
 
 def _collect(
-    problem: SaddlePointProblem, state: State, iterations: Tensor, tol: float, max_iter: int
+    problem: SaddlePointProblem,
+    x_bar: Tensor,
+    p_bar: Tensor,
+    iterations: Tensor,
+    tol: float,
+    max_iter: int,
 ) -> Solution:
     """Assemble the Solution, with the residual and free entropy of the state returned."""
+    state = respond(problem, x_bar, p_bar)
     c = conjugate(problem, state)
     after = respond(problem, c.x_bar, c.p_bar)
     error = torch.maximum(
@@ -536,7 +542,7 @@ def _collect(
         m_hat=c.m_hat,
         p=state.p,
         residual=error,
-        objective=_objective(problem, c, c.x_bar),
+        objective=_objective(problem, c, x_bar),
         iterations=iterations,
         converged=converged,
         message=message,

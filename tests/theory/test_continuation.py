@@ -1,0 +1,157 @@
+"""Branches and bifurcations: the analytic transition line, folds of the count, ends of branches."""
+
+import math
+
+import pytest
+import torch
+
+from mnemosphere.theory import continuation as ct
+from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory import stability
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
+    p_h = torch.full((n_student + 1,), (1.0 - p_0) / n_student, dtype=torch.float64)
+    p_h[0] = p_0
+    return sp.SaddlePointProblem.uniform(
+        n_teacher, n_student, beta=beta, rho=rho, upsilon=upsilon, n_features=300, p_h=p_h
+    )
+
+
+def symmetric_state(problem):
+    a = torch.tensor(ct.symmetric_overlap(problem), dtype=torch.float64)
+    m = a.expand(problem.n_teacher, problem.n_student)
+    return sp.State(m, problem.p_h[:, None] * problem.p_q)
+
+
+@pytest.mark.parametrize(("n_teacher", "n_student", "p_0"), [(2, 2, 0.0), (2, 2, 0.2), (5, 3, 0.1)])
+def test_symmetric_overlap_solves_the_equations(n_teacher, n_student, p_0):
+    problem = uniform(n_teacher, n_student, p_0)
+    assert float(sp.residual(problem, symmetric_state(problem))) < 1e-13
+
+
+@pytest.mark.parametrize(("rho", "p_0"), [(0.5, 0.0), (2.0, 0.1)])
+def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
+    problem = uniform(rho=rho, p_0=p_0, beta=1.0)
+    expected = ct.symmetric_transition(problem, "beta")
+    values = [0.9 * expected, 1.1 * expected]
+    start = symmetric_state(problem.replace(beta=values[0]))
+    branch = ct.continuation(problem, "beta", values, start)
+    assert branch.complete
+    assert [b.kind for b in branch.bifurcations] == ["crossing"]
+    assert abs(branch.bifurcations[0].value - expected) < 1e-6
+    assert branch.points[0].n_unstable == 0
+    assert branch.points[-1].n_unstable == 1
+    assert branch.points[-1].symmetry.kind == "symmetric"
+    if p_0 == 0.0:
+        # In closed form β_eff² = P* + P/ϱ.
+        at = problem.replace(beta=expected)
+        assert at.beta_eff**2 == pytest.approx(2.0 + 2.0 / rho, rel=1e-12)
+
+
+@pytest.mark.parametrize(("parameter", "low"), [("rho", 0.2), ("upsilon", 0.2)])
+def test_transition_in_the_other_parameters(parameter, low):
+    problem = uniform(p_0=0.1, beta=4.0, rho=1.5, upsilon=0.8).replace(**{parameter: low})
+    expected = ct.symmetric_transition(problem, parameter)
+    branch = ct.continuation(
+        problem,
+        parameter,
+        [0.95 * expected, 1.05 * expected],
+        symmetric_state(problem.replace(**{parameter: 0.95 * expected})),
+    )
+    assert abs(branch.bifurcations[0].value - expected) < 1e-6 * expected
+
+
+def test_transition_of_other_sizes_has_one_mode_per_pair_of_contrasts():
+    problem = uniform(3, 5, beta=1.0)
+    expected = ct.symmetric_transition(problem, "beta")
+    above = problem.replace(beta=1.02 * expected)
+    values = stability.spectrum(above, symmetric_state(above))
+    # (P* − 1)(P − 1) contrasts of teachers and memories turn unstable together.
+    assert int((values > 1.0).sum()) == 8
+    assert float(values[0]) == pytest.approx(
+        above.beta_eff * ct.symmetric_overlap(above), rel=1e-12
+    )
+
+
+def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_directions():
+    p_q = torch.tensor([0.6, 0.4], dtype=torch.float64)
+    problem = sp.SaddlePointProblem.uniform(
+        2, 2, beta=1.0, rho=2.0, upsilon=1.0, n_features=300, p_q_teacher=p_q
+    )
+    expected = ct.symmetric_transition(problem, "beta")
+    values = [0.95 * expected, 1.05 * expected]
+    branch = ct.continuation(
+        problem, "beta", values, symmetric_state(problem.replace(beta=values[0])), width=1e-8
+    )
+    assert abs(branch.bifurcations[0].value - expected) < 1e-6
+    # The split of labels between coinciding memories costs nothing: an eigenvalue of exactly 1.
+    assert float((branch.points[0].eigenvalues - 1.0).abs().min()) < 1e-10
+
+
+def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
+    problem = uniform(beta=4.0)
+    found = sp.solve(problem, sp.random_starts(problem, 1, generator=generator()))
+    expected = ct.symmetric_transition(problem, "beta")
+    branch = ct.continuation(problem, "beta", [4.0, 0.95 * expected], found[0])
+    assert [b.kind for b in branch.bifurcations] == ["symmetry"]
+    assert abs(branch.bifurcations[0].value - expected) < 1e-6
+    assert branch.points[0].symmetry.kind == "broken"
+    assert branch.points[-1].symmetry.kind == "symmetric"
+    # Stable all along: the transition is continuous.
+    assert float(branch.leading_eigenvalue.max()) < 1.0 + 1e-9
+
+
+def test_a_branch_that_folds_back_is_reported_with_its_end():
+    # Three memories on three teachers: going down in β the broken state outlives the place where
+    # the symmetric one turns stable, coexists with it, and ends in a fold.
+    problem = uniform(3, 3, beta=12.0)
+    start = sp.State(0.9 * torch.eye(3, dtype=torch.float64)[None], problem.p_h[None, :, None])
+    broken = sp.solve(problem, start).raise_if_failed()[0]
+    expected = ct.symmetric_transition(problem, "beta")
+    branch = ct.continuation(problem, "beta", [12.0, 0.8 * expected], broken)
+    end = branch.bifurcations[-1]
+    assert end.kind == "end"
+    assert not branch.complete
+    assert end.value < expected
+    # An eigenvalue reaches 1 at the fold, with the square root of the distance.
+    assert float(end.point.eigenvalues[0]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_leaving_along_the_leading_mode_reaches_the_broken_state():
+    problem = uniform()
+    state = symmetric_state(problem)
+    for perturbed in ct.leave(problem, state):
+        found = sp.solve(problem, sp.State(perturbed.m[None], perturbed.p[None]))
+        assert float(found.raise_if_failed().m.max()) > 0.9
+
+
+def test_newton_finds_the_saddle_that_the_solver_leaves():
+    problem = uniform()
+    near = symmetric_state(problem)
+    nudged = sp.State(near.m + 1e-3 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), near.p)
+    refined = ct.newton(problem, nudged)
+    assert refined.converged
+    torch.testing.assert_close(refined.state.m, near.m, rtol=0, atol=1e-10)
+    climbed = sp.solve(problem, sp.State(nudged.m[None], nudged.p[None])).raise_if_failed()
+    assert float((climbed.m[0] - near.m).abs().max()) > 0.1
+
+
+def test_bad_arguments_are_refused():
+    problem = uniform()
+    state = symmetric_state(problem)
+    with pytest.raises(ValueError, match="parameter must be one of"):
+        ct.continuation(problem, "alpha", [1.0], state)
+    with pytest.raises(ValueError, match="finite and positive"):
+        ct.continuation(problem, "beta", [1.0, math.inf], state)
+    with pytest.raises(ValueError, match="p_h must be equal"):
+        skew = problem.replace(p_h=torch.tensor([0.0, 0.4, 0.6], dtype=torch.float64))
+        ct.symmetric_transition(skew, "beta")
+    with pytest.raises(ValueError, match="at least two"):
+        ct.symmetric_transition(uniform(1, 2), "beta")
+    with pytest.raises(ValueError, match="stays stable"):
+        ct.symmetric_transition(uniform(beta=1.0), "rho")

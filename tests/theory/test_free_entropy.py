@@ -1,0 +1,149 @@
+"""The free entropy: its stationary points are the saddle-point equations, its slopes are right."""
+
+import math
+
+import mpmath
+import pytest
+import torch
+
+from mnemosphere.theory import free_entropy as fe
+from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory.continuation import newton
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def problems(rho=1.7, upsilon=0.8, beta=4.0):
+    g = generator(1)
+    x = torch.randn(7, 53, dtype=torch.float64, generator=g)
+    q = torch.rand(7, 2, dtype=torch.float64, generator=g) + 0.3
+    p_h = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    return {
+        "clamped": sp.SaddlePointProblem.clamped(
+            x / x.norm(dim=1, keepdim=True),
+            q / q.sum(1, keepdim=True),
+            p_h=p_h,
+            beta=beta,
+            rho=rho,
+            upsilon=upsilon,
+        ),
+        "uniform": sp.SaddlePointProblem.uniform(
+            5, 2, p_h=p_h, beta=beta, rho=rho, upsilon=upsilon, n_features=97
+        ),
+    }
+
+
+def solved(problem):
+    """A solution to rounding: the solver's, polished by Newton's method; m, m_hat, p."""
+    starts = sp.random_starts(problem, 1, generator=generator(2))
+    return polished(problem, sp.solve(problem, starts, tol=1e-6).raise_if_failed()[0])
+
+
+def polished(problem, state):
+    refined = newton(problem, state)
+    assert refined.residual < 1e-12
+    state = refined.state
+    return state.m, sp.conjugate(problem, state).m_hat, state.p
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-6, 0.3, 7.0, 1e4])
+def test_eta_to_many_digits(x):
+    mpmath.mp.dps = 40
+    z = mpmath.mpf(x)
+    root = mpmath.sqrt(1 + z * z)
+    expected = root - 1 - mpmath.log(1 + root) + mpmath.log(2)
+    got = fe.eta(torch.tensor(x, dtype=torch.float64) ** 2)
+    assert abs(float(got) - float(expected)) <= 1e-14 * float(expected)
+
+
+@pytest.mark.parametrize("name", ["clamped", "uniform"])
+def test_the_saddle_point_equations_are_its_stationarity(name):
+    problem = problems()[name]
+    m, m_hat, p = (value.requires_grad_() for value in solved(problem))
+    fe.free_entropy(problem, m, m_hat, p).backward()
+    assert float(m.grad.abs().max()) < 1e-9
+    assert float(m_hat.grad.abs().max()) < 1e-9
+    # Under the marginals the gradient in p is λ_y + ω_γ where p > 0, and no larger where p = 0.
+    rows, cols = p.shape
+    design = torch.cat(
+        [
+            torch.eye(rows, dtype=torch.float64).repeat_interleave(cols, 0),
+            torch.eye(cols, dtype=torch.float64).repeat(rows, 1),
+        ],
+        dim=1,
+    )
+    slope, held = p.grad.flatten(), p.detach().flatten() > 1e-9
+    multipliers = torch.linalg.lstsq(design[held], slope[held, None], driver="gelsd").solution
+    excess = slope - (design @ multipliers).flatten()
+    assert int(held.sum()) >= rows
+    assert float(excess[held].abs().max()) < 1e-9
+    assert float(excess.max()) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["clamped", "uniform"])
+def test_gradients_away_from_solutions_are_the_residuals_of_the_equations(name):
+    problem = problems()[name]
+    state = sp.random_starts(problem, 1, generator=generator(7))
+    m = state.m[0].requires_grad_()
+    m_hat = torch.rand(m.shape, dtype=torch.float64, generator=generator(8)).requires_grad_()
+    p = state.p[0].requires_grad_()
+    fe.free_entropy(problem, m, m_hat, p).backward()
+    c = sp.conjugate(problem, sp.State(m.detach(), p.detach()))
+    scale = problem.beta_eff * problem.rho
+    torch.testing.assert_close(m.grad, scale * (c.m_hat - m_hat.detach()), rtol=0, atol=1e-12)
+    answer = sp.mean_memories(problem, m_hat.detach().T @ problem.patterns)
+    expected = scale * (problem.patterns @ answer.T - m.detach())
+    torch.testing.assert_close(m_hat.grad, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(p.grad * p.detach(), problem.rho * c.p_bar, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["clamped", "uniform"])
+@pytest.mark.parametrize("rho", [1.7, math.inf])
+def test_value_is_what_the_solver_climbs(name, rho):
+    problem = problems(rho=rho)[name]
+    starts = sp.random_starts(problem, 3, generator=generator(2))
+    found = sp.solve(problem, starts, tol=1e-7).raise_if_failed()
+    value = fe.free_entropy_per_example(problem, found.m, found.m_hat, found.p)
+    torch.testing.assert_close(value, found.objective, rtol=0, atol=1e-9)
+
+
+def test_infinitely_many_examples_give_minus_the_effective_loss():
+    problem = problems(rho=math.inf)["clamped"]
+    m, m_hat, p = solved(problem)
+    # w of unit norm, and Eq. (effective_loss) term by term.
+    w = m_hat.T @ problem.patterns
+    w = w / w.norm(dim=1, keepdim=True)
+    total = 0.0
+    for b in range(7):
+        for y in range(2):
+            density = float(p[0, y])
+            for mu in range(2):
+                energy = problem.beta_eff * float(problem.patterns[b] @ w[mu])
+                density += float(p[mu + 1, y]) * math.exp(energy - problem.log_ratio)
+            total += float(problem.targets[b, y]) * math.log(density)
+    value = fe.free_entropy_per_example(problem, m, m_hat, p)
+    assert abs(float(value) - total / 7) < 1e-12
+    with pytest.raises(ValueError, match="free_entropy_per_example"):
+        fe.free_entropy(problem, m, m_hat, p)
+
+
+@pytest.mark.parametrize("name", ["clamped", "uniform"])
+def test_slopes_along_a_branch(name):
+    problem = problems()[name]
+    m, m_hat, p = solved(problem)
+    slopes = fe.derivatives(problem, m, m_hat, p)
+    for parameter in ("beta", "rho", "upsilon"):
+        here = getattr(problem, parameter)
+        value = {}
+        for sign in (-1, 1):
+            moved = problem.replace(**{parameter: here * (1.0 + sign * 1e-4)})
+            value[sign] = fe.free_entropy(moved, *polished(moved, sp.State(m, p)))
+        measured = (value[1] - value[-1]) / (2e-4 * here)
+        torch.testing.assert_close(measured, getattr(slopes, parameter), rtol=1e-7, atol=1e-8)
+
+
+def test_no_teacher_noise_has_no_slope_in_it():
+    problem = problems(upsilon=math.inf)["uniform"]
+    assert float(fe.derivatives(problem, *solved(problem)).upsilon) == 0.0

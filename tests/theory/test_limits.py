@@ -1,0 +1,189 @@
+"""Limits of the saddle-point equations, and the noise estimates built on them."""
+
+import math
+
+import pytest
+import torch
+
+from mnemosphere.model import kernel, objectives
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import bessel
+from mnemosphere.theory import limits
+from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory.continuation import newton
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def unit_rows(n, d, seed=0):
+    x = torch.randn(n, d, dtype=torch.float64, generator=generator(seed))
+    return x / x.norm(dim=1, keepdim=True)
+
+
+def data(seed=0):
+    q = torch.rand(11, 3, dtype=torch.float64, generator=generator(seed)) + 0.1
+    return unit_rows(11, 7, seed), q / q.sum(1, keepdim=True)
+
+
+def parameters(varsigma=1.0, beta=4.0):
+    p_h = torch.tensor([0.1, 0.1, 0.2, 0.3, 0.2, 0.1], dtype=torch.float64)
+    p_q = torch.tensor([0.3, 0.5, 0.2], dtype=torch.float64)
+    return Parameters(
+        w=unit_rows(5, 7, 9),
+        p=p_h[:, None] * p_q,
+        beta=torch.tensor(beta, dtype=torch.float64),
+        varsigma=varsigma,
+        p_h=p_h,
+        p_q=p_q,
+    )
+
+
+def stationarity(x, q, w, p, beta, varsigma=1.0):
+    """Right-hand sides of Eq. (stationarity), with ςβ in the exponent for Eq. (effective_loss)."""
+    ratio = bessel.log_omega_ratio(beta, x.shape[1])
+    density = torch.cat([torch.ones(len(x), 1), torch.exp(varsigma * beta * x @ w.T - ratio)], 1)
+    joint = density @ p
+    share = density[:, :, None] * p / joint[:, None, :]  # (B, P+1, C+1)
+    w_bar = torch.einsum("by,bmy,bi->mi", q, share[:, 1:], x)
+    return w_bar / w_bar.norm(dim=1, keepdim=True), torch.einsum("by,bgy->gy", q, share)
+
+
+@pytest.mark.parametrize("varsigma", [1.0, 0.4])
+def test_infinite_rho_is_stationarity_of_the_effective_loss(varsigma):
+    x, q = data()
+    params = parameters(varsigma)
+    problem, state = limits.from_parameters(params, x, q)
+    after = sp.step(problem, state)
+    w, p_bar = stationarity(x, q, params.w, params.p, params.beta, varsigma)
+    torch.testing.assert_close(after.m, x @ w.T, rtol=0, atol=1e-13)
+    c = sp.conjugate(problem, state)
+    torch.testing.assert_close(c.p_bar, p_bar, rtol=0, atol=1e-13)
+    # The same statistics as the model's single pass.
+    stats = kernel.accumulate(params, x, q, objectives.joint)
+    torch.testing.assert_close(c.x_bar, stats.w_bar, rtol=0, atol=1e-12)
+    torch.testing.assert_close(c.p_bar, stats.p_bar, rtol=0, atol=1e-12)
+    torch.testing.assert_close(-c.log_likelihood, stats.loss, rtol=1e-12, atol=0)
+
+
+def test_finite_rho_and_upsilon_approach_stationarity_at_rate_one_over_them():
+    x, q = data()
+    problem, state = limits.from_parameters(parameters(), x, q)
+    exact = sp.step(problem, state).m
+    gaps = []
+    for large in (1e3, 1e4, 1e5):
+        near = problem.replace(rho=large, upsilon=large)
+        gaps.append(float((sp.step(near, state).m - exact).abs().max()))
+    assert gaps[0] < 3e-3
+    for a, b in zip(gaps, gaps[1:], strict=False):
+        assert 9.0 < a / b < 11.0
+
+
+def test_solutions_at_infinite_rho_are_stationary_points_of_the_loss():
+    x, q = data()
+    params = parameters(0.6, beta=3.0)
+    problem, state = limits.from_parameters(params, x, q)
+    near = sp.solve(problem, sp.State(state.m[None], state.p[None]), tol=1e-6).raise_if_failed()
+    found = newton(problem, near[0]).state
+    x_bar = sp.conjugate(problem, found).x_bar
+    w = (x_bar / x_bar.norm(dim=1, keepdim=True)).requires_grad_()
+    # Autograd on the loss written out: its gradient has no part along the sphere.
+    ratio = bessel.log_omega_ratio(params.beta, 7)
+    density = torch.cat([torch.ones(11, 1), torch.exp(params.beta_eff * x @ w.T - ratio)], 1)
+    (-(q * torch.log(density @ found.p)).sum() / 11).backward()
+    unit = w.detach()
+    along = w.grad - (w.grad * unit).sum(1, keepdim=True) * unit
+    assert float(along.abs().max()) < 1e-11
+
+
+@pytest.mark.parametrize("upsilon", [0.05, 0.3, 1.0, 12.0, math.inf])
+def test_noise_and_varsigma_are_inverse(upsilon):
+    varsigma = limits.varsigma_of_noise(upsilon)
+    assert limits.noise_of_varsigma(varsigma) == pytest.approx(upsilon, rel=1e-12)
+    if math.isfinite(upsilon):
+        # ς(2υ) is the large-N limit of A_N(υN), at a gap that shrinks as 1/N.
+        gaps = [
+            abs(float(bessel.mean_resultant(torch.tensor(upsilon * n).double(), n)) - varsigma)
+            for n in (1000, 100_000)
+        ]
+        assert gaps[1] < gaps[0] / 50
+        assert gaps[1] < 1e-5
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan])
+def test_impossible_noise_is_refused(bad):
+    with pytest.raises(ValueError, match="upsilon must be positive"):
+        limits.varsigma_of_noise(bad)
+    with pytest.raises(ValueError, match="varsigma must lie in"):
+        limits.noise_of_varsigma(bad)
+
+
+def test_single_memory_is_the_vmf_posterior_as_n_grows():
+    gaps = []
+    for n in (10**3, 10**4, 10**5):
+        problem = sp.SaddlePointProblem.uniform(3, 1, beta=2.0, rho=0.4, upsilon=0.7, n_features=n)
+        start = sp.random_starts(problem, 1, generator=generator())
+        m = sp.solve(problem, start).raise_if_failed().m[0, :, 0]
+        gaps.append(float((m - limits.single_memory_overlap(problem)).abs().max()))
+    assert gaps[0] < 1e-3
+    for a, b in zip(gaps, gaps[1:], strict=False):
+        assert 9.5 < a / b < 10.5
+    # In closed form: m_hat = 1, so ς(2 β_eff ϱ √P*)/√P*.
+    z = 2.0 * problem.beta_eff * 0.4 * math.sqrt(3.0)
+    expected = z / (math.sqrt(z * z + 1.0) + 1.0) / math.sqrt(3.0)
+    torch.testing.assert_close(m, torch.full_like(m, expected), rtol=0, atol=1e-12)
+
+
+def test_the_vmf_posterior_law_against_samples_of_the_posterior_mean():
+    # Exact posterior of one memory: vMF around Σ x^c. Draw data, take its mean, average.
+    n, rho, upsilon, beta = 211, 0.9, 0.6, 1.5
+    problem = sp.SaddlePointProblem.uniform(1, 1, beta=beta, rho=rho, upsilon=upsilon, n_features=n)
+    resultant = float(bessel.mean_resultant(torch.tensor(upsilon * n).double(), n))
+    g = generator(3)
+    overlaps = []
+    for _ in range(200):
+        # A vMF sample: exact first coordinate is well approximated by its mean at N = 211; noise is
+        # uniform on the orthogonal sphere.
+        noise = torch.randn(int(rho * n), n - 1, dtype=torch.float64, generator=g)
+        noise = noise / noise.norm(dim=1, keepdim=True) * math.sqrt(1.0 - resultant**2)
+        total = torch.cat([torch.tensor([int(rho * n) * resultant]).double(), noise.sum(0)])
+        kappa = beta * total.norm()
+        overlaps.append(float(bessel.mean_resultant(kappa, n) * total[0] / total.norm()))
+    mean = sum(overlaps) / len(overlaps)
+    assert abs(mean - float(limits.single_memory_overlap(problem)[0])) < 0.02
+
+
+def noisy_copies(n_patterns, copies, n, varsigma, seed=0):
+    """Rows varsigma·w* + √(1−varsigma²)·(uniform noise orthogonal to w*)."""
+    w = unit_rows(n_patterns, n, seed).repeat(copies, 1)
+    noise = torch.randn(len(w), n, dtype=torch.float64, generator=generator(seed + 1))
+    noise = noise - (noise * w).sum(1, keepdim=True) * w
+    noise = noise / noise.norm(dim=1, keepdim=True)
+    return varsigma * w + math.sqrt(1.0 - varsigma**2) * noise, w
+
+
+@pytest.mark.parametrize("varsigma", [0.5, 0.8])
+def test_noise_is_read_off_data(varsigma):
+    x, w = noisy_copies(17, 30, 1009, varsigma)
+    exact = limits.suggest_varsigma_from_overlap(x, w)
+    assert exact.varsigma == pytest.approx(varsigma, abs=1e-12)
+    assert limits.varsigma_of_noise(exact.upsilon) == pytest.approx(varsigma, abs=1e-12)
+    half = len(x) // 2
+    pairs = limits.suggest_varsigma_from_repeats(x[:half], x[half:])
+    assert abs(pairs.varsigma - varsigma) < 4.0 * pairs.standard_error + 0.005
+    alone = limits.suggest_varsigma_from_neighbors(x, generator=generator())
+    assert abs(alone.varsigma - varsigma) < 0.03
+    # Without the cut into halves the nearest neighbor reads too high: it is chosen for its noise.
+    naive = float((x @ x.T).fill_diagonal_(-1.0).amax(1).mean().sqrt())
+    assert naive - varsigma > 2.0 * abs(alone.varsigma - varsigma)
+
+
+def test_pairs_without_signal_are_refused():
+    x = unit_rows(41, 5)
+    with pytest.raises(ValueError, match="noise hides"):
+        limits.suggest_varsigma_from_repeats(x, -x)
+    with pytest.raises(ValueError, match="one shape"):
+        limits.suggest_varsigma_from_repeats(x, x[1:])
+    with pytest.raises(ValueError, match="at least 3 rows"):
+        limits.suggest_varsigma_from_neighbors(x[:2], generator=generator())

@@ -1,0 +1,233 @@
+"""The saddle-point equations against plain loops, and the solver's promises."""
+
+import math
+import time
+
+import pytest
+import torch
+
+from mnemosphere.numerics import polytope
+from mnemosphere.theory import saddle_point as sp
+
+INF = math.inf
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def unit_rows(n, d, seed=0):
+    x = torch.randn(n, d, dtype=torch.float64, generator=generator(seed))
+    return x / x.norm(dim=1, keepdim=True)
+
+
+def labels(n, columns, seed=0):
+    q = torch.rand(n, columns, dtype=torch.float64, generator=generator(seed)) ** 2 + 0.02
+    return q / q.sum(1, keepdim=True)
+
+
+def clamped(rho=2.0, upsilon=0.9, beta=5.0, seed=0):
+    p_h = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    return sp.SaddlePointProblem.clamped(
+        unit_rows(11, 53, seed), labels(11, 5, seed), p_h=p_h, beta=beta, rho=rho, upsilon=upsilon
+    )
+
+
+def uniform(rho=2.0, upsilon=0.9, beta=5.0):
+    p_h = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    p_q = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+    return sp.SaddlePointProblem.uniform(
+        5, 3, beta=beta, rho=rho, upsilon=upsilon, n_features=101, p_h=p_h, p_q_teacher=p_q
+    )
+
+
+def step_by_loops(problem, m, p, n_features):
+    """Eqs. (uniform_saddle-point) and (saddle-point), read off the page entry by entry."""
+    from mnemosphere.numerics.bessel import log_omega
+
+    b = torch.tensor(problem.beta, dtype=torch.float64)
+    zero = torch.tensor(0.0, dtype=torch.float64)
+    ratio = float(log_omega(b, n_features) - log_omega(zero, n_features))
+
+    def sigma_of(x):
+        return 1.0 if math.isinf(x) else x / (math.sqrt(x * x + 1.0) + 1.0)
+
+    beta_eff = sigma_of(2.0 * problem.upsilon) * problem.beta
+    n_teacher, n_student = m.shape
+    columns = p.shape[1]
+    m_hat = torch.zeros_like(m)
+    p_bar = torch.zeros_like(p)
+    for b_ in range(n_teacher):
+        for y in range(columns):
+            # m^{μ* 0} = log(ratio)/β_eff, as in the paper, instead of subtracting it elsewhere.
+            terms = [math.exp(ratio) * float(p[0, y])]
+            terms += [
+                math.exp(beta_eff * float(m[b_, k])) * float(p[k + 1, y]) for k in range(n_student)
+            ]
+            for g, term in enumerate(terms):
+                share = float(problem.targets[b_, y]) * term / sum(terms)
+                p_bar[g, y] += share
+                if g > 0:
+                    m_hat[b_, g - 1] += share
+    new = torch.zeros_like(m)
+    for k in range(n_student):
+        x_bar = sum(m_hat[b_, k] * problem.patterns[b_] for b_ in range(n_teacher))
+        norm = float(x_bar.norm())
+        for b_ in range(n_teacher):
+            overlap = float(problem.patterns[b_] @ x_bar)
+            new[b_, k] = sigma_of(2.0 * beta_eff * problem.rho * norm) * overlap / norm
+    return new, m_hat, p_bar
+
+
+@pytest.mark.parametrize("make", [clamped, uniform])
+@pytest.mark.parametrize(("rho", "upsilon"), [(2.0, 0.9), (INF, 0.9), (2.0, INF), (INF, INF)])
+def test_step_is_the_equation_on_the_page(make, rho, upsilon):
+    problem = make(rho=rho, upsilon=upsilon)
+    state = sp.random_starts(problem, 2, generator=generator(3))
+    after = sp.step(problem, state)
+    for s in range(2):
+        m, m_hat, p_bar = step_by_loops(problem, state.m[s], state.p[s], problem.n_features)
+        torch.testing.assert_close(after.m[s], m, rtol=0, atol=1e-13)
+        c = sp.conjugate(problem, sp.State(state.m[s], state.p[s]))
+        torch.testing.assert_close(c.m_hat, m_hat, rtol=0, atol=1e-14)
+        torch.testing.assert_close(c.p_bar, p_bar, rtol=0, atol=1e-13)
+        # p = p_bar/ζ: the ratio is a sum of a row and a column part, and the marginals hold.
+        zeta = p_bar / after.p[s]
+        mixed = zeta - zeta[:1] - zeta[:, :1] + zeta[0, 0]
+        assert float(mixed.abs().max()) < 1e-8 * float(zeta.max())
+        polytope.check(after.p[s], problem.p_h, problem.p_q, tol=1e-10)
+
+
+def test_uniform_teacher_is_the_clamped_one_with_orthonormal_patterns():
+    one = uniform()
+    basis = torch.linalg.qr(torch.randn(101, 5, dtype=torch.float64, generator=generator()))[0].T
+    two = sp.SaddlePointProblem.clamped(
+        basis, one.targets, p_h=one.p_h, p_q=one.p_q, beta=5.0, rho=2.0, upsilon=0.9
+    )
+    state = sp.random_starts(one, 3, generator=generator(1))
+    a, b = sp.step(one, state), sp.step(two, state)
+    torch.testing.assert_close(a.m, b.m, rtol=0, atol=1e-13)
+    torch.testing.assert_close(a.p, b.p, rtol=0, atol=1e-11)
+
+
+def clamped_without_labels(rho):
+    x = unit_rows(13, 53, 4)
+    return sp.SaddlePointProblem.clamped(x, n_student=3, beta=5.0, rho=rho, upsilon=0.9)
+
+
+@pytest.mark.parametrize(
+    ("make", "rho"),
+    [(clamped_without_labels, 0.7), (clamped_without_labels, INF), (uniform, INF)],
+)
+def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
+    problem = make(rho=rho)
+    starts = sp.random_starts(problem, 5, generator=generator(5))
+    fast = sp.solve(problem, starts, tol=1e-9).raise_if_failed()
+    plain = sp.solve(problem, starts, tol=1e-9, memory=0, damping=0.2).raise_if_failed()
+    for found in (fast, plain):
+        assert float(sp.residual(problem, found.state).max()) < 1e-8
+    # The best solution is the same by both ways.
+    best, best_plain = fast.objective.max(), plain.objective.max()
+    torch.testing.assert_close(best, best_plain, rtol=0, atol=1e-7)
+    assert int(fast.iterations.sum()) < int(plain.iterations.sum())
+
+
+@pytest.mark.parametrize("damping", [0.0, 0.4, 0.8])
+def test_every_pass_raises_the_free_entropy(damping):
+    problem = clamped(rho=1.3)
+    starts = sp.random_starts(problem, 5, generator=generator(2))
+    run = sp._Run(problem, sp.conjugate(problem, starts), damping, 5)
+    last = torch.full((5,), -INF, dtype=torch.float64)
+    for _ in range(20):
+        run.evaluate()
+        assert bool((run.base_objective >= last - 1e-12).all())
+        last = run.base_objective
+        run.propose()
+
+
+@pytest.mark.parametrize(
+    ("upsilon", "rho", "beta", "overlap"),
+    [(1.0, 2.0, 10.0, 0.960), (0.5, 2.0, 10.0, 0.940), (1.0, 0.5, 10.0, 0.850)],
+)
+def test_known_overlaps_in_the_broken_phase(upsilon, rho, beta, overlap):
+    problem = sp.SaddlePointProblem.uniform(
+        2, 2, beta=beta, rho=rho, upsilon=upsilon, n_features=300
+    )
+    found = sp.solve(problem, sp.random_starts(problem, 20, generator=generator()))
+    found.raise_if_failed()
+    best = found.m[int(found.objective.argmax())]
+    assert abs(float(best.amax(0).min()) - overlap) < 6e-4
+    assert sorted(best.argmax(0).tolist()) == [0, 1]
+
+
+def test_known_overlap_in_the_symmetric_phase():
+    problem = sp.SaddlePointProblem.uniform(2, 2, beta=6.0, rho=1.0, upsilon=0.3, n_features=300)
+    found = sp.solve(problem, sp.random_starts(problem, 20, generator=generator()))
+    assert float((found.raise_if_failed().m - 0.468).abs().max()) < 5e-4
+
+
+def test_a_thousand_starts_at_ten_memories():
+    problem = sp.SaddlePointProblem.uniform(
+        10, 10, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000
+    )
+    starts = sp.random_starts(problem, 1000, generator=generator())
+    begin = time.perf_counter()
+    found = sp.solve(problem, starts)
+    elapsed = time.perf_counter() - begin
+    assert bool(found.converged.all())
+    assert elapsed < 10.0
+
+
+def test_failure_says_what_to_try():
+    problem = uniform()
+    starts = sp.random_starts(problem, 3, generator=generator())
+    found = sp.solve(problem, starts, max_iter=1)
+    assert not bool(found.converged.any())
+    with pytest.raises(sp.NotConvergedError, match=r"3 of 3 starts .* raise max_iter"):
+        found.raise_if_failed()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rho": 0.0}, "rho must be positive"),
+        ({"upsilon": -1.0}, "upsilon must be positive"),
+        ({"beta": math.nan}, "beta must be positive"),
+        ({"beta": INF}, "beta must be finite"),
+        ({"n_features": 1}, "n_features"),
+        ({"p_h": torch.tensor([0.1, 0.2, 0.3, 0.1])}, "p_h must sum to 1"),
+        ({"p_h": torch.tensor([0.5, 0.5, 0.0, 0.0])}, "positive for every memory"),
+        ({"p_h": torch.tensor([-0.5, 0.5, 0.5, 0.5])}, "positive for every memory"),
+        ({"p_q": torch.tensor([0.0, 0.5, 0.5])}, "p_q must be positive"),
+        ({"p_q": torch.tensor([0.5, 0.5])}, "targets must have shape"),
+        ({"patterns": 2.0 * torch.eye(5)}, "unit rows"),
+    ],
+)
+def test_impossible_parameters_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        uniform().replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tol": 0.0}, "tol"),
+        ({"damping": 1.0}, "damping"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"starts": sp.State(torch.zeros(2, 3), torch.zeros(3, 1))}, "starts.m"),
+    ],
+)
+def test_bad_solver_arguments_are_refused(arguments, message):
+    problem = uniform()
+    starts = arguments.pop("starts", sp.random_starts(problem, 2, generator=generator()))
+    with pytest.raises(ValueError, match=message):
+        sp.solve(problem, starts, **arguments)
+
+
+def test_temperatures_outside_the_theory_warn():
+    with pytest.warns(sp.ValidityWarning, match="not small against n_features"):
+        sp.SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)
+    with pytest.warns(sp.ValidityWarning, match="raise upsilon or n_features"):
+        sp.SaddlePointProblem.uniform(2, 2, beta=5.0, rho=1.0, upsilon=0.01, n_features=100)
+    # At ϱ = υ = ∞ the equations are stationarity conditions, exact at every temperature.
+    sp.SaddlePointProblem.uniform(2, 2, beta=60.0, rho=INF, upsilon=INF, n_features=100)

@@ -1,0 +1,134 @@
+"""Distinct solutions: told apart up to permutations, named by symmetry, sorted."""
+
+import math
+
+import pytest
+import torch
+
+from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory import solutions, stability
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def uniform(n_teacher, n_student, beta=10.0, **marginals):
+    return sp.SaddlePointProblem.uniform(
+        n_teacher, n_student, beta=beta, rho=2.0, upsilon=1.0, n_features=300, **marginals
+    )
+
+
+def test_two_memories_have_a_symmetric_and_a_broken_solution():
+    found = solutions.find_solutions(uniform(2, 2), 60, generator=generator())
+    assert [s.symmetry.kind for s in found] == ["broken", "symmetric"]
+    broken, symmetric = found
+    assert broken.free_entropy > symmetric.free_entropy
+    assert broken.stable
+    assert not symmetric.stable
+    assert sorted(broken.symmetry.specialization) == [0, 1]
+    assert symmetric.symmetry.specialization == (None, None)
+    assert symmetric.symmetry.groups == ((0, 1),)
+    assert sum(s.count for s in found) == 60
+
+
+def test_below_the_transition_only_the_symmetric_solution_is_left():
+    found = solutions.find_solutions(uniform(2, 2, beta=2.0), 40, generator=generator())
+    assert [s.symmetry.kind for s in found] == ["symmetric"]
+    assert found[0].stable
+
+
+def test_more_memories_than_teachers():
+    found = solutions.find_solutions(uniform(3, 5), 80, generator=generator())
+    values = [s.free_entropy for s in found]
+    assert values == sorted(values, reverse=True)
+    best = found[0]
+    # Five memories on three teachers: two pairs of twins and a single one.
+    assert best.symmetry.kind == "partially broken"
+    assert [len(group) for group in best.symmetry.groups] == [2, 2, 1]
+    assert set(best.symmetry.specialization) == {0, 1, 2}
+    assert any(s.symmetry.kind == "symmetric" for s in found)
+    for s in found:
+        assert float(sp.residual(s.problem, s.state)) < 1e-9
+
+
+def test_zero_overlap_is_paramagnetic():
+    # Patterns that cancel: at high temperature the memories know nothing of them.
+    x = torch.cat([torch.eye(3), -torch.eye(3)]).double()
+    problem = sp.SaddlePointProblem.clamped(x, n_student=2, beta=0.2, rho=0.5, upsilon=4.0)
+    found = solutions.find_solutions(problem, 20, generator=generator())
+    assert [s.symmetry.kind for s in found] == ["paramagnetic"]
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_permutations_do_not_change_the_signature_and_other_changes_do(labelled):
+    marginals = {}
+    if labelled:
+        marginals = {"p_q_teacher": torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)}
+    problem = uniform(5, 3, **marginals)
+    state = sp.random_starts(problem, 1, generator=generator(1))
+    mark = solutions.signature(problem, state)
+    memories, teachers = torch.tensor([2, 0, 1]), torch.tensor([3, 0, 4, 2, 1])
+    rows = torch.cat([torch.tensor([0]), memories + 1])
+    moved = sp.State(state.m[:, teachers][:, :, memories], state.p[:, rows])
+    torch.testing.assert_close(solutions.signature(problem, moved), mark, rtol=0, atol=1e-12)
+    other = state.m.clone()
+    other[0, 2, 1] += 1e-3
+    changed = solutions.signature(problem, sp.State(other, state.p))
+    assert float((changed - mark).abs().max()) > 1e-5
+    # Memories moved without their class weights are another state.
+    if labelled:
+        torn = solutions.signature(problem, sp.State(state.m[:, :, memories], state.p))
+        assert float((torn - mark).abs().max()) > 1e-4
+
+
+def test_teachers_of_clamped_patterns_are_not_interchangeable():
+    x = torch.linalg.qr(torch.randn(31, 4, generator=generator()).double())[0].T
+    problem = sp.SaddlePointProblem.clamped(x, n_student=2, beta=3.0, rho=1.0, upsilon=1.0)
+    state = sp.random_starts(problem, 1, generator=generator(1))
+    swapped = sp.State(state.m[:, [1, 0, 2, 3]], state.p)
+    gap = solutions.signature(problem, state) - solutions.signature(problem, swapped)
+    assert float(gap.abs().max()) > 1e-3
+
+
+def test_cycles_that_look_alike_locally_are_told_apart():
+    # Six memories, each shared between two teachers: one ring of six, or two rings of three.
+    problem = uniform(6, 6)
+    ring, rings = torch.zeros(6, 6).double(), torch.zeros(6, 6).double()
+    for j in range(6):
+        ring[[j, (j + 1) % 6], j] = 0.6
+        rings[[j, j - j % 3 + (j + 1) % 3], j] = 0.6
+    p = problem.p_h[:, None]
+    marks = solutions.signature(problem, sp.State(torch.stack([ring, rings]), torch.stack([p, p])))
+    assert float((marks[0] - marks[1]).abs().max()) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("m", "kind"),
+    [
+        ([[0.5], [0.5]], "symmetric"),
+        ([[0.9], [0.1]], "broken"),
+        ([[0.5, 0.5], [0.5, 0.5]], "symmetric"),
+        ([[0.9, 0.1], [0.1, 0.9]], "broken"),
+        ([[0.9, 0.9, 0.1], [0.1, 0.1, 0.9]], "partially broken"),
+        ([[0.0, 1e-9], [0.0, 0.0]], "paramagnetic"),
+    ],
+)
+def test_names(m, kind):
+    state = sp.State(torch.tensor(m, dtype=torch.float64), torch.empty(0))
+    assert solutions.classify(state).kind == kind
+
+
+def test_duplicated_solutions_are_found_in_the_wider_network():
+    # ϱ = ∞: what two memories do, three can do with a twin.
+    narrow = sp.SaddlePointProblem.uniform(
+        2, 2, beta=6.0, rho=math.inf, upsilon=1.0, n_features=300
+    )
+    best = solutions.find_solutions(narrow, 20, generator=generator())[0]
+    grown, copy = stability.duplicate(narrow, best.state, [0])
+    marks = [solutions.signature(grown, sp.State(copy.m[None], copy.p[None]))]
+    # p_h of the grown network differs between memories, so twins may lie on either weight.
+    for s in solutions.find_solutions(grown, 60, generator=generator(1)):
+        marks.append(solutions.signature(grown, sp.State(s.m[None], s.p[None])))
+    gaps = [float((marks[0] - other).abs().max()) for other in marks[1:]]
+    assert min(gaps) < 1e-6

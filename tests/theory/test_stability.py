@@ -1,0 +1,271 @@
+"""Duplication, Jacobians and spectra, against autograd and against the paper's formulas."""
+
+import math
+from functools import lru_cache
+
+import pytest
+import torch
+
+from mnemosphere.numerics import bessel
+from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory import stability
+from mnemosphere.theory.continuation import newton
+
+INF = math.inf
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def patterns(n=13, d=7, seed=0):
+    x = torch.randn(n, d, dtype=torch.float64, generator=generator(seed))
+    return x / x.norm(dim=1, keepdim=True)
+
+
+def problem(rho=INF, beta=4.0, seed=0, columns=2):
+    q = torch.rand(13, columns, dtype=torch.float64, generator=generator(seed + 1)) + 0.3
+    return sp.SaddlePointProblem(
+        patterns=patterns(seed=seed),
+        targets=q / q.sum(1, keepdim=True),
+        p_h=torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64),
+        p_q=torch.full((columns,), 1.0 / columns, dtype=torch.float64),
+        beta=beta,
+        rho=rho,
+        upsilon=1.1,
+        n_features=7,
+        uniform_teacher=False,
+    )
+
+
+def solved(here, seed=3):
+    starts = sp.random_starts(here, 1, generator=generator(seed))
+    refined = newton(here, sp.solve(here, starts, tol=1e-7).raise_if_failed()[0], tol=1e-15)
+    assert refined.residual < 1e-12
+    return refined.state
+
+
+@lru_cache
+def fixed_point(columns=2):
+    """A problem at ϱ = ∞ and a fixed point of it, shared by the tests that only read it."""
+    here = problem(columns=columns)
+    return here, solved(here)
+
+
+def plain_map(here, p, x_bar):
+    """x_bar → x_bar' at fixed p, written out from Eq. (saddle-point)."""
+    two_nu = torch.tensor(2.0 * here.upsilon, dtype=torch.float64)
+    beta_eff = here.beta * two_nu / (torch.sqrt(two_nu**2 + 1) + 1)
+    norm = torch.sqrt((x_bar**2).sum(1, keepdim=True))
+    damping = torch.ones_like(norm)
+    if math.isfinite(here.rho):
+        z = 2.0 * beta_eff * here.rho * norm
+        damping = z / (torch.sqrt(z**2 + 1) + 1)
+    m = here.patterns @ (damping * x_bar / norm).T
+    beta = torch.tensor(here.beta, dtype=torch.float64)
+    ratio = bessel.log_omega_ratio(beta, here.n_features)
+    uniform = torch.exp(ratio).expand(len(m), 1)
+    density = torch.cat([uniform, torch.exp(beta_eff * m)], 1)
+    joint = density @ p
+    share = (here.targets / joint) @ p.T * density  # (P*, P+1)
+    return share[:, 1:].T @ here.patterns
+
+
+@pytest.mark.parametrize("memories", [[], [1], [2, 0], [0, 1, 2]])
+def test_duplicates_of_a_fixed_point_are_fixed_points(memories):
+    here, state = fixed_point()
+    narrow = float(sp.residual(here, state))
+    grown, copy = stability.duplicate(here, state, memories)
+    assert grown.n_student == 3 + len(memories)
+    assert float(grown.p_h.sum()) == pytest.approx(1.0, abs=1e-15)
+    assert narrow < 1e-12
+    assert float(sp.residual(grown, copy)) < 1e-12
+
+
+def test_duplicates_of_duplicates_are_fixed_points_too():
+    grown, copy = fixed_point(1)
+    for memories in ([0, 1, 2], [3, 1], [5, 0, 7]):
+        grown, copy = stability.duplicate(grown, copy, memories)
+        assert float(sp.residual(grown, copy)) < 1e-12
+
+
+def test_at_finite_rho_duplicates_are_off_by_one_over_rho():
+    residuals = []
+    for rho in (1e2, 1e3, 1e4):
+        here = problem(rho=rho, columns=1)
+        grown, copy = stability.duplicate(here, solved(here), [0, 2])
+        residuals.append(float(sp.residual(grown, copy)))
+    assert residuals[0] > 1e-4
+    for a, b in zip(residuals, residuals[1:], strict=False):
+        assert 8.0 < a / b < 12.0
+
+
+@pytest.mark.parametrize("bad", [[0, 0], [3], [-1]])
+def test_bad_choices_of_memories_are_refused(bad):
+    here = problem(columns=1)
+    with pytest.raises(ValueError, match="distinct and in 0..2"):
+        stability.duplicate(here, sp.random_starts(here, 1, generator=generator()), bad)
+
+
+@pytest.mark.parametrize("rho", [0.8, 30.0, INF])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_closed_jacobian_equals_autograd(rho, columns):
+    here = problem(rho=rho, columns=columns)
+    x_bar = torch.randn(3, 7, dtype=torch.float64, generator=generator(4))
+    p = sp.random_starts(here, 1, generator=generator(5)).p[0]
+    closed = stability.jacobian(here, x_bar, p)
+    exact = torch.func.jacrev(lambda z: plain_map(here, p, z))(x_bar)
+    torch.testing.assert_close(closed, exact, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rho", [0.8, INF])
+def test_jacobian_of_the_full_map_equals_differences(rho):
+    here = problem(rho=rho)
+    x_bar = torch.randn(3, 7, dtype=torch.float64, generator=generator(6))
+    p_bar = torch.rand(4, 2, dtype=torch.float64, generator=generator(7)) + 0.2
+    k, b, scale = stability.linearize(here, x_bar, p_bar)
+    closed = (k @ b) * scale.unsqueeze(1) / scale
+    assert float((k - k.T).abs().max()) < 1e-13
+    assert float((b - b.T).abs().max()) < 1e-13
+
+    def flat(z):
+        state = sp.respond(here, z[:, :21].reshape(-1, 3, 7), z[:, 21:].reshape(-1, 4, 2))
+        c = sp.conjugate(here, state)
+        return torch.cat([c.x_bar.flatten(1), c.p_bar.flatten(1)], 1)
+
+    z = torch.cat([x_bar.flatten(), p_bar.flatten()])
+    h = 1e-5 * torch.eye(29, dtype=torch.float64)
+    measured = ((flat(z + h) - flat(z - h)) / 2e-5).T
+    torch.testing.assert_close(closed, measured, rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+@pytest.mark.parametrize("memory", [0, 1, 2])
+def test_antisymmetric_spectrum_is_that_of_the_grown_jacobian(memory, columns):
+    here, state = fixed_point(columns)
+    grown, copy = stability.duplicate(here, state, [memory])
+    c = sp.conjugate(grown, copy)
+    full = torch.func.jacrev(lambda z: plain_map(grown, copy.p, z))(c.x_bar)
+    # Restrict to (u, −u): the map of the difference of the twins.
+    block = full[memory, :, memory, :] - full[memory, :, 3, :]
+    torch.testing.assert_close(block, full[3, :, 3, :] - full[3, :, memory, :], rtol=0, atol=1e-12)
+    direct = torch.linalg.eigvals(block).real.sort(descending=True).values
+    from_narrow = stability.antisymmetric_spectrum(here, state, memory)
+    torch.testing.assert_close(from_narrow, direct, rtol=0, atol=1e-10)
+    # β_split by its definition, from responsibilities of the narrow fixed point.
+    narrow = sp.conjugate(here, state)
+    t = narrow.x_bar[memory] / narrow.x_bar[memory].norm()
+    across = here.patterns - (here.patterns @ t)[:, None] * t
+    matrix = across.T @ (narrow.m_hat[:, memory, None] * across)
+    expected = narrow.x_bar[memory].norm() / torch.linalg.eigvalsh(matrix)[-1]
+    split = stability.split_temperature(here, state)
+    assert float(split[memory]) == pytest.approx(float(expected), rel=1e-10)
+    top = float(from_narrow[0])
+    assert top == pytest.approx(here.beta_eff / float(split[memory]), rel=1e-10)
+    # And it is an eigenvalue of the whole Jacobian of the grown network.
+    size = grown.n_student * 7
+    everything = torch.linalg.eigvals(full.reshape(size, size)).real
+    assert float((everything - top).abs().min()) < 1e-10
+
+
+def test_crossing_the_split_temperature_makes_twins_part():
+    # A memory between two patterns: below β_split twins fall back together, above they part.
+    x = torch.tensor([[math.cos(0.8), math.sin(0.8)], [math.cos(0.8), -math.sin(0.8)]]).double()
+    parted = {}
+    for factor in (0.97, 1.03):
+        # One memory sits on the mean at every β, so β_split = ‖Σx‖/λ_max does not depend on it.
+        beta = factor * math.cos(0.8) / math.sin(0.8) ** 2
+        here = sp.SaddlePointProblem.clamped(x, n_student=1, beta=beta, rho=INF, upsilon=INF)
+        state = sp.State(torch.full((2, 1), math.cos(0.8)).double(), here.p_h[:, None])
+        assert float(sp.residual(here, state)) < 1e-7
+        split = float(stability.split_temperature(here, newton(here, state).state)[0])
+        assert beta / split == pytest.approx(factor, rel=1e-7)
+        grown, copy = stability.duplicate(here, state, [0])
+        nudge = torch.tensor([[1e-4, -1e-4], [-1e-4, 1e-4]]).double()
+        found = sp.solve(grown, sp.State((copy.m + nudge)[None], copy.p[None]), tol=1e-9)
+        parted[factor] = float((found.m[0, :, 0] - found.m[0, :, 1]).abs().max())
+    assert parted[0.97] < 1e-6
+    assert parted[1.03] > 0.1
+
+
+def test_a_memory_on_a_single_pattern_never_splits():
+    here = sp.SaddlePointProblem.clamped(
+        torch.eye(3, dtype=torch.float64)[:1], n_student=1, beta=5.0, rho=INF, upsilon=INF
+    )
+    state = sp.State(torch.ones(1, 1).double(), here.p_h[:, None])
+    assert float(stability.split_temperature(here, state)[0]) == INF
+
+
+def test_the_block_form_of_the_paper_is_the_large_beta_limit():
+    centers = torch.eye(5, dtype=torch.float64)[:2]
+    noise = torch.randn(2, 6, 5, dtype=torch.float64, generator=generator(8))
+    x = (centers[:, None] + 0.3 * noise).reshape(12, 5)
+    x = x / x.norm(dim=1, keepdim=True)
+    gaps = []
+    for beta in (10.0, 20.0, 40.0):
+        here = sp.SaddlePointProblem.clamped(x, n_student=2, beta=beta, rho=INF, upsilon=INF)
+        start = sp.State((x @ centers.T)[None], here.p_h[None, :, None])
+        state = sp.solve(here, start, tol=1e-12).raise_if_failed()[0]
+        grown, copy = stability.duplicate(here, state, [0])
+        c = sp.conjugate(grown, copy)
+        full = stability.jacobian(grown, c.x_bar, copy.p)
+        pair = [0, 2]
+        exact = full[pair][:, :, pair].reshape(10, 10)
+        block = stability.hard_assignment_block(here, state, 0)
+        gaps.append(float((exact - block).abs().max() / block.abs().max()))
+    assert gaps[0] > 1e-6
+    assert gaps[1] < 0.2 * gaps[0]
+    assert gaps[2] < 0.1 * gaps[1]
+
+
+def test_what_finite_rho_changes():
+    # Twins that are a fixed point at each ϱ: refine the duplicated state of the grown problem.
+    tops = []
+    for rho in (30.0, 300.0, 3000.0, INF):
+        here = problem(rho=rho, beta=3.0, columns=1)
+        grown, copy = stability.duplicate(here, solved(here), [0])
+        refined = newton(grown, copy)
+        twins = refined.state
+        assert refined.residual < 1e-12
+        assert float((twins.m[:, 0] - twins.m[:, 3]).abs().max()) < 1e-12
+        c = sp.conjugate(grown, twins)
+        full = torch.func.jacrev(lambda z, g=grown, t=twins: plain_map(g, t.p, z))(c.x_bar)
+        block = full[0, :, 0, :] - full[0, :, 3, :]
+        direct = torch.linalg.eigvals(block).real.sort(descending=True).values
+        spectrum = stability.antisymmetric_spectrum(grown, twins, 0)
+        torch.testing.assert_close(spectrum, direct, rtol=0, atol=1e-10)
+        tops.append(float(spectrum[0]))
+        # At a given state the direction is damped by ς(z), up to a radial admixture of O(1/z).
+        undamped = stability.antisymmetric_spectrum(grown.replace(rho=INF), twins, 0)
+        z = grown.gain * float(c.x_bar[0].norm())
+        damping = z / (math.hypot(z, 1.0) + 1.0) if math.isfinite(z) else 1.0
+        assert damping * float(undamped[0]) <= tops[-1] + 1e-12
+        assert tops[-1] <= float(undamped[0]) * damping * (1.0 + 1.0 / z) + 1e-12
+    # The state moves too, and here that wins: the top eigenvalue comes down as ϱ grows, as 1/ϱ.
+    assert tops[0] > tops[1] > tops[2] > tops[3]
+    for a, b in zip(tops[:2], tops[1:], strict=False):
+        assert 7.0 < (a - tops[3]) / (b - tops[3]) < 13.0
+
+
+def test_spectrum_does_not_depend_on_the_coordinates():
+    # Patterns in more dimensions than patterns: the spectrum is computed in their span.
+    x = patterns(5, 11, seed=9)
+    here = sp.SaddlePointProblem.clamped(x, n_student=2, beta=1.0, rho=2.0, upsilon=3.0)
+    state = solved(here)
+    c = sp.conjugate(here, state)
+    full = stability.jacobian(here, c.x_bar, state.p).reshape(22, 22)
+    direct = torch.linalg.eigvals(full).real.sort(descending=True).values
+    torch.testing.assert_close(stability.spectrum(here, state), direct[:10], rtol=0, atol=1e-12)
+
+
+def test_leading_mode_is_an_eigenvector_of_the_map():
+    here = problem(rho=4.0, beta=6.0, seed=1)
+    state = solved(here)
+    assert float(state.p.min()) > 1e-3
+    value, mode = stability.leading_mode(here, state)
+    h = 1e-6
+    assert float(mode.p.abs().max()) > 1e-3
+    plus = sp.step(here, sp.State(state.m + h * mode.m, state.p + h * mode.p))
+    minus = sp.step(here, sp.State(state.m - h * mode.m, state.p - h * mode.p))
+    torch.testing.assert_close((plus.m - minus.m) / (2 * h), value * mode.m, rtol=0, atol=1e-6)
+    torch.testing.assert_close((plus.p - minus.p) / (2 * h), value * mode.p, rtol=0, atol=1e-6)
