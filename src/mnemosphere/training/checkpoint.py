@@ -103,7 +103,7 @@ def save_checkpoint(path: Path, progress: Progress, mark: str) -> None:
 def load_checkpoint(path: Path, mark: str, device: torch.device) -> Progress:
     """Read a checkpoint; ValueError where it is foreign, broken or of another run."""
     meta, tensors = read_tensors(path, FORMAT)
-    if meta["fingerprint"] != mark:
+    if meta.get("fingerprint") != mark:
         raise ValueError(
             f"checkpoint {path} is of another run (its data or settings differ): "
             "delete it or choose another path"
@@ -113,21 +113,23 @@ def load_checkpoint(path: Path, mark: str, device: torch.device) -> Progress:
         start = prefix + "."
         return {k[len(start) :]: v.to(device) for k, v in tensors.items() if k.startswith(start)}
 
-    params, best = (
-        Parameters(varsigma=meta["varsigma"][prefix], **to_device(prefix))
-        for prefix in ("params", "best")
-    )
-    state = to_device("state")
-    return Progress(
-        epoch=meta["epoch"],
-        params=params,
-        state=state,
-        best=best,
-        best_loss=meta["best_loss"],
-        waited=meta["waited"],
-        history=tuple(Record(**record) for record in meta["history"]),
-        generator_state=tensors["generator"],
-    )
+    try:
+        params, best = (
+            Parameters(varsigma=meta["varsigma"][prefix], **to_device(prefix))
+            for prefix in ("params", "best")
+        )
+        return Progress(
+            epoch=meta["epoch"],
+            params=params,
+            state=to_device("state"),
+            best=best,
+            best_loss=meta["best_loss"],
+            waited=meta["waited"],
+            history=tuple(Record(**record) for record in meta["history"]),
+            generator_state=tensors["generator"],
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"checkpoint {path} lacks a part ({error}): delete it") from error
 
 
 def read_tensors(
@@ -137,6 +139,7 @@ def read_tensors(
     try:
         with safe_open(path, framework="pt") as file:
             meta = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
+            meta = meta if isinstance(meta, dict) else {}
             read: Callable[[str], Tensor] = file.get_tensor
             tensors = {name: read(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, json.JSONDecodeError) as error:

@@ -114,7 +114,7 @@ class FixedPoint:
         share = batch.share
         passes = float(state["passes"]) + share
         # A batch that holds all rows forgets everything before it: the exact step.
-        rate = 1.0 if share == 1.0 else share / min(passes, _window(passes))
+        rate = 1.0 if share == 1.0 else min(1.0, share / min(passes, _window(passes)))
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
