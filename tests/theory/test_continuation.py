@@ -148,8 +148,8 @@ def test_bad_arguments_are_refused():
         ct.continuation(problem, "alpha", [1.0], state)
     with pytest.raises(ValueError, match="finite and positive"):
         ct.continuation(problem, "beta", [1.0, math.inf], state)
+    skew = problem.replace(p_h=torch.tensor([0.0, 0.4, 0.6], dtype=torch.float64))
     with pytest.raises(ValueError, match="p_h must be equal"):
-        skew = problem.replace(p_h=torch.tensor([0.0, 0.4, 0.6], dtype=torch.float64))
         ct.symmetric_transition(skew, "beta")
     with pytest.raises(ValueError, match="at least two"):
         ct.symmetric_transition(uniform(1, 2), "beta")

@@ -1,6 +1,7 @@
 """Limits of the saddle-point equations, and the noise estimates built on them."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -76,7 +77,7 @@ def test_finite_rho_and_upsilon_approach_stationarity_at_rate_one_over_them():
         near = problem.replace(rho=large, upsilon=large)
         gaps.append(float((sp.step(near, state).m - exact).abs().max()))
     assert gaps[0] < 3e-3
-    for a, b in zip(gaps, gaps[1:], strict=False):
+    for a, b in pairwise(gaps):
         assert 9.0 < a / b < 11.0
 
 
@@ -127,7 +128,7 @@ def test_single_memory_is_the_vmf_posterior_as_n_grows():
         m = sp.solve(problem, start).raise_if_failed().m[0, :, 0]
         gaps.append(float((m - limits.single_memory_overlap(problem)).abs().max()))
     assert gaps[0] < 1e-3
-    for a, b in zip(gaps, gaps[1:], strict=False):
+    for a, b in pairwise(gaps):
         assert 9.5 < a / b < 10.5
     # In closed form: m_hat = 1, so ς(2 β_eff ϱ √P*)/√P*.
     z = 2.0 * problem.beta_eff * 0.4 * math.sqrt(3.0)

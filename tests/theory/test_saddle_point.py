@@ -171,9 +171,10 @@ def test_a_thousand_starts_at_ten_memories():
         10, 10, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000
     )
     starts = sp.random_starts(problem, 1000, generator=generator())
-    begin = time.perf_counter()
+    # Seconds of the processor, all threads together: a busy machine does not fail the test.
+    begin = time.process_time()
     found = sp.solve(problem, starts)
-    elapsed = time.perf_counter() - begin
+    elapsed = time.process_time() - begin
     assert bool(found.converged.all())
     assert elapsed < 10.0
 

@@ -185,8 +185,9 @@ def continuation(
 
     start (m (P*, P), p (P+1, C+1)) must lie near a solution at values[0]. Newton's method corrects
     each point, so unstable branches are followed too. A step that fails or moves an overlap by more
-    than max_jump is halved, down to `width`: there the branch ends. Between points, changes in the number of unstable directions or in which
-    memories coincide are located by bisection to `width` (relative to the value).
+    than max_jump is halved, down to `width`: there the branch ends. Between points, changes in the
+    number of unstable directions or in which memories coincide are located by bisection to `width`
+    (relative to the value).
     """
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
