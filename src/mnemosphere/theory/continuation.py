@@ -367,5 +367,6 @@ def _varsigma(x: float) -> float:
 def _share(problem: SaddlePointProblem, exponent: float) -> float:
     """m_hat of one memory when β_eff m = exponent for all."""
     p_0 = float(problem.p_h[0])
-    uniform = p_0 * math.exp(problem.log_ratio - exponent)
+    # Beyond e^700 the share is zero to double precision anyway.
+    uniform = p_0 * math.exp(min(problem.log_ratio - exponent, 700.0))
     return (1.0 - p_0) / (problem.n_student * (1.0 - p_0 + uniform))
