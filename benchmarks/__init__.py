@@ -1,0 +1,1 @@
+"""Measurements that the documentation quotes: each module prints what it found and stores it."""

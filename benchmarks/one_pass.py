@@ -1,0 +1,206 @@
+"""The single pass: share of its time in its two large matrix products, and its peak memory.
+
+    python -m benchmarks.one_pass
+    python -m benchmarks.one_pass --threads 2 --memories 1000 4000 --repeats 9
+
+Speed: `accumulate` in float32 on random rows, against its two large products alone (x wᵀ and
+rᵀ x, the same chunks, the same operations, nothing between them). The two are timed in turn, many
+times over; each is taken at its fastest, so that another process on the machine disturbs both
+alike or not at all. The ratio products/pass is what is to be near 1.
+
+Memory: a child process builds the rows and parameters in place, notes how much memory it holds,
+makes one pass, and reports how far its peak lies above that. Results of the pass count too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model import objectives
+from mnemosphere.model.kernel import accumulate, chunk_rows, chunks
+from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.training.checkpoint import write_atomically
+
+RESULT = Path(__file__).parent / "results" / "one_pass.json"
+N_FEATURES, N_CLASSES = 784, 10
+TARGET_RATIO, TARGET_MEGABYTES = 0.85, 300.0
+
+
+def random_rows(n: int, generator: torch.Generator) -> Tensor:
+    """Unit rows (n, N) in float32, made in place: no peak above the result."""
+    x = torch.empty(n, N_FEATURES)
+    for start in range(0, n, 1024):
+        part = x[start : start + 1024]
+        part.normal_(generator=generator)
+        part /= part.norm(dim=1, keepdim=True)
+    return x
+
+
+def problem(n_rows: int, n_memories: int) -> tuple[Parameters, Tensor, Tensor]:
+    """Parameters, rows and smoothed labels, all random."""
+    generator = torch.Generator().manual_seed(0)
+    x = random_rows(n_rows, generator)
+    classes = torch.randint(N_CLASSES, (n_rows,), generator=generator)
+    targets = objectives.soft_labels(classes, N_CLASSES, 0.1)
+    p_q = torch.full((N_CLASSES + 1,), 1 / (N_CLASSES + 1))
+    w = random_rows(n_memories, generator)
+    return from_memories(w, p_q, beta=160.0, varsigma=0.25), x, targets
+
+
+def products(params: Parameters, x: Tensor) -> Tensor:
+    """The two large matrix products of a pass, chunk by chunk, and nothing else."""
+    scaled_w = (params.beta_eff * params.w).T
+    w_bar = torch.zeros_like(params.w)
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        xb = x[rows]
+        e = xb @ scaled_w  # (B, P)
+        w_bar.addmm_(e.T, xb)  # (P, N)
+    return w_bar
+
+
+def speed(n_memories: int, n_rows: int, repeats: int) -> dict[str, float]:
+    """Fastest pass, fastest products, and their ratio."""
+    params, x, targets = problem(n_rows, n_memories)
+    times: dict[str, list[float]] = {"products": [], "pass": []}
+    for repeat in range(repeats + 1):
+        for name in times:
+            began = time.perf_counter()
+            if name == "products":
+                products(params, x)
+            else:
+                accumulate(params, x, targets, objectives.joint)
+            if repeat > 0:  # the first warms up
+                times[name].append(time.perf_counter() - began)
+    best = {name: min(values) for name, values in times.items()}
+    pairs = [a / b for a, b in zip(times["products"], times["pass"], strict=True)]
+    flops = 4.0 * n_rows * n_memories * N_FEATURES
+    return {
+        "memories": n_memories,
+        "rows": n_rows,
+        "chunk_rows": chunk_rows(n_memories, x.device),
+        "seconds_products": best["products"],
+        "seconds_pass": best["pass"],
+        "gflop_per_second_products": flops / best["products"] / 1e9,
+        "ratio": best["products"] / best["pass"],
+        "ratio_median_of_pairs": statistics.median(pairs),
+    }
+
+
+def resident() -> int:
+    """Bytes of memory this process holds now."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak() -> int:
+    """Bytes of memory this process has held at most."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def measure_memory(n_memories: int, n_rows: int) -> dict[str, float]:
+    """In a fresh process: peak of one pass above what rows and parameters take."""
+    warm = problem(64, 10)
+    accumulate(*warm, objectives.joint)  # libraries and thread pools
+    data = problem(n_rows, n_memories)
+    before = resident()
+    accumulate(*data, objectives.joint)
+    return {
+        "memories": n_memories,
+        "rows": n_rows,
+        "megabytes_before": before / 1e6,
+        "megabytes_input": data[1].nbytes / 1e6,
+        "megabytes_extra": (peak() - before) / 1e6,
+    }
+
+
+def memory(n_memories: int, n_rows: int, threads: int) -> dict[str, float]:
+    """`measure_memory` in a child process."""
+    command = [sys.executable, "-m", "benchmarks.one_pass", "--threads", str(threads)]
+    command += ["--measure-memory", str(n_memories), str(n_rows)]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def processor() -> str:
+    """Name of the processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--memories", type=int, nargs="+", default=[1000, 4000], metavar="P")
+    parser.add_argument("--rows", type=int, default=6000)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--memory-at", type=int, nargs=2, default=[8000, 60_000],
+                        metavar=("P", "ROWS"))  # fmt: skip
+    parser.add_argument("--measure-memory", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--output", type=Path, default=RESULT)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> None:
+    """Measure, print, store."""
+    args = parse(argv)
+    torch.set_num_threads(args.threads)
+    if args.measure_memory:
+        print(json.dumps(measure_memory(*args.measure_memory)))
+        return
+    rows = []
+    for n_memories in args.memories:
+        row = speed(n_memories, args.rows, args.repeats)
+        rows.append(row)
+        print(
+            f"P={n_memories}: products {row['seconds_products']:.3f} s "
+            f"({row['gflop_per_second_products']:.0f} GFLOP/s), pass {row['seconds_pass']:.3f} s, "
+            f"ratio {row['ratio']:.3f} (target {TARGET_RATIO}; median of pairs "
+            f"{row['ratio_median_of_pairs']:.3f})",
+            flush=True,
+        )
+    used = memory(*args.memory_at, args.threads)
+    print(
+        f"P={used['memories']}, {used['rows']} rows ({used['megabytes_input']:.0f} MB): "
+        f"peak extra memory {used['megabytes_extra']:.0f} MB (target {TARGET_MEGABYTES:.0f})"
+    )
+    content = {
+        "command": shlex.join(["python", "-m", "benchmarks.one_pass", *argv]),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "device": processor(),
+        "machine": platform.machine(),
+        "threads": args.threads,
+        "features": N_FEATURES,
+        "dtype": "float32",
+        "targets": {"ratio": TARGET_RATIO, "megabytes_extra": TARGET_MEGABYTES},
+        "load_average": os.getloadavg()[0],
+        "speed": rows,
+        "memory": used,
+    }
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(args.output, (json.dumps(content, indent=1) + "\n").encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
