@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy
 import torch
-from benchmarks.accuracy_table import load
 
+from benchmarks.accuracy_table import load
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.curvature import Descent, Nearest
 from mnemosphere.model.kernel import accumulate

@@ -25,8 +25,8 @@ import time
 from pathlib import Path
 
 import torch
-from benchmarks.accuracy_table import load
 
+from benchmarks.accuracy_table import load
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.training.batches import Data, Solver
