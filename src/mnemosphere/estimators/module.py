@@ -27,10 +27,7 @@ class DAMModule(nn.Module):
             if field.name != "varsigma":
                 self.register_buffer(field.name, getattr(params, field.name).clone())
         for name in ("mean", "scale"):
-            value = getattr(normalizer, name)
-            self.register_buffer(
-                name, None if value is None else torch.as_tensor(value).to(params.w)
-            )
+            self.register_buffer(name, torch.as_tensor(getattr(normalizer, name)).to(params.w))
 
     def forward(self, x: Tensor) -> Tensor:
         """log_joint of raw rows."""

@@ -34,9 +34,7 @@ def save(model: DAMClassifier, path: Path) -> None:
         if field.name != "varsigma":
             tensors[f"params.{field.name}"] = getattr(model.params_, field.name)
     for name in ("mean", "scale"):
-        value = getattr(model._normalizer, name)
-        if value is not None:
-            tensors[f"normalizer.{name}"] = torch.as_tensor(value)
+        tensors[f"normalizer.{name}"] = torch.as_tensor(getattr(model._normalizer, name))
     if model.lineage_ is not None:
         tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
     settings = {k: v for k, v in model.get_params().items() if k not in _NOT_SAVED}

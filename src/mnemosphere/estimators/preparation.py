@@ -27,8 +27,8 @@ class Normalizer:
     """
 
     kind: str
-    mean: Floats | None = None  # (N,), 'standard' only
-    scale: Floats | None = None
+    mean: Floats | float = 0.0  # (N,) with 'standard'
+    scale: Floats | float = 1.0
 
     @classmethod
     def fit(cls, kind: str, x: Floats, sample_weight: Floats | None = None) -> Normalizer:
@@ -48,7 +48,6 @@ class Normalizer:
     def __call__(self, x: Floats, dtype: np.dtype[Any] | type = np.float64) -> Floats:
         """Unit rows; ValueError that names the first row without direction."""
         if self.kind == "standard":
-            assert self.mean is not None and self.scale is not None
             root = np.full((x.shape[0], 1), np.sqrt(x.shape[1]))
             x = np.hstack([(x - self.mean) / self.scale, root])
         elif self.kind == "center":
@@ -69,7 +68,7 @@ class Normalizer:
                     f"row {zero[0]} of X is {what}, so it has no direction "
                     f"({zero.size} such rows): drop it or use normalize='standard'"
                 )
-        return (x / norms[:, None]).astype(dtype, copy=False)
+        return np.asarray(x / norms[:, None], dtype=dtype)
 
     @staticmethod
     def directionless(x: Floats, norms: Floats) -> NDArray[np.bool_]:
@@ -80,7 +79,6 @@ class Normalizer:
         """Memories as a user would read them: in the units of the features where that exists."""
         if self.kind != "standard":
             return w
-        assert self.mean is not None and self.scale is not None
         n = w.shape[1] - 1
         # The last coordinate is √N over the norm, so it gives the norm back; a memory on the far
         # side of the sphere has no counterpart, and its direction is shown at unit length.

@@ -1,11 +1,10 @@
 """What `"auto"` means: the number of memories, the normalization and ς, chosen from the data.
 
 The rule, in full. Memories: a fifth of the distinct rows, at least two a class, at most 1000.
-Normalization and ς: models are fitted by a few fixed-point passes on part of the rows and judged
-by the log-loss of the class on the rest. A coarse round on at most 2000 rows takes every
-normalization that gives all rows a direction with every ς of a grid; where there are more rows
-than that, a second round tries the neighbouring ς at the full number of memories, because the
-best ς grows with it.
+Normalization and ς: by the log-loss of the class on held-out rows. A pilot on at most 1000 rows
+tries every normalization that gives all rows a direction, each with twelve ς at once. Where there
+are more rows than that, the full model with the full number of memories then tries that ς and its
+neighbours on at most 5000 rows, because the best ς grows with the number of memories.
 """
 
 from __future__ import annotations
@@ -21,17 +20,20 @@ from mnemosphere.estimators.preparation import Floats, Normalizer, usable_normal
 from mnemosphere.model import initialize
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.numerics.bessel import inverse_mean_resultant
 from mnemosphere.training.batches import Data
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.loop import train
 
 MAX_MEMORIES = 1000
 ROWS_PER_MEMORY = 5
-VARSIGMA_GRID = (0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-COARSE_ROWS = 2000
-FINE_ROWS = 10_000
-_SMALL = 600  # rows below which held-out sets are too small to trust and folds are used
-_FOLDS = 5
+PILOT_ROWS = 1000
+FINE_ROWS = 5000
+_OCTAVES = torch.arange(0.0, 11.5, 1.0)  # log2 of β_eff: 1 to 2048
+_PILOT_STEPS = 5
+_SMALL = 600  # rows below which one held-out set is too small to trust and folds are used
+_FOLDS = 3
+_LEAST_VARSIGMA = 0.05
 
 
 @dataclass(frozen=True)
@@ -107,95 +109,167 @@ def choose(
     `index` holds the class of each row, −1 where it is not known; only labelled rows are judged.
     """
     kinds = usable_normalizations(x) if normalize == "auto" else [normalize]
-    grid = VARSIGMA_GRID if varsigma is None else (varsigma,)
-    if len(kinds) * len(grid) == 1:
-        return Choice(kinds[0], grid[0], ())
-    rng = np.random.default_rng(seed)
-    trials: list[dict[str, Any]] = []
+    if len(kinds) == 1 and varsigma is not None:
+        return Choice(kinds[0], varsigma, ())
 
-    def judge(kind: str, vs: float, rows: NDArray[np.intp], stage: str) -> float:
-        share = rows.size / x.shape[0]
-        memories = max(2, round(n_memories * min(1.0, share)))
-        if stage == "fine":
-            memories = n_memories
-        score = _held_out_loss(
-            kind, vs, x[rows], targets[rows], index[rows],
-            None if sample_weight is None else sample_weight[rows],
-            memories, beta, uniform_weight, seed, dtype, device,
-        )  # fmt: skip
-        trials.append(
-            {
-                "stage": stage,
-                "normalize": kind,
-                "varsigma": vs,
-                "log_loss": score,
-                "rows": rows.size,
-            }
+    def tensors(z: Floats, rows: NDArray[np.intp]) -> Data:
+        weight = None if sample_weight is None else torch.from_numpy(sample_weight[rows])
+        return Data(
+            torch.from_numpy(np.ascontiguousarray(z)).to(device, dtype),
+            torch.from_numpy(targets[rows]).to(device, dtype),
+            None if weight is None else weight.to(device, dtype),
         )
-        return score
 
-    coarse = rng.permutation(x.shape[0])[:COARSE_ROWS]
-    scores = {(k, v): judge(k, v, coarse, "coarse") for k in kinds for v in grid}
-    kind, best = min(scores, key=lambda key: scores[key])
-    if varsigma is None and x.shape[0] > COARSE_ROWS:
-        fine = rng.permutation(x.shape[0])[:FINE_ROWS]
-        at = grid.index(best)
-        near = grid[max(0, at - 1) : at + 3]
-        finer = {v: judge(kind, v, fine, "fine") for v in near}
-        best = min(finer, key=lambda v: finer[v])
-    return Choice(kind, best, tuple(trials))
+    order = np.random.default_rng(seed).permutation(x.shape[0])
+    rows = order[:PILOT_ROWS]
+    pilot_memories = max(2, round(n_memories * rows.size / x.shape[0]))
+    trials: list[dict[str, Any]] = []
+    for kind in kinds:
+        normalizer = Normalizer.fit(kind, x, sample_weight)
+        data = tensors(normalizer(x[rows]), rows)
+        trials += [
+            {"stage": "pilot", "normalize": kind, **trial}
+            for trial in _pilot(data, index[rows], pilot_memories, varsigma, seed)
+        ]
+    best = min(trials, key=lambda trial: float(trial["log_loss"]))
+    if varsigma is not None:
+        return Choice(best["normalize"], varsigma, tuple(trials))
+    if x.shape[0] > PILOT_ROWS:
+        rows = order[:FINE_ROWS]
+        normalizer = Normalizer.fit(best["normalize"], x, sample_weight)
+        data = tensors(normalizer(x[rows]), rows)
+        fine = []
+        for factor in (0.84, 1.0, 1.19, 1.41):
+            trial = {"stage": "fine", "normalize": best["normalize"]}
+            trial["varsigma"] = min(1.0, factor * best["varsigma"])
+            trial["log_loss"] = _held_out_loss(
+                data, index[rows], trial["varsigma"], beta, n_memories, uniform_weight, seed
+            )
+            fine.append(trial)
+        trials += fine
+        best = min(fine, key=lambda trial: float(trial["log_loss"]))
+    return Choice(best["normalize"], float(best["varsigma"]), tuple(trials))
+
+
+def _held_out_rows(index: NDArray[np.intp], fold: int, seed: int) -> torch.Tensor:
+    """A mask of a fifth of the rows, each class in proportion; none without label."""
+    order = np.random.default_rng(seed).permutation(index.size)
+    dealt = order[np.argsort(index[order], kind="stable")]  # class after class, dealt out in turn
+    held = np.zeros(index.size, dtype=bool)
+    held[dealt[fold::5]] = True
+    return torch.from_numpy(held & (index >= 0))
+
+
+def _pilot(
+    data: Data, index: NDArray[np.intp], n_memories: int, varsigma: float | None, seed: int
+) -> list[dict[str, float]]:
+    """Held-out log-loss for many β_eff at once, each with the ς that would lead to it.
+
+    A stripped mixture (no uniform component, equal weights, β_eff held) takes a few fixed-point
+    steps for all β_eff in one batch. At the fixed point of the full model A_N(β) = ς·m̄, so a
+    β_eff with mean overlap m̄ belongs to the ς that solves ς·A_N⁻¹(ς·m̄) = β_eff.
+    """
+    folds = _FOLDS if data.n_rows < _SMALL else 1
+    octaves = _OCTAVES.to(data.x)
+    losses, overlaps = [], []
+    for fold in range(folds):
+        held = _held_out_rows(index, fold, seed).to(data.x.device)
+        if not bool(held.any()) or bool(held.all()):
+            held = torch.zeros_like(held)
+            held[0] = True  # one row, or none labelled: judge on what there is
+        fitted = data.take(~held) if data.n_rows > 1 else data
+        judged = data.take(held)
+        generator = torch.Generator().manual_seed(seed)
+        memories = min(n_memories, fitted.n_rows)
+        picked = torch.randperm(fitted.n_rows, generator=generator)[:memories].to(data.x.device)
+        truth = torch.from_numpy(np.maximum(index, 0)).to(data.x.device)[held]
+        loss, overlap = _batched_mixture(fitted, judged, truth, fitted.x[picked], 2.0**octaves)
+        losses.append(loss)
+        overlaps.append(overlap)
+    loss, overlap = torch.stack(losses).mean(0), torch.stack(overlaps).mean(0)
+    varsigmas = _varsigma_for(2.0**octaves, overlap, data.x.shape[1])
+    out = [
+        {"varsigma": round(float(vs), 4), "beta_eff": float(b), "log_loss": float(value)}
+        for vs, b, value in zip(varsigmas, 2.0**octaves, loss, strict=True)
+    ]
+    if varsigma is not None:
+        out = [min(out, key=lambda trial: abs(trial["varsigma"] - varsigma))]
+    return out
+
+
+def _batched_mixture(
+    fitted: Data, judged: Data, truth: torch.Tensor, w: torch.Tensor, betas: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(held-out log-loss (K,), mean overlap (K,)) of K mixtures that differ in β_eff (K,)."""
+    k = betas.shape[0]
+    w = w.expand(k, -1, -1)  # (K, P, N)
+    prior = class_prior(fitted.targets, fitted.sample_weight)
+    profile = prior.expand(k, w.shape[1], -1)  # (K, P, C+1)
+    q = fitted.targets
+    if fitted.sample_weight is not None:
+        q = q * fitted.sample_weight[:, None]
+    overlap = betas.new_zeros(k)
+
+    def exponentials(x: torch.Tensor) -> torch.Tensor:
+        h = betas[:, None, None] * torch.einsum("bn,kpn->kbp", x, w)
+        return (h - h.amax(2, keepdim=True)).exp()
+
+    for _ in range(_PILOT_STEPS):
+        e = exponentials(fitted.x)  # (K, B, P)
+        tiny = torch.finfo(e.dtype).tiny
+        s = q / (e @ profile).clamp_min(tiny)  # (K, B, C+1)
+        r = e * (s @ profile.mT)  # (K, B, P)
+        w_bar = torch.einsum("kbp,bn->kpn", r, fitted.x)
+        norms = w_bar.norm(dim=2, keepdim=True)
+        w = torch.where(norms > tiny, w_bar / norms.clamp_min(tiny), w)
+        p_bar = profile * (e.mT @ s)  # (K, P, C+1)
+        mass = p_bar.sum(2, keepdim=True)
+        profile = torch.where(mass > tiny, p_bar / mass.clamp_min(tiny), profile)
+        overlap = norms.sum((1, 2)) / mass.sum((1, 2)).clamp_min(tiny)
+    joint = (exponentials(judged.x) @ profile)[:, :, :-1].clamp_min(tiny)  # (K, B, C)
+    log_proba = joint.log().log_softmax(2)
+    rows = torch.arange(truth.shape[0], device=truth.device)
+    own = log_proba[:, rows, truth]
+    if judged.sample_weight is None:
+        return -own.mean(1), overlap
+    return -(own @ judged.sample_weight) / judged.sample_weight.sum(), overlap
+
+
+def _varsigma_for(beta_eff: torch.Tensor, overlap: torch.Tensor, n: int) -> torch.Tensor:
+    """The ς in (0.05, 1] with ς·A_N⁻¹(ς·m̄) = β_eff, by bisection: the left side grows with ς."""
+    m = overlap.double().clamp(1e-3, 1 - 1e-6)
+    low, high = torch.full_like(m, _LEAST_VARSIGMA), torch.ones_like(m)
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        below = middle * inverse_mean_resultant(middle * m, n) < beta_eff
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high
 
 
 def _held_out_loss(
-    kind: str,
-    varsigma: float,
-    x: Floats,
-    targets: Floats,
+    data: Data,
     index: NDArray[np.intp],
-    weight: Floats | None,
-    n_memories: int,
+    varsigma: float,
     beta: float | None,
+    n_memories: int,
     uniform_weight: float,
     seed: int,
-    dtype: torch.dtype,
-    device: torch.device,
 ) -> float:
-    """Mean −log P(class | x) over rows that were not fitted."""
-    n_rows = x.shape[0]
-    order = np.random.default_rng(seed).permutation(n_rows)
-    # Every fold sees every class: rows dealt out in turn, class after class.
-    dealt = order[np.argsort(index[order], kind="stable")]
-    folds = _FOLDS if n_rows < _SMALL else 1
-    loss, total = 0.0, 0.0
-    for fold in range(folds):
-        held = np.zeros(n_rows, dtype=bool)
-        held[dealt[fold::_FOLDS]] = True
-        held &= index >= 0
-        if held.all() or not held.any():
-            return np.inf
-        normalizer = Normalizer.fit(kind, x[~held], None if weight is None else weight[~held])
-
-        def tensor(a: Floats) -> torch.Tensor:
-            return torch.from_numpy(np.ascontiguousarray(a)).to(device, dtype)
-
-        z = tensor(normalizer(x))
-        q = tensor(targets)
-        t = None if weight is None else tensor(weight)
-        mask = torch.from_numpy(~held).to(device)
-        data = Data(z[mask], q[mask], None if t is None else t[mask])
-        generator = torch.Generator().manual_seed(seed)
-        memories = max(1, min(n_memories, data.n_rows))
-        params = initial_parameters(
-            data.x, data.targets, data.sample_weight, n_memories=memories, varsigma=varsigma,
-            beta=beta, uniform_weight=uniform_weight, generator=generator,
-        )  # fmt: skip
-        batch = default_batch_size(data.n_rows)
-        passes = 10 if batch is None else 3
-        solver = FixedPoint(batch_size=batch, learn_beta=beta is None)
-        result = train(params, data, solver, max_epochs=passes, tol=1e-4, generator=generator)
-        scores = log_joint(result.params, z[~mask])[:, :-1].double().log_softmax(1).cpu().numpy()
-        own = scores[np.arange(scores.shape[0]), index[held]]
-        w = np.ones(own.size) if weight is None else weight[held]
-        loss -= float((w * own).sum())
-        total += float(w.sum())
-    return loss / total
+    """Mean −log P(class | x) of the full model over rows that were not fitted."""
+    held = _held_out_rows(index, 0, seed).to(data.x.device)
+    fitted, judged = data.take(~held), data.take(held)
+    generator = torch.Generator().manual_seed(seed)
+    params = initial_parameters(
+        fitted.x, fitted.targets, fitted.sample_weight,
+        n_memories=min(n_memories, fitted.n_rows), varsigma=varsigma, beta=beta,
+        uniform_weight=uniform_weight, generator=generator,
+    )  # fmt: skip
+    solver = FixedPoint(batch_size=max(fitted.n_rows // 10, 1), learn_beta=beta is None)
+    result = train(params, fitted, solver, max_epochs=2, generator=generator)
+    scores = log_joint(result.params, judged.x)[:, :-1].double().log_softmax(1)
+    truth = torch.from_numpy(index).to(data.x.device)[held]
+    own = scores[torch.arange(truth.shape[0], device=truth.device), truth]
+    if judged.sample_weight is None:
+        return -float(own.mean())
+    weight = judged.sample_weight.double()
+    return -float((own * weight).sum() / weight.sum())

@@ -24,6 +24,7 @@ from functools import lru_cache
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -121,8 +122,16 @@ def _expansion(m: int) -> _Expansion:
     )
 
 
-def _horner(coefficients: tuple[float, ...], q: Tensor) -> Tensor:
-    total = torch.full_like(q, coefficients[-1])
+# The functions below take NumPy arrays as well as tensors: on the few numbers that training asks
+# for at a time, NumPy is many times faster.
+
+
+def _namespace(x: Any) -> Any:
+    return torch if isinstance(x, Tensor) else np
+
+
+def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
+    total: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = total * q + c
     return total
@@ -133,34 +142,36 @@ def _start(n: int) -> int:
     return n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
 
 
-def _scaled(beta: Tensor, nu: float) -> tuple[Tensor, Tensor, Tensor]:
+def _scaled(beta: Any, nu: float) -> tuple[Any, Any, Any]:
+    xp = _namespace(beta)
     z = beta / nu
-    s = torch.hypot(z, torch.ones_like(z))  # no overflow, unlike sqrt(1 + z^2)
+    s = xp.hypot(z, xp.ones_like(z))  # no overflow, unlike sqrt(1 + z^2)
     return z, s, 1 / s
 
 
-def _resultant_at(beta: Tensor, m: int) -> Tensor:
+def _resultant_at(beta: Any, m: int) -> Any:
     """A_m(beta) from the expansion."""
     e = _expansion(m)
     z, s, q = _scaled(beta, e.nu)
     return z / s * (1 / (1 + q) - _horner(e.resultant, q))
 
 
-def _log_ratio(beta: Tensor, n: int) -> Tensor:
+def _log_ratio(beta: Any, n: int) -> Any:
+    xp = _namespace(beta)
     m = _start(n)
     e = _expansion(m)
     z, s, q = _scaled(beta, e.nu)
     t = z * (z / (1 + s))  # s - 1
-    value = e.nu * (t - torch.log1p(t / 2)) - torch.log1p(t) / 2 - t / s * _horner(e.ratio, q)
+    value = e.nu * (t - xp.log1p(t / 2)) - xp.log1p(t) / 2 - t / s * _horner(e.ratio, q)
     if m > n:
         a = _resultant_at(beta, m)
         for k in range(m - 2, n - 1, -2):
-            value = value + torch.log1p(beta * a / k)
+            value = value + xp.log1p(beta * a / k)
             a = beta / (k + beta * a)
     return value
 
 
-def _resultant(beta: Tensor, n: int) -> Tensor:
+def _resultant(beta: Any, n: int) -> Any:
     m = _start(n)
     a = _resultant_at(beta, m)
     for k in range(m - 2, n - 1, -2):
@@ -168,7 +179,7 @@ def _resultant(beta: Tensor, n: int) -> Tensor:
     return a
 
 
-def _resultant_and_slope(beta: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
     """A_N and A_N'. At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses."""
     m = _start(n)
     e = _expansion(m)
@@ -182,14 +193,15 @@ def _resultant_and_slope(beta: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return a, slope
 
 
-def _inverse(r: Tensor, n: int) -> Tensor:
+def _inverse(r: Any, n: int) -> Any:
+    xp = _namespace(r)
     # Amos' bounds on A_N: (n - 1) r/(1 - r^2) <= beta <= n r/(1 - r^2).
     base = r / ((1 - r) * (1 + r))
     low, high = (n - 1) * base, n * base
     beta = (n - r * r) * base  # right to leading order at both ends
     for _ in range(_NEWTON_STEPS):
         a, slope = _resultant_and_slope(beta, n)
-        beta = torch.minimum(torch.maximum(beta - (a - r) / slope, low), high)
+        beta = xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
     return beta
 
 
@@ -204,7 +216,8 @@ class _LogRatio(torch.autograd.Function):
 
     @staticmethod
     def forward(beta: Tensor, n: int) -> Tensor:
-        return _log_ratio(beta, n)
+        value: Tensor = _log_ratio(beta, n)
+        return value
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
@@ -224,7 +237,8 @@ class _MeanResultant(torch.autograd.Function):
 
     @staticmethod
     def forward(beta: Tensor, n: int) -> Tensor:
-        return _resultant(beta, n)
+        value: Tensor = _resultant(beta, n)
+        return value
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
@@ -244,7 +258,8 @@ class _InverseMeanResultant(torch.autograd.Function):
 
     @staticmethod
     def forward(r: Tensor, n: int) -> Tensor:
-        return _inverse(r, n)
+        value: Tensor = _inverse(r, n)
+        return value
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
@@ -286,6 +301,17 @@ def _check_beta(beta: Tensor | float) -> Tensor:
     return beta
 
 
+def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
+    """Apply a function in float64: through autograd where a gradient is asked for, else NumPy."""
+    if x.requires_grad and torch.is_grad_enabled():
+        value: Tensor = function.apply(x.double(), n)  # type: ignore[no-untyped-call]
+        return value
+    plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
+    numbers = x.detach().double().cpu().numpy()
+    with np.errstate(over="ignore", under="ignore"):
+        return torch.from_numpy(np.asarray(plain[function](numbers, n))).to(x.device)
+
+
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     """Return log[Omega_N(beta) / Omega_N(0)], elementwise; exactly 0 at beta = 0.
 
@@ -294,8 +320,7 @@ def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     with derivative `mean_resultant`.
     """
     n, beta = _check_n(n), _check_beta(beta)
-    value: Tensor = _LogRatio.apply(beta.double(), n)  # type: ignore[no-untyped-call]
-    return value.to(beta.dtype)
+    return _evaluate(_LogRatio, beta, n).to(beta.dtype)
 
 
 def log_omega(beta: Tensor | float, n: int) -> Tensor:
@@ -306,8 +331,7 @@ def log_omega(beta: Tensor | float, n: int) -> Tensor:
     """
     n, beta = _check_n(n), _check_beta(beta)
     log_area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
-    value: Tensor = _LogRatio.apply(beta.double(), n)  # type: ignore[no-untyped-call]
-    return (value + log_area).to(beta.dtype)
+    return (_evaluate(_LogRatio, beta, n) + log_area).to(beta.dtype)
 
 
 def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
@@ -317,8 +341,7 @@ def mean_resultant(beta: Tensor | float, n: int) -> Tensor:
     w and concentration beta. Arguments and precision as for `log_omega_ratio`; differentiable.
     """
     n, beta = _check_n(n), _check_beta(beta)
-    a: Tensor = _MeanResultant.apply(beta.double(), n)  # type: ignore[no-untyped-call]
-    return a.to(beta.dtype)
+    return _evaluate(_MeanResultant, beta, n).to(beta.dtype)
 
 
 def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
@@ -335,5 +358,4 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
         )
-    beta: Tensor = _InverseMeanResultant.apply(r.double(), n)  # type: ignore[no-untyped-call]
-    return beta.to(r.dtype)
+    return _evaluate(_InverseMeanResultant, r, n).to(r.dtype)

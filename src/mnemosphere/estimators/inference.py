@@ -1,0 +1,230 @@
+"""What a fitted classifier can do."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from mnemosphere.estimators import persistence
+from mnemosphere.estimators.explanation import Explanation
+from mnemosphere.estimators.module import DAMModule
+from mnemosphere.estimators.preparation import Floats, Normalizer
+from mnemosphere.model import kernel, retrieval
+from mnemosphere.model.merge import merge
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.theory import stationarity
+from mnemosphere.training.batches import Data
+from mnemosphere.training.lineage import Lineage
+
+
+class FittedModel:
+    """Predictions, explanations, recall, sampling, certificates: all that reads the parameters."""
+
+    params_: Parameters
+    classes_: NDArray[Any]
+    lineage_: Lineage | None
+    n_memories_: int
+    _normalizer: Normalizer
+
+    if TYPE_CHECKING:
+
+        def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats: ...
+        def _encode(
+            self, X: Floats, y: Any, classes: NDArray[Any] | None
+        ) -> tuple[NDArray[np.intp], Floats]: ...
+        def _weights(
+            self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None
+        ) -> Floats | None: ...
+        def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data: ...
+        def _keep(self, params: Parameters) -> None: ...
+
+    def _on_sphere(self, X: ArrayLike) -> torch.Tensor:
+        check_is_fitted(self, "params_")
+        z = self._normalizer(self._validate_rows(X, reset=False))
+        x = torch.from_numpy(np.ascontiguousarray(z)).to(self.params_.w)
+        unit: torch.Tensor = x / x.norm(dim=1, keepdim=True)
+        return unit
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
+        scores = self.predict_log_proba(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _log_proba(self, X: ArrayLike) -> Floats:
+        scores = kernel.log_joint(self.params_, self._on_sphere(X))[:, :-1]
+        log_proba: Floats = scores.double().log_softmax(1).cpu().numpy()
+        return log_proba
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Log P(y|x), (n, C)."""
+        check_is_fitted(self, "params_")
+        return self._log_proba(X)
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """P(y | x, y is one of the C classes), (n, C)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row."""
+        winner = self.predict_log_proba(X).argmax(axis=1)
+        best: NDArray[Any] = self.classes_[winner]
+        return best
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """How much each memory answers for each row: P(memory | x), (n, P)."""
+        x = self._on_sphere(X)
+        scores = kernel.log_joint(self.params_, x)
+        shares = kernel.responsibilities(self.params_, x, scores.softmax(1))
+        out: Floats = shares[:, 1:].cpu().numpy()
+        return out
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Log of the effective density of each row on the sphere, labels summed out, (n,).
+
+        For ς = 1 that is the model's log-density. For ς < 1 it is the log of
+        𝒫_{β,ς}(x) of Eq. (effective_loss), which is not normalised: it ranks rows, but its
+        exponential does not integrate to 1.
+        """
+        x = self._on_sphere(X)
+        area = log_omega(0.0, x.shape[1])
+        scores: Floats = (retrieval.log_marginal(self.params_, x).double().cpu() - area).numpy()
+        return scores
+
+    def novelty(self, X: ArrayLike) -> Floats:
+        """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
+        values: Floats = retrieval.novelty(self.params_, self._on_sphere(X)).cpu().numpy()
+        return values
+
+    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+        """Why each row got its class: the memories that decided it, their shares, soft labels."""
+        x = self._on_sphere(X)
+        log_proba = kernel.log_joint(self.params_, x)[:, :-1].double().log_softmax(1)
+        winner = log_proba.argmax(1)
+        k = min(n_nearest, self.n_memories_)
+        top = retrieval.shares(self.params_, x, winner, k)
+        soft = self.params_.p[1:] / self.params_.p_h[1:, None]
+        return Explanation(
+            rows=np.asarray(x.cpu()),
+            classes=self.classes_,
+            verdict=self.classes_[winner.cpu().numpy()],
+            probability=log_proba.amax(1).exp().cpu().numpy(),
+            memory=top.indices.cpu().numpy(),
+            share=top.shares.cpu().numpy(),
+            overlap=top.overlaps.cpu().numpy(),
+            uniform_share=top.uniform.cpu().numpy(),
+            soft_label=soft[top.indices].cpu().numpy(),
+            memories=self.params_.w[top.indices].cpu().numpy(),
+        )
+
+    def recall(self, X: ArrayLike, y: ArrayLike | None = None, *, steps: int = 20) -> Floats:
+        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N) unit rows.
+
+        y: the class of each row, or None for any class.
+        """
+        x = self._on_sphere(X)
+        index = None if y is None else torch.from_numpy(self._class_index(y)).to(x.device)
+        found = retrieval.recall(self.params_, x, class_index=index, steps=steps)
+        return self._normalizer.restore(found.x.cpu().numpy())
+
+    def sample(
+        self, n: int, y: object = None, *, random_state: int | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw n patterns and their labels from the model; y: one class to draw from, or None.
+
+        A pattern of the class "none of them" is labelled None, in an array of objects.
+        """
+        check_is_fitted(self, "params_")
+        if not isinstance(n, Integral) or n < 1:
+            raise ValueError(f"n must be a whole number >= 1, got {n!r}")
+        generator = torch.Generator().manual_seed(draw_seed(random_state))
+        index = None if y is None else int(self._class_index(np.asarray([y]))[0])
+        x, drawn = retrieval.sample(
+            self.params_.to(device="cpu"), int(n), class_index=index, generator=generator
+        )
+        names = np.append(self.classes_.astype(object), None)[drawn.numpy()]
+        labels = names if None in names.tolist() else names.astype(self.classes_.dtype)
+        return self._normalizer.restore(x.numpy()), labels
+
+    def _class_index(self, y: ArrayLike) -> NDArray[np.intp]:
+        y = column_or_1d(as_numpy(y))
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise ValueError(f"{unknown} are not among the classes {self.classes_}")
+        return np.searchsorted(self.classes_, y)
+
+    def certify(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **options: Any
+    ) -> stationarity.Certificate:
+        """Is each memory a minimum, a saddle, or not converged, on these rows? See the docs."""
+        check_is_fitted(self, "params_")
+        X, y = self._validate_rows(X, reset=False), as_numpy(y)
+        classes = self.classes_
+        index, targets = self._encode(X, y, classes=classes)
+        self.classes_ = classes
+        weight = self._weights(X, index, sample_weight)
+        data = self._tensors(self._normalizer(X), targets, weight)
+        return stationarity.certify(
+            self.params_, data.x, data.targets, sample_weight=data.sample_weight, **options
+        )
+
+    def at_level(self, level: int) -> Self:
+        """The smaller model at the end of one level of growth, as a fitted classifier."""
+        check_is_fitted(self, "params_")
+        if self.lineage_ is None:
+            raise ValueError("this model did not grow: fit with growth='split'")
+        return self._with(self.lineage_.at_level(level))
+
+    def shrink(self, X: ArrayLike, y: ArrayLike, n_memories: int) -> Self:
+        """A smaller fitted classifier: the memories that the loss misses least are merged away."""
+        check_is_fitted(self, "params_")
+        X, y = self._validate_rows(X, reset=False), as_numpy(y)
+        _, targets = self._encode(X, y, classes=self.classes_)
+        data = self._tensors(self._normalizer(X), targets, None)
+        merged = merge(self.params_, data.x, data.targets, n_memories=n_memories)
+        return self._with(merged.params)
+
+    def _with(self, params: Parameters) -> Self:
+        """A copy of this fitted classifier with other parameters and no lineage."""
+        other: Self = clone(self)
+        other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
+        for name in ("_normalizer", "_device"):
+            setattr(other, name, getattr(self, name))
+        other.lineage_ = None
+        other._keep(params)
+        return other
+
+    def to_torch(self) -> DAMModule:
+        """The fitted model as a torch module: log_joint, differentiable in its input."""
+        check_is_fitted(self, "params_")
+        return DAMModule(self.params_, self._normalizer)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
+        check_is_fitted(self, "params_")
+        persistence.save(self, Path(path))  # type: ignore[arg-type]  # this is its only subclass
+
+
+def as_numpy(y: Any) -> Any:
+    """Y as a NumPy array; None stays None."""
+    if y is None:
+        return None
+    if isinstance(y, torch.Tensor):
+        return y.detach().cpu().numpy()
+    return np.asarray(y)
+
+
+def draw_seed(random_state: Any) -> int:
+    """One whole number out of whatever scikit-learn calls a random state."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
