@@ -1,7 +1,6 @@
 """Dense associative memory on the sphere: classify, cluster, recall, explain and grow."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,7 +8,7 @@ if TYPE_CHECKING:
     from mnemosphere.estimators import DAMClassifier, load
 
 __all__ = ["DAMClassifier", "__version__", "datasets", "load", "plots", "theory"]
-__version__ = version("mnemosphere")
+__version__ = "0.1.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {"DAMClassifier": "estimators", "load": "estimators"}
