@@ -1,0 +1,206 @@
+"""Is a trained model at a stationary point, and which of its memories are saddles?
+
+Eq. (stationarity) holds where one fixed-point step does not move the parameters, so the length of
+that step is the residual. A memory at rest is a minimum or a saddle of the network in which it is
+duplicated: a saddle exactly when β_eff > β_split, as model.curvature derives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model import objectives
+from mnemosphere.model.curvature import CurvatureMethod, Krylov
+from mnemosphere.model.kernel import Statistics, accumulate, check_data
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
+
+__all__ = ["Certificate", "Residual", "Verdict", "certify", "residual"]
+
+Verdict = Literal["minimum", "saddle", "not converged"]
+
+# β stays finite where every row lies on its memory, and positive where none pulls.
+_MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
+_ROUNDING = 64  # units in the last place by which β_eff must exceed β_split
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How far the parameters are from Eq. (stationarity), in float64."""
+
+    w: Tensor  # (P,) ‖Δw^μ‖
+    p: Tensor  # (P+1,) Σ_y |Δp^γ_y| / p_h(γ)
+    beta: Tensor  # () |Δβ|/β, or 0 if β is held
+
+    @property
+    def largest(self) -> float:
+        """The largest of all."""
+        return float(torch.cat([self.w, self.p, self.beta[None]]).amax())
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What each memory is on the given rows.
+
+    "saddle": Eq. (stationarity) holds, and two copies of the memory lower the loss by moving apart
+    along ±`direction`: the network gains by growing there. "minimum": it holds, and no such split
+    lowers the loss to second order. "not converged": the memory, its class weights or β still
+    move by more than `tol`, or the curvature is too near 0 for its sign to be told.
+    """
+
+    residual: Residual
+    mass: Tensor  # (P,) rows that the memory answers for
+    lambda_min: Tensor  # (P,) lowest curvature along a split, per row of the data
+    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle
+    direction: Tensor  # (P, N) of that split: unit, tangent
+    beta_eff: float
+    tol: float
+    verdicts: tuple[Verdict, ...]  # (P,)
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many memories have each verdict."""
+        found = Counter(self.verdicts)
+        order: tuple[Verdict, ...] = ("minimum", "saddle", "not converged")
+        return {verdict: found[verdict] for verdict in order}
+
+    @property
+    def converged(self) -> bool:
+        """Whether every residual is within tol, the uniform component's too."""
+        return self.residual.largest <= self.tol
+
+    def summary(self, max_rows: int = 20) -> str:
+        """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
+        lines = [
+            f"{len(self.verdicts)} memories: {counts}",
+            f"largest residual: memories {float(self.residual.w.amax()):.1e}, class weights "
+            f"{float(self.residual.p.amax()):.1e}, beta {float(self.residual.beta):.1e} "
+            f"(tolerance {self.tol:.1e})",
+            f"beta_eff {self.beta_eff:.4g}, beta_split from {float(self.beta_split.amin()):.4g} to "
+            f"{float(self.beta_split.amax()):.4g}",
+            "",
+            f"{'memory':>6}  {'rows':>9}  {'residual':>8}  {'lambda_min':>10}  {'beta_split':>10}"
+            "  verdict",
+        ]
+        order = self.beta_split.argsort(stable=True)[:max_rows].tolist()
+        for memory in order:
+            own = max(float(self.residual.w[memory]), float(self.residual.p[memory + 1]))
+            lines.append(
+                f"{memory:>6}  {float(self.mass[memory]):>9.4g}  {own:>8.1e}  "
+                f"{float(self.lambda_min[memory]):>10.2e}  "
+                f"{float(self.beta_split[memory]):>10.4g}  {self.verdicts[memory]}"
+            )
+        if len(order) < len(self.verdicts):
+            lines.append(f"… and {len(self.verdicts) - len(order)} more with a higher beta_split")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+
+def residual(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule = objectives.joint,
+    *,
+    sample_weight: Tensor | None = None,
+    learn_beta: bool = True,
+) -> Residual:
+    """Residual of Eq. (stationarity) on the rows x (n, N) with targets (n, C+1): one pass.
+
+    The step is w ← w̄/‖w̄‖, p ← p̄/ζ, β ← A_N⁻¹(ς Σ‖w̄‖/Σ mass). A rule whose label weights can
+    be negative has no such step. There the tangent parts of the gradient of the mean loss stand
+    in for it, in units that make both agree near a fixed point of the joint likelihood up to
+    factors of order 1: for w^μ in units of β_eff p_h(μ), for p as the natural gradient, for β in
+    units of A_N(β).
+
+    learn_beta: False if β is held fixed, so that it need not be stationary.
+    """
+    check_data(x, targets, sample_weight, params)
+    stats = accumulate(params, x, targets, rule, sample_weight=sample_weight)
+    return _residual(params, stats, rule, learn_beta)
+
+
+def certify(
+    params: Parameters,
+    x: Tensor,
+    targets: Tensor,
+    rule: LabelRule = objectives.joint,
+    *,
+    sample_weight: Tensor | None = None,
+    tol: float = 1e-4,
+    learn_beta: bool = True,
+    method: CurvatureMethod | None = None,
+    generator: torch.Generator | None = None,
+) -> Certificate:
+    """Say of every memory whether it is a minimum, a saddle, or not converged on these rows.
+
+    Use the rows, targets and rule that the model was trained with. tol: the largest residual that
+    counts as converged. method: how to find the curvature; by default on all rows (Krylov).
+    """
+    if not tol > 0:
+        raise ValueError(f"tol must be positive, got {tol}")
+    check_data(x, targets, sample_weight, params)
+    stats = accumulate(params, x, targets, rule, sample_weight=sample_weight)
+    moved = _residual(params, stats, rule, learn_beta)
+    method = Krylov() if method is None else method
+    found = method(params, x, targets, rule, sample_weight=sample_weight, generator=generator)
+    beta_eff = params.beta_eff
+    rests = torch.maximum(moved.w, moved.p[1:]).clamp_min(float(moved.beta)) <= tol
+    # The value found is that of a direction, so a saddle is proven. A minimum is not, unless the
+    # largest eigenvalue, as far as its residual lets it be, stays below too.
+    above = beta_eff > found.beta_split * (1 + _ROUNDING * torch.finfo(params.w.dtype).eps)
+    below = beta_eff * (1 + found.residual) <= found.beta_split
+    verdicts: list[Verdict] = []
+    for at_rest, saddle, minimum in zip(rests, above, below, strict=True):
+        if at_rest and saddle:
+            verdicts.append("saddle")
+        elif at_rest and minimum:
+            verdicts.append("minimum")
+        else:
+            verdicts.append("not converged")
+    return Certificate(
+        residual=moved,
+        mass=stats.mass[1:],
+        lambda_min=found.lambda_min,
+        beta_split=found.beta_split,
+        direction=found.direction,
+        beta_eff=float(beta_eff),
+        tol=tol,
+        verdicts=tuple(verdicts),
+    )
+
+
+def _residual(params: Parameters, stats: Statistics, rule: LabelRule, learn_beta: bool) -> Residual:
+    w, p = params.w.double(), params.p.double()
+    w_bar, p_bar = stats.w_bar.double(), stats.p_bar.double()
+    p_h, p_q = params.p_h.double(), params.p_q.double()
+    n, a = params.n_features, mean_resultant(params.beta.double(), params.n_features)
+    prior = p_h.clamp_min(torch.finfo(p.dtype).tiny)
+    if rule.supports_fixed_point:
+        norms = w_bar.norm(dim=1)
+        new_w = sphere.project(torch.where(norms[:, None] > 0, w_bar, w))  # no pull, no move
+        delta_w = (new_w - w).norm(dim=1)
+        delta_p = polytope.maximize(p_bar, p_h, p_q).p - p
+        resultant = params.varsigma * norms.sum() / p_bar[1:].sum().clamp_min(1e-300)
+        beta = inverse_mean_resultant(resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), n)
+        delta_beta = (beta / params.beta.double() - 1).abs()
+    else:
+        delta_w = sphere.to_tangent(w, w_bar).norm(dim=1) / (stats.count * prior[1:])
+        delta_p = polytope.to_tangent(p, p_bar / stats.count, p_h, p_q)
+        pull = params.varsigma * stats.overlap.double().sum()
+        delta_beta = (pull / a - p_bar[1:].sum()).abs() / stats.count
+    return Residual(
+        delta_w,
+        delta_p.abs().sum(1) / prior,
+        delta_beta if learn_beta else torch.zeros_like(delta_beta),
+    )
