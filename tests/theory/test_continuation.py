@@ -40,7 +40,7 @@ def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
     expected = ct.symmetric_transition(problem, "beta")
     values = [0.9 * expected, 1.1 * expected]
     start = symmetric_state(problem.replace(beta=values[0]))
-    branch = ct.continuation(problem, "beta", values, start)
+    branch = ct.follow(problem, "beta", values, start)
     assert branch.complete
     assert [b.kind for b in branch.bifurcations] == ["crossing"]
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
@@ -57,7 +57,7 @@ def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
 def test_transition_in_the_other_parameters(parameter, low):
     problem = uniform(p_0=0.1, beta=4.0, rho=1.5, upsilon=0.8).replace(**{parameter: low})
     expected = ct.symmetric_transition(problem, parameter)
-    branch = ct.continuation(
+    branch = ct.follow(
         problem,
         parameter,
         [0.95 * expected, 1.05 * expected],
@@ -85,7 +85,7 @@ def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_direction
     )
     expected = ct.symmetric_transition(problem, "beta")
     values = [0.95 * expected, 1.05 * expected]
-    branch = ct.continuation(
+    branch = ct.follow(
         problem, "beta", values, symmetric_state(problem.replace(beta=values[0])), width=1e-8
     )
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
@@ -97,7 +97,7 @@ def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
     problem = uniform(beta=4.0)
     found = sp.solve(problem, sp.random_starts(problem, 1, generator=generator()))
     expected = ct.symmetric_transition(problem, "beta")
-    branch = ct.continuation(problem, "beta", [4.0, 0.95 * expected], found[0])
+    branch = ct.follow(problem, "beta", [4.0, 0.95 * expected], found[0])
     assert [b.kind for b in branch.bifurcations] == ["symmetry"]
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
     assert branch.points[0].symmetry.kind == "broken"
@@ -113,7 +113,7 @@ def test_a_branch_that_folds_back_is_reported_with_its_end():
     start = sp.State(0.9 * torch.eye(3, dtype=torch.float64)[None], problem.p_h[None, :, None])
     broken = sp.solve(problem, start).raise_if_failed()[0]
     expected = ct.symmetric_transition(problem, "beta")
-    branch = ct.continuation(problem, "beta", [12.0, 0.8 * expected], broken)
+    branch = ct.follow(problem, "beta", [12.0, 0.8 * expected], broken)
     end = branch.bifurcations[-1]
     assert end.kind == "end"
     assert not branch.complete
@@ -145,9 +145,9 @@ def test_bad_arguments_are_refused():
     problem = uniform()
     state = symmetric_state(problem)
     with pytest.raises(ValueError, match="parameter must be one of"):
-        ct.continuation(problem, "alpha", [1.0], state)
+        ct.follow(problem, "alpha", [1.0], state)
     with pytest.raises(ValueError, match="finite and positive"):
-        ct.continuation(problem, "beta", [1.0, math.inf], state)
+        ct.follow(problem, "beta", [1.0, math.inf], state)
     skew = problem.replace(p_h=torch.tensor([0.0, 0.4, 0.6], dtype=torch.float64))
     with pytest.raises(ValueError, match="p_h must be equal"):
         ct.symmetric_transition(skew, "beta")

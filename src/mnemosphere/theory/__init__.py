@@ -1,1 +1,64 @@
-"""Layer 1: the statistical mechanics of the model."""
+"""Layer 1: statistical mechanics of the model, in float64.
+
+Names that two modules share are told apart here: `OrderParameters` are the unknowns of the
+saddle-point equations, `ChainState` those of the Gibbs chains, `PlantedData` a teacher's examples.
+"""
+
+from mnemosphere.theory import teacher_student
+from mnemosphere.theory.continuation import (
+    Branch,
+    leave,
+    newton,
+    symmetric_overlap,
+    symmetric_transition,
+)
+from mnemosphere.theory.continuation import follow as follow_branch
+from mnemosphere.theory.diagnostics import Estimate, estimate
+from mnemosphere.theory.gibbs import State as ChainState
+from mnemosphere.theory.limits import (
+    from_parameters,
+    noise_of_varsigma,
+    single_memory_overlap,
+    suggest_varsigma_from_neighbors,
+    suggest_varsigma_from_overlap,
+    suggest_varsigma_from_repeats,
+    varsigma_of_noise,
+)
+from mnemosphere.theory.saddle_point import (
+    NotConvergedError,
+    SaddlePointProblem,
+    Solution,
+    ValidityWarning,
+    random_starts,
+)
+from mnemosphere.theory.saddle_point import State as OrderParameters
+from mnemosphere.theory.saddle_point import solve as solve_saddle_point
+from mnemosphere.theory.solutions import DistinctSolution, classify, find_solutions
+from mnemosphere.theory.stability import (
+    antisymmetric_spectrum,
+    duplicate,
+    spectrum,
+    split_temperature,
+)
+from mnemosphere.theory.stationarity import Certificate, certify
+from mnemosphere.theory.teacher_student import Data as PlantedData
+from mnemosphere.theory.teacher_student import (
+    Posterior,
+    Teacher,
+    sample_data,
+    sample_posterior,
+    sample_teacher,
+)
+from mnemosphere.theory.variational import derivatives, free_entropy, free_entropy_per_example
+
+__all__ = [
+    "Branch", "Certificate", "ChainState", "DistinctSolution", "Estimate", "NotConvergedError",
+    "OrderParameters", "PlantedData", "Posterior", "SaddlePointProblem", "Solution", "Teacher",
+    "ValidityWarning", "antisymmetric_spectrum", "certify", "classify", "derivatives", "duplicate",
+    "estimate", "find_solutions", "follow_branch", "free_entropy", "free_entropy_per_example",
+    "from_parameters", "leave", "newton", "noise_of_varsigma", "random_starts", "sample_data",
+    "sample_posterior", "sample_teacher", "single_memory_overlap", "solve_saddle_point",
+    "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
+    "suggest_varsigma_from_overlap", "suggest_varsigma_from_repeats", "symmetric_overlap",
+    "symmetric_transition", "teacher_student", "varsigma_of_noise",
+]  # fmt: skip

@@ -128,7 +128,7 @@ class Bifurcation:
 
 @dataclass(frozen=True)
 class Branch:
-    """Result of `continuation`: the points followed and the bifurcations met on the way."""
+    """Result of `follow`: the points followed and the bifurcations met on the way."""
 
     parameter: str
     points: list[BranchPoint]
@@ -172,7 +172,7 @@ def _point(
     )
 
 
-def continuation(
+def follow(
     problem: SaddlePointProblem,
     parameter: str,
     values: Sequence[float],

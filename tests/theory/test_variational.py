@@ -6,8 +6,8 @@ import mpmath
 import pytest
 import torch
 
-from mnemosphere.theory import free_entropy as fe
 from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory import variational as fe
 from mnemosphere.theory.continuation import newton
 
 
