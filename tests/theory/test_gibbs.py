@@ -26,7 +26,7 @@ def within_errors(trace, exact, sigmas=4.5):
 def run_moves(p, counts, n_moves, seed):
     draws, g = [], generator(seed)
     for _ in range(n_moves):
-        p = gibbs.move_class_weights(p, counts, generator=g)
+        p = gibbs.move_given_assignments(p, counts, generator=g)
         draws.append(p)
     return torch.stack(draws, 1)
 
@@ -49,6 +49,32 @@ def test_class_weights_on_a_2x2_polytope_by_quadrature(counts):
     draws = run_moves(p, torch.tensor(n, dtype=torch.float64).expand(59, 2, 2), 400, seed=11)
     a = draws[:, 50:, 0, 0]
     within_errors(torch.stack([a, a**2], -1), exact)
+
+
+def test_class_weights_given_memories_by_quadrature():
+    # Two rows of classes and three memories with one class weight column free: p[γ, 0] = b_γ.
+    p_h, p_q = (0.25, 0.35, 0.4), (0.55, 0.45)
+    rng = np.random.default_rng(41)
+    h = rng.normal(size=(3, 13))
+    y = rng.integers(2, size=13)
+    b0, b1 = (np.indices((400, 400)) + 0.5) / 400 * np.array(p_h[:2])[:, None, None]
+    first = np.stack([b0, b1, p_q[0] - b0 - b1])  # midpoint rule on the feasible part of the box
+    weight = ((first[2] >= 0) & (first[2] <= p_h[2])).astype(float)
+    for c in range(13):
+        p = first if y[c] == 0 else np.array(p_h)[:, None, None] - first
+        weight = weight * np.tensordot(np.exp(h[:, c]), p, 1)
+    weight /= weight.sum()
+    exact = [*(first * weight).sum((1, 2)), (b0**2 * weight).sum(), (b0 * b1 * weight).sum()]
+
+    p = torch.outer(torch.tensor(p_h), torch.tensor(p_q)).double().expand(211, 3, 2)
+    draws, g = [], generator(43)
+    for _ in range(400):
+        fields = torch.tensor(h).expand(211, 3, 13)
+        p = gibbs.move_given_memories(p, fields, torch.tensor(y), generator=g)
+        b = p[:, :, 0]
+        draws.append(torch.cat([b, b[:, :1] ** 2, b[:, :1] * b[:, 1:2]], 1))
+    within_errors(torch.stack(draws[50:], 1), exact)
+    torch.testing.assert_close(p.sum(1)[0], torch.tensor(p_q).double(), rtol=0, atol=1e-7)
 
 
 @pytest.mark.parametrize("scale", [0, 1])
@@ -98,7 +124,9 @@ def test_class_weight_moves_keep_the_marginals():
 @pytest.mark.parametrize("shape", [(3, 4, 1), (3, 1, 4)])
 def test_a_polytope_of_one_point_does_not_move(shape):
     p = torch.full(shape, 0.25, dtype=torch.float64)
-    assert torch.equal(gibbs.move_class_weights(p, p, generator=generator(0)), p)
+    assert torch.equal(gibbs.move_given_assignments(p, p, generator=generator(0)), p)
+    h, y = torch.zeros(3, shape[1], 5).double(), torch.zeros(5, dtype=torch.long)
+    assert torch.equal(gibbs.move_given_memories(p, h, y, generator=generator(0)), p)
 
 
 def test_posterior_by_quadrature():

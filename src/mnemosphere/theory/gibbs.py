@@ -1,17 +1,21 @@
 """Exact Gibbs sampling of the student's posterior, Eq. (posterior), many chains at once.
 
-Given hidden assignments z, memories and class weights are independent, so a sweep is
+With uniform priors on memories w and class weights p, hidden assignments z and the fields
+h[γ, c] = β⟨w^γ, x_c⟩ − log Ω_N(β)/Ω_N(0), h[0, c] = 0 of Eq. (direct_distribution), a sweep is
 
-    z_c | w, p   categorical ∝ p[γ, y_c] exp(h[γ, c]), the terms of Eq. (direct_distribution)
+    p   | w      ∝ Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) on {p ≥ 0: row sums p_h, column sums p_q}
+    z_c | w, p   categorical ∝ p[γ, y_c] exp(h[γ, c])
     w^μ | z      von Mises–Fisher of natural parameter β Σ_{c: z_c = μ} x_c
-    p   | z      ∝ Π p[γ, y]^n[γ, y] on {p ≥ 0: row sums p_h, column sums p_q}
+    p   | z      ∝ Π p[γ, y]^n[γ, y] on the same polytope, n[γ, y] rows of class y in component γ
 
-with uniform priors on w and p, and n[γ, y] rows of class y in component γ. The last law has no
-closed form; `move_class_weights` leaves it invariant.
+The laws of p have no closed form: Markov steps leave them invariant. Those given z move all of p at
+once but only by 1/√M; those given w alone take far steps, one 2×2 block at a time, where data say
+little about p.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +24,14 @@ from torch import Tensor
 
 from mnemosphere.numerics import bessel, vmf
 
-__all__ = ["Likelihood", "State", "move_class_weights", "sweep"]
+__all__ = [
+    "Likelihood",
+    "State",
+    "fields",
+    "move_given_assignments",
+    "move_given_memories",
+    "sweep",
+]
 
 
 @dataclass(frozen=True)
@@ -49,30 +60,37 @@ def sweep(
     state: State, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
 ) -> State:
     """One pass through all conditionals; pure but for the generator."""
-    member = _sample_assignments(state, data, generator)  # (chains, P+1, M) one-hot
+    h, p = fields(state.w, data), state.p
+    labeled = p.shape[2] > 1
+    if labeled:
+        for _ in range(class_weight_moves):
+            p = move_given_memories(p, h, data.y, generator=generator)
+    member = _sample_assignments(p, h, data.y, generator)  # (chains, P+1, M) one-hot
     w = _sample_memories(member, data, generator)
-    p = state.p
-    if p.shape[2] > 1:
+    if labeled:
         label = torch.nn.functional.one_hot(data.y, p.shape[2]).to(data.x.dtype)  # (M, C+1)
         counts = member @ label  # (chains, P+1, C+1)
         for _ in range(class_weight_moves):
-            p = move_class_weights(p, counts, generator=generator)
+            p = move_given_assignments(p, counts, generator=generator)
     return State(w, p)
 
 
-def _sample_assignments(state: State, data: Likelihood, generator: torch.Generator) -> Tensor:
-    """One-hot z (chains, P+1, M) by inversion of the cumulative responsibilities."""
-    n_chains, n_memories, n = state.w.shape
-    scores = state.w.reshape(-1, n) @ data.x.T  # (chains*P, N) @ (N, M)
+def fields(w: Tensor, data: Likelihood) -> Tensor:
+    """Fields h (chains, P+1, M) of memories w (chains, P, N)."""
+    n_chains, n_memories, n = w.shape
+    scores = w.reshape(-1, n) @ data.x.T  # (chains*P, N) @ (N, M)
     h = (data.beta * scores - data.log_ratio).reshape(n_chains, n_memories, -1)
-    h = torch.cat([torch.zeros_like(h[:, :1]), h], 1)  # the uniform component
-    share = torch.softmax(state.p.log()[:, :, data.y] + h, 1)  # (chains, P+1, M)
+    return torch.cat([torch.zeros_like(h[:, :1]), h], 1)  # the uniform component
+
+
+def _sample_assignments(p: Tensor, h: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+    """One-hot z (chains, P+1, M) by inversion of the cumulative responsibilities."""
+    share = torch.softmax(p.log()[:, :, y] + h, 1)  # (chains, P+1, M)
     below = share.cumsum(1)[:, :-1]  # (chains, P, M)
     u = torch.rand(below[:, :1].shape, generator=generator, dtype=h.dtype, device=h.device)
-    z = (u >= below).sum(
-        1, keepdim=True
-    )  # (chains, 1, M); >= so that an empty row 0 is never drawn
-    components = torch.arange(n_memories + 1, device=h.device)[:, None]
+    # (chains, 1, M); >= and not >, so that a component without share is never drawn.
+    z = (u >= below).sum(1, keepdim=True)
+    components = torch.arange(h.shape[1], device=h.device)[:, None]
     return (z == components).to(h.dtype)
 
 
@@ -89,33 +107,74 @@ def _sample_memories(member: Tensor, data: Likelihood, generator: torch.Generato
     return vmf.sample(mean, data.beta * norm, generator=generator)
 
 
-def move_class_weights(p: Tensor, counts: Tensor, *, generator: torch.Generator) -> Tensor:
+def move_given_assignments(p: Tensor, counts: Tensor, *, generator: torch.Generator) -> Tensor:
     """One Markov step on p (chains, P+1, C+1) that leaves Π p^counts on its polytope invariant.
 
     A random matching of rows times one of columns gives disjoint 2×2 blocks. Adding
     t(+1, −1; −1, +1) to a block keeps all row and column sums, and the blocks' t are independent
-    given the rest. Each t is drawn by slice sampling on its segment: an Exp(1) drop below the
-    present log density, then uniform draws from the segment, which shrinks towards the present
-    point until one lies above that level.
+    given the rest: all are drawn at once.
     """
     rows = _pairs(p.shape[0], p.shape[1], p.device, generator)[:, :, None, :, None]
     cols = _pairs(p.shape[0], p.shape[2], p.device, generator)[:, None, :, None, :]
     chain = torch.arange(p.shape[0], device=p.device)[:, None, None, None, None]
     block, n = p[chain, rows, cols], counts[chain, rows, cols]  # (chains, R, S, 2, 2)
-    sign = p.new_tensor([[1.0, -1.0], [-1.0, 1.0]])
-
-    def moved(t: Tensor) -> Tensor:
-        return (block + t[..., None, None] * sign).clamp_min(
-            0
-        )  # rounding may pass the end by an ulp
 
     def log_density(t: Tensor) -> Tensor:
-        return torch.xlogy(n, moved(t)).sum((-2, -1))
+        return torch.xlogy(n, _shift(block, t)).sum((-2, -1))
+
+    result = p.clone()
+    result[chain, rows, cols] = _shift(block, _slice(log_density, block, generator))
+    return result
+
+
+def move_given_memories(p: Tensor, h: Tensor, y: Tensor, *, generator: torch.Generator) -> Tensor:
+    """One Markov step on p that leaves Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) on its polytope invariant.
+
+    p (chains, P+1, C+1), h (chains, P+1, M), y (M,). Each chain moves one random 2×2 block: row c
+    changes by the factor 1 ± t(e^h[γ, c] − e^h[γ', c])/Σ, its sign set by its class.
+    """
+    n_chains, n_rows, n_cols = p.shape
+    if n_rows < 2 or n_cols < 2:
+        return p
+    rows = _pairs(n_chains, n_rows, p.device, generator)[:, 0]  # (chains, 2)
+    cols = _pairs(n_chains, n_cols, p.device, generator)[:, 0]
+    chain = torch.arange(n_chains, device=p.device)[:, None]
+    block = p[chain[..., None], rows[:, :, None], cols[:, None, :]]  # (chains, 2, 2)
+    total = torch.logsumexp(p.log()[:, :, y] + h, 1)  # (chains, M)
+    # exp(h − total) ≤ 1/p overflows for a component without share alone, which cannot move.
+    ratio = (h[chain, rows] - total[:, None]).clamp_max(700).exp()  # (chains, 2, M)
+    sign = (y == cols[:, :1]).to(h.dtype) - (y == cols[:, 1:]).to(h.dtype)  # (chains, M)
+    slope = sign * (ratio[:, 0] - ratio[:, 1])
+
+    def log_density(t: Tensor) -> Tensor:
+        return (t[:, None] * slope).clamp_min(-1).log1p().sum(1)
+
+    result = p.clone()
+    result[chain[..., None], rows[:, :, None], cols[:, None, :]] = _shift(
+        block, _slice(log_density, block, generator)
+    )
+    return result
+
+
+def _shift(block: Tensor, t: Tensor) -> Tensor:
+    """Add t (...) times (+1, −1; −1, +1) to blocks (..., 2, 2), whose sums stay as they are."""
+    sign = block.new_tensor([[1.0, -1.0], [-1.0, 1.0]])
+    return (block + t[..., None, None] * sign).clamp_min(0)  # rounding may pass 0 by an ulp
+
+
+def _slice(
+    log_density: Callable[[Tensor], Tensor], block: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Slice sampling of the shift t (...) of blocks (..., 2, 2), from t = 0.
+
+    A level lies an Exp(1) drop below the present log density. Uniform draws from the segment of
+    non-negative blocks, which shrinks towards the present point, until one lies above the level.
+    """
 
     def uniform() -> Tensor:
-        return torch.rand(lower.shape, generator=generator, dtype=p.dtype, device=p.device)
+        return torch.rand(t.shape, generator=generator, dtype=t.dtype, device=t.device)
 
-    lower = -torch.minimum(block[..., 0, 0], block[..., 1, 1])  # (chains, R, S)
+    lower = -torch.minimum(block[..., 0, 0], block[..., 1, 1])
     upper = torch.minimum(block[..., 0, 1], block[..., 1, 0])
     t = torch.zeros_like(lower)
     level = log_density(t) + uniform().log()
@@ -127,9 +186,7 @@ def move_class_weights(p: Tensor, counts: Tensor, *, generator: torch.Generator)
         done = done | accepted
         lower = torch.where(proposal < 0, proposal, lower)
         upper = torch.where(proposal < 0, upper, proposal)
-    result = p.clone()
-    result[chain, rows, cols] = moved(t)
-    return result
+    return t
 
 
 def _pairs(n_chains: int, n: int, device: torch.device, generator: torch.Generator) -> Tensor:

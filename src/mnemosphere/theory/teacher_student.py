@@ -210,8 +210,8 @@ def sample_posterior(
 
     start: the teacher's memories, repeated or cut to P (informed), uniform on the sphere
     (uninformed), or w (chains, P, N); broken and symmetric phases may be metastable, so compare
-    both. class_weight_moves: steps on p in a sweep, P + C + 1 by default. on_sweep is called with
-    the number of sweeps done.
+    both. class_weight_moves: steps of each kind on p in a sweep, P + C + 1 by default. on_sweep is
+    called with the number of sweeps done.
     """
     _check_count(n_memories, "n_memories", 1)
     _check_count(n_chains, "n_chains", 1)
