@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mnemosphere.estimators import DAMClassifier
 
 _DATA = "mnist-small"
-_SHOWN = 15
+_SHOWN, _NCOLS = 15, 5
 
 
 def demo(
@@ -182,11 +182,12 @@ def _show(
             model.memories_,
             source.image_shape,
             min(terminal.out.width, 100),
+            ncols=_NCOLS,
             indices=indices,
             color=terminal.color,
         )
     )
-    terminal.show("\n" + report.soft_label_line(model, indices, source) + "\n")
+    terminal.show("\n" + report.soft_label_lines(model, indices, source, _NCOLS) + "\n")
     explanation = pictures.explain_row(model, source.test, right, 5)
     title = report.verdict_line(
         explanation, 0, source, right, pictures.truth_of(source.test, right)

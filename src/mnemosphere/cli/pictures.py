@@ -97,7 +97,7 @@ def explain_row(model: DAMClassifier, part: Part, row: int, nearest: int) -> Exp
     """Why a row got its class; the patterns are those a person would recognize."""
     x = part.x[row : row + 1]
     found = model.explain(x, nearest)
-    if model.normalize_ != "standard":
+    if found.rows.shape[1] == model.n_features_in_:
         return found
     # Standardized rows carry one coordinate more: show row and memories in the features' units.
     return dataclasses.replace(

@@ -158,8 +158,9 @@ def class_table(scores: Scores, source: Source) -> Table:
             _percent(row["precision"]),
             Text("" if mistake is None else source.label(mistake)),
         )
-    table.caption = "found: share of the class that was recognized; trusted: share of its verdicts"
-    table.caption += " that was right"
+    table.caption = "found: share of the class that was recognized\ntrusted: share of its verdicts "
+    table.caption += "that was right"
+    table.caption_justify = "left"
     return table
 
 
@@ -211,7 +212,8 @@ def explanation_table(explanation: Explanation, row: int, source: Source, title:
     rest = 1 - float(explanation.share[row].sum()) - float(explanation.uniform_share[row])
     table.add_row("others", f"{max(rest, 0.0):.1%}", "", "", style="dim")
     table.add_row("uniform", f"{float(explanation.uniform_share[row]):.1%}", "", "", style="dim")
-    table.caption = "share: of the verdict's density at this row; overlap: cosine with the row"
+    table.caption = "share: of the verdict's density at this row\noverlap: cosine with the row"
+    table.caption_justify = "left"
     return table
 
 
@@ -227,15 +229,19 @@ def representative(model: DAMClassifier, count: int) -> NDArray[np.intp]:
     return chosen_ones
 
 
-def soft_label_line(model: DAMClassifier, indices: NDArray[np.intp], source: Source) -> str:
+def soft_label_lines(
+    model: DAMClassifier, indices: NDArray[np.intp], source: Source, ncols: int
+) -> str:
     """The letters of a gallery, each with the class its memory stands for."""
     soft = model.class_weights_[1:] / np.maximum(model.memory_prior_[1:, None], 1e-30)
     names = [*(source.label(c) for c in model.classes_.tolist()), "none"]
     parts = [
-        f"{letter} {names[soft[k].argmax()]} ({soft[k].max():.0%})"
+        f"{letter}: {names[soft[k].argmax()]} ({soft[k].max():.0%})"
         for letter, k in zip(letters(len(indices)), indices, strict=True)
     ]
-    return "   ".join(parts)
+    width = max(map(len, parts)) + 3
+    lines = [parts[k : k + ncols] for k in range(0, len(parts), ncols)]
+    return "\n".join("".join(part.ljust(width) for part in line).rstrip() for line in lines)
 
 
 def verdict_line(
@@ -312,6 +318,7 @@ def certificate_parts(
         )
     if len(order) > max_rows:
         table.caption = f"and {len(order) - max_rows} more with a higher β_split"
+        table.caption_justify = "left"
     summary = (
         f"largest residual {found.residual.largest:.1e} (tolerance {found.tol:.1e}), "
         f"β_eff {found.beta_eff:.4g}"
