@@ -330,7 +330,7 @@ def test_the_summary_reads_well():
     lines = text.splitlines()
     assert lines[0].startswith("3 memories: ")
     assert f"{n_saddles} saddle" in lines[0]
-    assert "(tolerance 1.0e-04)" in lines[1]
+    assert "(tolerance 1.0e-03)" in lines[1]
     assert "beta_eff 16" in lines[2]
     table = lines[5:]
     assert [int(line.split()[0]) for line in table] == found.beta_split.argsort().tolist()
@@ -340,7 +340,7 @@ def test_the_summary_reads_well():
         float(found.mass.sum()), rel=1e-3
     )
     short = found.summary(max_rows=1).splitlines()
-    assert short[-1] == "… and 2 more with a higher beta_split"
+    assert short[-1] == "and 2 more with a higher beta_split"
     assert len(short) == 7
 
 

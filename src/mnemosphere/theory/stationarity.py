@@ -99,7 +99,7 @@ class Certificate:
                 f"{float(self.beta_split[memory]):>10.4g}  {self.verdicts[memory]}"
             )
         if len(order) < len(self.verdicts):
-            lines.append(f"… and {len(self.verdicts) - len(order)} more with a higher beta_split")
+            lines.append(f"and {len(self.verdicts) - len(order)} more with a higher beta_split")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ def certify(
     rule: LabelRule = objectives.joint,
     *,
     sample_weight: Tensor | None = None,
-    tol: float = 1e-4,
+    tol: float = 1e-3,
     learn_beta: bool = True,
     method: CurvatureMethod | None = None,
     generator: torch.Generator | None = None,
