@@ -103,6 +103,7 @@ def run(
         final_epochs=args.final_passes or (100 if sgd else 6),
         validation=validation,
         patience=1 if sgd else None,
+        tol=args.tol,
         generator=generator,
         callbacks=[Progress(), *([Epochs()] if args.verbose else [])],
     )
@@ -163,6 +164,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--phase-passes", type=int, help="at most, in all phases but the last")
     parser.add_argument("--final-passes", type=int, help="at most, in the last phase")
+    parser.add_argument("--tol", type=float, default=0.0, help="relative, ends a phase")
     parser.add_argument("--delta", type=float, default=0.25, help="0: by line search")
     parser.add_argument("--fraction", type=float, default=1.0, help="of the memories, at most")
     parser.add_argument("--curvature", choices=list(METHODS), default="nearest")
@@ -182,7 +184,8 @@ def main() -> None:
     args = parse()
     data, test = load(args.data, args.device)
     data = data if args.rows is None else data.take(slice(0, args.rows))
-    words = [w if w != args.data else "DIR" for w in sys.argv[1:]]
+    paths = {args.data: "DIR", str(args.out): "FILE.json"}
+    words = [paths.get(w, w) for w in sys.argv[1:]]
     report: dict[str, object] = {
         "command": " ".join(["python", "-m", "benchmarks.growth", *words]),
         "versions": {

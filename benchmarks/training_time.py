@@ -208,7 +208,8 @@ def main() -> None:
             }
         )
         print(json.dumps(exponents[-1]))
-    words = [w if w != args.data else "DIR" for w in sys.argv[1:]]
+    paths = {args.data: "DIR", str(args.out): "FILE.json"}
+    words = [paths.get(w, w) for w in sys.argv[1:]]
     report = {
         "command": " ".join(["python", "-m", "benchmarks.training_time", *words]),
         "seed": args.seed,

@@ -18,7 +18,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import compute_class_weight
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -52,6 +52,7 @@ _COUNT = Interval(Integral, 1, None, closed="left")
 _FIXED_POINT_PASSES = (50, 10)  # exact full steps, incremental steps
 _SGD_PASSES = 300
 _REFINE_PASSES = 20
+_SMALL_SIZE = 1_000_000
 _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
 
 
@@ -112,7 +113,8 @@ class DAMClassifier(
     random_state : int, RandomState or None
     device : str
         "auto" (a GPU where there is one), "cpu", "cuda", …
-    dtype : {"float32", "float64"}
+    dtype : {"auto", "float32", "float64"}
+        "auto": float64 up to a million numbers, where it costs nothing, else float32.
     checkpoint : path or None
         Save training there after every pass, and go on from there if the file exists.
     callbacks : sequence of Callback
@@ -157,7 +159,7 @@ class DAMClassifier(
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "random_state": ["random_state"],
         "device": [str],
-        "dtype": [Options(str, {"float32", "float64"})],
+        "dtype": [StrOptions({"auto", "float32", "float64"})],
         "checkpoint": [str, PathLike, None],
         "callbacks": "no_validation",
         "verbose": ["verbose"],
@@ -187,7 +189,7 @@ class DAMClassifier(
         class_weight: dict[Any, float] | str | None = None,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
-        dtype: str = "float32",
+        dtype: str = "auto",
         checkpoint: str | PathLike[str] | None = None,
         callbacks: Sequence[Callback] = (),
         verbose: int = 0,
@@ -230,7 +232,8 @@ class DAMClassifier(
         weight = self._weights(X, index, sample_weight)
         seed = draw_seed(self.random_state)
         prepared = self._choose(X, targets, weight, seed)
-        self.__dict__.pop("_seen", None)
+        self.__dict__.pop("_stream", None)
+        self._seen = _label_mass(prepared).cpu()
         self._train(prepared, torch.Generator().manual_seed(seed))
         return self
 
@@ -241,45 +244,43 @@ class DAMClassifier(
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """One incremental fixed-point step from a batch; the first call needs `classes`.
+        """One incremental fixed-point step from a batch, on a fresh or a fitted model.
 
-        The first batch also sets what is "auto", the normalization and the first memories, so it
-        should look like the rest. The objective is the joint likelihood.
+        On a fresh model the first call needs `classes`, and its batch settles what is "auto", the
+        normalization and the first memories, so it should look like the rest. The objective is
+        the joint likelihood.
         """
         self._validate_params()
-        first = not hasattr(self, "_seen")  # what fit left behind is not a stream to go on with
+        first = not hasattr(self, "params_")
         X, y = self._validate_rows(X, reset=first), as_numpy(y)
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit")
         known = None if classes is None else np.unique(as_numpy(classes))
         if not first and known is not None and not np.array_equal(known, self.classes_):
-            raise ValueError(
-                f"classes {known} differ from those of the first call, {self.classes_}"
-            )
+            raise ValueError(f"classes {known} differ from the model's {self.classes_}")
         index, targets = self._encode(X, y, classes=known if first else self.classes_)
         weight = self._weights(X, index, sample_weight)
-        solver = FixedPoint(batch_size=X.shape[0], learn_beta=self.beta == "learn")
         if first:
             seed = draw_seed(self.random_state)
-            prepared = self._choose(X, targets, weight, seed)
-            self.params_ = self._initial(prepared, torch.Generator().manual_seed(seed))
-            self._state = solver.start(self.params_)
+            data = self._choose(X, targets, weight, seed)
+            self.params_ = self._initial(data, torch.Generator().manual_seed(seed))
             self._seen = torch.zeros(targets.shape[1], dtype=torch.float64)
             self.history_: list[dict[str, Any]] = []
             self.lineage_, self.status_ = None, "streaming"
-            data = prepared
         else:
             data = self._tensors(self._normalizer(X), targets, weight)
         self._seen = self._seen + _label_mass(data).cpu()
-        p_q = (self._seen + 1e-6 * self._seen.sum()) / (
-            self._seen.sum() * (1 + 1e-6 * len(self._seen))
-        )
-        params = self.params_.replace(p_q=p_q.to(self.params_.p))
+        # A class not seen yet keeps a sliver, so that it can still be learned.
+        p_q = self._seen + 1e-6 * self._seen.sum()
+        params = self.params_.replace(p_q=(p_q / p_q.sum()).to(self.params_.p))
+        solver = FixedPoint(batch_size=X.shape[0], learn_beta=self.beta == "learn")
+        if not hasattr(self, "_stream"):
+            self._stream = solver.start(params) if first else solver.resume(params)
         stats = kernel.accumulate(
             params, data.x, data.targets, objectives.joint, sample_weight=data.sample_weight
         )
         batch = Batch(data.x, data.targets, data.sample_weight, _STREAM_SHARE)
-        params, self._state = solver.step(params, self._state, stats, batch)
+        params, self._stream = solver.step(params, self._stream, stats, batch)
         self._keep(params)
         return self
 
@@ -380,6 +381,10 @@ class DAMClassifier(
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(X.shape[0], self.classes_.shape[0])
         self._device = _device(self.device)
+        small = X.size <= _SMALL_SIZE
+        self._dtype = {"auto": torch.float64 if small else torch.float32}.get(
+            self.dtype, getattr(torch, self.dtype, torch.float32)
+        )
         choice = selection.choose(
             X,
             labels,
@@ -391,7 +396,7 @@ class DAMClassifier(
             n_memories=int(n_memories),
             uniform_weight=self.uniform_weight,
             seed=seed,
-            dtype=getattr(torch, self.dtype),
+            dtype=self._dtype,
             device=self._device,
         )
         self.n_memories_ = int(n_memories)
@@ -402,7 +407,7 @@ class DAMClassifier(
         return self._tensors(self._normalizer(X), labels, weight)
 
     def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data:
-        dtype = getattr(torch, self.dtype)
+        dtype = self._dtype
         x = torch.from_numpy(np.ascontiguousarray(z)).to(self._device, dtype)
         if x.shape[1] < 2:
             raise ValueError(

@@ -20,6 +20,7 @@ from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.preparation import Floats, Normalizer
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.merge import merge
+from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.theory import stationarity
@@ -32,6 +33,8 @@ class FittedModel:
 
     params_: Parameters
     classes_: NDArray[Any]
+    n_features_in_: int
+    beta: float | str
     lineage_: Lineage | None
     n_memories_: int
     _normalizer: Normalizer
@@ -47,6 +50,7 @@ class FittedModel:
         ) -> Floats | None: ...
         def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data: ...
         def _keep(self, params: Parameters) -> None: ...
+        def _rule(self) -> LabelRule: ...
 
     def _on_sphere(self, X: ArrayLike) -> torch.Tensor:
         check_is_fitted(self, "params_")
@@ -85,8 +89,9 @@ class FittedModel:
         x = self._on_sphere(X)
         scores = kernel.log_joint(self.params_, x)
         shares = kernel.responsibilities(self.params_, x, scores.softmax(1))
+        kind = getattr(X, "dtype", None)
         out: Floats = shares[:, 1:].cpu().numpy()
-        return out
+        return out.astype(np.float32 if kind == np.float32 else np.float64, copy=False)
 
     def score_samples(self, X: ArrayLike) -> Floats:
         """Log of the effective density of each row on the sphere, labels summed out, (n,).
@@ -126,14 +131,32 @@ class FittedModel:
             memories=self.params_.w[top.indices].cpu().numpy(),
         )
 
-    def recall(self, X: ArrayLike, y: ArrayLike | None = None, *, steps: int = 20) -> Floats:
-        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N) unit rows.
+    def recall(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        known: ArrayLike | None = None,
+        steps: int = 50,
+    ) -> Floats:
+        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N).
 
-        y: the class of each row, or None for any class.
+        y: the class of each row, or None for any class. known: (n, N) booleans, True for the
+        features that are to stay as given (up to one factor a row, since length means nothing).
         """
         x = self._on_sphere(X)
         index = None if y is None else torch.from_numpy(self._class_index(y)).to(x.device)
-        found = retrieval.recall(self.params_, x, class_index=index, steps=steps)
+        held: torch.Tensor | None = None
+        if known is not None:
+            mask = np.asarray(known, dtype=bool)
+            if mask.shape != (x.shape[0], self.n_features_in_):
+                raise ValueError(
+                    f"known must be {(x.shape[0], self.n_features_in_)} like X, got {mask.shape}"
+                )
+            if self._normalizer.extra:
+                mask = np.hstack([mask, np.ones((mask.shape[0], 1), dtype=bool)])
+            held = torch.from_numpy(mask).to(x.device)
+        found = retrieval.recall(self.params_, x, class_index=index, known=held, steps=steps)
         return self._normalizer.restore(found.x.cpu().numpy())
 
     def sample(
@@ -168,14 +191,13 @@ class FittedModel:
         """Is each memory a minimum, a saddle, or not converged, on these rows? See the docs."""
         check_is_fitted(self, "params_")
         X, y = self._validate_rows(X, reset=False), as_numpy(y)
-        classes = self.classes_
-        index, targets = self._encode(X, y, classes=classes)
-        self.classes_ = classes
+        index, targets = self._encode(X, y, classes=self.classes_)
         weight = self._weights(X, index, sample_weight)
         data = self._tensors(self._normalizer(X), targets, weight)
         return stationarity.certify(
-            self.params_, data.x, data.targets, sample_weight=data.sample_weight, **options
-        )
+            self.params_, data.x, data.targets, self._rule(),
+            sample_weight=data.sample_weight, learn_beta=self.beta == "learn", **options,
+        )  # fmt: skip
 
     def at_level(self, level: int) -> Self:
         """The smaller model at the end of one level of growth, as a fitted classifier."""
@@ -197,7 +219,7 @@ class FittedModel:
         """A copy of this fitted classifier with other parameters and no lineage."""
         other: Self = clone(self)
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
-        for name in ("_normalizer", "_device"):
+        for name in ("_normalizer", "_device", "_dtype", "_seen"):
             setattr(other, name, getattr(self, name))
         other.lineage_ = None
         other._keep(params)

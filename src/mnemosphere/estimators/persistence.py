@@ -35,6 +35,7 @@ def save(model: DAMClassifier, path: Path) -> None:
             tensors[f"params.{field.name}"] = getattr(model.params_, field.name)
     for name in ("mean", "scale"):
         tensors[f"normalizer.{name}"] = torch.as_tensor(getattr(model._normalizer, name))
+    tensors["seen"] = model._seen
     if model.lineage_ is not None:
         tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
     settings = {k: v for k, v in model.get_params().items() if k not in _NOT_SAVED}
@@ -73,6 +74,8 @@ def load(path: str | Path) -> DAMClassifier:
         numbers = {name: t.numpy() for name, t in part("normalizer").items()}
         model._normalizer = Normalizer(meta["normalize"], **numbers)
         model._device = torch.device("cpu")
+        model._seen = tensors["seen"]
+        model._dtype = tensors["params.w"].dtype
         model.classes_ = _labels_from_json(meta["classes"])
         model.n_features_in_ = int(meta["n_features_in"])
         if meta["feature_names"]:

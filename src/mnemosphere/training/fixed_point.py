@@ -11,7 +11,7 @@ from mnemosphere.model.kernel import Statistics, log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 from mnemosphere.training.batches import Batch, State
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
@@ -105,6 +105,18 @@ class FixedPoint:
             "w_bar": torch.zeros_like(params.w),
             "p_bar": torch.zeros_like(params.p),
             "passes": torch.zeros((), dtype=torch.float64),
+        }
+
+    def resume(self, params: Parameters) -> State:
+        """The running mean that a fitted model stands for, as if one pass had been taken in.
+
+        At the fixed point p̄ = p up to scale and Σ‖w̄‖ = Σ mass · A_N(β)/ς.
+        """
+        overlap = mean_resultant(params.beta, params.n_features) / params.varsigma
+        return {
+            "w_bar": params.p_h[1:, None] * overlap * params.w,
+            "p_bar": params.p.clone(),
+            "passes": torch.ones((), dtype=torch.float64),
         }
 
     def step(
