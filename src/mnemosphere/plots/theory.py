@@ -12,6 +12,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch
 from matplotlib.ticker import MaxNLocator
+from scipy.optimize import linear_sum_assignment
 
 from mnemosphere.plots.checks import Array, as_array, increasing, same_length
 from mnemosphere.plots.look import (
@@ -92,9 +93,14 @@ def phase_diagram(
             handles=handles,
             loc="lower center",
             bbox_to_anchor=(0.5, 1.0),
-            ncols=min(3, len(handles)),
+            ncols=_columns([str(handle.get_label()) for handle in handles]),
         )
     return ax
+
+
+def _columns(labels: Sequence[str]) -> int:
+    """Columns of a legend above narrow axes: as many as there is room for, three at most."""
+    return max(1, min(3, len(labels), 60 // (max(map(len, labels)) + 5)))
 
 
 @style()
@@ -105,6 +111,7 @@ def overlap_curves(
     *,
     xlabel: str = r"inverse temperature $\beta$",
     ylabel: str = "overlap $m$",
+    sampled_label: str = "sampled",
     ax: Axes | None = None,
 ) -> Axes:
     """Theory as lines, samples as points with error bars.
@@ -149,7 +156,7 @@ def overlap_curves(
                 marker="o",
                 markerfacecolor="white",
                 linestyle="",
-                label="sampled",
+                label=plain(sampled_label, 40),
             )
         )
     ax.legend(handles=handles, loc="best")
@@ -165,13 +172,14 @@ def bifurcation_tree(
     *,
     stable: Any = None,
     transitions: Sequence[float] = (),
+    transition_label: str | None = None,
     ylabel: str = "overlap $m$",
     ax: Axes | None = None,
 ) -> Axes:
     """Solutions followed in β: branches (K, len(beta)), NaN where a branch does not exist.
 
     `stable` (K, len(beta)), bool: stable stretches are solid, unstable ones dashed. `transitions`
-    are values of β to mark, such as β_split.
+    are values of β to mark, such as β_split, explained by `transition_label`.
     """
     beta = increasing(beta, "beta")
     branches = as_array(branches, "branches", 2, missing=True)
@@ -198,14 +206,19 @@ def bifurcation_tree(
                 linewidth=1.2,
                 zorder=1.5,
             )
+    handles = []
     if stable is not None:
-        ax.legend(
-            handles=[
-                Line2D([], [], color=BLUE, label="stable"),
-                Line2D([], [], color=VERMILLION, linestyle="--", linewidth=1.2, label="unstable"),
-            ],
-            loc="best",
+        handles = [
+            Line2D([], [], color=BLUE, label="stable"),
+            Line2D([], [], color=VERMILLION, linestyle="--", linewidth=1.2, label="unstable"),
+        ]
+    if len(transitions) and transition_label is not None:
+        handles.append(
+            Line2D([], [], color=GREY, linewidth=0.8, linestyle=":", label=transition_label)
         )
+    if handles:
+        # Branches and transitions fill the axes: the legend stands above them.
+        ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     ax.set_xlim(beta[0], beta[-1])
     ax.set_xlabel(r"inverse temperature $\beta$")
     ax.set_ylabel(ylabel)
@@ -291,11 +304,18 @@ def _changes(x: Array, table: Array, winner: Any) -> list[float]:
 
 
 @style()
-def jacobian_spectrum(eigenvalues: Any, *, ax: Axes | None = None) -> Axes:
+def jacobian_spectrum(
+    eigenvalues: Any,
+    *,
+    predicted: Any = None,
+    predicted_label: str = "predicted",
+    ax: Axes | None = None,
+) -> Axes:
     """Eigenvalues of the Jacobian of a fixed-point map: beyond 1 in modulus they are unstable.
 
     Complex ones lie in the plane with the unit circle; real ones (an array of real type, or with
-    no imaginary part) are sorted, with lines at 1 and, where any is negative, at -1.
+    no imaginary part) are sorted, with lines at 1 and, where any is negative, at -1. `predicted`
+    are real values, ringed at the rank of the eigenvalue nearest to each.
     """
     if isinstance(eigenvalues, torch.Tensor):
         eigenvalues = eigenvalues.detach().cpu().numpy()
@@ -321,7 +341,7 @@ def jacobian_spectrum(eigenvalues: Any, *, ax: Axes | None = None) -> Axes:
         heights, unstable = real[order], unstable[order]
         places = np.arange(1, len(real) + 1, dtype=np.float64)
         ax.axhline(1.0, color="black", linewidth=1.0)
-        if real.min() < 0:
+        if real.min() < -1e-9:  # below that it is rounding
             ax.axhline(-1.0, color="black", linewidth=1.0)
         ax.set_xlim(0.5 - 0.02 * len(real), len(real) * 1.02 + 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -332,5 +352,24 @@ def jacobian_spectrum(eigenvalues: Any, *, ax: Axes | None = None) -> Axes:
         (~unstable, unstable), (BLUE, VERMILLION), "os", labels, strict=True
     ):
         ax.plot(places[mask], heights[mask], marker, markersize=size, color=color, label=label)
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    if predicted is not None:
+        if plane:
+            raise ValueError("predicted values need real eigenvalues: these are complex")
+        expected = as_array(predicted, "predicted", 1)
+        if len(expected) > len(real):
+            raise ValueError(f"{len(expected)} predicted values exceed the {len(real)} eigenvalues")
+        # Each eigenvalue answers to one prediction at most, so that equal ones take several ranks.
+        distance = np.abs(expected[:, None] - heights[None, :])
+        chosen = linear_sum_assignment(distance)[1]
+        ax.plot(
+            places[chosen],
+            expected,
+            "o",
+            markersize=size + 4,
+            markerfacecolor="none",
+            markeredgecolor="black",
+            markeredgewidth=0.8,
+            label=plain(predicted_label, 40),
+        )
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2 if predicted is None else 3)
     return ax
