@@ -63,7 +63,7 @@ def problem(n_rows: int, n_memories: int) -> tuple[Parameters, Tensor, Tensor]:
 
 def products(params: Parameters, x: Tensor) -> Tensor:
     """The two large matrix products of a pass, chunk by chunk, and nothing else."""
-    scaled_w = (params.beta_eff * params.w).T
+    scaled_w = (params.beta_eff * params.w).T.contiguous()
     w_bar = torch.zeros_like(params.w)
     for rows in chunks(x.shape[0], params.n_memories, x.device):
         xb = x[rows]

@@ -118,7 +118,7 @@ class _Pass:
     """What every chunk of one pass shares."""
 
     def __init__(self, params: Parameters) -> None:
-        self.scaled_w = (params.beta_eff * params.w).T  # (N, P)
+        self.scaled_w = (params.beta_eff * params.w).T.contiguous()  # (N, P)
         self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.p0 = params.p[0]
         self.p = params.p[1:]
@@ -213,7 +213,8 @@ def accumulate(
     """
     run = _Pass(params)
     w_bar = torch.zeros_like(params.w)
-    ratio = torch.zeros_like(params.p)  # p_bar / p
+    ratio0 = torch.zeros_like(params.p[0])  # p_bar / p of the uniform component
+    ratio = params.p.new_zeros(params.n_columns, params.n_memories)  # and of the memories
     loss = torch.zeros((), dtype=torch.float64, device=x.device)
     for rows in chunks(x.shape[0], params.n_memories, x.device):
         xb = x[rows]
@@ -224,14 +225,14 @@ def accumulate(
             weights = weights * sample_weight[rows, None]
         loss += row_loss.sum(dtype=torch.float64)
         s = weights / f.joint  # (B, C+1)
-        ratio[0] += f.e0 @ s
-        ratio[1:].addmm_(f.e.T, s)  # (P, C+1)
+        ratio0 += f.e0 @ s
+        ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
         r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
         w_bar.addmm_(r.T, xb)  # (P, N)
     total = float(x.shape[0]) if sample_weight is None else sample_weight.sum(dtype=torch.float64)
     return Statistics(
         w_bar=w_bar,
-        p_bar=ratio * params.p,
+        p_bar=torch.cat([ratio0[None], ratio.T]) * params.p,
         overlap=(w_bar * params.w).sum(1),  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
         loss=loss,
         count=torch.as_tensor(total, dtype=torch.float64, device=x.device),
