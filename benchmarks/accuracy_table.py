@@ -1,4 +1,4 @@
-"""Test accuracy on MNIST: Table (accuracy_table) of the paper by SGD, and the fixed point beside it.
+"""Test accuracy on MNIST: Table (accuracy_table) by SGD, and the fixed point beside it.
 
     python -m benchmarks.accuracy_table --solver sgd --device cuda --data DIR --out FILE.json
     python -m benchmarks.accuracy_table --solver fixed-point --seeds 3 --data DIR

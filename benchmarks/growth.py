@@ -1,10 +1,12 @@
 """Growth by splitting on MNIST: test accuracy and cost in passes of the full width.
 
     python -m benchmarks.growth --solver fixed-point --initial 16 --memories 1000 --data DIR
-    python -m benchmarks.growth --solver sgd --initial 100 --memories 1000 --data DIR
+    python -m benchmarks.growth --solver sgd --initial 100 --memories 1000 --tol 0.001 --data DIR
 
 SGD runs the authors' preset: memories uniform on the sphere, batch 1000, β from 1, the last 10%
 of the training rows for early stopping with patience 1, at most 100 passes a phase, δ=0.25, τ=1.
+`--tol` ends a phase sooner, when a pass changes the loss by less than that, relative: the tail of
+a phase costs much and the next split undoes it.
 The fixed point starts from training rows and takes a fixed number of passes over all of them.
 
 Cost counts every product of a row with a memory, in units of a training pass over the training
