@@ -107,7 +107,7 @@ def test_rows_count_from_the_end_too(run, trained, fresh):
 
 def test_certify_tells_minima_from_saddles(run, tmp_path, table, kit):
     arguments = ["train", table, "--label", "kind", "--varsigma", "1", "--normalize", "standard"]
-    arguments += ["--memories", "3", "--epochs", "400", "--tol", "0", "--dtype", "float64"]
+    arguments += ["--memories", "3", "--epochs", "150", "--tol", "0", "--dtype", "float64"]
     run(*arguments, "--beta", "3", "--no-checkpoint", "--out", tmp_path)
     model = tmp_path / "model.safetensors"
     found = run("certify", model, table, "--label", "kind", "--tol", "1e-4", "--json").json

@@ -18,6 +18,7 @@ import typer
 
 from mnemosphere.cli import demo, plot, train, use
 from mnemosphere.cli.shell import Shell
+from mnemosphere.cli.theory import theory_app
 
 __all__ = ["app", "main"]
 
@@ -50,6 +51,7 @@ app.command("explain")(use.explain)
 app.command("certify")(use.certify)
 app.command("shrink")(use.shrink)
 app.command("plot")(plot.plot)
+app.add_typer(theory_app, name="theory")
 
 
 def _show_version(value: bool) -> None:

@@ -117,14 +117,15 @@ class Clock:
 
 
 def _rows_to_explain(model: DAMClassifier, test: Part) -> tuple[int, int | None]:
-    """A digit that is recognized but not at a glance, and the mistake made with most confidence."""
+    """A digit recognized with some doubt, by several memories; the mistake made without doubt."""
     import numpy as np
 
-    proba = model.predict_proba(test.x)
-    right = model.classes_[proba.argmax(axis=1)] == test.labels
-    top = proba.max(axis=1)
-    recognized = int(np.where(right, np.abs(top - 0.8), np.inf).argmin())
-    return recognized, None if right.all() else int(np.where(right, -1.0, top).argmax())
+    found = model.explain(test.x)
+    right = found.verdict == test.labels
+    several = np.abs(found.share[:, 0] - 0.4) + np.abs(found.probability - 0.75)
+    recognized = int(np.where(right, several, np.inf).argmin())
+    sure = np.where(right, -1.0, found.probability)
+    return recognized, None if right.all() else int(sure.argmax())
 
 
 def _write_pictures(
@@ -176,7 +177,8 @@ def _show(
 
     assert source.test is not None
     indices = report.representative(model, _SHOWN)
-    terminal.show(f"\n{_SHOWN} of the {model.n_memories_} memories (amber: ink, blue: none)\n")
+    paper = ", blue: paper" if model.normalize_ == "center" else ""
+    terminal.show(f"\n{_SHOWN} of the {model.n_memories_} memories (amber: ink{paper})\n")
     terminal.draw(
         terminal_gallery(
             model.memories_,
@@ -208,5 +210,6 @@ def _show(
         ),
         "",
         f"in {out}: {', '.join([*files, record.MODEL, record.RESULTS])}",
-        "next: mnemosphere train YOUR.csv, mnemosphere plot lineage, mnemosphere --help",
+        f"ask why: mnemosphere explain {out / record.MODEL} {_DATA} --row 3",
+        "your data: mnemosphere train YOUR.csv --out run",
     )

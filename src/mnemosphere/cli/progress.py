@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.status import Status
 from torch import Tensor
 
@@ -44,7 +44,7 @@ class Live(ProgressBar):
         return self
 
     def __enter__(self) -> Self:
-        self._spin("looking at the data: choosing what was left to choose")
+        self._spin("looking at the data to choose what is automatic")
         return self
 
     def __exit__(
@@ -61,13 +61,32 @@ class Live(ProgressBar):
         if self.training_began is None:
             self.training_began = time.perf_counter()
         self._still()
-        super().on_start(params, max_epochs)
+        self._total = max_epochs
+        # Narrow enough for 80 columns.
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=10),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            console=self._spinner,
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(
+            f"{params.n_memories} memories", total=float(max_epochs), note=f"pass 1/{max_epochs}"
+        )
 
     def on_epoch(self, record: Record, params: Parameters) -> None:
         """Show the figures of the pass, with an accuracy."""
-        if record.validation_accuracy is None and self._watched is not None:
-            record = dataclasses.replace(record, validation_accuracy=self._accuracy(params))
-        super().on_epoch(record, params)
+        accuracy = record.validation_accuracy
+        if accuracy is None and self._watched is not None:
+            accuracy = self._accuracy(params)
+        note = f"pass {record.epoch}/{self._total} loss {record.loss:.4g} β {record.beta:.4g}"
+        if accuracy is not None:
+            note += f" accuracy {accuracy:.1%}"
+        if self._bar is not None:
+            self._bar.update(self._task, completed=float(record.epoch), note=note)
 
     def on_end(self, status: str) -> None:
         """Take the bar away; where the network grows, curvature comes next."""

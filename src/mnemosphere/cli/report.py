@@ -14,7 +14,6 @@ from rich.text import Text
 
 from mnemosphere.cli.rows import Part, Source
 from mnemosphere.estimators import DAMClassifier, Explanation
-from mnemosphere.model.objectives import Blend
 from mnemosphere.plots import letters
 from mnemosphere.theory.stationarity import Certificate
 
@@ -131,13 +130,14 @@ def model_table(title: str, model: DAMClassifier, more: dict[str, str]) -> Table
     def how(name: str, word: str) -> str:
         return f"  ({word} from the data)" if asked[name] in ("auto", "learn") else ""
 
-    passes = len(model.history_)
+    ended = {"max_epochs": "as many as allowed", "stable": "no memory is a saddle any more"}
+    status = ended.get(model.status_, model.status_)
     pairs = {
         "memories": f"{model.n_memories_}{how('n_memories', 'chosen')}",
-        "regulariser ς": f"{model.varsigma_:g}{how('varsigma', 'chosen')}",
+        "regulariser ς": f"{model.varsigma_:.3g}{how('varsigma', 'chosen')}",
         "normalization": f"{model.normalize_}{how('normalize', 'chosen')}",
         "inverse temperature β": f"{model.beta_:.4g}{how('beta', 'learned')}",
-        "passes over the data": f"{passes}  ({model.status_.replace('_', ' ')})",
+        "passes over the data": f"{len(model.history_)}  ({status})",
     }
     return pairs_table(title, pairs | more)
 
@@ -212,21 +212,20 @@ def explanation_table(explanation: Explanation, row: int, source: Source, title:
     rest = 1 - float(explanation.share[row].sum()) - float(explanation.uniform_share[row])
     table.add_row("others", f"{max(rest, 0.0):.1%}", "", "", style="dim")
     table.add_row("uniform", f"{float(explanation.uniform_share[row]):.1%}", "", "", style="dim")
-    table.caption = "share: of the verdict's density at this row\noverlap: cosine with the row"
+    table.caption = "share: of the verdict's density here\noverlap: cosine with the row"
     table.caption_justify = "left"
     return table
 
 
 def representative(model: DAMClassifier, count: int) -> NDArray[np.intp]:
-    """Memories to show: of each class in turn the one with the sharpest soft label left."""
-    soft = model.class_weights_[1:] / np.maximum(model.memory_prior_[1:, None], 1e-30)
-    owner, sharpness = soft.argmax(axis=1), soft.max(axis=1)
-    turns = np.empty(len(owner), dtype=np.int64)  # how many sharper ones its class has
+    """Memories to show: of each class in turn the next one, in the order of the model."""
+    owner = model.class_weights_[1:].argmax(axis=1)
+    turn = np.empty(len(owner), dtype=np.int64)  # how many of its class come before it
     for label in np.unique(owner):
         mine = np.flatnonzero(owner == label)
-        turns[mine[np.argsort(-sharpness[mine], kind="stable")]] = np.arange(len(mine))
-    chosen_ones: NDArray[np.intp] = np.lexsort((owner, turns))[:count]
-    return chosen_ones
+        turn[mine] = np.arange(len(mine))
+    shown: NDArray[np.intp] = np.lexsort((owner, turn))[:count]
+    return shown
 
 
 def soft_label_lines(
@@ -257,13 +256,8 @@ def verdict_line(
 
 def certificate(model: DAMClassifier, part: Part, tol: float) -> Certificate:
     """Residual and curvature of every memory under the objective the model was trained with."""
-    words = {"joint": 0.0, "conditional": 1.0}
-    weight = words[model.objective] if isinstance(model.objective, str) else model.objective
     model.unlabeled = part.unlabeled
-    found: Certificate = model.certify(
-        part.x, part.labels, tol=tol, learn_beta=model.beta == "learn", rule=Blend(weight)
-    )
-    return found
+    return model.certify(part.x, part.labels, tol=tol)
 
 
 def verdicts(found: Certificate) -> dict[str, Any]:
