@@ -17,9 +17,7 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.utils import compute_class_weight
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     column_or_1d,
@@ -32,7 +30,9 @@ from mnemosphere.estimators.preparation import (
     NORMALIZATIONS,
     Floats,
     Normalizer,
+    class_weights,
     is_missing,
+    label_index,
     merge_duplicates,
     soft_label_matrix,
 )
@@ -49,7 +49,7 @@ from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_FIXED_POINT_PASSES = (50, 10)  # exact full steps, incremental steps
+_FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 300
 _REFINE_PASSES = 20
 _SMALL_SIZE = 1_000_000
@@ -90,7 +90,7 @@ class DAMClassifier(
     normalize : {"auto", "center", "unit", "standard", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     max_epochs : int or None
-        Passes over the data; None: 10 incremental or up to 50 exact fixed-point passes, up to
+        Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes, up to
         300 of SGD.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
@@ -255,6 +255,10 @@ class DAMClassifier(
         X, y = self._validate_rows(X, reset=first), as_numpy(y)
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit")
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
+            )
         known = None if classes is None else np.unique(as_numpy(classes))
         if not first and known is not None and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes {known} differ from the model's {self.classes_}")
@@ -285,8 +289,7 @@ class DAMClassifier(
         return self
 
     def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats:
-        if isinstance(X, torch.Tensor):
-            X = X.detach().cpu().numpy()
+        X = as_numpy(X) if isinstance(X, torch.Tensor) else X
         rows: Floats = validate_data(
             self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1
         )
@@ -306,27 +309,19 @@ class DAMClassifier(
                 f"X has {X.shape[0]} rows but y has {y.shape[0]}: pass one label a row"
             )
         if y.ndim == 2 and y.shape[1] > 1:
-            return self._encode_soft(y)
+            return self._encode_soft(y, classes)
         y = column_or_1d(y, warn=True)
         missing = is_missing(y, self.unlabeled)
-        known = y[~missing]
-        if known.dtype.kind == "O" and known.size:
-            known = np.asarray(known.tolist(), dtype=object if _mixed(known) else None)
-        check_classification_targets(known)
-        if known.size == 0:
-            raise ValueError("every row of y is unlabelled: label some rows of each class")
-        found = np.unique(known)
-        if classes is None:
-            classes = found
-        unknown = np.setdiff1d(found, classes)
-        if unknown.size:
-            raise ValueError(f"y has labels {unknown} that are not among the classes {classes}")
-        self.classes_ = classes
         index = np.full(y.shape[0], -1, dtype=np.intp)
-        index[~missing] = np.searchsorted(classes, known)
-        return index, soft_label_matrix(index, classes.shape[0], self.label_smoothing)
+        if not missing.all():
+            self.classes_, index[~missing] = label_index(y[~missing], classes)
+        elif classes is None or not hasattr(self, "params_"):
+            raise ValueError("every row of y is unlabelled: label some rows of each class")
+        return index, soft_label_matrix(index, self.classes_.shape[0], self.label_smoothing)
 
-    def _encode_soft(self, y: NDArray[Any]) -> tuple[NDArray[np.intp], Floats]:
+    def _encode_soft(
+        self, y: NDArray[Any], classes: NDArray[Any] | None
+    ) -> tuple[NDArray[np.intp], Floats]:
         try:
             q = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -335,14 +330,25 @@ class DAMClassifier(
                 "pass one-dimensional y for plain labels"
             ) from error
         total = q.sum(axis=1)
-        if not np.isfinite(q).all() or (q < 0).any() or (total > 1 + 1e-6).any():
-            raise ValueError("soft labels must be finite, >= 0 and sum to at most 1 in each row")
-        self.classes_ = np.arange(q.shape[1])
+        bad = ~np.isfinite(q).all(axis=1) | (q < 0).any(axis=1) | (total > 1 + 1e-6)
+        if bad.any():
+            row = np.flatnonzero(bad)[0]
+            raise ValueError(
+                f"row {row} of the soft labels y is {q[row].tolist()}: entries must be >= 0 and "
+                "sum to at most 1 in each row"
+            )
+        if classes is not None and q.shape[1] != classes.shape[0]:
+            raise ValueError(
+                f"soft labels y have {q.shape[1]} columns for {classes.shape[0]} classes: "
+                "pass one column a class"
+            )
+        if not total.any():
+            raise ValueError("every row of y is unlabelled: label some rows of each class")
+        self.classes_ = np.arange(q.shape[1]) if classes is None else classes
         index = np.where(total > 0, q.argmax(axis=1), -1)
         smoothing = self.label_smoothing
-        smooth = (1 - smoothing) * q + total[:, None] * smoothing / (q.shape[1] + 1)
         none = total[:, None] * smoothing / (q.shape[1] + 1)
-        return index, np.hstack([smooth, none])
+        return index, np.hstack([(1 - smoothing) * q + none, none])
 
     def _weights(
         self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None
@@ -353,15 +359,11 @@ class DAMClassifier(
         weight: Floats = _check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
-        if not weight.sum() > 0:
-            raise ValueError("sample_weight is zero everywhere: nothing to learn from")
         if self.class_weight is not None:
-            labelled = index >= 0
-            each = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_[index[labelled]]
-            )
-            weight = weight.copy()
-            weight[labelled] *= each[index[labelled]]
+            each = class_weights(self.class_weight, self.classes_, index, weight)
+            weight = np.where(index >= 0, weight * each[index], weight)
+        if not weight.sum() > 0:
+            raise ValueError("all weights are zero: give some rows a sample_weight above 0")
         return weight
 
     def _choose(
@@ -373,8 +375,6 @@ class DAMClassifier(
     ) -> Data:
         """Settle everything that is "auto"; return the data on the sphere."""
         X, labels, weight = merge_duplicates(X, targets, weight)
-        if X.shape[0] == 0:
-            raise ValueError("no rows are left after dropping those of weight 0")
         labelled = labels.sum(axis=1) > 0
         index = np.where(labelled, labels[:, :-1].argmax(axis=1), -1)
         n_memories = self.n_memories
@@ -533,17 +533,12 @@ class DAMClassifier(
         return int(self.n_memories_)
 
 
-def _mixed(values: NDArray[Any]) -> bool:
-    """Whether an array of objects holds more than one type of label."""
-    return len({type(v) for v in values.tolist()}) > 1
-
-
 def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        float(torch.zeros(1, device=device))  # 'meta' holds no numbers, say
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
     return device

@@ -18,7 +18,7 @@ class Reason:
     """One memory's part in one decision."""
 
     memory: int  # counted from 0
-    share: float  # of the winning class's density at the row
+    share: float  # P(memory | x): shares times soft labels add up to P(class | x)
     overlap: float  # ⟨w, x⟩
     label: object  # the memory's own most likely class; None for "none of them"
     label_weight: float  # how much of its soft label that is
@@ -28,7 +28,7 @@ class Reason:
 class Explanation:
     """For n rows the k memories with the largest share of the decision, largest first."""
 
-    rows: NDArray[Any]  # (n, N) the rows as the model saw them
+    rows: NDArray[Any]  # (n, N) unit rows; in the features' units with normalize='standard'
     classes: NDArray[Any]  # (C,)
     verdict: NDArray[Any]  # (n,)
     probability: NDArray[Any]  # (n,) of the verdict
@@ -37,7 +37,7 @@ class Explanation:
     overlap: NDArray[Any]  # (n, k)
     uniform_share: NDArray[Any]  # (n,) of the uniform component
     soft_label: NDArray[Any]  # (n, k, C+1)
-    memories: NDArray[Any]  # (n, k, N)
+    memories: NDArray[Any]  # (n, k, N), likewise
 
     def __len__(self) -> int:
         return int(self.verdict.shape[0])

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from mnemosphere.estimators import persistence
 from mnemosphere.estimators.explanation import Explanation
 from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.preparation import Floats, Normalizer
+from mnemosphere.estimators.preparation import Floats, Normalizer, label_index
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.merge import merge
 from mnemosphere.model.objectives import LabelRule
@@ -37,6 +37,7 @@ class FittedModel:
     beta: float | str
     lineage_: Lineage | None
     n_memories_: int
+    memories_: Floats
     _normalizer: Normalizer
 
     if TYPE_CHECKING:
@@ -116,10 +117,10 @@ class FittedModel:
         log_proba = kernel.log_joint(self.params_, x)[:, :-1].double().log_softmax(1)
         winner = log_proba.argmax(1)
         k = min(n_nearest, self.n_memories_)
-        top = retrieval.shares(self.params_, x, winner, k)
+        top = retrieval.shares(self.params_, x, None, k)  # P(memory | x)
         soft = self.params_.p[1:] / self.params_.p_h[1:, None]
         return Explanation(
-            rows=np.asarray(x.cpu()),
+            rows=self._normalizer.restore(x.cpu().numpy()),
             classes=self.classes_,
             verdict=self.classes_[winner.cpu().numpy()],
             probability=log_proba.amax(1).exp().cpu().numpy(),
@@ -128,7 +129,7 @@ class FittedModel:
             overlap=top.overlaps.cpu().numpy(),
             uniform_share=top.uniform.cpu().numpy(),
             soft_label=soft[top.indices].cpu().numpy(),
-            memories=self.params_.w[top.indices].cpu().numpy(),
+            memories=self.memories_[top.indices.cpu().numpy()],
         )
 
     def recall(
@@ -179,11 +180,7 @@ class FittedModel:
         return self._normalizer.restore(x.numpy()), labels
 
     def _class_index(self, y: ArrayLike) -> NDArray[np.intp]:
-        y = column_or_1d(as_numpy(y))
-        unknown = np.setdiff1d(y, self.classes_)
-        if unknown.size:
-            raise ValueError(f"{unknown} are not among the classes {self.classes_}")
-        return np.searchsorted(self.classes_, y)
+        return label_index(column_or_1d(as_numpy(y)), self.classes_)[1]
 
     def certify(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **options: Any
@@ -241,7 +238,8 @@ def as_numpy(y: Any) -> Any:
     if y is None:
         return None
     if isinstance(y, torch.Tensor):
-        return y.detach().cpu().numpy()
+        y = y.detach().cpu()
+        return (y.float() if y.dtype == torch.bfloat16 else y).numpy()  # NumPy has no bfloat16
     return np.asarray(y)
 
 

@@ -32,13 +32,13 @@ class DAMModule(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """log_joint of raw rows."""
         buffers = dict(self.named_buffers())
+        x = x.to(buffers["w"].dtype)
         if self.kind == "standard":
             root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
             x = torch.cat([(x - buffers["mean"]) / buffers["scale"], root], dim=1)
         elif self.kind == "center":
             x = x - x.mean(1, keepdim=True)
-        if self.kind != "none":
-            x = x / x.norm(dim=1, keepdim=True)
+        x = x / x.norm(dim=1, keepdim=True)
         names = [f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma"]
         params = Parameters(varsigma=self.varsigma, **{name: buffers[name] for name in names})
         return log_joint_differentiable(params, x)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FORMAT = "mnemosphere-model"
 VERSION = 1
-# Settings that are no plain values, or name things of the machine that trained the model.
-_NOT_SAVED = {"callbacks", "checkpoint", "random_state", "device", "class_weight", "unlabeled"}
+# Settings that name things of the machine or the program that trained the model.
+_NOT_SAVED = {"callbacks", "checkpoint", "device"}
 
 
 def save(model: DAMClassifier, path: Path) -> None:
@@ -38,7 +38,7 @@ def save(model: DAMClassifier, path: Path) -> None:
     tensors["seen"] = model._seen
     if model.lineage_ is not None:
         tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
-    settings = {k: v for k, v in model.get_params().items() if k not in _NOT_SAVED}
+    settings = {k: _plain(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
     meta = {
         "format": FORMAT,
         "version": VERSION,
@@ -70,7 +70,10 @@ def load(path: str | Path) -> DAMClassifier:
         return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
 
     try:
-        model = DAMClassifier(**meta["settings"])
+        settings = dict(meta["settings"])
+        if isinstance(settings["class_weight"], list):
+            settings["class_weight"] = dict(settings["class_weight"])
+        model = DAMClassifier(**settings)
         numbers = {name: t.numpy() for name, t in part("normalizer").items()}
         model._normalizer = Normalizer(meta["normalize"], **numbers)
         model._device = torch.device("cpu")
@@ -93,6 +96,15 @@ def load(path: str | Path) -> DAMClassifier:
         ) from error
     model._keep(params)
     return model
+
+
+def _plain(value: object) -> object:
+    """A setting as JSON can hold it; None for an object it cannot, such as a generator."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, dict):  # as pairs: a name in JSON is always a string
+        return [[_plain(name), _plain(weight)] for name, weight in value.items()]
+    return value if isinstance(value, (bool, int, float, str)) else None
 
 
 def _labels_to_json(classes: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
 
 Floats = NDArray[np.floating[Any]]
 
@@ -107,7 +108,7 @@ def merge_duplicates(
 
     The statistics of the model are linear in them, so nothing changes but the cost; and a row of
     weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. Data without
-    weights and without copies come back as they are.
+    copies, all of weight 1, come back as they are.
     """
     key = np.random.default_rng(_PROJECTION_SEED).normal(size=x.shape[1])
     step = max(1, (1 << 22) // x.shape[1])
@@ -118,9 +119,15 @@ def merge_duplicates(
     order = np.argsort(projected, kind="stable")
     if sample_weight is not None:
         order = order[sample_weight[order] > 0]
-    ranked = projected[order]
-    first = np.flatnonzero(np.diff(ranked, prepend=np.nan) != 0)
-    if sample_weight is None and first.size == x.shape[0]:
+    tied = 1 + np.flatnonzero(np.diff(projected[order]) == 0)
+    copies = (x[order[tied]] == x[order[tied - 1]]).all(axis=1)
+    if not copies.all():
+        # Rounding of the projection hid a difference, in a feature of small numbers say.
+        order = order[np.lexsort(x[order].T)]
+        tied = np.arange(1, order.size)
+        copies = (x[order[1:]] == x[order[:-1]]).all(axis=1)
+    first = np.delete(np.arange(order.size), tied[copies])
+    if first.size == x.shape[0] and (sample_weight is None or (sample_weight == 1).all()):
         return x, targets, None
     weight = np.ones(x.shape[0]) if sample_weight is None else sample_weight
     weight = weight[order].astype(np.float64)
@@ -130,14 +137,83 @@ def merge_duplicates(
 
 
 def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
-    """Which labels are missing. The marker NaN stands for None too."""
+    """Which labels are missing. The marker NaN stands for None and other marks of no value too."""
     if unlabeled is None:
         return np.zeros(y.shape[0], dtype=bool)
     if isinstance(unlabeled, float) and np.isnan(unlabeled):
-        if y.dtype.kind == "f":
-            return np.asarray(np.isnan(y))
-        return np.array([v is None or (isinstance(v, float) and np.isnan(v)) for v in y])
+        return no_value(y)
     return np.asarray(y == unlabeled, dtype=bool) & np.ones(y.shape[0], dtype=bool)
+
+
+def no_value(y: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where y is None, NaN, NaT or a data frame's missing value."""
+    if y.dtype.kind == "O":
+        # Of all values, only those compare unequal to themselves, or do not compare at all.
+        return np.array([v is None or _unlike_itself(v) for v in y.tolist()], dtype=bool)
+    return np.asarray(y != y)
+
+
+def _unlike_itself(value: Any) -> bool:
+    try:
+        return not bool(value == value)
+    except TypeError:
+        return True
+
+
+def label_index(
+    y: NDArray[Any], classes: NDArray[Any] | None
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """(classes, the index of each label among them); classes None: those found, sorted.
+
+    ValueError names labels that are missing, of unlike types, or not among the classes.
+    """
+    if no_value(y).any():
+        raise ValueError(
+            f"label {np.flatnonzero(no_value(y))[0]} of y has no value: drop the row, or mark "
+            "unlabelled rows by unlabeled=float('nan')"
+        )
+    if y.dtype.kind == "O":
+        kinds = sorted({type(v).__name__ for v in y.tolist()})
+        if len(kinds) > 1:
+            raise ValueError(f"y mixes labels of types {', '.join(kinds)}: make them one type")
+        y = np.asarray(y.tolist())
+    check_classification_targets(y)
+    found, index = np.unique(y, return_inverse=True)
+    if classes is None:
+        return found, index.astype(np.intp)
+    # "1" is not 1: NumPy would compare them as strings.
+    alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")
+    unknown = found[~np.isin(found, classes)] if alike else found
+    if unknown.size:
+        raise ValueError(
+            f"y has labels {unknown.tolist()} that are not among the classes {classes.tolist()}: "
+            "drop those rows, or fit with them"
+        )
+    return classes, np.searchsorted(classes, found)[index].astype(np.intp)
+
+
+def class_weights(
+    setting: dict[Any, float] | str,
+    classes: NDArray[Any],
+    index: NDArray[np.intp],
+    sample_weight: Floats,
+) -> Floats:
+    """The weight of each class (C,): as given, or so that all classes weigh the same."""
+    each = np.ones(classes.shape[0])
+    if isinstance(setting, dict):
+        names = classes.tolist()
+        unknown = [name for name in setting if name not in names]
+        if unknown:
+            raise ValueError(f"class_weight names {unknown}, not among the classes {names}")
+        each = np.array([float(setting.get(name, 1.0)) for name in names])
+        if not (each >= 0).all():
+            raise ValueError(f"class_weight must be >= 0, got {setting}")
+        return each
+    labelled = index >= 0
+    mass = np.bincount(index[labelled], sample_weight[labelled], minlength=classes.shape[0])
+    present = mass > 0
+    each[present] = mass.sum() / (present.sum() * mass[present])
+    return each
 
 
 def soft_label_matrix(index: NDArray[np.intp], n_classes: int, smoothing: float) -> Floats:

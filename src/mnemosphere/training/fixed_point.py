@@ -31,7 +31,9 @@ def maximize_bound(
     norms = w_bar.norm(dim=1)
     # A memory with no pull at all stays where it is.
     w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
-    p = polytope.maximize(p_bar, params.p_h, params.p_q).p
+    # Beyond the precision of the statistics there is nothing to gain.
+    tol = 1e-12 if p_bar.dtype == torch.float64 else 1e-8
+    p = polytope.maximize(p_bar, params.p_h, params.p_q, tol=tol).p
     beta = params.beta
     if learn_beta:
         mass = p_bar[1:].double().sum().clamp_min(torch.finfo(torch.float64).tiny)
