@@ -22,7 +22,7 @@ from mnemosphere.estimators.preparation import Floats, Normalizer, usable_normal
 from mnemosphere.model import initialize
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters, from_memories
-from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 from mnemosphere.training.batches import Data
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.loop import train
@@ -133,7 +133,7 @@ def choose(
         data = tensors(normalizer(x[rows]), rows)
         trials += [
             {"stage": "pilot", "normalize": kind, **trial}
-            for trial in _pilot(data, index[rows], pilot_memories, varsigma, seed)
+            for trial in _pilot(data, index[rows], pilot_memories, uniform_weight, varsigma, seed)
         ]
     best = _preferred(trials)
     if varsigma is not None:
@@ -160,7 +160,8 @@ def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
     for kind in ("center", "unit", "standard", "none"):
         mine = [t for t in trials if t["normalize"] == kind]
         if mine:
-            best[kind] = min(mine, key=lambda t: float(t["log_loss"]))
+            # Rounded, so that where the loss is flat the smoothest wins and not the last bit.
+            best[kind] = min(mine, key=lambda t: round(float(t["log_loss"]), 3))
     limit = _NEARLY * min(float(t["log_loss"]) for t in best.values())
     return next(t for t in best.values() if t["log_loss"] <= limit)
 
@@ -193,13 +194,19 @@ def _held_out_rows(index: NDArray[np.intp], fold: int, seed: int) -> torch.Tenso
 
 
 def _pilot(
-    data: Data, index: NDArray[np.intp], n_memories: int, varsigma: float | None, seed: int
+    data: Data,
+    index: NDArray[np.intp],
+    n_memories: int,
+    uniform_weight: float,
+    varsigma: float | None,
+    seed: int,
 ) -> list[dict[str, float]]:
     """Held-out log-loss for many β_eff at once, each with the ς that would lead to it.
 
     A stripped mixture (no uniform component, equal weights, β_eff held) takes a few fixed-point
     steps for all β_eff in one batch. At the fixed point of the full model A_N(β) = ς·m̄, so a
-    β_eff with mean overlap m̄ belongs to the ς that solves ς·A_N⁻¹(ς·m̄) = β_eff.
+    β_eff with mean overlap m̄ belongs to the ς that solves ς·A_N⁻¹(ς·m̄) = β_eff. Held-out rows
+    are judged with the uniform component, which speaks for rows that no memory reaches.
     """
     folds = _FOLDS if data.n_rows < _SMALL else 1
     octaves = _OCTAVES.to(data.x)
@@ -215,7 +222,9 @@ def _pilot(
         memories = min(n_memories, fitted.n_rows)
         picked = torch.randperm(fitted.n_rows, generator=generator)[:memories].to(data.x.device)
         truth = torch.from_numpy(np.maximum(index, 0)).to(data.x.device)[held]
-        loss, overlap = _batched_mixture(fitted, judged, truth, fitted.x[picked], 2.0**octaves)
+        loss, overlap = _batched_mixture(
+            fitted, judged, truth, fitted.x[picked], 2.0**octaves, uniform_weight
+        )
         losses.append(loss)
         overlaps.append(overlap)
     loss, overlap = torch.stack(losses).mean(0), torch.stack(overlaps).mean(0)
@@ -230,7 +239,12 @@ def _pilot(
 
 
 def _batched_mixture(
-    fitted: Data, judged: Data, truth: torch.Tensor, w: torch.Tensor, betas: torch.Tensor
+    fitted: Data,
+    judged: Data,
+    truth: torch.Tensor,
+    w: torch.Tensor,
+    betas: torch.Tensor,
+    uniform_weight: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(held-out log-loss (K,), mean overlap (K,)) of K mixtures that differ in β_eff (K,)."""
     k = betas.shape[0]
@@ -242,12 +256,12 @@ def _batched_mixture(
         q = q * fitted.sample_weight[:, None]
     overlap = betas.new_zeros(k)
 
-    def exponentials(x: torch.Tensor) -> torch.Tensor:
-        h = betas[:, None, None] * torch.einsum("bn,kpn->kbp", x, w)
-        return (h - h.amax(2, keepdim=True)).exp()
+    def exponents(x: torch.Tensor) -> torch.Tensor:
+        return betas[:, None, None] * torch.einsum("bn,kpn->kbp", x, w)
 
     for _ in range(_PILOT_STEPS):
-        e = exponentials(fitted.x)  # (K, B, P)
+        h = exponents(fitted.x)  # (K, B, P)
+        e = (h - h.amax(2, keepdim=True)).exp()
         tiny = torch.finfo(e.dtype).tiny
         s = q / (e @ profile).clamp_min(tiny)  # (K, B, C+1)
         r = e * (s @ profile.mT)  # (K, B, P)
@@ -258,8 +272,12 @@ def _batched_mixture(
         mass = p_bar.sum(2, keepdim=True)
         profile = torch.where(mass > tiny, p_bar / mass.clamp_min(tiny), profile)
         overlap = norms.sum((1, 2)) / mass.sum((1, 2)).clamp_min(tiny)
-    joint = (exponentials(judged.x) @ profile)[:, :, :-1].clamp_min(tiny)  # (K, B, C)
-    log_proba = joint.log().log_softmax(2)
+    n = fitted.x.shape[1]
+    beta = betas / _varsigma_for(betas, overlap, n)
+    h = exponents(judged.x) - log_omega_ratio(beta, n)[:, None, None]
+    shift = h.amax(2, keepdim=True).clamp_min(0)  # 0 is the exponent of the uniform component
+    joint = (h - shift).exp() @ profile + uniform_weight * (-shift).exp() * prior
+    log_proba = joint[:, :, :-1].clamp_min(tiny).log().log_softmax(2)  # (K, B, C)
     rows = torch.arange(truth.shape[0], device=truth.device)
     own = log_proba[:, rows, truth]
     if judged.sample_weight is None:
