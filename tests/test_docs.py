@@ -1,0 +1,168 @@
+"""The documentation keeps its word: its examples run, its links lead somewhere, its commands exist.
+
+Blocks fenced as ```python are run, each page in one namespace, in order, in a folder of its own.
+In ```bash and ```console blocks every line that calls mnemosphere or a benchmark is checked
+against the options that exist.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import sys
+import warnings
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from mnemosphere.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+KNOWN = {"python", "bash", "console", "text", "toml", "json"}  # a typo would go unnoticed
+
+_FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
+
+
+def blocks(page: Path) -> list[tuple[str, int, str]]:
+    """(kind, line of its first line, text) of every fenced block."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (found["kind"].strip(), text.count("\n", 0, found.start("body")), found["body"])
+        for found in _FENCE.finditer(text)
+    ]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as the site makes them."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#+ +(.*)$", text, re.MULTILINE)
+    return {
+        re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_fence_is_of_a_known_kind(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(re.findall(r"^\s*```", text, re.MULTILINE)) == 2 * len(blocks(page))
+    assert {kind for kind, _, _ in blocks(page)} <= KNOWN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for kind, line, body in blocks(page):
+        if kind != "python":
+            continue
+        # Blank lines in front, so that a traceback names the line of the page.
+        code = compile("\n" * line + body, str(page), "exec")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            exec(code, namespace)
+
+
+def test_there_are_examples():
+    counts = {
+        name: sum(kind == "python" for kind, _, _ in blocks(page))
+        for name, page in zip(NAMES, PAGES, strict=True)
+    }
+    for name in ("README.md", "docs/getting-started.md", "docs/user-guide.md"):
+        assert counts[name] > 0
+
+
+def test_readme_example_has_ten_lines():
+    (body,) = [body for kind, _, body in blocks(ROOT / "README.md") if kind == "python"]
+    assert len(ast.parse(body).body) == 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_relative_links_lead_somewhere(page):
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in _LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        other = (page.parent / name).resolve() if name else page
+        assert other.is_file(), f"{target} leads nowhere"
+        if page.parent.name == "docs":
+            inside = other.is_relative_to(ROOT / "docs")
+            assert inside, f"{target} lies outside of the site"
+        if anchor:
+            assert anchor in headings(other), f"{target}: no such heading"
+
+
+def shell_lines(page: Path) -> list[str]:
+    """The commands of a page, comments and prompts cut off."""
+    lines = []
+    for kind, _, body in blocks(page):
+        if kind in ("bash", "console"):
+            for line in body.splitlines():
+                lines.append(line.partition("  #")[0].removeprefix("$ ").strip())
+    return lines
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_commands_exist(page):
+    root = typer.main.get_command(app)
+    for line in shell_lines(page):
+        words = shlex.split(line) if line.startswith("mnemosphere") else []
+        if not words:
+            continue
+        command = root.commands[words[1]]
+        context = command.make_context(words[1], words[2:], resilient_parsing=False)
+        for parameter in command.params:  # required ones are there, kinds of values are right
+            assert context.params.get(parameter.name) is not None or not parameter.required
+        assert isinstance(context, click.Context) or context is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_benchmark_commands_exist(page):
+    for words in map(str.split, shell_lines(page)):
+        if words[:3] == ["python", "-m", "benchmarks"]:
+            source = (ROOT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")
+        elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
+            name = words[2].partition(".")[2]
+            source = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
+        else:
+            continue
+        for option in (word for word in words if word.startswith("--")):
+            assert f'"{option}"' in source, f"{' '.join(words)}: no option {option}"
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for page in PAGES:
+        for line in shell_lines(page):
+            if line.startswith("make "):
+                assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE), line
+
+
+def test_tables_are_those_of_the_stored_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    path = ROOT / "benchmarks" / "plot_results.py"
+    spec = importlib.util.spec_from_file_location("plot_results", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for page in module.PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert module.filled(text) == text, "run: python -m benchmarks.plot_results"
+
+
+def test_every_page_is_in_the_navigation():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = set(re.findall(r": ([\w-]+\.md)$", text, re.MULTILINE))
+    assert listed == {page.name for page in PAGES[1:]}
+
+
+def test_nothing_in_the_documentation_names_a_place_on_one_machine():
+    for page in PAGES:
+        assert not re.search(r"/(?:home|root|tmp|work)/", page.read_text(encoding="utf-8"))
+    assert sys.version_info >= (3, 11)
