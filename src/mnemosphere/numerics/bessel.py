@@ -303,13 +303,17 @@ def _check_beta(beta: Tensor | float) -> Tensor:
 
 def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
     """Apply a function in float64: through autograd where a gradient is asked for, else NumPy."""
-    if x.requires_grad and torch.is_grad_enabled():
-        value: Tensor = function.apply(x.double(), n)  # type: ignore[no-untyped-call]
-        return value
     plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
-    numbers = x.detach().double().cpu().numpy()
-    with np.errstate(over="ignore", under="ignore"):
-        return torch.from_numpy(np.asarray(plain[function](numbers, n))).to(x.device)
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        try:
+            numbers = x.detach().double().cpu().numpy()
+        except RuntimeError:
+            pass  # inside a torch.func transform a tensor has no plain numbers
+        else:
+            with np.errstate(over="ignore", under="ignore"):
+                return torch.from_numpy(np.asarray(plain[function](numbers, n))).to(x.device)
+    value: Tensor = function.apply(x.double(), n)  # type: ignore[no-untyped-call]
+    return value
 
 
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
