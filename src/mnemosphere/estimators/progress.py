@@ -8,7 +8,6 @@ from rich.progress import (
     Progress,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
@@ -30,16 +29,15 @@ class ProgressBar(Callback):
         self._total = max_epochs
         self._bar = Progress(
             TextColumn("[progress.description]{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=16),
             TextColumn("{task.fields[note]}"),
-            TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self._console,
             transient=True,
         )
         self._bar.start()
         self._task = self._bar.add_task(
-            f"training {params.n_memories} memories", total=float(max_epochs), note=""
+            f"{params.n_memories} memories", total=float(max_epochs), note=""
         )
 
     def on_batch(self, epoch: int, share_done: float) -> None:
@@ -49,9 +47,9 @@ class ProgressBar(Callback):
 
     def on_epoch(self, record: Record, params: Parameters) -> None:
         """Show the figures of the pass."""
-        note = f"pass {record.epoch}/{self._total}  loss {record.loss:.4f}  β {record.beta:.3g}"
+        note = f"{record.epoch}/{self._total}  loss {record.loss:.3f}  β {record.beta:.3g}"
         if record.validation_accuracy is not None:
-            note += f"  accuracy {record.validation_accuracy:.2%}"
+            note += f"  {record.validation_accuracy:.1%}"
         if self._bar is not None:
             self._bar.update(self._task, completed=float(record.epoch), note=note)
 
