@@ -73,13 +73,18 @@ class Job:
             transient=True,
             disable=self._terminal.quiet,
         )
-        with bar, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ValidityWarning)
-            task = bar.add_task(text, total=None)
-            try:
+        threads = torch.get_num_threads()
+        # The matrices are small: more threads cost more than they bring.
+        torch.set_num_threads(1)
+        try:
+            with bar, warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", ValidityWarning)
+                task = bar.add_task(text, total=None)
                 yield lambda done, total: bar.update(task, completed=done, total=total)
-            except NotConvergedError as error:
-                raise ValueError(str(error)) from error
+        except NotConvergedError as error:
+            raise ValueError(str(error)) from error
+        finally:
+            torch.set_num_threads(threads)
         for message in dict.fromkeys(str(w.message) for w in caught):
             self.remark(message.replace("n_features", "features"))
 

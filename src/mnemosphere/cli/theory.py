@@ -256,7 +256,7 @@ def overlaps(
     ] = None,
     points: Annotated[int, typer.Option(help="Sampled points; 0 for theory alone.", min=0)] = 8,
     teachers: Annotated[int, typer.Option(help="Teachers drawn for a point.", min=2)] = 4,
-    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 120,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 100,
     out: Annotated[Path, _picture("overlaps.png")] = Path("overlaps.png"),
     seed: Seed = 0,
     json_: Json = False,
@@ -287,7 +287,7 @@ def overlaps(
         found = compare_overlaps(
             setting,
             name,
-            np.linspace(low, high, 61).tolist(),
+            np.linspace(low, high, 46).tolist(),
             np.linspace(low, high, points + 1)[1:].tolist(),
             sampling=sampling,
             generator=job.generator,

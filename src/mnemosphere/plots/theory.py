@@ -264,14 +264,18 @@ def free_entropy_branches(
         ax = new_axes(4.8, 3.2)
     for k, name in enumerate(branches):
         color, _ = category_style(k)
-        ax.plot(x, table[k], color=color, linewidth=1.0, linestyle="--")
+        wins = winner == k
+        label = plain(name, 40)
         ax.plot(
             x,
-            np.where(winner == k, table[k], np.nan),
+            table[k],
             color=color,
-            linewidth=2.2,
-            label=plain(name, 40),
+            linewidth=1.0,
+            linestyle="--",
+            label=None if wins.any() else label,
         )
+        if wins.any():
+            ax.plot(x, np.where(wins, table[k], np.nan), color=color, linewidth=2.2, label=label)
     for place in _changes(x, table, winner):
         ax.axvline(place, color=GREY, linewidth=0.9, linestyle=":", zorder=0)
         ax.annotate(

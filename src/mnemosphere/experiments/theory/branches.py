@@ -26,6 +26,7 @@ from mnemosphere.theory import (
     follow_branch,
     free_entropy_per_example,
     newton,
+    symmetric_overlap,
     symmetric_transition,
 )
 from mnemosphere.theory.saddle_point import conjugate
@@ -112,16 +113,29 @@ def _resample(
 
 
 def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple[float, float]:
-    """A range of β around the transition: from below the end of the broken branch to above β_c."""
+    """A range of β in which the broken solution appears and takes over from the symmetric one."""
     critical = symmetric_transition(setting.problem(), "beta")
     top = setting.problem(beta=1.1 * critical)
     broken = solve_two(top, generator=generator)[0]
-    values = np.linspace(1.1, 0.6, 11) * critical
-    branch = follow_branch(top, "beta", values.tolist(), broken)
-    end = next((e.value for e in branch.bifurcations if e.kind != "crossing"), 0.6 * critical)
+    branch = follow_branch(top, "beta", (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
+    start = next((e.value for e in branch.bifurcations if e.kind != "crossing"), 0.5 * critical)
+    even = OrderParameters(torch.ones_like(broken.m), broken.p)
+    ahead = []
+    for point in branch.points:
+        here = top.replace(beta=point.value)
+        flat = OrderParameters(symmetric_overlap(here) * even.m, even.p)
+        if point.value > start:
+            ahead.append((_per_example(here, point.state) - _per_example(here, flat), point.value))
+    gain, beta = np.array(sorted(ahead)).T
+    takes_over = float(np.interp(0.0, gain, beta))
     # A continuous transition has no window of its own.
-    width = max(critical - end, 0.03 * critical)
-    return critical - 1.4 * width, critical + 0.4 * width
+    width = max(takes_over - start, 0.01 * critical)
+    return start - width, takes_over + 3.0 * width
+
+
+def _per_example(problem: SaddlePointProblem, state: OrderParameters) -> float:
+    m_hat = conjugate(problem, state).m_hat
+    return float(free_entropy_per_example(problem, state.m, m_hat, state.p))
 
 
 def follow_branches(
@@ -219,12 +233,12 @@ def _curve(
         if sorted(map(len, point.symmetry.groups)) != sizes:
             continue  # merged with another branch
         here = problem.replace(beta=point.value)
-        m, p = point.state.m, point.state.p
-        value = free_entropy_per_example(here, m, conjugate(here, point.state).m_hat, p)
+        m = point.state.m
         # By group size, then value: an order that does not change along the branch.
         tops = [(-len(group), -float(m[:, group[0]].max())) for group in point.symmetry.groups]
         largest = [-top for _, top in sorted(tops)]
-        rows.append((point.value, largest, float(value), point.n_unstable == 0))
+        value = _per_example(here, point.state)
+        rows.append((point.value, largest, value, point.n_unstable == 0))
     rows.sort(key=lambda row: row[0])
     columns = list(zip(*rows, strict=True))
     return BranchCurve(

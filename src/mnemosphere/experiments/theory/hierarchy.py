@@ -33,6 +33,7 @@ from mnemosphere.theory import (
     split_temperature,
 )
 from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
+from mnemosphere.theory.stability import antisymmetric_matrix
 
 _TOGETHER = 1e-4  # memories whose overlaps differ by less coincide
 
@@ -124,9 +125,9 @@ def follow_hierarchy(
 ) -> Hierarchy:
     """Raise β from values where all memories coincide, and follow them as they part.
 
-    At each β the last solution, shaken a little, is solved again: from a saddle it moves on to a
-    maximum of the free entropy. Where memories part, the state left behind is followed on by
-    Newton's method until β_eff exceeds its β_split, and further as a saddle.
+    Memories that coincide are kept so by Newton's method. Where β_eff exceeds the β_split of some,
+    half of them move along their unstable direction, half against it, and the equations are solved
+    from there; the state left behind is followed further as a saddle.
     """
     patterns, axis = tree_patterns(depth, generator=generator)
     values = [float(b) for b in beta]
@@ -134,51 +135,78 @@ def follow_hierarchy(
         raise ValueError(f"beta must increase, got {values}")
     problem = _problem(patterns, n_memories, values[0])
     starts = random_starts(problem, 8, generator=generator)
-    first = solve_saddle_point(problem, starts).raise_if_failed()
-    state = first[int(first.objective.argmax())]
-    states = [state]
-    for k, value in enumerate(values[1:]):
-        noise = torch.randn(state.m.shape, dtype=torch.float64, generator=generator)
-        state = _solve_from(problem, OrderParameters(state.m + 1e-3 * noise, state.p), value)
-        states.append(state)
-        progress(k + 1, 2 * len(values))
-    groups = [classify(s, tol=_TOGETHER).groups for s in states]
-    found = list(zip(values, states, strict=True))
-    saddles, splits = [], []
+    solved = solve_saddle_point(problem, starts).raise_if_failed()
+    state = _tie(solved[int(solved.objective.argmax())])
+    found, saddles, splits = [(values[0], state)], [], []
     for k in range(1, len(values)):
-        parted = [group for group in groups[k - 1] if group not in groups[k]]
-        if parted:
-            tied = _tie(states[k - 1])
-            members = [group[0] for group in parted]
-            places = [_split_beta(problem, tied, mu, values[k - 1], values[k]) for mu in members]
+        here = problem.replace(beta=values[k])
+        last, state = state, _follow(here, state)
+        unstable = _unstable(here, state)
+        if unstable:
+            members = [group[0] for group in unstable]
+            places = [_split_beta(problem, last, mu, values[k - 1], values[k]) for mu in members]
             splits += places
             # Every third value will do for a curve this smooth.
-            beta_saddle, path = _saddle(problem, tied, [*values[k - 1 : -1 : 3], values[-1]], axis)
+            beta_saddle, path = _saddle(problem, last, [*values[k - 1 : -1 : 3], values[-1]], axis)
             saddles.append((beta_saddle, path[:, members].T))
-            # Memories part like a square root: a few points more where it rises.
-            found.append((min(places), newton(problem.replace(beta=min(places)), tied).state))
-            for t in (0.25, 0.5, 0.75):
-                value = max(places) + t**2 * (values[k] - max(places))
-                found.append((value, _solve_from(problem, states[k], value)))
-        progress(len(values) + k, 2 * len(values))
-    progress(2 * len(values), 2 * len(values))
+            found.append((min(places), newton(problem.replace(beta=min(places)), last).state))
+        while unstable:
+            for group in unstable:
+                state = _part(here, state, group)
+            state = _tie(_solve_from(here, state))
+            unstable = _unstable(here, state)
+            if not unstable:
+                # Memories part like a square root: a few points more where it rises.
+                for t in (0.25, 0.5, 0.75):
+                    value = max(places) + t**2 * (values[k] - max(places))
+                    found.append((value, _solve_from(problem.replace(beta=value), state)))
+        found.append((values[k], state))
+        progress(k + 1, len(values))
     found.sort(key=lambda pair: pair[0])
     positions = [_positions(problem.replace(beta=b), s, axis).sort().values for b, s in found]
     return Hierarchy(
         np.array([b for b, _ in found]),
         torch.stack(positions, dim=1).numpy(),
-        np.array([len(classify(s, tol=_TOGETHER).groups) for _, s in found]),
+        np.array([_n_groups(s) for _, s in found]),
         saddles,
         sorted(splits),
     )
 
 
-def _solve_from(
-    problem: SaddlePointProblem, state: OrderParameters, beta: float
+def _unstable(problem: SaddlePointProblem, state: OrderParameters) -> list[tuple[int, ...]]:
+    """Groups of coinciding memories with β_eff > β_split."""
+    limit = split_temperature(problem, state)
+    groups = classify(state, tol=_TOGETHER).groups
+    return [g for g in groups if len(g) > 1 and problem.beta_eff > float(limit[g[0]])]
+
+
+def _part(
+    problem: SaddlePointProblem, state: OrderParameters, group: tuple[int, ...]
 ) -> OrderParameters:
-    """The solution at β that the solver reaches from a state."""
+    """A small step of one half of a group along its unstable direction, of the other against it."""
+    vector = torch.linalg.eigh(antisymmetric_matrix(problem, state, group[0])).eigenvectors[:, -1]
+    m = state.m.clone()
+    for k, memory in enumerate(group):
+        m[:, memory] += (0.01 if k % 2 else -0.01) * (problem.patterns @ vector)
+    return OrderParameters(m, state.p)
+
+
+def _follow(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters:
+    """The solution near a state at the next β, with the same memories coinciding."""
+    near = newton(problem, state).state
+    # Just above a split Newton's method may fall back onto the saddle between the parted memories.
+    if _n_groups(near) < _n_groups(state):
+        return _tie(_solve_from(problem, state))
+    return near
+
+
+def _n_groups(state: OrderParameters) -> int:
+    return len(classify(state, tol=_TOGETHER).groups)
+
+
+def _solve_from(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters:
     start = OrderParameters(state.m[None], state.p[None])
-    return solve_saddle_point(problem.replace(beta=beta), start).raise_if_failed()[0]
+    return solve_saddle_point(problem, start).raise_if_failed()[0]
 
 
 def _tie(state: OrderParameters) -> OrderParameters:
@@ -192,15 +220,12 @@ def _tie(state: OrderParameters) -> OrderParameters:
 def _split_beta(
     problem: SaddlePointProblem, state: OrderParameters, memory: int, low: float, high: float
 ) -> float:
-    """β at which β_eff = β_split of one memory; state is a solution at `low`."""
+    """β in [low, high] at which β_eff = β_split of one memory; state is a solution at `low`."""
 
     def excess(beta: float) -> float:
         here = problem.replace(beta=beta)
         return here.beta_eff - float(split_temperature(here, newton(here, state).state)[memory])
 
-    # The solver may part memories a little late, never early.
-    while excess(low) > 0.0 and low > 1e-3 * high:
-        low *= 0.9
     return float(brentq(excess, low, high, xtol=1e-10))
 
 

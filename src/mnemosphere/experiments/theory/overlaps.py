@@ -42,8 +42,8 @@ class Sampling:
 
     n_teachers: int = 4
     n_chains: int = 2
-    n_burn_in: int = 60
-    n_sweeps: int = 120
+    n_burn_in: int = 50
+    n_sweeps: int = 100
 
     def __post_init__(self) -> None:
         if self.n_teachers < 2:
