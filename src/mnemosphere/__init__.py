@@ -1,4 +1,4 @@
-"""Dense associative memory on the sphere: classify, cluster, recall, explain and grow."""
+"""Dense associative memory on the sphere: classify, recall, explain and grow."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
