@@ -17,8 +17,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/mnemosphere demo
 
+# One thread a worker: the tests are small, and threads would only get in each other's way.
 test: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
