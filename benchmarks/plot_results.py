@@ -157,13 +157,12 @@ def growth_table() -> str:
                 percent(r["accuracy"] for r in run["rows"]),
                 f"{parts['total']:.2f}",
                 f"{parts['curvature']:.2f}",
-                device(run),
-                command(run),
             ]
         )
     head = ["solver", "memories", "seeds", "test accuracy", "cost in full passes",
-            "of it curvature", "device", "command"]  # fmt: skip
-    return markdown(head, rows)
+            "of it curvature"]  # fmt: skip
+    listed = [f"- {command(run)}, {device(run)}" for run in growth_runs()]
+    return markdown(head, rows) + "\n\nIn this order:\n\n" + "\n".join(listed)
 
 
 def time_table() -> str:
