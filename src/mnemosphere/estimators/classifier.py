@@ -11,12 +11,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -58,8 +53,6 @@ _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the runni
 
 class DAMClassifier(
     FittedModel,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
-    TransformerMixin,  # type: ignore[misc]
     ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):

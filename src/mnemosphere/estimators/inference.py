@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -28,7 +28,8 @@ from mnemosphere.training.batches import Data
 from mnemosphere.training.lineage import Lineage
 
 
-class FittedModel:
+# scikit-learn wraps `transform` for set_output only in classes that inherit from the mixin.
+class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """Predictions, explanations, recall, sampling, certificates: all that reads the parameters."""
 
     params_: Parameters
@@ -230,7 +231,7 @@ class FittedModel:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
         check_is_fitted(self, "params_")
-        persistence.save(self, Path(path))  # type: ignore[arg-type]  # this is its only subclass
+        persistence.save(self, Path(path))
 
 
 def as_numpy(y: Any) -> Any:

@@ -36,10 +36,11 @@ class Normalizer:
         """Learn what the kind needs from the training rows."""
         if kind != "standard":
             return cls(kind)
+        x = x.astype(np.float64, copy=False)
         mean = np.average(x, axis=0, weights=sample_weight)
         scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=sample_weight))
         # A constant feature tells nothing: any scale does.
-        return cls(kind, mean, np.where(scale > 1e-12 * (1 + np.abs(mean)), scale, 1.0))
+        return cls(kind, mean, np.where(scale > 1e-12 * np.abs(mean), scale, 1.0))
 
     @property
     def extra(self) -> int:
@@ -132,8 +133,11 @@ def merge_duplicates(
     weight = np.ones(x.shape[0]) if sample_weight is None else sample_weight
     weight = weight[order].astype(np.float64)
     total = np.add.reduceat(weight, first)
-    labels = np.add.reduceat(targets[order] * weight[:, None], first, axis=0) / total[:, None]
-    return x[order[first]], labels.astype(targets.dtype), total
+    # The mean of the labels as a change of the first one: copies that agree keep it to the bit.
+    one = targets[order[first]]
+    group = np.repeat(np.arange(first.size), np.diff(first, append=order.size))
+    change = np.add.reduceat((targets[order] - one[group]) * weight[:, None], first, axis=0)
+    return x[order[first]], (one + change / total[:, None]).astype(targets.dtype), total
 
 
 def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
@@ -172,6 +176,8 @@ def label_index(
             f"label {np.flatnonzero(no_value(y))[0]} of y has no value: drop the row, or mark "
             "unlabelled rows by unlabeled=float('nan')"
         )
+    if y.dtype.kind == "f" and np.isinf(y).any():
+        raise ValueError(f"label {np.flatnonzero(np.isinf(y))[0]} of y is infinite: drop the row")
     if y.dtype.kind == "O":
         kinds = sorted({type(v).__name__ for v in y.tolist()})
         if len(kinds) > 1:

@@ -1,0 +1,92 @@
+"""Small clustered data, and one model of real images for everything that needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import mnemosphere as mn
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """Problems this small only lose time to a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Rows(NamedTuple):
+    x: NDArray[np.float64]
+    y: NDArray[np.int64]
+
+
+def clusters(
+    seed: int = 0,
+    *,
+    rows: int = 61,
+    features: int = 5,
+    classes: int = 3,
+    spread: float = 0.6,
+    places: int = 0,
+) -> Rows:
+    """Gaussian clusters, one a class, far apart; `places` is the seed of where they lie."""
+    rng = np.random.default_rng(seed)
+    centers = 3 * np.random.default_rng(places).normal(size=(classes, features))
+    y = np.arange(rows) % classes
+    return Rows(centers[y] + spread * rng.normal(size=(rows, features)), y)
+
+
+@pytest.fixture(scope="session")
+def data() -> Rows:
+    return clusters()
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Rows:
+    """Rows from the same law that no model was fitted on."""
+    return clusters(1, rows=47)
+
+
+@pytest.fixture(scope="session")
+def fitted(data: Rows) -> mn.DAMClassifier:
+    """A small model; tests only read it."""
+    return mn.DAMClassifier(7, random_state=0).fit(data.x, data.y)
+
+
+@pytest.fixture(scope="session")
+def images() -> mn.datasets.Dataset:
+    return mn.datasets.load("mnist-small")
+
+
+@pytest.fixture(scope="session")
+def image_model(images: mn.datasets.Dataset) -> mn.DAMClassifier:
+    """The defaults on mnist-small: fitted once for all tests."""
+    return mn.DAMClassifier(random_state=0).fit(images.x_train, images.y_train)
+
+
+@pytest.fixture(scope="session")
+def grown(images: mn.datasets.Dataset) -> mn.DAMClassifier:
+    """A model of images grown from 5 to 23 memories."""
+    model = mn.DAMClassifier(
+        23,
+        growth="split",
+        n_initial=5,
+        normalize="center",
+        varsigma=0.3,
+        max_epochs=5,
+        batch_size=None,
+        random_state=0,
+    )
+    return model.fit(images.x_train[:600], images.y_train[:600])
+
+
+@pytest.fixture(scope="session")
+def make_clusters():
+    return clusters
