@@ -167,3 +167,51 @@ def test_real_eigenvalues_are_sorted_against_one(values, lines):
 def test_nan_eigenvalues_are_refused():
     with pytest.raises(ValueError, match="eigenvalues holds nan"):
         plots.jacobian_spectrum([1.0, np.nan])
+
+
+def test_predicted_eigenvalues_are_ringed_at_their_rank():
+    ax = plots.jacobian_spectrum([0.2, 1.5, 0.5, 0.2, -1e-17], predicted=[0.5, 0.2, 1.5])
+    ring = next(line for line in ax.lines if line.get_label() == "predicted")
+    rank = {round(float(y), 6): float(x) for x, y in ring.get_xydata()}
+    assert rank[1.5] == 1
+    assert rank[0.5] == 2
+    assert rank[0.2] in (3, 4)
+    # Rounding below zero is no reason for a line at -1.
+    assert -1 not in [line.get_ydata()[0] for line in ax.lines]
+    with pytest.raises(ValueError, match="exceed the 2 eigenvalues"):
+        plots.jacobian_spectrum([0.2, 1.5], predicted=[0.2, 1.5, 1.0])
+    with pytest.raises(ValueError, match="complex"):
+        plots.jacobian_spectrum([1j, 0.5], predicted=[0.5])
+
+
+def test_marked_transitions_are_explained():
+    beta = [1.0, 2.0, 3.0]
+    ax = plots.bifurcation_tree(
+        beta, [[0.1, 0.2, 0.3]], transitions=[1.5, 2.5], transition_label="split"
+    )
+    assert legend_names(ax) == ["split"]
+    assert plots.bifurcation_tree(beta, [[0.1, 0.2, 0.3]], transitions=[1.5]).get_legend() is None
+
+
+def test_long_names_leave_room_for_the_map():
+    names = ["a phase whose name is rather long", "another phase of that length", "a third one"]
+    ax = plots.phase_diagram(X, Y, np.arange(15).reshape(3, 5) % 3, phases=names)
+    ax.figure.draw_without_rendering()
+    width, height = ax.get_position().size
+    assert width > 0.6
+    assert height > 0.5
+
+
+def test_a_branch_that_never_wins_is_named_by_a_thin_line():
+    ax = plots.free_entropy_branches([1.0, 2.0], {"best": [2.0, 3.0], "worse": [1.0, 1.0]})
+    assert legend_names(ax) == ["best", "worse"]
+    styles = {line.get_label(): line.get_linestyle() for line in ax.lines}
+    assert styles["best"] == "-"
+    assert styles["worse"] == "--"
+
+
+def test_samples_are_named():
+    ax = plots.overlap_curves(
+        [1.0, 2.0], {"m": [0.1, 0.2]}, {"m": ([1.0], [0.1], [0.01])}, sampled_label="Gibbs"
+    )
+    assert legend_names(ax) == ["m", "Gibbs"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -144,6 +144,8 @@ def solve(
     with job.work("solving"):
         problem = setting.problem()
         found = find_solutions(problem, starts, generator=job.generator)
+        symmetric = setting.soft_labels is None and min(teacher, memories) > 1
+        transition = _transition(setting) if symmetric else None
     missed = starts - sum(solution.count for solution in found)
     if missed:
         job.remark(f"{missed} of {starts} starts did not converge and are left out")
@@ -160,11 +162,10 @@ def solve(
         }
         for solution in found
     ]
-    data: dict[str, Any] = {"beta_eff": problem.beta_eff, "solutions": rows}
+    data = {"beta_eff": problem.beta_eff, "transition": transition, "solutions": rows}
     shown: list[Any] = [_solution_table(found)]
-    if setting.soft_labels is None and min(teacher, memories) > 1:
-        data["transition"] = _transition(setting)
-        shown.append(f"the symmetric solution is unstable above β = {data['transition']:.6f}")
+    if transition is not None:
+        shown.append(f"the symmetric solution is unstable above β = {transition:.6f}")
     job.finish(data, None, *shown)
 
 
@@ -203,7 +204,10 @@ def phase_diagram(
         0.25,
         1.5,
     ),
-    beta_range: Annotated[tuple[float, float], typer.Option(help=BETA_RANGE)] = (1.5, 10.0),
+    beta_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help=BETA_RANGE, show_default="around the transition"),
+    ] = None,
     grid: Annotated[int, typer.Option(help="Cells a side.", min=2)] = 18,
     out: Annotated[Path, _picture("phase-diagram.png")] = Path("phase-diagram.png"),
     seed: Seed = 0,
@@ -223,11 +227,17 @@ def phase_diagram(
     from mnemosphere.experiments.theory import Setting, map_phases
 
     x = np.linspace(*_check_range(x_range, "--x-range"), grid).tolist()
-    beta = np.linspace(*_check_range(beta_range, "--beta-range"), grid).tolist()
-    setting = Setting(teacher, memories, beta[-1], rho, upsilon, uniform_share, features)
+    if beta_range is not None:
+        _check_range(beta_range, "--beta-range")
+    setting = Setting(teacher, memories, 1.0, rho, upsilon, uniform_share, features)
     settings = asdict(setting) | {"along": along.value}
     job = Job(ctx, terminal, settings, seed, picture=out)
     with job.work("mapping phases") as step:
+        if beta_range is None:
+            right = _transition(replace(setting, **{along.value: x[-1]}))
+            left = _transition(replace(setting, **{along.value: x[0]}))
+            beta_range = 0.6 * right, min(1.2 * left, 3.0 * right)
+        beta = np.linspace(*beta_range, grid).tolist()
         found = map_phases(setting, along.value, x, beta, generator=job.generator, progress=step)
     if found.unconverged:
         job.remark(
@@ -254,6 +264,7 @@ def overlaps(
             help="Smallest and largest value on the axis.", show_default="1 10, or 0.1 2 for υ, ϱ"
         ),
     ] = None,
+    steps: Annotated[int, typer.Option(help="Solved values on the axis.", min=2)] = 46,
     points: Annotated[int, typer.Option(help="Sampled points; 0 for theory alone.", min=0)] = 8,
     teachers: Annotated[int, typer.Option(help="Teachers drawn for a point.", min=2)] = 4,
     sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 100,
@@ -287,7 +298,7 @@ def overlaps(
         found = compare_overlaps(
             setting,
             name,
-            np.linspace(low, high, 46).tolist(),
+            np.linspace(low, high, steps).tolist(),
             np.linspace(low, high, points + 1)[1:].tolist(),
             sampling=sampling,
             generator=job.generator,

@@ -68,10 +68,14 @@ def tree_patterns(depth: int = 3, *, generator: torch.Generator) -> tuple[Tensor
 def _problem(
     patterns: Tensor, n_student: int, beta: float, rho: float = math.inf
 ) -> SaddlePointProblem:
-    """Clean examples of the patterns: υ = ∞."""
-    return SaddlePointProblem.clamped(
-        patterns, n_student=n_student, beta=beta, rho=rho, upsilon=math.inf
+    """Clean examples of the patterns, υ = ∞, which span a few of very many features.
+
+    N enters through the uniform component alone, and this student has none.
+    """
+    problem = SaddlePointProblem.clamped(
+        patterns, n_student=n_student, beta=beta, rho=math.inf, upsilon=math.inf
     )
+    return problem.replace(rho=rho, n_features=1_000_000)
 
 
 def _positions(problem: SaddlePointProblem, state: OrderParameters, axis: Tensor) -> Tensor:
@@ -133,6 +137,8 @@ def follow_hierarchy(
     values = [float(b) for b in beta]
     if len(values) < 2 or any(b <= a for a, b in pairwise(values)):
         raise ValueError(f"beta must increase, got {values}")
+    if n_memories < 1 or n_memories & (n_memories - 1):
+        raise ValueError(f"memories part in halves: take a power of two of them, got {n_memories}")
     problem = _problem(patterns, n_memories, values[0])
     starts = random_starts(problem, 8, generator=generator)
     solved = solve_saddle_point(problem, starts).raise_if_failed()
@@ -157,8 +163,8 @@ def follow_hierarchy(
             unstable = _unstable(here, state)
             if not unstable:
                 # Memories part like a square root: a few points more where it rises.
-                for t in (0.25, 0.5, 0.75):
-                    value = max(places) + t**2 * (values[k] - max(places))
+                for t in (0.2, 0.45, 0.7):
+                    value = max(places) + t**2 * (values[k] - values[k - 1])
                     found.append((value, _solve_from(problem.replace(beta=value), state)))
         found.append((values[k], state))
         progress(k + 1, len(values))
