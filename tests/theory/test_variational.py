@@ -1,6 +1,7 @@
 """The free entropy: its stationary points are the saddle-point equations, its slopes are right."""
 
 import math
+from functools import cache
 
 import mpmath
 import pytest
@@ -35,10 +36,13 @@ def problems(rho=1.7, upsilon=0.8, beta=4.0):
     }
 
 
-def solved(problem):
-    """A solution to rounding: the solver's, polished by Newton's method; m, m_hat, p."""
+@cache
+def solved(name, **parameters):
+    """A problem and a solution to rounding (m, m_hat, p): the solver's, polished by Newton."""
+    problem = problems(**parameters)[name]
     starts = sp.random_starts(problem, 1, generator=generator(2))
-    return polished(problem, sp.solve(problem, starts, tol=1e-6).raise_if_failed()[0])
+    found = sp.solve(problem, starts, tol=1e-6).raise_if_failed()[0]
+    return problem, polished(problem, found)
 
 
 def polished(problem, state):
@@ -60,8 +64,8 @@ def test_eta_to_many_digits(x):
 
 @pytest.mark.parametrize("name", ["clamped", "uniform"])
 def test_the_saddle_point_equations_are_its_stationarity(name):
-    problem = problems()[name]
-    m, m_hat, p = (value.requires_grad_() for value in solved(problem))
+    problem, found = solved(name)
+    m, m_hat, p = (value.clone().requires_grad_() for value in found)
     fe.free_entropy(problem, m, m_hat, p).backward()
     assert float(m.grad.abs().max()) < 1e-9
     assert float(m_hat.grad.abs().max()) < 1e-9
@@ -110,8 +114,7 @@ def test_value_is_what_the_solver_climbs(name, rho):
 
 
 def test_infinitely_many_examples_give_minus_the_effective_loss():
-    problem = problems(rho=math.inf)["clamped"]
-    m, m_hat, p = solved(problem)
+    problem, (m, m_hat, p) = solved("clamped", rho=math.inf)
     # w of unit norm, and Eq. (effective_loss) term by term.
     w = m_hat.T @ problem.patterns
     w = w / w.norm(dim=1, keepdim=True)
@@ -131,8 +134,7 @@ def test_infinitely_many_examples_give_minus_the_effective_loss():
 
 @pytest.mark.parametrize("name", ["clamped", "uniform"])
 def test_slopes_along_a_branch(name):
-    problem = problems()[name]
-    m, m_hat, p = solved(problem)
+    problem, (m, m_hat, p) = solved(name)
     slopes = fe.derivatives(problem, m, m_hat, p)
     for parameter in ("beta", "rho", "upsilon"):
         here = getattr(problem, parameter)
@@ -145,5 +147,5 @@ def test_slopes_along_a_branch(name):
 
 
 def test_no_teacher_noise_has_no_slope_in_it():
-    problem = problems(upsilon=math.inf)["uniform"]
-    assert float(fe.derivatives(problem, *solved(problem)).upsilon) == 0.0
+    problem, found = solved("uniform", upsilon=math.inf)
+    assert float(fe.derivatives(problem, *found).upsilon) == 0.0
