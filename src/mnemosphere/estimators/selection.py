@@ -274,7 +274,7 @@ def _batched_mixture(
         overlap = norms.sum((1, 2)) / mass.sum((1, 2)).clamp_min(tiny)
     n = fitted.x.shape[1]
     beta = betas / _varsigma_for(betas, overlap, n)
-    h = exponents(judged.x) - log_omega_ratio(beta, n)[:, None, None]
+    h = exponents(judged.x) - log_omega_ratio(beta, n).to(betas)[:, None, None]
     shift = h.amax(2, keepdim=True).clamp_min(0)  # 0 is the exponent of the uniform component
     joint = (h - shift).exp() @ profile + uniform_weight * (-shift).exp() * prior
     log_proba = joint[:, :, :-1].clamp_min(tiny).log().log_softmax(2)  # (K, B, C)
