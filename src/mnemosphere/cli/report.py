@@ -212,7 +212,7 @@ def explanation_table(explanation: Explanation, row: int, source: Source, title:
     rest = 1 - float(explanation.share[row].sum()) - float(explanation.uniform_share[row])
     table.add_row("others", f"{max(rest, 0.0):.1%}", "", "", style="dim")
     table.add_row("uniform", f"{float(explanation.uniform_share[row]):.1%}", "", "", style="dim")
-    table.caption = "share: of the verdict's density here\noverlap: cosine with the row"
+    table.caption = "share: P(memory | row)\noverlap: cosine with the row"
     table.caption_justify = "left"
     return table
 

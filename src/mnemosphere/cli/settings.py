@@ -46,7 +46,7 @@ class Settings:
     class_weight: str = "none"
     seed: int = 0
     device: str = "auto"
-    dtype: str = "float32"
+    dtype: str = "auto"
 
     @classmethod
     def gather(cls, config: Path | None, flags: Mapping[str, Any]) -> Self:

@@ -134,7 +134,7 @@ def train(
         str | None, _option("Such as cpu or cuda.", "auto: a GPU where there is one", _HOW)
     ] = None,
     dtype: Annotated[
-        str | None, _option("Precision.", "float32", _HOW, metavar="float32|float64")
+        str | None, _option("Precision.", "auto", _HOW, metavar="auto|float32|float64")
     ] = None,
     checkpoint: Annotated[
         bool,
