@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.estimators.preparation import Normalizer
+from mnemosphere.estimators.preparation import NORMALIZATIONS, Normalizer
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.checkpoint import read_tensors, write_tensors
 from mnemosphere.training.lineage import Lineage
@@ -58,42 +58,54 @@ def save(model: DAMClassifier, path: Path) -> None:
 
 def load(path: str | Path) -> DAMClassifier:
     """Read a model file written by `DAMClassifier.save`; the result predicts the same bits."""
-    from mnemosphere.estimators.classifier import DAMClassifier
-
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the model file in it")
     meta, tensors = read_tensors(path, FORMAT, VERSION)
+    try:
+        return _rebuild(meta, tensors)
+    except KeyError as error:
+        reason = f"{error} is missing"
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    raise ValueError(f"{path} is damaged: {reason}; save the model again")
+
+
+def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier:
+    """The classifier that `save` took apart."""
+    from mnemosphere.estimators.classifier import DAMClassifier
 
     def part(prefix: str) -> dict[str, Tensor]:
         start = prefix + "."
         return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
 
-    try:
-        settings = dict(meta["settings"])
-        if isinstance(settings["class_weight"], list):
-            settings["class_weight"] = dict(settings["class_weight"])
-        model = DAMClassifier(**settings)
-        numbers = {name: t.numpy() for name, t in part("normalizer").items()}
-        model._normalizer = Normalizer(meta["normalize"], **numbers)
-        model._device = torch.device("cpu")
-        model._seen = tensors["seen"]
-        model._dtype = tensors["params.w"].dtype
-        model.classes_ = _labels_from_json(meta["classes"])
-        model.n_features_in_ = int(meta["n_features_in"])
-        if meta["feature_names"]:
-            model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
-        model.normalize_ = meta["normalize"]
-        model.selection_ = meta["selection"]
-        model.history_ = meta["history"]
-        model.status_ = meta["status"]
-        lineage = part("lineage")
-        model.lineage_ = Lineage.from_tensors(lineage) if lineage else None
-        params = Parameters(varsigma=float(meta["varsigma"]), **part("params")).check()
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} is damaged: {error} is missing or unknown; save the model again"
-        ) from error
+    settings = dict(meta["settings"])
+    if isinstance(settings.get("class_weight"), list):
+        settings["class_weight"] = dict(settings["class_weight"])
+    model = DAMClassifier(**settings)
+    if meta["normalize"] not in NORMALIZATIONS:
+        raise ValueError(f"normalize is {meta['normalize']!r}")
+    numbers = {name: t.numpy() for name, t in part("normalizer").items()}
+    model._normalizer = Normalizer(meta["normalize"], **numbers)
+    model._device = torch.device("cpu")
+    model._seen = tensors["seen"]
+    model.classes_ = _labels_from_json(meta["classes"])
+    model.n_features_in_ = int(meta["n_features_in"])
+    if meta["feature_names"]:
+        model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
+    model.normalize_ = meta["normalize"]
+    model.selection_ = meta["selection"]
+    model.history_ = meta["history"]
+    model.status_ = meta["status"]
+    lineage = part("lineage")
+    model.lineage_ = Lineage.from_tensors(lineage) if lineage else None
+    params = Parameters(varsigma=float(meta["varsigma"]), **part("params")).check()
+    shape = (model.n_features_in_ + model._normalizer.extra, model.classes_.shape[0] + 1)
+    if (params.n_features, params.n_columns) != shape:
+        raise ValueError(f"it is of {params.n_features} features and {params.n_columns} classes")
+    model._dtype = params.w.dtype
     model._keep(params)
     return model
 

@@ -1,0 +1,361 @@
+"""Model files: the same bits back, a clear word about every file that is not one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+import mnemosphere as mn
+
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "model.safetensors"
+    fitted.save(path)
+    return path
+
+
+def assert_same(one, two, x):
+    for name in ("memories_", "class_weights_", "memory_prior_", "class_prior_", "classes_"):
+        a, b = getattr(one, name), getattr(two, name)
+        assert a.dtype == b.dtype, name
+        assert np.array_equal(a, b), name
+    for name in ("beta_", "varsigma_", "n_memories_", "normalize_", "n_features_in_"):
+        assert getattr(one, name) == getattr(two, name), name
+    for name in ("history_", "selection_", "status_"):
+        assert getattr(one, name) == getattr(two, name), name
+    for method in ("predict", "predict_proba", "score_samples", "novelty", "transform"):
+        assert np.array_equal(getattr(one, method)(x), getattr(two, method)(x)), method
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_round_trip_is_exact(data, fresh, tmp_path, kind, dtype):
+    model = mn.DAMClassifier(
+        7, normalize=kind, varsigma=0.7, dtype=dtype, max_epochs=3, random_state=0
+    ).fit(data.x, data.y)
+    model.save(tmp_path / "model.safetensors")
+    loaded = mn.load(tmp_path / "model.safetensors")
+    assert_same(model, loaded, fresh.x)
+    assert np.array_equal(model.recall(fresh.x), loaded.recall(fresh.x))
+    drawn = [m.sample(5, random_state=3)[0] for m in (model, loaded)]
+    assert np.array_equal(*drawn)
+    x = torch.from_numpy(fresh.x)
+    assert torch.equal(model.to_torch()(x), loaded.to_torch()(x))
+    again = [m.certify(data.x, data.y).summary() for m in (model, loaded)]
+    assert again[0] == again[1]
+
+
+def test_settings_come_back(data, tmp_path):
+    model = mn.DAMClassifier(
+        np.int64(5),
+        normalize="unit",
+        varsigma=np.float32(0.5),
+        beta=7.0,
+        class_weight={0: 1.0, 2: 3.0},
+        unlabeled=-1,
+        label_smoothing=0.2,
+        random_state=4,
+        verbose=0,
+    ).fit(data.x, data.y)
+    model.save(tmp_path / "model.safetensors")
+    assert mn.load(tmp_path / "model.safetensors").get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("marker", [NAN, "?", object()], ids=["nan", "text", "object"])
+def test_marker_of_unlabelled_rows(data, tmp_path, marker):
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_epochs=1, unlabeled=marker)
+    model.fit(data.x, np.where(np.arange(61) < 30, "a", "b").astype(object))
+    model.save(tmp_path / "model.safetensors")
+    back = mn.load(tmp_path / "model.safetensors").unlabeled
+    if isinstance(marker, float):
+        assert np.isnan(back)
+    else:
+        assert back == (marker if isinstance(marker, str) else None)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array([-5, 0, 7], dtype=np.int8),
+        np.array([0, 1, 2**63], dtype=np.uint64),
+        np.array([0.0, 1.0, 2.0]),
+        np.array(["ant", "bee", "größte Wespe"]),
+        np.array(["ant", "bee", "wasp"], dtype=object),
+    ],
+    ids=["int8", "uint64", "float", "str", "object"],
+)
+def test_labels_of_several_types(data, fresh, tmp_path, names):
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_epochs=2, random_state=0)
+    model.fit(data.x, names[data.y]).save(tmp_path / "model.safetensors")
+    assert_same(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
+
+
+def test_boolean_labels(data, fresh, tmp_path):
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_epochs=2, random_state=0)
+    model.fit(data.x, data.y == 1).save(tmp_path / "model.safetensors")
+    loaded = mn.load(tmp_path / "model.safetensors")
+    assert loaded.classes_.dtype == bool
+    assert_same(model, loaded, fresh.x)
+
+
+def test_feature_names(data, tmp_path):
+    frame = pd.DataFrame(data.x, columns=list("abcde"))
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_epochs=1, random_state=0)
+    model.fit(frame, data.y).save(tmp_path / "model.safetensors")
+    loaded = mn.load(tmp_path / "model.safetensors")
+    assert loaded.feature_names_in_.tolist() == list("abcde")
+    assert np.array_equal(loaded.predict(frame), model.predict(frame))
+    with pytest.raises(ValueError, match="feature names should match"):
+        loaded.predict(frame[list("edcba")])
+
+
+def test_lineage(grown, images, tmp_path):
+    grown.save(tmp_path / "model.safetensors")
+    loaded = mn.load(tmp_path / "model.safetensors")
+    x = images.x_test[:50]
+    assert_same(grown, loaded, x)
+    assert loaded.lineage_.n_levels == grown.lineage_.n_levels
+    for name, tensor in grown.lineage_.to_tensors().items():
+        assert torch.equal(tensor.nan_to_num(-9), loaded.lineage_.to_tensors()[name].nan_to_num(-9))
+    for level in range(grown.lineage_.n_levels):
+        one, two = grown.at_level(level), loaded.at_level(level)
+        assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
+
+
+def test_streaming_model(data, fresh, tmp_path):
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, random_state=0)
+    model.partial_fit(data.x, data.y, classes=[0, 1, 2]).save(tmp_path / "model.safetensors")
+    assert_same(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
+
+
+def test_another_process_predicts_the_same_bits(fitted, fresh, saved, tmp_path):
+    np.save(tmp_path / "rows.npy", fresh.x)
+    code = (
+        "import sys, numpy as np, torch, mnemosphere as mn; torch.set_num_threads(1); "
+        "x = np.load(sys.argv[2]); np.save(sys.argv[3], mn.load(sys.argv[1]).predict_proba(x))"
+    )
+    paths = [str(saved), str(tmp_path / "rows.npy"), str(tmp_path / "out.npy")]
+    subprocess.run([sys.executable, "-c", code, *paths], check=True, timeout=120)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), fitted.predict_proba(fresh.x))
+
+
+def test_header_is_readable_by_anyone(saved):
+    """Plain JSON in the metadata of a plain safetensors file."""
+    with safe_open(saved, framework="np") as file:
+        meta = json.loads(file.metadata()["mnemosphere"])
+        assert file.get_tensor("params.p").shape == (8, len(meta["classes"]["values"]) + 1)
+    assert meta["format"] == "mnemosphere-model"
+    assert meta["version"] == 1
+    assert meta["estimator"] == "DAMClassifier"
+
+
+# files that are no models
+
+
+def rewritten(saved, path, change=lambda meta: meta, drop=()):
+    """A copy of a model file with another header or without some tensors."""
+    with safe_open(saved, framework="pt") as file:
+        meta = json.loads(file.metadata()["mnemosphere"])
+        tensors = {name: file.get_tensor(name) for name in file.keys() if name not in drop}  # noqa: SIM118
+    save_file(tensors, path, {"mnemosphere": json.dumps(change(meta))})
+    return path
+
+
+def without(key):
+    return lambda meta: {name: value for name, value in meta.items() if name != key}
+
+
+def test_the_rewritten_file_is_fine_when_nothing_is_changed(fitted, fresh, saved, tmp_path):
+    """The tests below fail for the reason they give, not because of how they write."""
+    assert_same(fitted, mn.load(rewritten(saved, tmp_path / "m.safetensors")), fresh.x)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+def test_truncated_file(saved, tmp_path, share):
+    path = tmp_path / "cut.safetensors"
+    content = saved.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=r"cut.safetensors is damaged or not a safetensors file"):
+        mn.load(path)
+
+
+def test_foreign_safetensors_file(tmp_path):
+    save_file({"weight": torch.zeros(3)}, tmp_path / "other.safetensors")
+    with pytest.raises(
+        ValueError, match=r"other.safetensors is not a mnemosphere-model file but of another prog"
+    ):
+        mn.load(tmp_path / "other.safetensors")
+
+
+def test_checkpoint_is_no_model(data, tmp_path):
+    path = tmp_path / "run.safetensors"
+    mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_epochs=1, checkpoint=path).fit(*data)
+    with pytest.raises(
+        ValueError, match="is not a mnemosphere-model file but mnemosphere-checkpoint"
+    ):
+        mn.load(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello world, this is text", bytes(range(256)) * 9])
+def test_no_safetensors_file_at_all(tmp_path, content):
+    (tmp_path / "thing.bin").write_bytes(content)
+    with pytest.raises(ValueError, match=r"thing.bin is damaged or not a safetensors file"):
+        mn.load(tmp_path / "thing.bin")
+
+
+class Trap:
+    """Unpickling this would run code."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("trap-was-sprung",))
+
+
+@pytest.mark.parametrize("writer", [pickle.dump, torch.save], ids=["pickle", "torch"])
+def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "model.pkl").open("wb") as file:
+        writer(Trap(), file)
+    with pytest.raises(ValueError, match=r"model.pkl is damaged or not a safetensors file"):
+        mn.load(tmp_path / "model.pkl")
+    assert not (tmp_path / "trap-was-sprung").exists()
+
+
+def test_newer_format(saved, tmp_path):
+    path = rewritten(saved, tmp_path / "new.safetensors", lambda meta: meta | {"version": 2})
+    with pytest.raises(
+        ValueError, match=r"new.safetensors has format version 2, this release reads 1: use the"
+    ):
+        mn.load(path)
+
+
+@pytest.mark.parametrize(
+    "key", ["settings", "classes", "normalize", "varsigma", "n_features_in", "history", "status"]
+)
+def test_missing_key(saved, tmp_path, key):
+    path = rewritten(saved, tmp_path / "m.safetensors", without(key))
+    with pytest.raises(
+        ValueError, match=f"m.safetensors is damaged: .*{key}.*save the model again"
+    ):
+        mn.load(path)
+
+
+@pytest.mark.parametrize("name", ["params.w", "params.p", "params.beta", "seen"])
+def test_missing_tensor(saved, tmp_path, name):
+    path = rewritten(saved, tmp_path / "m.safetensors", drop=[name])
+    last = name.split(".")[-1]
+    with pytest.raises(ValueError, match=f"m.safetensors is damaged: .*{last}.*save the model"):
+        mn.load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": {"colour": "red"}},
+        {"settings": 3},
+        {"classes": [0, 1]},
+        {"varsigma": 7.0},
+        {"varsigma": "much"},
+        {"normalize": "sideways"},
+        {"n_features_in": 4},
+        {"classes": {"dtype": "<i8", "values": [0, 1]}},
+    ],
+    ids=lambda change: " ".join(f"{k}={v}" for k, v in change.items())[:30],
+)
+def test_nonsense_in_the_header(saved, tmp_path, change):
+    path = rewritten(saved, tmp_path / "m.safetensors", lambda meta: meta | change)
+    with pytest.raises(ValueError, match=r"m.safetensors is damaged: .*save the model again"):
+        mn.load(path)
+
+
+def test_numbers_that_make_no_model(saved, tmp_path):
+    with safe_open(saved, framework="pt") as file:
+        meta = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    tensors["params.w"] = tensors["params.w"] * 2
+    save_file(tensors, tmp_path / "m.safetensors", meta)
+    with pytest.raises(ValueError, match=r"m.safetensors is damaged: row 0 of memories has norm 2"):
+        mn.load(tmp_path / "m.safetensors")
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no model file at .*nowhere.safetensors: check"):
+        mn.load(tmp_path / "nowhere.safetensors")
+
+
+def test_folder_in_place_of_a_file(tmp_path):
+    with pytest.raises(ValueError, match="is a folder: give the model file in it"):
+        mn.load(tmp_path)
+
+
+# writing
+
+
+def test_no_folder_to_write_to(fitted, tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"folder .*nowhere does not exist: create it first"
+    ):
+        fitted.save(tmp_path / "nowhere" / "model.safetensors")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser writes anywhere")
+def test_folder_without_permission(fitted, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        fitted.save(tmp_path / "model.safetensors")
+
+
+def test_unwritable_folder(fitted, tmp_path, monkeypatch):
+    """As the superuser sees a read-only disk."""
+
+    def refuse(*args, **kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path))
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system: .*" + tmp_path.name):
+        fitted.save(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "os.replace"])
+def test_full_disk_leaves_the_old_file_and_no_litter(fitted, fresh, tmp_path, monkeypatch, call):
+    path = tmp_path / "model.safetensors"
+    fitted.save(path)
+    before = path.read_bytes()
+    other = mn.DAMClassifier(3, normalize="unit", varsigma=0.5, max_epochs=1).fit(*fresh)
+
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(call, full)
+        with pytest.raises(OSError, match="No space left on device"):
+            other.save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+    other.save(path)  # the disk has room again: the new file takes the old one's place
+    assert mn.load(path).n_memories_ == 3
+
+
+def test_labels_that_cannot_be_saved(data, tmp_path):
+    days = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]")
+    model = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_epochs=1)
+    model.fit(data.x, days[data.y])
+    with pytest.raises(
+        ValueError, match=r"labels of dtype datetime64\[D\] cannot be saved: use numbers, strings"
+    ):
+        model.save(tmp_path / "model.safetensors")
+    assert os.listdir(tmp_path) == []
