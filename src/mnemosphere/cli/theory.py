@@ -261,7 +261,7 @@ def overlaps(
     x_range: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            help="Smallest and largest value on the axis.", show_default="1 10, or 0.1 2 for υ, ϱ"
+            help="Smallest and largest value on the axis.", show_default="0.5 8, or 0.1 2 for υ, ϱ"
         ),
     ] = None,
     steps: Annotated[int, typer.Option(help="Solved values on the axis.", min=2)] = 46,
@@ -286,7 +286,7 @@ def overlaps(
     from mnemosphere.experiments.theory import Sampling, Setting, compare_overlaps
 
     name = along.value
-    default = (1.0, 10.0) if along is Parameter.beta else (0.1, 2.0)
+    default = (0.5, 8.0) if along is Parameter.beta else (0.1, 2.0)
     low, high = _check_range(default if x_range is None else x_range, "--x-range")
     setting = Setting(
         teacher, memories, beta, rho, upsilon, uniform_share, features, _labels(soft_labels)
@@ -298,7 +298,12 @@ def overlaps(
         found = compare_overlaps(
             setting,
             name,
-            np.linspace(low, high, steps).tolist(),
+            sorted(
+                {
+                    *np.linspace(low, high, steps).tolist(),
+                    *_near_transition(setting, name, low, high),
+                }
+            ),
             np.linspace(low, high, points + 1)[1:].tolist(),
             sampling=sampling,
             generator=job.generator,
@@ -310,6 +315,20 @@ def overlaps(
             "transition they mix slowly; raise --sweeps"
         )
     job.finish(asdict(found), found.draw())
+
+
+def _near_transition(setting: Setting, name: str, low: float, high: float) -> list[float]:
+    """A few values next to the transition, where overlaps leave each other like a square root."""
+    from mnemosphere.theory import symmetric_transition
+
+    if setting.soft_labels is not None or min(setting.n_teacher, setting.n_student) < 2:
+        return []
+    try:
+        place = symmetric_transition(setting.problem(), name, upper=high)
+    except ValueError:
+        return []  # beyond the range
+    near = [place * (1.0 + step) for step in (-1e-3, 1e-3, 4e-3, 0.01, 0.02)]
+    return [value for value in near if low < value < high]
 
 
 @theory_app.command()
