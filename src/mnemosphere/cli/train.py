@@ -325,6 +325,9 @@ def _show(
     model_file = out / record.MODEL
     terminal.show(report.model_table(f"trained on {source.name}", model, more))
     terminal.show("")
-    terminal.out.print(f"wrote {model_file}, {record.CONFIG}, {record.RESULTS}", markup=False)
+    # A path is to be copied: never broken at the edge of the screen.
+    terminal.out.print(
+        f"wrote {model_file}, {record.CONFIG}, {record.RESULTS}", markup=False, soft_wrap=True
+    )
     if not terminal.quiet:
         terminal.note(f"next: mnemosphere explain {model_file} {source.name} --row 0")
