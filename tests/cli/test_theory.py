@@ -48,7 +48,7 @@ def test_the_same_seed_gives_the_same_numbers(run, tmp_path):
     other = run(*command, "--seed", "1").json["data"]
     assert other["points"] != first["points"]
     assert other["curves"]["own teacher memory"] == pytest.approx(
-        first["curves"]["own teacher memory"], abs=1e-6, nan_ok=True
+        first["curves"]["own teacher memory"], abs=1e-4, nan_ok=True
     )
 
 
