@@ -25,6 +25,8 @@ from mnemosphere.estimators.preparation import (
     NORMALIZATIONS,
     Floats,
     Normalizer,
+    check_finite,
+    check_table,
     class_weights,
     is_missing,
     label_index,
@@ -220,6 +222,7 @@ class DAMClassifier(
         most 1; sample_weight (n,) or None.
         """
         self._validate_params()
+        _check_callbacks(self.callbacks)
         X, y = self._validate_rows(X, reset=True), as_numpy(y)
         index, targets = self._encode(X, y, classes=None)
         weight = self._weights(X, index, sample_weight)
@@ -254,7 +257,9 @@ class DAMClassifier(
             )
         known = None if classes is None else np.unique(as_numpy(classes))
         if not first and known is not None and not np.array_equal(known, self.classes_):
-            raise ValueError(f"classes {known} differ from the model's {self.classes_}")
+            raise ValueError(
+                f"classes {known.tolist()} differ from the model's {self.classes_.tolist()}"
+            )
         index, targets = self._encode(X, y, classes=known if first else self.classes_)
         weight = self._weights(X, index, sample_weight)
         if first:
@@ -282,10 +287,21 @@ class DAMClassifier(
         return self
 
     def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats:
-        X = as_numpy(X) if isinstance(X, torch.Tensor) else X
-        rows: Floats = validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1
-        )
+        if isinstance(X, (torch.Tensor, list, tuple)):
+            X = as_numpy(X)
+        check_table(X)
+        try:
+            rows: Floats = validate_data(
+                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False
+            )
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"X holds text ({str(error).partition(': ')[2]}): encode it as numbers, or drop "
+                "the column"
+            ) from error
+        check_finite(rows, getattr(self, "feature_names_in_", None))
         return rows
 
     def _encode(
@@ -367,7 +383,10 @@ class DAMClassifier(
         seed: int,
     ) -> Data:
         """Settle everything that is "auto"; return the data on the sphere."""
-        X, labels, weight = merge_duplicates(X, targets, weight)
+        X, labels, weight, number = merge_duplicates(X, targets, weight)
+        if self.normalize != "auto":  # first of all: here the rows still have their numbers
+            self._normalizer = Normalizer.fit(self.normalize, X, weight)
+            z = self._normalizer(X, number)
         labelled = labels.sum(axis=1) > 0
         index = np.where(labelled, labels[:, :-1].argmax(axis=1), -1)
         n_memories = self.n_memories
@@ -396,8 +415,10 @@ class DAMClassifier(
         self.varsigma_ = choice.varsigma
         self.normalize_ = choice.normalize
         self.selection_ = list(choice.trials)
-        self._normalizer = Normalizer.fit(choice.normalize, X, weight)
-        return self._tensors(self._normalizer(X), labels, weight)
+        if self.normalize == "auto":
+            self._normalizer = Normalizer.fit(choice.normalize, X, weight)
+            z = self._normalizer(X)
+        return self._tensors(z, labels, weight)
 
     def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data:
         dtype = self._dtype
@@ -530,6 +551,11 @@ class DAMClassifier(
     @property
     def _n_features_out(self) -> int:
         return int(self.n_memories_)
+
+
+def _check_callbacks(callbacks: object) -> None:
+    if not isinstance(callbacks, Sequence) or not all(isinstance(c, Callback) for c in callbacks):
+        raise TypeError(f"callbacks must be a list of Callback objects, got {callbacks!r}")
 
 
 def _device(name: str) -> torch.device:

@@ -109,12 +109,14 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
 
     def novelty(self, X: ArrayLike) -> Floats:
         """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
-        values: Floats = retrieval.novelty(self.params_, self._on_sphere(X)).cpu().numpy()
+        x = self._on_sphere(X)
+        values: Floats = retrieval.novelty(self.params_, x).cpu().numpy()
         return values
 
     def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
         """Why each row got its class: the memories that decided it, their shares, soft labels."""
         x = self._on_sphere(X)
+        _check_count(n_nearest, "n_nearest")
         log_proba = kernel.log_joint(self.params_, x)[:, :-1].double().log_softmax(1)
         winner = log_proba.argmax(1)
         k = min(n_nearest, self.n_memories_)
@@ -148,9 +150,13 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         """
         x = self._on_sphere(X)
         index = None if y is None else torch.from_numpy(self._class_index(y)).to(x.device)
+        if index is not None and index.shape[0] != x.shape[0]:
+            raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: pass one a row")
         held: torch.Tensor | None = None
         if known is not None:
-            mask = np.asarray(known, dtype=bool)
+            mask = np.asarray(known)
+            if mask.dtype != bool:
+                raise ValueError(f"known must be booleans, True to keep, got {mask.dtype}")
             if mask.shape != (x.shape[0], self.n_features_in_):
                 raise ValueError(
                     f"known must be {(x.shape[0], self.n_features_in_)} like X, got {mask.shape}"
@@ -169,14 +175,13 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         A pattern of the class "none of them" is labelled None, in an array of objects.
         """
         check_is_fitted(self, "params_")
-        if not isinstance(n, Integral) or n < 1:
-            raise ValueError(f"n must be a whole number >= 1, got {n!r}")
+        _check_count(n, "n")
         generator = torch.Generator().manual_seed(draw_seed(random_state))
         index = None if y is None else int(self._class_index(np.asarray([y]))[0])
         x, drawn = retrieval.sample(
             self.params_.to(device="cpu"), int(n), class_index=index, generator=generator
         )
-        names = np.append(self.classes_.astype(object), None)[drawn.numpy()]
+        names = np.array([*self.classes_.tolist(), None], dtype=object)[drawn.numpy()]
         labels = names if None in names.tolist() else names.astype(self.classes_.dtype)
         return self._normalizer.restore(x.numpy()), labels
 
@@ -202,6 +207,8 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         check_is_fitted(self, "params_")
         if self.lineage_ is None:
             raise ValueError("this model did not grow: fit with growth='split'")
+        if not isinstance(level, Integral):
+            raise ValueError(f"level must be a whole number, got {level!r}")
         return self._with(self.lineage_.at_level(level))
 
     def shrink(self, X: ArrayLike, y: ArrayLike, n_memories: int) -> Self:
@@ -209,6 +216,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         check_is_fitted(self, "params_")
         X, y = self._validate_rows(X, reset=False), as_numpy(y)
         _, targets = self._encode(X, y, classes=self.classes_)
+        _check_count(n_memories, "n_memories")
         data = self._tensors(self._normalizer(X), targets, None)
         merged = merge(self.params_, data.x, data.targets, n_memories=n_memories)
         return self._with(merged.params)
@@ -232,6 +240,11 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
         check_is_fitted(self, "params_")
         persistence.save(self, Path(path))
+
+
+def _check_count(value: object, name: str) -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
 
 
 def as_numpy(y: Any) -> Any:

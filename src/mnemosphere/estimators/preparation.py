@@ -47,35 +47,41 @@ class Normalizer:
         """How many coordinates are appended."""
         return 1 if self.kind == "standard" else 0
 
-    def __call__(self, x: Floats, dtype: np.dtype[Any] | type = np.float64) -> Floats:
-        """Unit rows; ValueError that names the first row without direction."""
+    def __call__(self, x: Floats, number: NDArray[np.intp] | None = None) -> Floats:
+        """Unit rows; ValueError that names the first row without direction.
+
+        number: what the user calls each row, where some were dropped or moved.
+        """
+        number = np.arange(x.shape[0]) if number is None else number
+        x, norms, lost = self.directions(x)
+        if lost.any():
+            what = "constant" if self.kind == "center" else "all zeros"
+            raise ValueError(
+                f"row {number[lost].min()} of X is {what}, so it has no direction: drop such rows "
+                "or use normalize='standard'"
+            )
+        off = np.abs(norms - 1) > 1e-4
+        if self.kind == "none" and off.any():
+            raise ValueError(
+                f"row {number[off][0]} of X has norm {norms[off][0]:.6g} but normalize='none' "
+                "wants unit rows: divide by the norm or use normalize='unit'"
+            )
+        return np.asarray(x / norms[:, None])
+
+    def directions(self, x: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Rows that only need to be divided by their norms, the norms, which have no direction."""
         if self.kind == "standard":
             root = np.full((x.shape[0], 1), np.sqrt(x.shape[1]))
             x = np.hstack([(x - self.mean) / self.scale, root])
-        elif self.kind == "center":
-            x = x - x.mean(axis=1, keepdims=True, dtype=np.float64)
-        norms = np.linalg.norm(x.astype(np.float64, copy=False), axis=1)
-        if self.kind == "none":
-            off = np.flatnonzero(np.abs(norms - 1) > 1e-4)
-            if off.size:
-                raise ValueError(
-                    f"row {off[0]} of X has norm {norms[off[0]]:.6g} but normalize='none' wants "
-                    "unit rows: divide by the norm or use normalize='unit'"
-                )
         else:
-            zero = np.flatnonzero(self.directionless(x, norms))
-            if zero.size:
-                what = "constant" if self.kind == "center" else "all zeros"
-                raise ValueError(
-                    f"row {zero[0]} of X is {what}, so it has no direction "
-                    f"({zero.size} such rows): drop it or use normalize='standard'"
-                )
-        return np.asarray(x / norms[:, None], dtype=dtype)
-
-    @staticmethod
-    def directionless(x: Floats, norms: Floats) -> NDArray[np.bool_]:
-        """Rows whose norm is rounding noise."""
-        return np.asarray(norms <= 1e-12 * (1 + np.abs(x).max(axis=1, initial=0.0)))
+            x = _moderate(x)
+        norms = np.linalg.norm(x.astype(np.float64, copy=False), axis=1)
+        if self.kind != "center":
+            return x, norms, norms == 0
+        x = x - x.mean(axis=1, keepdims=True, dtype=np.float64)
+        left = np.linalg.norm(x, axis=1)
+        # Measured against the row as it came: what is left of a constant row is rounding.
+        return x, left, left <= 1e-9 * norms
 
     def restore(self, w: Floats) -> Floats:
         """Memories as a user would read them: in the units of the features where that exists."""
@@ -88,24 +94,58 @@ class Normalizer:
         return np.asarray(self.mean + self.scale * w[:, :-1] / last)
 
 
+def check_table(x: Any) -> None:
+    """Raise ValueError where X is no table of real numbers; other rules are scikit-learn's."""
+    if getattr(x, "ndim", 2) == 1:
+        raise ValueError(
+            f"X must be (rows, features), got shape {tuple(x.shape)}. Reshape your data: "
+            "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
+        )
+    if np.iscomplexobj(x):
+        raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+
+
+def check_finite(x: Floats, names: NDArray[Any] | None) -> None:
+    """Raise ValueError that names the first number of X that is none."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(x.sum(dtype=np.float64)):
+            return
+    bad = ~np.isfinite(x)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        what = "NaN" if np.isnan(x[row, column]) else "infinite (inf)"
+        where = column if names is None else repr(names[column])
+        raise ValueError(
+            f"row {row} of X is {what} in column {where} ({bad.any(axis=1).sum()} such rows): "
+            "drop it or fill it in"
+        )
+
+
 def usable_normalizations(x: Floats) -> list[str]:
     """The kinds among which 'auto' chooses: those under which every row has a direction."""
     usable = ["standard"]
-    norms = np.linalg.norm(x, axis=1)
-    if x.shape[1] >= 2 and not Normalizer.directionless(x, norms).any():
-        usable.append("unit")
-    if x.shape[1] >= 3:
-        centered = x - x.mean(axis=1, keepdims=True)
-        # Measured against the rows as they came: what is left of a constant row is rounding.
-        if (np.linalg.norm(centered, axis=1) > 1e-9 * (1e-300 + norms)).all():
-            usable.append("center")
+    for kind, least in (("unit", 2), ("center", 3)):
+        if x.shape[1] >= least and not Normalizer(kind).directions(x)[2].any():
+            usable.append(kind)
     return usable
+
+
+def _moderate(x: Floats) -> Floats:
+    """The rows, those of huge or tiny numbers times a power of 2, so that squares are finite."""
+    peak = np.abs(x).max(axis=1)
+    far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
+    if not far.any():
+        return x
+    exponent = np.where(far, np.frexp(peak)[1], 0)
+    return np.asarray(np.ldexp(x, -exponent[:, None]))
 
 
 def merge_duplicates(
     x: Floats, targets: Floats, sample_weight: Floats | None
-) -> tuple[Floats, Floats, Floats | None]:
+) -> tuple[Floats, Floats, Floats | None, NDArray[np.intp]]:
     """One row for each distinct row of x, with the label weights and sample weights of its copies.
+
+    Returns those three, and the index of each row among those that came.
 
     The statistics of the model are linear in them, so nothing changes but the cost; and a row of
     weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. Data without
@@ -129,7 +169,7 @@ def merge_duplicates(
         copies = (x[order[1:]] == x[order[:-1]]).all(axis=1)
     first = np.delete(np.arange(order.size), tied[copies])
     if first.size == x.shape[0] and (sample_weight is None or (sample_weight == 1).all()):
-        return x, targets, None
+        return x, targets, None, np.arange(x.shape[0])
     weight = np.ones(x.shape[0]) if sample_weight is None else sample_weight
     weight = weight[order].astype(np.float64)
     total = np.add.reduceat(weight, first)
@@ -137,7 +177,8 @@ def merge_duplicates(
     one = targets[order[first]]
     group = np.repeat(np.arange(first.size), np.diff(first, append=order.size))
     change = np.add.reduceat((targets[order] - one[group]) * weight[:, None], first, axis=0)
-    return x[order[first]], (one + change / total[:, None]).astype(targets.dtype), total
+    labels = (one + change / total[:, None]).astype(targets.dtype)
+    return x[order[first]], labels, total, order[first]
 
 
 def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:

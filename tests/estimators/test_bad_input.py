@@ -1,0 +1,619 @@
+"""What a user is told about input that cannot be used: what, got, try, in one line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from sklearn.exceptions import NotFittedError
+
+import mnemosphere as mn
+from mnemosphere.training.callbacks import Callback
+
+NAN, INF = float("nan"), float("inf")
+
+
+def small(**settings):
+    settings = {
+        "n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_epochs": 2, "random_state": 0
+    } | settings  # fmt: skip
+    return mn.DAMClassifier(**settings)
+
+
+class Case:
+    """Some rows and labels, ways to spoil them, and a fitted model."""
+
+    def __init__(self, data):
+        self.x, self.y = data
+        self.model = small().fit(self.x, self.y)
+
+    def with_value(self, value):
+        x = self.x.copy()
+        x[3, 1] = value
+        return x
+
+    def with_row(self, value):
+        x = self.x.copy()
+        x[3] = value
+        return x
+
+    def labels(self, value):
+        return np.full(61, value)
+
+
+@pytest.fixture(scope="module")
+def case(data):
+    return Case(data)
+
+
+ROWS = {
+    "NaN": (
+        lambda c: small().fit(c.with_value(NAN), c.y),
+        ValueError,
+        r"row 3 of X is NaN in column 1 \(1 such rows\): drop it or fill it in",
+    ),
+    "NaN in a frame": (
+        lambda c: small().fit(pd.DataFrame(c.with_value(NAN), columns=list("abcde")), c.y),
+        ValueError,
+        r"row 3 of X is NaN in column 'b' \(1 such rows\): drop it or fill it in",
+    ),
+    "NaN to predict": (
+        lambda c: c.model.predict(c.with_value(NAN)),
+        ValueError,
+        r"row 3 of X is NaN in column 1 ",
+    ),
+    "infinity": (
+        lambda c: small().fit(c.with_value(-INF), c.y),
+        ValueError,
+        r"row 3 of X is infinite \(inf\) in column 1 \(1 such rows\): drop it or fill it in",
+    ),
+    "zero row": (
+        lambda c: small().fit(c.with_row(0.0), c.y),
+        ValueError,
+        r"row 3 of X is all zeros, so it has no direction: drop such rows or use "
+        r"normalize='standard'",
+    ),
+    "zero row to predict": (
+        lambda c: c.model.predict_proba(c.with_row(0.0)),
+        ValueError,
+        r"row 3 of X is all zeros, so it has no direction: drop such rows or use ",
+    ),
+    "constant row, centered": (
+        lambda c: small(normalize="center").fit(c.with_row(7.1), c.y),
+        ValueError,
+        r"row 3 of X is constant, so it has no direction: drop such rows or use ",
+    ),
+    "constant data, centered": (
+        lambda c: small(normalize="center").fit(np.ones((61, 5)), c.y),
+        ValueError,
+        r"row 0 of X is constant, so it has no direction: drop such rows or use ",
+    ),
+    "rows not of unit length": (
+        lambda c: small(normalize="none").fit(c.x, c.y),
+        ValueError,
+        r"row 0 of X has norm 3\.09\d* but normalize='none' wants unit rows: divide by the norm or "
+        r"use normalize='unit'",
+    ),
+    "one feature on a sphere": (
+        lambda c: small().fit(c.x[:, :1], c.y),
+        ValueError,
+        r"X has 1 feature\(s\) after normalize='unit', the sphere needs 2: use "
+        r"normalize='standard'",
+    ),
+    "text in X": (
+        lambda c: small().fit(np.full((61, 2), "red"), c.y),
+        ValueError,
+        r"X holds text \(.*'red'.*\): encode it as numbers, or drop the column",
+    ),
+    "text in a frame": (
+        lambda c: small().fit(pd.DataFrame({"a": c.x[:, 0], "b": "red"}), c.y),
+        ValueError,
+        r"X holds text \('red'\): encode it as numbers, or drop the column",
+    ),
+    "sparse X": (
+        lambda c: small().fit(scipy.sparse.csr_array(c.x), c.y),
+        TypeError,
+        r"Sparse data was passed for X, but dense data is required\. Use '\.toarray\(\)'",
+    ),
+    "sparse X to predict": (
+        lambda c: c.model.predict(scipy.sparse.csr_array(c.x)),
+        TypeError,
+        r"Sparse data was passed for X, but dense data is required\. Use '\.toarray\(\)'",
+    ),
+    "complex X": (
+        lambda c: small().fit(c.x + 1j, c.y),
+        ValueError,
+        r"Complex data not supported in X: pass real and imaginary parts apart",
+    ),
+    "complex tensor": (
+        lambda c: small().fit(torch.from_numpy(c.x) + 1j, c.y),
+        ValueError,
+        r"Complex data not supported in X: pass real and imaginary parts apart",
+    ),
+    "wrong number of features": (
+        lambda c: c.model.predict(c.x[:, :3]),
+        ValueError,
+        r"X has 3 features, but DAMClassifier is expecting 5 features as input",
+    ),
+    "one-dimensional X": (
+        lambda c: small().fit(c.x[:, 0], c.y),
+        ValueError,
+        r"X must be \(rows, features\), got shape \(61,\)\. Reshape your data: X\.reshape\(-1, 1\) "
+        r"is one feature, X\.reshape\(1, -1\) one row",
+    ),
+    "one-dimensional list": (
+        lambda c: c.model.predict([1.0, 2.0, 3.0, 4.0, 5.0]),
+        ValueError,
+        r"X must be \(rows, features\), got shape \(5,\)\. Reshape your data",
+    ),
+    "three-dimensional X": (
+        lambda c: small().fit(np.ones((61, 2, 2)), c.y),
+        ValueError,
+        r"Found array with dim 3, while dim <= 2 is required by DAMClassifier",
+    ),
+    "no rows": (
+        lambda c: small().fit(c.x[:0], c.y[:0]),
+        ValueError,
+        r"Found array with 0 sample\(s\) \(shape=\(0, 5\)\) while a minimum of 1 is required",
+    ),
+    "no features": (
+        lambda c: small().fit(c.x[:, :0], c.y),
+        ValueError,
+        r"Found array with 0 feature\(s\) \(shape=\(61, 0\)\) while a minimum of 1 is required",
+    ),
+}
+
+LABELS = {
+    "lengths differ": (
+        lambda c: small().fit(c.x, c.y[:-1]),
+        ValueError,
+        r"X has 61 rows but y has 60: pass one label a row",
+    ),
+    "no y": (
+        lambda c: small().fit(c.x, None),
+        ValueError,
+        r"the target y is None: pass labels, and mark unlabelled rows with unlabeled=",
+    ),
+    "every row unlabelled": (
+        lambda c: small(unlabeled=-1).fit(c.x, c.labels(-1)),
+        ValueError,
+        r"every row of y is unlabelled: label some rows of each class",
+    ),
+    "a number to predict in place of a class": (
+        lambda c: small().fit(c.x, c.x[:, 0]),
+        ValueError,
+        r"Unknown label type: continuous\. Maybe you are trying to fit a classifier, which expects "
+        r"discrete classes",
+    ),
+    "None among the labels": (
+        lambda c: small().fit(c.x, [None, *c.y[1:]]),
+        ValueError,
+        r"label 0 of y has no value: drop the row, or mark unlabelled rows by "
+        r"unlabeled=float\('nan'\)",
+    ),
+    "NaN among the labels": (
+        lambda c: small().fit(c.x, np.where(c.y == 1, NAN, c.y)),
+        ValueError,
+        r"label 1 of y has no value: drop the row, or mark unlabelled rows by ",
+    ),
+    "infinite label": (
+        lambda c: small().fit(c.x, np.where(c.y == 1, INF, c.y)),
+        ValueError,
+        r"label 1 of y is infinite: drop the row",
+    ),
+    "labels of two types": (
+        lambda c: small().fit(c.x, np.array(["a" if v else 1 for v in c.y], dtype=object)),
+        ValueError,
+        r"y mixes labels of types int, str: make them one type",
+    ),
+    "labels of bytes": (
+        lambda c: small().fit(c.x, c.y.astype(bytes)),
+        TypeError,
+        r"labels represented as bytes is not supported\. Convert the labels to a string or integer",
+    ),
+    "negative soft labels": (
+        lambda c: small().fit(c.x, np.eye(3)[c.y] - 0.25),
+        ValueError,
+        r"row 0 of the soft labels y is \[0\.75, -0\.25, -0\.25\]: entries must be >= 0 and sum to "
+        r"at most 1 in each row",
+    ),
+    "soft labels above 1": (
+        lambda c: small().fit(c.x, np.ones((61, 3))),
+        ValueError,
+        r"row 0 of the soft labels y is \[1\.0, 1\.0, 1\.0\]: entries must be >= 0 and sum to at "
+        r"most 1",
+    ),
+    "soft labels of text": (
+        lambda c: small().fit(c.x, np.full((61, 2), "a")),
+        ValueError,
+        r"a two-dimensional y must be a numeric \(n, C\) matrix of soft labels: pass "
+        r"one-dimensional y for plain labels",
+    ),
+    "soft labels of zero": (
+        lambda c: small().fit(c.x, np.zeros((61, 3))),
+        ValueError,
+        r"every row of y is unlabelled: label some rows of each class",
+    ),
+    "soft labels of other classes": (
+        lambda c: c.model.certify(c.x, np.eye(4)[c.y]),
+        ValueError,
+        r"soft labels y have 4 columns for 3 classes: pass one column a class",
+    ),
+    "unseen label to certify": (
+        lambda c: c.model.certify(c.x, c.labels(9)),
+        ValueError,
+        r"y has labels \[9\] that are not among the classes \[0, 1, 2\]: drop those rows, or fit "
+        r"with them",
+    ),
+    "unseen label to shrink": (
+        lambda c: c.model.shrink(c.x, c.labels("bee"), 3),
+        ValueError,
+        r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]: drop those rows",
+    ),
+    "text for a number": (
+        lambda c: c.model.certify(c.x, c.y.astype(str)),
+        ValueError,
+        r"y has labels \['0', '1', '2'\] that are not among the classes \[0, 1, 2\]",
+    ),
+    "unseen label of another type to score": (
+        lambda c: c.model.score(c.x, c.labels("bee")),
+        ValueError,
+        r"Mix of label input types \(string and number\)",
+    ),
+    "negative sample weight": (
+        lambda c: small().fit(c.x, c.y, np.r_[-1.0, np.ones(60)]),
+        ValueError,
+        r"Negative values in data passed to `sample_weight`",
+    ),
+    "all weights zero": (
+        lambda c: small().fit(c.x, c.y, np.zeros(61)),
+        ValueError,
+        r"Sample weights must contain at least one non-zero number|all weights are zero",
+    ),
+    "NaN weight": (
+        lambda c: small().fit(c.x, c.y, np.r_[NAN, np.ones(60)]),
+        ValueError,
+        r"Input sample_weight contains NaN",
+    ),
+    "too few weights": (
+        lambda c: small().fit(c.x, c.y, np.ones(60)),
+        ValueError,
+        r"sample_weight\.shape == \(60,\), expected \(61,\)",
+    ),
+    "all classes of weight zero": (
+        lambda c: small(class_weight={0: 0, 1: 0, 2: 0}).fit(c.x, c.y),
+        ValueError,
+        r"all weights are zero: give some rows a sample_weight above 0",
+    ),
+    "weight of an unknown class": (
+        lambda c: small(class_weight={"bee": 2.0}).fit(c.x, c.y),
+        ValueError,
+        r"class_weight names \['bee'\], not among the classes \[0, 1, 2\]",
+    ),
+    "negative class weight": (
+        lambda c: small(class_weight={1: -2.0}).fit(c.x, c.y),
+        ValueError,
+        r"class_weight must be >= 0, got \{1: -2\.0\}",
+    ),
+}
+
+
+def setting(name, value, expected, error=ValueError):
+    """A setting that fit refuses; scikit-learn's message names it, what it may be, what it is."""
+    text = rf"The '{name}' parameter of DAMClassifier must be {expected}\. Got .* instead"
+    return (lambda c: small(**{name: value}).fit(c.x, c.y), error, text)
+
+
+COUNT = r"an int in the range \[1, inf\)"
+SETTINGS = {
+    f"{name}={value!r}": setting(name, value, expected)
+    for name, value, expected in [
+        ("n_memories", 0, COUNT + r" or a str among \{'auto'\}"),
+        ("n_memories", -3, COUNT + r" or a str among \{'auto'\}"),
+        ("n_memories", 2.5, COUNT + r" or a str among \{'auto'\}"),
+        ("solver", "adam", r"a str among \{.*'fixed-point'.*\}"),
+        ("growth", "grow", r"None or a str among \{'split'\}"),
+        ("n_initial", 0, COUNT),
+        ("varsigma", 0, r"a float in the range \(0\.0, 1\.0\] or a str among \{'auto'\}"),
+        ("varsigma", 1.5, r"a float in the range \(0\.0, 1\.0\] or a str among \{'auto'\}"),
+        ("varsigma", NAN, r"a float in the range \(0\.0, 1\.0\] or a str among \{'auto'\}"),
+        ("beta", -2.0, r"a float in the range \(0\.0, inf\) or a str among \{'learn'\}"),
+        ("beta", INF, r"a float in the range \(0\.0, inf\) or a str among \{'learn'\}"),
+        ("objective", "likelihood", r"a float in the range \[0\.0, 1\.0\] or a str among \{.*\}"),
+        ("objective", 1.5, r"a float in the range \[0\.0, 1\.0\] or a str among \{.*\}"),
+        ("label_smoothing", 1.0, r"a float in the range \[0\.0, 1\.0\)"),
+        ("label_smoothing", -0.1, r"a float in the range \[0\.0, 1\.0\)"),
+        ("normalize", "l2", r"a str among \{.*'center'.*\}"),
+        ("max_epochs", 0, COUNT + " or None"),
+        ("tol", -1.0, r"a float in the range \[0\.0, inf\)"),
+        ("batch_size", 0, COUNT + r", a str among \{'auto'\} or None"),
+        ("learning_rate", 0.0, r"a float in the range \(0\.0, inf\)"),
+        ("momentum", 1.0, r"a float in the range \[0\.0, 1\.0\)"),
+        ("validation_fraction", 1.0, r"a float in the range \(0\.0, 1\.0\)"),
+        ("patience", 0, COUNT),
+        ("uniform_weight", -1.0, r"a float in the range \[0\.0, inf\)"),
+        ("class_weight", "even", r"a str among \{'balanced'\}, an instance of 'dict' or None"),
+        ("random_state", "seven", r"an int in the range .*RandomState.* or None"),
+        ("device", 0, r"an instance of 'str'"),
+        ("dtype", "float16", r"a str among \{.*'float32'.*\}"),
+        ("checkpoint", 3, r"an instance of 'str', .*PathLike.* or None"),
+        ("verbose", -1, r"an int in the range \[0, inf\).*"),
+    ]
+} | {
+    "unknown device": (
+        lambda c: small(device="tpu").fit(c.x, c.y),
+        ValueError,
+        r"device 'tpu' cannot be used here: try 'cpu' or 'auto'",
+    ),
+    "device that holds no numbers": (
+        lambda c: small(device="meta").fit(c.x, c.y),
+        ValueError,
+        r"device 'meta' cannot be used here: try 'cpu' or 'auto'",
+    ),
+    "callbacks that are none": (
+        lambda c: small(callbacks=[print]).fit(c.x, c.y),
+        TypeError,
+        r"callbacks must be a list of Callback objects, got \[<built-in function print>\]",
+    ),
+    "checkpoint in no folder": (
+        lambda c: small(checkpoint="nowhere/at/all.safetensors").fit(c.x, c.y),
+        ValueError,
+        r"no folder nowhere/at for the checkpoint: create it first",
+    ),
+}
+
+USE = {
+    **{
+        f"{name} before fit": (action, NotFittedError, r"not fitted yet\. Call 'fit' with")
+        for name, action in {
+            "predict": lambda c: small().predict(c.x),
+            "predict_proba": lambda c: small().predict_proba(c.x),
+            "decision_function": lambda c: small().decision_function(c.x),
+            "score": lambda c: small().score(c.x, c.y),
+            "score_samples": lambda c: small().score_samples(c.x),
+            "transform": lambda c: small().transform(c.x),
+            "novelty": lambda c: small().novelty(c.x),
+            "explain": lambda c: small().explain(c.x),
+            "recall": lambda c: small().recall(c.x),
+            "sample": lambda c: small().sample(3),
+            "certify": lambda c: small().certify(c.x, c.y),
+            "at_level": lambda c: small().at_level(0),
+            "shrink": lambda c: small().shrink(c.x, c.y, 3),
+            "to_torch": lambda c: small().to_torch(),
+            "save": lambda c: small().save("model.safetensors"),
+        }.items()
+    },
+    "streaming without classes": (
+        lambda c: small().partial_fit(c.x, c.y),
+        ValueError,
+        r"classes must be passed on the first call to partial_fit",
+    ),
+    "streaming an unseen label": (
+        lambda c: small().fit(c.x, c.y).partial_fit(c.x, c.labels(9)),
+        ValueError,
+        r"y has labels \[9\] that are not among the classes \[0, 1, 2\]",
+    ),
+    "streaming a label outside of classes": (
+        lambda c: small().partial_fit(c.x, c.y, classes=[0, 1]),
+        ValueError,
+        r"y has labels \[2\] that are not among the classes \[0, 1\]",
+    ),
+    "streaming other classes": (
+        lambda c: small().fit(c.x, c.y).partial_fit(c.x, c.y, classes=[0, 1]),
+        ValueError,
+        r"classes \[0, 1\] differ from the model's \[0, 1, 2\]",
+    ),
+    "streaming other features": (
+        lambda c: small().fit(c.x, c.y).partial_fit(c.x[:, :2], c.y),
+        ValueError,
+        r"X has 2 features, but DAMClassifier is expecting 5 features",
+    ),
+    "streaming with balanced classes": (
+        lambda c: small(class_weight="balanced").partial_fit(c.x, c.y, classes=[0, 1, 2]),
+        ValueError,
+        r"class_weight='balanced' needs all rows at once: pass a dict to partial_fit",
+    ),
+    "streaming from rows without labels": (
+        lambda c: small(unlabeled=-1).partial_fit(c.x, c.labels(-1), classes=[0, 1, 2]),
+        ValueError,
+        r"every row of y is unlabelled: label some rows of each class",
+    ),
+    "mask of another shape": (
+        lambda c: c.model.recall(c.x, known=np.ones((61, 3), dtype=bool)),
+        ValueError,
+        r"known must be \(61, 5\) like X, got \(61, 3\)",
+    ),
+    "mask of numbers": (
+        lambda c: c.model.recall(c.x, known=c.x),
+        ValueError,
+        r"known must be booleans, True to keep, got float64",
+    ),
+    "recall of an unknown class": (
+        lambda c: c.model.recall(c.x, y=c.labels(9)),
+        ValueError,
+        r"y has labels \[9\] that are not among the classes \[0, 1, 2\]",
+    ),
+    "recall with too few classes": (
+        lambda c: c.model.recall(c.x, y=[0, 1]),
+        ValueError,
+        r"y has 2 labels for 61 rows: pass one a row",
+    ),
+    "negative steps": (
+        lambda c: c.model.recall(c.x, steps=-1),
+        ValueError,
+        r"steps and tol must be >= 0, got steps=-1",
+    ),
+    "sample of none": (
+        lambda c: c.model.sample(0),
+        ValueError,
+        r"n must be a whole number >= 1, got 0",
+    ),
+    "sample of two and a half": (
+        lambda c: c.model.sample(2.5),
+        ValueError,
+        r"n must be a whole number >= 1, got 2\.5",
+    ),
+    "sample of an unknown class": (
+        lambda c: c.model.sample(2, y="bee"),
+        ValueError,
+        r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]",
+    ),
+    "levels of a model that did not grow": (
+        lambda c: c.model.at_level(0),
+        ValueError,
+        r"this model did not grow: fit with growth='split'",
+    ),
+    "level that is not there": (
+        lambda c: small(growth="split", n_initial=5).fit(c.x, c.y).at_level(9),
+        ValueError,
+        r"level must lie in \[-1, 1\), got 9",
+    ),
+    "level of a half": (
+        lambda c: small(growth="split", n_initial=5).fit(c.x, c.y).at_level(0.5),
+        ValueError,
+        r"level must be a whole number, got 0\.5",
+    ),
+    "shrinking to nothing": (
+        lambda c: c.model.shrink(c.x, c.y, 0),
+        ValueError,
+        r"n_memories must be a whole number >= 1, got 0",
+    ),
+    "shrinking to more": (
+        lambda c: c.model.shrink(c.x, c.y, 99),
+        ValueError,
+        r"n_memories must lie in \[1, 5\] to shrink to it, got 99",
+    ),
+    "explanation by no memories": (
+        lambda c: c.model.explain(c.x, 0),
+        ValueError,
+        r"n_nearest must be a whole number >= 1, got 0",
+    ),
+    "picture of another shape": (
+        lambda c: c.model.explain(c.x).plot(image_shape=(2, 2)),
+        ValueError,
+        r"image_shape \(2, 2\) has 4 pixels but .* has 5 features: pass the shape of the images",
+    ),
+    "tolerance of zero": (
+        lambda c: c.model.certify(c.x, c.y, tol=0),
+        ValueError,
+        r"tol must be positive, got 0",
+    ),
+}
+
+TABLE = ROWS | LABELS | SETTINGS | USE
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_bad_input(case, name):
+    action, kind, message = TABLE[name]
+    with pytest.raises(kind) as caught:
+        action(case)
+    text = str(caught.value)
+    assert re.search(message, text), text
+    assert "\n" not in text
+    assert len(text) < 250
+
+
+def test_rows_are_counted_as_the_user_counts_them(case):
+    """Also where rows are merged, dropped or moved before anyone looks at them."""
+    x = case.with_row(0.0)
+    for settings in ({}, {"varsigma": "auto"}):
+        for weight in (None, np.r_[0.0, np.ones(60)]):
+            with pytest.raises(ValueError, match="row 3 of X is all zeros"):
+                small(**settings).fit(x, case.y, weight)
+    with pytest.raises(ValueError, match="row 3 of X is all zeros"):
+        small(varsigma="auto").fit(np.r_[x, x], np.r_[case.y, case.y])
+    weight = np.arange(61) != 3
+    small().fit(x, case.y, weight)  # of no weight, and so of no harm
+
+
+def test_unseen_label_to_score_is_a_miss(case):
+    """As in scikit-learn: a label that cannot be predicted is never predicted."""
+    y = np.where(np.arange(61) < 30, 9, case.model.predict(case.x))
+    assert case.model.score(case.x, y) == pytest.approx(31 / 61)
+
+
+def test_a_failed_fit_does_not_pass_for_a_model(case):
+    model = small()
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(case.with_value(NAN), case.y)
+    with pytest.raises(NotFittedError):
+        model.predict(case.x)
+
+
+@pytest.mark.parametrize("kind", ["unit", "center"])
+@pytest.mark.parametrize("factor", [1e-300, 1e-13, 1e160, 1e300])
+def test_units_do_not_matter(case, kind, factor):
+    """Length means nothing on the sphere, however large or small the numbers are."""
+    model = small(normalize=kind)
+    plain = model.fit(case.x, case.y).predict_proba(case.x)
+    scaled = model.fit(factor * case.x, case.y).predict_proba(factor * case.x)
+    assert np.allclose(plain, scaled, rtol=1e-9)
+
+
+# Ctrl-C
+
+
+class PressCtrlC(Callback):
+    def __init__(self, when):
+        self.when = when
+
+    def on_batch(self, epoch, share_done):
+        self.when -= 1
+        if self.when == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"batch_size": 10},
+        {"solver": "sgd"},
+        {"growth": "split", "n_initial": 1},
+        {"objective": "conditional"},
+    ],
+    ids=lambda settings: " ".join(str(v) for v in settings.values()) or "plain",
+)
+@pytest.mark.parametrize("when", [1, 5])
+def test_interruption_leaves_a_usable_model(case, settings, when):
+    model = small(**settings, max_epochs=30, tol=0.0, callbacks=[PressCtrlC(when)])
+    model.fit(case.x, case.y)
+    assert model.status_ == "interrupted"
+    probability = model.predict_proba(case.x)
+    assert np.allclose(probability.sum(axis=1), 1)
+    assert model.partial_fit(case.x, case.y).score(case.x, case.y) > 0.3
+
+
+def test_a_real_signal(tmp_path):
+    """The signal of Ctrl-C to another process in the middle of a long fit."""
+    code = """
+        import os, signal, threading, numpy as np, mnemosphere as mn
+        from mnemosphere.training.callbacks import Callback
+
+        class Signal(Callback):
+            def on_epoch(self, record, params):
+                if record.epoch == 3:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        x = np.random.default_rng(0).normal(size=(200, 5))
+        model = mn.DAMClassifier(
+            9, normalize="unit", varsigma=0.9, max_epochs=10**6, tol=0.0, callbacks=[Signal()]
+        )
+        model.fit(x, x[:, 0] > 0)
+        print(model.status_, len(model.history_), model.score(x, x[:, 0] > 0) > 0.7)
+    """
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=True, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    status, passes, good = out.stdout.split()
+    assert (status, good) == ("interrupted", "True")
+    assert 2 <= int(passes) <= 4
