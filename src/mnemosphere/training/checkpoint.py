@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
+import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,15 +27,16 @@ VERSION = 1
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old one or the new one whole."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # An ordinary file, so that it gets the permissions the user's other files get.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
