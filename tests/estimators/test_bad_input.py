@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -110,7 +111,7 @@ ROWS = {
     "text in X": (
         lambda c: small().fit(np.full((61, 2), "red"), c.y),
         ValueError,
-        r"X holds text \(.*'red'.*\): encode it as numbers, or drop the column",
+        r"X holds text \('red'\): encode it as numbers, or drop the column",
     ),
     "text in a frame": (
         lambda c: small().fit(pd.DataFrame({"a": c.x[:, 0], "b": "red"}), c.y),
@@ -483,12 +484,17 @@ USE = {
     "shrinking to nothing": (
         lambda c: c.model.shrink(c.x, c.y, 0),
         ValueError,
-        r"n_memories must be a whole number >= 1, got 0",
+        r"n_memories must lie in \[1, 5\] to shrink to it, got 0",
     ),
     "shrinking to more": (
         lambda c: c.model.shrink(c.x, c.y, 99),
         ValueError,
         r"n_memories must lie in \[1, 5\] to shrink to it, got 99",
+    ),
+    "shrinking to two and a half": (
+        lambda c: c.model.shrink(c.x, c.y, 2.5),
+        ValueError,
+        r"n_memories must be a whole number, got 2\.5",
     ),
     "explanation by no memories": (
         lambda c: c.model.explain(c.x, 0),
@@ -617,3 +623,16 @@ def test_a_real_signal(tmp_path):
     status, passes, good = out.stdout.split()
     assert (status, good) == ("interrupted", "True")
     assert 2 <= int(passes) <= 4
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="installed without the documentation")
+def test_the_page_of_errors_is_up_to_date():
+    """Every line of its first four tables is what the table above says."""
+    lines = re.findall(r"^\| (.+?) \| (.+) \|$", PAGE.read_text().split("## Files")[0], re.M)
+    told = {name.strip("`"): text for name, text in lines if name != "what you did"}
+    assert len(told) >= 25
+    for name, text in told.items():
+        assert re.search(TABLE[name][2], text), name

@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,17 +139,6 @@ def test_streaming_model(data, fresh, tmp_path):
     model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, random_state=0)
     model.partial_fit(data.x, data.y, classes=[0, 1, 2]).save(tmp_path / "model.safetensors")
     assert_same(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
-
-
-def test_another_process_predicts_the_same_bits(fitted, fresh, saved, tmp_path):
-    np.save(tmp_path / "rows.npy", fresh.x)
-    code = (
-        "import sys, numpy as np, torch, mnemosphere as mn; torch.set_num_threads(1); "
-        "x = np.load(sys.argv[2]); np.save(sys.argv[3], mn.load(sys.argv[1]).predict_proba(x))"
-    )
-    paths = [str(saved), str(tmp_path / "rows.npy"), str(tmp_path / "out.npy")]
-    subprocess.run([sys.executable, "-c", code, *paths], check=True, timeout=120)
-    assert np.array_equal(np.load(tmp_path / "out.npy"), fitted.predict_proba(fresh.x))
 
 
 def test_header_is_readable_by_anyone(saved):

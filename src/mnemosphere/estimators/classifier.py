@@ -297,9 +297,9 @@ class DAMClassifier(
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
+            text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
             raise ValueError(
-                f"X holds text ({str(error).partition(': ')[2]}): encode it as numbers, or drop "
-                "the column"
+                f"X holds text ({text}): encode it as numbers, or drop the column"
             ) from error
         check_finite(rows, getattr(self, "feature_names_in_", None))
         return rows

@@ -116,7 +116,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
     def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
         """Why each row got its class: the memories that decided it, their shares, soft labels."""
         x = self._on_sphere(X)
-        _check_count(n_nearest, "n_nearest")
+        _check_whole(n_nearest, "n_nearest", 1)
         log_proba = kernel.log_joint(self.params_, x)[:, :-1].double().log_softmax(1)
         winner = log_proba.argmax(1)
         k = min(n_nearest, self.n_memories_)
@@ -175,7 +175,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         A pattern of the class "none of them" is labelled None, in an array of objects.
         """
         check_is_fitted(self, "params_")
-        _check_count(n, "n")
+        _check_whole(n, "n", 1)
         generator = torch.Generator().manual_seed(draw_seed(random_state))
         index = None if y is None else int(self._class_index(np.asarray([y]))[0])
         x, drawn = retrieval.sample(
@@ -207,8 +207,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         check_is_fitted(self, "params_")
         if self.lineage_ is None:
             raise ValueError("this model did not grow: fit with growth='split'")
-        if not isinstance(level, Integral):
-            raise ValueError(f"level must be a whole number, got {level!r}")
+        _check_whole(level, "level")
         return self._with(self.lineage_.at_level(level))
 
     def shrink(self, X: ArrayLike, y: ArrayLike, n_memories: int) -> Self:
@@ -216,7 +215,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         check_is_fitted(self, "params_")
         X, y = self._validate_rows(X, reset=False), as_numpy(y)
         _, targets = self._encode(X, y, classes=self.classes_)
-        _check_count(n_memories, "n_memories")
+        _check_whole(n_memories, "n_memories")
         data = self._tensors(self._normalizer(X), targets, None)
         merged = merge(self.params_, data.x, data.targets, n_memories=n_memories)
         return self._with(merged.params)
@@ -242,9 +241,10 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         persistence.save(self, Path(path))
 
 
-def _check_count(value: object, name: str) -> None:
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+def _check_whole(value: object, name: str, least: int | None = None) -> None:
+    if not isinstance(value, Integral) or (least is not None and value < least):
+        bound = "" if least is None else f" >= {least}"
+        raise ValueError(f"{name} must be a whole number{bound}, got {value!r}")
 
 
 def as_numpy(y: Any) -> Any:

@@ -101,7 +101,7 @@ def check_table(x: Any) -> None:
             f"X must be (rows, features), got shape {tuple(x.shape)}. Reshape your data: "
             "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
         )
-    if np.iscomplexobj(x):
+    if getattr(getattr(x, "dtype", None), "kind", "") == "c":
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
 
 
@@ -132,7 +132,7 @@ def usable_normalizations(x: Floats) -> list[str]:
 
 def _moderate(x: Floats) -> Floats:
     """The rows, those of huge or tiny numbers times a power of 2, so that squares are finite."""
-    peak = np.abs(x).max(axis=1)
+    peak = np.abs(x).max(axis=1).astype(np.float64)
     far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
     if not far.any():
         return x
