@@ -312,7 +312,7 @@ def test_unwritable_folder(fitted, tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path))
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(OSError, match=r"Read-only file system: .*" + tmp_path.name):
         fitted.save(tmp_path / "model.safetensors")
 
