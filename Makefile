@@ -19,7 +19,7 @@ demo: $(STAMP)
 
 # One thread a worker: the tests are small, and threads would only get in each other's way.
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
