@@ -145,12 +145,12 @@ def read_tensors(
             tensors = {name: read(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except (SafetensorError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path} is damaged or not a safetensors file ({error}): delete it or choose another"
+            f"{path} is damaged or not a safetensors file ({error}): choose another file"
         ) from error
     if meta.get("format") != kind:
         raise ValueError(
             f"{path} is not a {kind} file but {meta.get('format', 'of another program')}: "
-            "delete it or choose another path"
+            "choose another file"
         )
     if meta.get("version") != version:
         raise ValueError(
