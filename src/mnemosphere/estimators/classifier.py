@@ -16,17 +16,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import (
     _check_sample_weight,
     column_or_1d,
-    validate_data,
 )
 
 from mnemosphere.estimators import selection
-from mnemosphere.estimators.inference import FittedModel, as_numpy, draw_seed
+from mnemosphere.estimators.base import as_numpy, check_callbacks, draw_seed, pick_device
+from mnemosphere.estimators.inference import FittedModel
 from mnemosphere.estimators.preparation import (
     NORMALIZATIONS,
     Floats,
     Normalizer,
-    check_finite,
-    check_table,
     class_weights,
     is_missing,
     label_index,
@@ -222,7 +220,7 @@ class DAMClassifier(
         most 1; sample_weight (n,) or None.
         """
         self._validate_params()
-        _check_callbacks(self.callbacks)
+        check_callbacks(self.callbacks)
         X, y = self._validate_rows(X, reset=True), as_numpy(y)
         index, targets = self._encode(X, y, classes=None)
         weight = self._weights(X, index, sample_weight)
@@ -285,24 +283,6 @@ class DAMClassifier(
         params, self._stream = solver.step(params, self._stream, stats, batch)
         self._keep(params)
         return self
-
-    def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats:
-        if isinstance(X, (torch.Tensor, list, tuple)):
-            X = as_numpy(X)
-        check_table(X)
-        try:
-            rows: Floats = validate_data(
-                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False
-            )
-        except ValueError as error:
-            if "could not convert string" not in str(error):
-                raise
-            text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
-            raise ValueError(
-                f"X holds text ({text}): encode it as numbers, or drop the column"
-            ) from error
-        check_finite(rows, getattr(self, "feature_names_in_", None))
-        return rows
 
     def _encode(
         self, X: Floats, y: Any, classes: NDArray[Any] | None
@@ -392,7 +372,7 @@ class DAMClassifier(
         n_memories = self.n_memories
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(X.shape[0], self.classes_.shape[0])
-        self._device = _device(self.device)
+        self._device = pick_device(self.device)
         small = X.size <= _SMALL_SIZE
         self._dtype = {"auto": torch.float64 if small else torch.float32}.get(
             self.dtype, getattr(torch, self.dtype, torch.float32)
@@ -419,20 +399,6 @@ class DAMClassifier(
             self._normalizer = Normalizer.fit(choice.normalize, X, weight)
             z = self._normalizer(X)
         return self._tensors(z, labels, weight)
-
-    def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data:
-        dtype = self._dtype
-        x = torch.from_numpy(np.ascontiguousarray(z)).to(self._device, dtype)
-        if x.shape[1] < 2:
-            raise ValueError(
-                f"X has {self.n_features_in_} feature(s) after normalize={self.normalize_!r}, the "
-                "sphere needs 2: use normalize='standard'"
-            )
-        return Data(
-            x / x.norm(dim=1, keepdim=True),
-            torch.from_numpy(np.ascontiguousarray(targets)).to(self._device, dtype),
-            None if weight is None else torch.from_numpy(weight).to(self._device, dtype),
-        )
 
     def _initial(self, data: Data, generator: torch.Generator) -> Parameters:
         grows = self.growth == "split"
@@ -536,37 +502,6 @@ class DAMClassifier(
         names = {"joint": 0.0, "conditional": 1.0}
         weight = names[self.objective] if isinstance(self.objective, str) else self.objective
         return objectives.Blend(float(weight))
-
-    def _keep(self, params: Parameters) -> None:
-        """Set the fitted attributes from the parameters."""
-        self.params_ = params
-        self.n_memories_ = params.n_memories
-        self.beta_ = float(params.beta)
-        self.varsigma_ = params.varsigma
-        self.memories_ = self._normalizer.restore(params.w.cpu().numpy())
-        self.class_weights_ = params.p.cpu().numpy()
-        self.memory_prior_ = params.p_h.cpu().numpy()
-        self.class_prior_ = params.p_q.cpu().numpy()
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_memories_)
-
-
-def _check_callbacks(callbacks: object) -> None:
-    if not isinstance(callbacks, Sequence) or not all(isinstance(c, Callback) for c in callbacks):
-        raise TypeError(f"callbacks must be a list of Callback objects, got {callbacks!r}")
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        float(torch.zeros(1, device=device))  # 'meta' holds no numbers, say
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
-    return device
 
 
 def _hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:

@@ -2,64 +2,37 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from mnemosphere.estimators import persistence
+from mnemosphere.estimators.base import SphereEstimator, as_numpy, check_whole, draw_seed
 from mnemosphere.estimators.explanation import Explanation
-from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.preparation import Floats, Normalizer, label_index
+from mnemosphere.estimators.preparation import Floats, label_index
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.merge import merge
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.theory import stationarity
-from mnemosphere.training.batches import Data
-from mnemosphere.training.lineage import Lineage
 
 
-# scikit-learn wraps `transform` for set_output only in classes that inherit from the mixin.
-class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Predictions, explanations, recall, sampling, certificates: all that reads the parameters."""
+class FittedModel(SphereEstimator):
+    """Predictions, explanations, recall, sampling, certificates: all that knows of classes."""
 
-    params_: Parameters
     classes_: NDArray[Any]
-    n_features_in_: int
     beta: float | str
-    lineage_: Lineage | None
-    n_memories_: int
-    memories_: Floats
-    _normalizer: Normalizer
 
     if TYPE_CHECKING:
 
-        def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats: ...
         def _encode(
             self, X: Floats, y: Any, classes: NDArray[Any] | None
         ) -> tuple[NDArray[np.intp], Floats]: ...
         def _weights(
             self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None
         ) -> Floats | None: ...
-        def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data: ...
-        def _keep(self, params: Parameters) -> None: ...
         def _rule(self) -> LabelRule: ...
-
-    def _on_sphere(self, X: ArrayLike) -> torch.Tensor:
-        check_is_fitted(self, "params_")
-        z = self._normalizer(self._validate_rows(X, reset=False))
-        x = torch.from_numpy(np.ascontiguousarray(z)).to(self.params_.w)
-        unit: torch.Tensor = x / x.norm(dim=1, keepdim=True)
-        return unit
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
@@ -86,37 +59,10 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         best: NDArray[Any] = self.classes_[winner]
         return best
 
-    def transform(self, X: ArrayLike) -> Floats:
-        """How much each memory answers for each row: P(memory | x), (n, P)."""
-        x = self._on_sphere(X)
-        scores = kernel.log_joint(self.params_, x)
-        shares = kernel.responsibilities(self.params_, x, scores.softmax(1))
-        kind = getattr(X, "dtype", None)
-        out: Floats = shares[:, 1:].cpu().numpy()
-        return out.astype(np.float32 if kind == np.float32 else np.float64, copy=False)
-
-    def score_samples(self, X: ArrayLike) -> Floats:
-        """Log of the effective density of each row on the sphere, labels summed out, (n,).
-
-        For ς = 1 that is the model's log-density. For ς < 1 it is the log of
-        𝒫_{β,ς}(x) of Eq. (effective_loss), which is not normalised: it ranks rows, but its
-        exponential does not integrate to 1.
-        """
-        x = self._on_sphere(X)
-        area = log_omega(0.0, x.shape[1])
-        scores: Floats = (retrieval.log_marginal(self.params_, x).double().cpu() - area).numpy()
-        return scores
-
-    def novelty(self, X: ArrayLike) -> Floats:
-        """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
-        x = self._on_sphere(X)
-        values: Floats = retrieval.novelty(self.params_, x).cpu().numpy()
-        return values
-
     def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
         """Why each row got its class: the memories that decided it, their shares, soft labels."""
         x = self._on_sphere(X)
-        _check_whole(n_nearest, "n_nearest", 1)
+        check_whole(n_nearest, "n_nearest", 1)
         log_proba = kernel.log_joint(self.params_, x)[:, :-1].double().log_softmax(1)
         winner = log_proba.argmax(1)
         k = min(n_nearest, self.n_memories_)
@@ -175,7 +121,7 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
         A pattern of the class "none of them" is labelled None, in an array of objects.
         """
         check_is_fitted(self, "params_")
-        _check_whole(n, "n", 1)
+        check_whole(n, "n", 1)
         generator = torch.Generator().manual_seed(draw_seed(random_state))
         index = None if y is None else int(self._class_index(np.asarray([y]))[0])
         x, drawn = retrieval.sample(
@@ -202,63 +148,12 @@ class FittedModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: i
             sample_weight=data.sample_weight, learn_beta=self.beta == "learn", **options,
         )  # fmt: skip
 
-    def at_level(self, level: int) -> Self:
-        """The smaller model at the end of one level of growth, as a fitted classifier."""
-        check_is_fitted(self, "params_")
-        if self.lineage_ is None:
-            raise ValueError("this model did not grow: fit with growth='split'")
-        _check_whole(level, "level")
-        return self._with(self.lineage_.at_level(level))
-
     def shrink(self, X: ArrayLike, y: ArrayLike, n_memories: int) -> Self:
         """A smaller fitted classifier: the memories that the loss misses least are merged away."""
         check_is_fitted(self, "params_")
         X, y = self._validate_rows(X, reset=False), as_numpy(y)
         _, targets = self._encode(X, y, classes=self.classes_)
-        _check_whole(n_memories, "n_memories")
+        check_whole(n_memories, "n_memories")
         data = self._tensors(self._normalizer(X), targets, None)
         merged = merge(self.params_, data.x, data.targets, n_memories=n_memories)
         return self._with(merged.params)
-
-    def _with(self, params: Parameters) -> Self:
-        """A copy of this fitted classifier with other parameters and no lineage."""
-        other: Self = clone(self)
-        other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
-        for name in ("_normalizer", "_device", "_dtype", "_seen"):
-            setattr(other, name, getattr(self, name))
-        other.lineage_ = None
-        other._keep(params)
-        return other
-
-    def to_torch(self) -> DAMModule:
-        """The fitted model as a torch module: log_joint, differentiable in its input."""
-        check_is_fitted(self, "params_")
-        return DAMModule(self.params_, self._normalizer)
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
-        check_is_fitted(self, "params_")
-        persistence.save(self, Path(path))
-
-
-def _check_whole(value: object, name: str, least: int | None = None) -> None:
-    if not isinstance(value, Integral) or (least is not None and value < least):
-        bound = "" if least is None else f" >= {least}"
-        raise ValueError(f"{name} must be a whole number{bound}, got {value!r}")
-
-
-def as_numpy(y: Any) -> Any:
-    """Y as a NumPy array; None stays None."""
-    if y is None:
-        return None
-    if isinstance(y, torch.Tensor):
-        y = y.detach().cpu()
-        return (y.float() if y.dtype == torch.bfloat16 else y).numpy()  # NumPy has no bfloat16
-    return np.asarray(y)
-
-
-def draw_seed(random_state: Any) -> int:
-    """One whole number out of whatever scikit-learn calls a random state."""
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
