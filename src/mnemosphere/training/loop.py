@@ -25,6 +25,7 @@ from mnemosphere.training.checkpoint import (
     save_checkpoint,
 )
 from mnemosphere.training.fixed_point import FixedPoint, residual
+from mnemosphere.training.noise import SphereNoise
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def train(
     checkpoint: Path | None = None,
     phase: int = 0,
     state: State | None = None,
+    noise: SphereNoise | None = None,
 ) -> Result:
     """Train until convergence, early stopping, max_epochs or Ctrl-C.
 
@@ -71,7 +73,8 @@ def train(
     loss is taken after every pass, the best state is kept, and `patience` passes without
     improvement stop the run. With `checkpoint`, the run is saved there after every pass, and goes
     on from there, with the same bits, if the file exists. `state` is the solver's to start with,
-    where it goes on from an earlier run.
+    where it goes on from an earlier run. `noise` is laid anew on the rows of every batch, never on
+    those of validation.
     """
     solver.check_rule(rule)
     params.check()
@@ -112,6 +115,7 @@ def train(
             memories=checksum(params.w),
             varsigma=params.varsigma,
             beta=f"{float(params.beta):.6g}",
+            **({} if noise is None else {"noise": noise}),
         )
         if checkpoint.exists():
             run = load_checkpoint(checkpoint, mark, params.w.device)
@@ -130,6 +134,8 @@ def train(
             moved: Tensor | None = None
             done = 0.0
             for batch in batches(data, solver.batch_size, generator):
+                if noise is not None:
+                    batch = batch._replace(x=noise(batch.x, generator))
                 stats = accumulate(
                     params, batch.x, batch.targets, rule, sample_weight=batch.sample_weight
                 )

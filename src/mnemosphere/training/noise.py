@@ -1,0 +1,47 @@
+"""Noise on the rows of a batch, which stays on the sphere: the regulariser of the refinement."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemosphere.numerics import sphere
+
+__all__ = ["SphereNoise"]
+
+
+@dataclass(frozen=True)
+class SphereNoise:
+    """Turn each row by one angle into a direction drawn uniformly: x → (x + σu)/√(1+σ²).
+
+    u is uniform among the unit vectors orthogonal to x, so σ is the length of the noise relative
+    to the row, and every draw has the overlap 1/√(1+σ²) with its row. Given its angle, a point of
+    the von Mises–Fisher law around x looks just like that, and in many dimensions its angle hardly
+    varies: the noise is that law at the concentration κ with A_N(κ) = 1/√(1+σ²).
+    """
+
+    length: float  # σ
+
+    def __post_init__(self) -> None:
+        if not 0 < self.length < math.inf:
+            raise ValueError(f"the noise's length must be finite and > 0, got {self.length}")
+
+    @property
+    def overlap(self) -> float:
+        """⟨x, noisy x⟩, the same for every draw."""
+        return 1 / math.hypot(1.0, self.length)
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Return noisy rows (B, N) of the unit rows x; draws depend on `generator` alone."""
+        # One number from the run's generator seeds a generator where the rows are: a run resumes
+        # with the same bits, and a GPU does not wait for the host to draw.
+        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+        there = torch.Generator(x.device).manual_seed(int(seed))
+        g = torch.randn(x.shape, generator=there, dtype=x.dtype, device=x.device)  # (B, N)
+        u = sphere.to_tangent(x, g)
+        norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
+        across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
+        return self.overlap * x + across * u
