@@ -1,0 +1,29 @@
+"""The paper's tables and figures, each an `Experiment` by its name.
+
+A module holds a tuple EXPERIMENTS and joins by its name in the import and a line of _IN_ORDER.
+"""
+
+from mnemosphere.experiments.paper.frame import (
+    Comparison,
+    Experiment,
+    MissingPackageError,
+    Outcome,
+    Run,
+    redraw,
+    reproduce,
+)
+
+_IN_ORDER: tuple[tuple[Experiment, ...], ...] = ()
+
+REGISTRY: dict[str, Experiment] = {e.name: e for group in _IN_ORDER for e in group}
+
+__all__ = [
+    "REGISTRY",
+    "Comparison",
+    "Experiment",
+    "MissingPackageError",
+    "Outcome",
+    "Run",
+    "redraw",
+    "reproduce",
+]
