@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.numerics import interior
+
 __all__ = [
     "Maximum",
     "Scaling",
@@ -168,7 +170,7 @@ def sinkhorn(
             break
         edges = p.mT @ (p / r.clamp(min=_TINY)[..., None])  # (B, C, R) @ (B, R, C)
         big = c.argmax(-1)
-        v = _Laplacian(edges, big, big).solve(gap)
+        v = _solve_laplacian(edges, big, gap)
         # |f'''| ≤ range(v) f'' along v, so this damping always descends, and a huge step through
         # a flat region (weights e^{-s}) moves by about s, which is how far the wall is.
         reach = (v.amax(-1, keepdim=True) - v.amin(-1, keepdim=True)).clamp(min=_TINY)
@@ -196,7 +198,7 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     flat = edges.reshape(-1, *edges.shape[-2:])
     n = flat.shape[-1]
     big = c.expand(*edges.shape[:-1]).reshape(-1, n).argmax(-1)
-    beta = _Laplacian(flat, big, big).solve(b.reshape(-1, n)).reshape(b.shape)
+    beta = _solve_laplacian(flat, big, b.reshape(-1, n)).reshape(b.shape)
     alpha = mean - (share @ beta[..., None])[..., 0]
     return (h - (alpha[..., None] + beta[..., None, :]) * q).to(p.dtype)
 
@@ -249,7 +251,9 @@ def maximize(
     scale = torch.where(mass > 0, mass, total) / total  # ζ if p_bar is spread evenly
     even = r[:, :, None] * c[:, None, :] / total
     floored = torch.maximum(q / scale, _FLOOR * even) * (even > 0)
-    lam, omega, p, error, gap, iterations = _follow(floored, r, c, tol, max_iter)
+    path = interior.follow(_columns_first(floored), r.cpu().numpy(), c.cpu().numpy(), tol, max_iter)
+    lam, omega, p, error, gap = (torch.from_numpy(z).to(q.device) for z in path[:5])
+    p = p.mT
     # What only the floor holds up is dust, unless the marginals need it.
     p = p.masked_fill((q == 0) & (p <= 1e-14 * torch.minimum(r[:, :, None], c[:, None, :])), 0.0)
     lam = torch.where(c > 0, lam * scale[..., 0], math.inf)
@@ -259,168 +263,21 @@ def maximize(
         omega.to(p_bar.dtype).reshape(*batch, -1),
         lam.to(p_bar.dtype).reshape(*batch, -1),
         ((error <= tol) & (gap <= tol)).reshape(batch),
-        iterations,
+        path.iterations,
         error.reshape(batch),
     )
 
 
-def _follow(
-    q: Tensor, r: Tensor, c: Tensor, tol: float, max_iter: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, int]:
-    """Solve p = q/(λ+ω) in the polytope for q (B, R, C), Σ q = Σ r.
-
-    Returns λ (B, C), ω (B, R), p, the marginal error, the relative duality gap, the steps taken.
-    """
-    total = r.sum(-1, keepdim=True)
-    even = r[:, :, None] * (c / total)[:, None, :]
-    full = bool((even > 0).all())
-    p = even
-    # Half and half: exact if p_bar has the right marginals. The clamp keeps the products p·ζ of a
-    # poor row near those of the others; zero rows and columns are out of the way.
-    lam = torch.where(c > 0, (0.5 * q.sum(-2) / c).clamp(min=0.1), 1e30)
-    omega = torch.where(r > 0, (0.5 * q.sum(-1) / r).clamp(min=0.1), 1e30)
-    cut = torch.full_like(even[:, :1, :1], 0.1)
-    todo = torch.arange(len(q), device=q.device)
-    done = (lam.clone(), omega.clone(), p.clone(), lam[:, 0].clone(), torch.zeros_like(lam[:, 0]))
-    iterations = 0
-    while True:
-        low = lam.amin(-1, keepdim=True)
-        lam, omega = lam - low, omega + low  # the gauge: sums of two non-negative numbers
-        zeta = lam[:, None, :] + omega[:, :, None]
-        inverse = 1.0 / zeta
-        x = q * inverse
-        error = _error(x, r, c)
-        left = ~(error <= tol)
-        n_left = int(left.sum())
-        if n_left <= len(left) // 2 or iterations >= max_iter:
-            gap = torch.zeros_like(error)
-            if n_left > 0 and iterations >= max_iter:
-                # The iterate p has the marginals, whatever ζ is; by duality its objective is
-                # below the maximum by no more than Σ w − q − q log(w/q), w = p·ζ.
-                x = torch.where(left[:, None, None], p, x)
-                w = p * zeta
-                excess = torch.where(q > 0, w - q - q * (w / q).log(), 0.0)
-                gap = torch.where(left, excess.sum((-2, -1)) / total[todo, 0], 0.0)
-                error = torch.where(left, _error(p, r, c), error)
-            for out, value in zip(done, (lam, omega, x, error, gap), strict=True):
-                out[todo] = value
-            if n_left == 0 or iterations >= max_iter:
-                return *done, iterations
-            # Most problems of the batch are done: go on with the rest alone.
-            todo, q, r, c, p, even, x = (z[left] for z in (todo, q, r, c, p, even, x))
-            lam, omega, zeta, inverse, cut = (z[left] for z in (lam, omega, zeta, inverse, cut))
-        # Newton on p·ζ = t·p·ζ and the marginals: p + Δp = p t − h Δζ with h = p/ζ.
-        h = p * inverse
-        # The target is p_bar, but for now no lower than `level` times the even spread: all the
-        # products still above p_bar come down together, by the factor `cut` a step.
-        w = p * zeta
-        excess = torch.sub(w, q, alpha=2.0) / even.clamp(min=_TINY)
-        level = excess.amax((-2, -1), keepdim=True).clamp(0.0, 1.0)
-        t = (torch.maximum(q, cut * level * even) / w).clamp(max=1e3)
-        live = None if full else even > 0
-        if live is not None:
-            t = torch.where(live, t, 1.0)
-        spring = 1.0 / h.sum(-1, keepdim=True).clamp(min=_TINY)  # (B, R, 1)
-        share = h * spring  # (B, R, C)
-        graph = _Laplacian(h.mT @ share, lam.argmin(-1), c.argmax(-1))  # (B, C, R) @ (B, R, C)
-        given = (p, inverse, h, share, spring, graph, r, c, live)
-        d_lam, d_omega, d_log_zeta, d_log_p, worst = _newton(t, *given)
-        step = torch.ones_like(worst)
-        if float(worst.max()) > 0.9:
-            # Far away: add to the target the product ΔpΔζ that the linear step leaves out, stay
-            # inside p > 0 and ζ > 0, and let no product fall far below its target, where the
-            # two would jam each other.
-            fixed = torch.maximum(t - (d_log_zeta * d_log_p).clamp(-0.9, 0.9), 0.1 * t)
-            d_lam, d_omega, d_log_zeta, d_log_p, worst = _newton(fixed, *given)
-            step = 0.99 / worst.clamp(min=0.99)
-            least = (0.05 * t).clamp(max=1.0)
-            for _ in range(20):
-                ratio = (1.0 + step * d_log_zeta) * (1.0 + step * d_log_p)
-                low = (ratio < least).any(-1, keepdim=True).any(-2, keepdim=True)
-                if not bool(low.any()):
-                    break
-                step = torch.where(low, 0.7 * step, step)
-        cut = torch.where(
-            step > 0.9, (cut * cut).clamp(min=1e-2), torch.where(step > 0.5, 0.1, 0.5)
-        )
-        p = p * (1.0 + step * d_log_p)
-        lam = lam + step[..., 0] * d_lam
-        omega = omega + step[..., 0] * d_omega
-        iterations += 1
+def _columns_first(p: Tensor) -> interior.Array:
+    array: interior.Array = p.mT.contiguous().cpu().numpy()
+    return array
 
 
-def _newton(
-    t: Tensor,
-    p: Tensor,
-    inverse: Tensor,
-    h: Tensor,
-    share: Tensor,
-    spring: Tensor,
-    graph: _Laplacian,
-    r: Tensor,
-    c: Tensor,
-    live: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Newton step of _follow to the products t·p·ζ; the last output is the worst relative fall."""
-    a = p * t
-    lack = (a.sum(-1) - r)[..., None] * spring  # (B, R, 1)
-    d_lam = graph.solve(a.sum(-2) - c - (h.mT @ lack)[..., 0])  # (B, C, R) @ (B, R, 1)
-    d_omega = (lack - share @ d_lam[..., None])[..., 0]  # (B, R, C) @ (B, C, 1)
-    d_log_zeta = (d_lam[:, None, :] + d_omega[:, :, None]) * inverse
-    if live is not None:
-        d_log_zeta = torch.where(live, d_log_zeta, 0.0)
-    d_log_p = t - 1.0 - d_log_zeta
-    worst = -torch.minimum(d_log_zeta, d_log_p).amin((-2, -1), keepdim=True)
-    return d_lam, d_omega, d_log_zeta, d_log_p, worst
-
-
-class _Laplacian:
-    """Solve Σ_j edges_ij (x_i − x_j) = b_i with x = 0 at the node `ground`.
-
-    edges (B, n, n) symmetric, non-negative, diagonal set to 0; ground (B,). A solution needs
-    Σ b = 0; what rounding left over is put on the node `sink` (B,), the one that feels it least.
-
-    Cholesky where that is safe. Where weights differ by many decades it loses the small ones: there
-    eliminate node by node (the star-mesh transform), which adds and divides positive numbers alone
-    and keeps their relative precision.
-    """
-
-    def __init__(self, edges: Tensor, ground: Tensor, sink: Tensor) -> None:
-        n = edges.shape[-1]
-        self.sink = sink[:, None]
-        edges.diagonal(dim1=-2, dim2=-1).zero_()  # summed without it: subtracting would cancel
-        degree = edges.sum(-1)
-        degree = torch.where(degree > 0, degree, 1.0)  # a node alone stays where it is
-        strong = 1e20 * degree.amax(-1, keepdim=True).clamp(min=1e-280)
-        wire = torch.zeros_like(degree).scatter_(-1, ground[:, None], strong)
-        matrix = torch.diag_embed(degree + wire) - edges
-        self.factor, info = torch.linalg.cholesky_ex(matrix)
-        # The share of each diagonal entry that elimination leaves: what cancels is lost.
-        kept = self.factor.diagonal(dim1=-2, dim2=-1).square() / (degree + wire)
-        self.safe = bool(((kept > 1e-6).all(-1) & (info == 0)).all())
-        if not self.safe:
-            m = torch.cat([wire[..., None], edges], -1)  # (B, n, 1 + n)
-            self.degree = [m[:, 0, 0]] * n
-            for k in range(n - 1, -1, -1):
-                self.degree[k] = m[:, k, : k + 1].sum(-1).clamp(min=_TINY)
-                if k:
-                    pull = m[:, :k, k + 1] / self.degree[k][:, None]
-                    m[:, :k, : k + 1].addcmul_(pull[..., None], m[:, k, None, : k + 1])
-            self.edges = m
-
-    def solve(self, b: Tensor) -> Tensor:
-        """Return x (B, n) for b (B, n)."""
-        b = b.scatter_add(-1, self.sink, -b.sum(-1, keepdim=True))
-        if self.safe:
-            return torch.cholesky_solve(b[..., None], self.factor)[..., 0]
-        n = b.shape[-1]
-        for k in range(n - 1, 0, -1):
-            b[:, :k].addcmul_(self.edges[:, k, 1 : k + 1], (b[:, k] / self.degree[k])[:, None])
-        x = torch.zeros_like(self.edges[:, 0])  # (B, 1 + n), the wire's far end first
-        for k in range(n):
-            pull = (self.edges[:, k, : k + 1] * x[:, : k + 1]).sum(-1)
-            x[:, k + 1] = (b[:, k] + pull) / self.degree[k]
-        return x[:, 1:]
+def _solve_laplacian(edges: Tensor, node: Tensor, b: Tensor) -> Tensor:
+    """Find x (B, n) with Σ_j edges_ij (x_i − x_j) = b_i and x = 0 at `node` (B,)."""
+    at = node.cpu().numpy()
+    graph = interior.Laplacian(edges.cpu().numpy(), at, at)
+    return torch.from_numpy(graph.solve(b.cpu().numpy())).to(b.device)
 
 
 def _sweep(log_p: Tensor, log_r: Tensor, log_c: Tensor, sweeps: int) -> Tensor:
