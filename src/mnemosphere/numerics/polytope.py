@@ -23,6 +23,7 @@ __all__ = [
     "check_marginals",
     "maximize",
     "sinkhorn",
+    "sweep",
     "to_tangent",
 ]
 
@@ -84,7 +85,7 @@ class Scaling:
     """A matrix scaled to given marginals, and how the scaling went."""
 
     p: Tensor  # (..., R, C)
-    converged: Tensor  # (...) bool; all False where no tolerance was asked
+    converged: Tensor  # (...) bool
     sweeps: int  # passes over the matrix
     error: Tensor  # (...) largest marginal error, relative to that marginal
 
@@ -129,26 +130,18 @@ def sinkhorn(
     rows: Tensor,
     cols: Tensor,
     *,
-    tol: float | None = 1e-9,
+    tol: float = 1e-9,
     max_sweeps: int = 1000,
 ) -> Scaling:
     """Scale k = exp(log_k) (..., R, C) to p = diag(a) k diag(b) with the given marginals.
 
     Paper, App. weight_normalization. Each Sinkhorn–Knopp sweep, in the log domain, sets the row
-    sums and then the column sums. It crawls when k is near the boundary of the polytope, so with
-    a tolerance (relative, on each marginal) it is followed, in float64, by Newton's method on the
-    column scalings, the rows eliminated in closed form. tol=None runs exactly max_sweeps sweeps
-    in the dtype of log_k, never waits for the device and checks nothing: the columns come out
-    exact and the rows approximate.
+    sums and then the column sums. It crawls when k is near the boundary of the polytope, so a few
+    are followed, in float64, by Newton's method on the column scalings, the rows eliminated in
+    closed form, until each marginal is right to `tol`, relatively.
 
     Entries −inf are structural zeros. Where they leave no solution, converged is False.
     """
-    if tol is None:
-        log_r, log_c = _log(rows), _log(cols)
-        log_p = _sweep(log_k.clamp(min=_LOG_ZERO), log_r, log_c, max_sweeps)
-        p = log_p.exp().masked_fill(log_k == -math.inf, 0.0)
-        error = _error(p, rows, cols)
-        return Scaling(p, torch.zeros_like(error, dtype=torch.bool), max_sweeps, error)
     check_marginals(rows, cols)
     if bool((torch.isnan(log_k) | (log_k == math.inf)).any()):
         raise ValueError("log_k must be finite or -inf: clip the step that made it")
@@ -181,6 +174,24 @@ def sinkhorn(
     return Scaling(
         p.to(log_k.dtype).reshape(shape), converged.reshape(batch), sweeps, error.reshape(batch)
     )
+
+
+def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
+    """Sinkhorn–Knopp as the paper does it: `sweeps` sweeps over exp(log_k) (..., R, C), no more.
+
+    The columns come out exact and the rows approximate. In the dtype of log_k; checks nothing and
+    never waits for the device.
+    """
+    tiny = torch.finfo(log_k.dtype).tiny
+    # The first sweep in the log domain brings every entry to the scale of the marginals.
+    k = _sweep(log_k.clamp(min=_LOG_ZERO), _log(rows), _log(cols), 1).exp()
+    k = k.masked_fill(log_k == -math.inf, 0.0)
+    b = torch.ones_like(cols)
+    a = torch.ones_like(rows)
+    for _ in range(sweeps - 1):
+        a = rows / (k @ b[..., None])[..., 0].clamp(min=tiny)  # (..., R, C) @ (..., C, 1)
+        b = cols / (a[..., None, :] @ k)[..., 0, :].clamp(min=tiny)  # (..., 1, R) @ (..., R, C)
+    return k * a[..., None] * b[..., None, :]
 
 
 def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:

@@ -83,17 +83,15 @@ class SGD:
         tiny = torch.finfo(params.p.dtype).tiny
         log_k = params.p.clamp_min(tiny).log() + v_p
         if self.tolerance is None:
-            scaled = polytope.sinkhorn(
-                log_k, params.p_h, params.p_q, tol=None, max_sweeps=self.sweeps
-            )
+            p = polytope.sweep(log_k, params.p_h, params.p_q, self.sweeps)
         else:
-            scaled = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance)
+            p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
 
         beta, v_beta = params.beta, state["beta"]
         if self.learn_beta:
             v_beta = m * v_beta - lr * gradient.beta
             beta = _positive_step(beta, v_beta)
-        return params.replace(w=w, p=scaled.p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
+        return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
     def follow(self, state: State, params: Parameters, source: Tensor) -> State:
         """Copies go on with the velocity of the memory they come from.
