@@ -14,7 +14,7 @@ from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.objectives import conditional, joint, marginal, soft_labels
 from mnemosphere.model.parameters import component_prior, from_memories
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.batches import Batch, Data, batches
+from mnemosphere.training.batches import Batch, Data, row_batches
 from mnemosphere.training.fixed_point import FixedPoint, bound, maximize_bound, residual
 from mnemosphere.training.loop import train
 
@@ -307,7 +307,9 @@ def test_marginals_hold_after_every_batch(problem):
     params, state = case.params, solver.start(case.params)
     generator = torch.Generator().manual_seed(0)
     for _ in range(3):
-        for batch in batches(case.data, 17, generator):
+        for rows in row_batches(97, 17, generator, case.x.device):
+            part = case.data.take(rows)
+            batch = Batch(part.x, part.targets, part.sample_weight, part.n_rows / 97)
             stats = accumulate(
                 params, batch.x, batch.targets, joint, sample_weight=batch.sample_weight
             )

@@ -229,13 +229,16 @@ def accumulate(
         ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
         r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
         w_bar.addmm_(r.T, xb)  # (P, N)
-    total = float(x.shape[0]) if sample_weight is None else sample_weight.sum(dtype=torch.float64)
+    if sample_weight is None:
+        count = torch.full_like(loss, float(x.shape[0]))
+    else:
+        count = sample_weight.sum(dtype=torch.float64)
     return Statistics(
         w_bar=w_bar,
         p_bar=torch.cat([ratio0[None], ratio.T]) * params.p,
         overlap=(w_bar * params.w).sum(1),  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
         loss=loss,
-        count=torch.as_tensor(total, dtype=torch.float64, device=x.device),
+        count=count,
     )
 
 

@@ -130,7 +130,18 @@ def _namespace(x: Any) -> Any:
     return torch if isinstance(x, Tensor) else np
 
 
+@lru_cache(maxsize=256)
+def _on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The coefficients and their powers as tensors, copied to the device once."""
+    c = torch.tensor(coefficients, dtype=torch.float64, device=device)
+    return c, torch.arange(len(c), dtype=torch.float64, device=device)
+
+
 def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
+    if isinstance(q, Tensor) and q.is_cuda:
+        # Three kernels to launch instead of two for each of some thirty coefficients.
+        values, powers = _on_device(coefficients, q.device)
+        return q[..., None].pow(powers) @ values
     total: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = total * q + c
@@ -292,6 +303,8 @@ def _as_tensor(x: Tensor | float, name: str) -> Tensor:
 
 def _check_beta(beta: Tensor | float) -> Tensor:
     beta = _as_tensor(beta, "beta")
+    if beta.is_cuda:  # asking would wait for the device
+        return beta
     valid = (beta >= 0) & (beta < torch.inf)  # false for NaN
     if not bool(valid.all()):
         got = beta[~valid].flatten()[0].item()
@@ -302,9 +315,13 @@ def _check_beta(beta: Tensor | float) -> Tensor:
 
 
 def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
-    """Apply a function in float64: through autograd where a gradient is asked for, else NumPy."""
+    """Apply a function in float64: through autograd where a gradient is asked for, else NumPy.
+
+    On a GPU the two functions that training asks for at every step stay there.
+    """
     plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
-    if not (x.requires_grad and torch.is_grad_enabled()):
+    stays = x.is_cuda and function is not _InverseMeanResultant
+    if not stays and not (x.requires_grad and torch.is_grad_enabled()):
         try:
             numbers = x.detach().double().cpu().numpy()
         except RuntimeError:
@@ -319,9 +336,9 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
     """Return log[Omega_N(beta) / Omega_N(0)], elementwise; exactly 0 at beta = 0.
 
-    beta: tensor of any shape (or a float, taken as float64), finite and not negative;
-    n: the dimension N >= 2. Computed in float64, returned in the dtype of beta; differentiable,
-    with derivative `mean_resultant`.
+    beta: tensor of any shape (or a float, taken as float64), finite and not negative, which is
+    not checked on a GPU; n: the dimension N >= 2. Computed in float64, returned in the dtype of
+    beta; differentiable, with derivative `mean_resultant`.
     """
     n, beta = _check_n(n), _check_beta(beta)
     return _evaluate(_LogRatio, beta, n).to(beta.dtype)

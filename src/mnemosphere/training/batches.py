@@ -56,18 +56,16 @@ class Data:
         return self.take(slice(0, cut)), self.take(slice(cut, None))
 
 
-def batches(data: Data, batch_size: int | None, generator: torch.Generator) -> Iterator[Batch]:
-    """One pass over the data in random order; the whole at once where batch_size is None."""
-    n_rows = data.n_rows
+def row_batches(
+    n_rows: int, batch_size: int | None, generator: torch.Generator, device: torch.device
+) -> Iterator[Tensor | None]:
+    """One pass over the rows in random order; None, for all at once, where batch_size is None."""
     if batch_size is None or batch_size >= n_rows:
-        yield Batch(data.x, data.targets, data.sample_weight, 1.0)
+        yield None
         return
-    order = torch.randperm(n_rows, generator=generator, device=generator.device)
-    order = order.to(data.x.device)
+    order = torch.randperm(n_rows, generator=generator, device=generator.device).to(device)
     for start in range(0, n_rows, batch_size):
-        rows = order[start : start + batch_size]
-        part = data.take(rows)
-        yield Batch(part.x, part.targets, part.sample_weight, rows.shape[0] / n_rows)
+        yield order[start : start + batch_size]
 
 
 class Solver(Protocol):
@@ -76,6 +74,11 @@ class Solver(Protocol):
     @property
     def batch_size(self) -> int | None:
         """Rows a step; None for all of them."""
+        ...
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a step never asks the device for a number, so that a GPU can replay it."""
         ...
 
     def check_rule(self, rule: LabelRule) -> None:

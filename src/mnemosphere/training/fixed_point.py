@@ -93,6 +93,11 @@ class FixedPoint:
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"batch_size must be >= 1 or None, got {self.batch_size}")
 
+    @property
+    def capturable(self) -> bool:
+        """The class weights are solved for on the CPU."""
+        return False
+
     def check_rule(self, rule: LabelRule) -> None:
         """Raise where the rule's weights can be negative."""
         if not rule.supports_fixed_point:

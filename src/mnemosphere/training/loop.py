@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from mnemosphere.model import objectives
-from mnemosphere.model.kernel import accumulate, check_data, log_joint
+from mnemosphere.model.kernel import check_data, log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data, Solver, State, batches
+from mnemosphere.training.batches import Data, Solver, State, row_batches
 from mnemosphere.training.callbacks import Callback, Record
 from mnemosphere.training.checkpoint import (
     Progress,
@@ -24,8 +23,8 @@ from mnemosphere.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from mnemosphere.training.fixed_point import FixedPoint, residual
 from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.steps import steps_for
 
 
 @dataclass(frozen=True)
@@ -125,39 +124,27 @@ def train(
         callback.on_start(run.params, max_epochs)
     status = _stopped(run, tol, patience) or "max_epochs"
     params, state = run.params, run.state
+    steps = steps_for(params, state, data, solver, rule, noise)
     try:
         while run.epoch < max_epochs and status == "max_epochs":
             began = time.perf_counter()
             epoch = run.epoch + 1
-            loss = torch.zeros((), dtype=torch.float64, device=data.x.device)
-            count = torch.zeros_like(loss)
-            moved: Tensor | None = None
             done = 0.0
-            for batch in batches(data, solver.batch_size, generator):
-                if noise is not None:
-                    batch = batch._replace(x=noise(batch.x, generator))
-                stats = accumulate(
-                    params, batch.x, batch.targets, rule, sample_weight=batch.sample_weight
-                )
-                before = params
-                params, state = solver.step(params, state, stats, batch)
-                loss += stats.loss
-                count += stats.count
-                if isinstance(solver, FixedPoint) and batch.share == 1.0:
-                    moved = residual(before, params)
-                done += batch.share
+            for rows in row_batches(data.n_rows, solver.batch_size, generator, data.x.device):
+                done += steps(rows, generator)
                 for callback in callbacks:
                     callback.on_batch(epoch, done)
+            params, state = steps.read()
             check_loss, accuracy = (
                 (None, None) if validation is None else judge(params, validation, rule)
             )
             record = Record(
                 epoch=epoch,
-                loss=float(loss / count),
+                loss=steps.mean_loss(),
                 validation_loss=check_loss,
                 validation_accuracy=accuracy,
                 beta=float(params.beta),
-                residual=None if moved is None else float(moved),
+                residual=None if steps.moved is None else float(steps.moved),
                 n_memories=params.n_memories,
                 seconds=time.perf_counter() - began,
                 phase=phase,
@@ -186,6 +173,7 @@ def train(
         final = run.best
     except KeyboardInterrupt:
         status = "interrupted"
+        params, state = steps.read()
         final = params if validation is None or not run.history else run.best
     for callback in callbacks:
         callback.on_end(status)

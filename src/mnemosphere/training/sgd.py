@@ -56,6 +56,11 @@ class SGD:
         """
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, tolerance=None)
 
+    @property
+    def capturable(self) -> bool:
+        """Whether a step never asks the device for a number: sweeps to a tolerance do."""
+        return self.tolerance is None
+
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
 

@@ -1,0 +1,91 @@
+"""Steps replayed from a CUDA graph: the same numbers as plain ones. Needs a GPU but for one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mnemosphere.model.objectives import Unsupervised, joint
+from mnemosphere.numerics import bessel
+from mnemosphere.training.batches import Data
+from mnemosphere.training.loop import train
+from mnemosphere.training.sgd import SGD
+from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def on(device: str, case) -> tuple[object, Data]:
+    weight = None if case.sample_weight is None else case.sample_weight.to(device)
+    return case.params.to(device=device), Data(case.x.to(device), case.targets.to(device), weight)
+
+
+def test_on_a_cpu_steps_are_plain(problem):
+    case = problem(3, rows=23)
+    solver = SGD.paper()
+    steps = steps_for(case.params, solver.start(case.params), case.data, solver, joint)
+    assert type(steps) is Steps
+
+
+@on_gpu
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rule", [joint, Unsupervised(0.1)])
+def test_replayed_steps_are_the_plain_ones(problem, weighted, rule):
+    case = problem(5, rows=101, memories=13, weighted=weighted)
+    params, data = on("cuda", case)
+    solver = SGD(0.01, 0.9, 23, tolerance=None)
+    state = solver.start(params)
+    plain = Steps(params, state, data, solver, rule)
+    replayed = steps_for(params, state, data, solver, rule)
+    assert isinstance(replayed, CapturedSteps)
+    generator = torch.Generator().manual_seed(7)
+    for _ in range(3):
+        for rows in torch.randperm(101, generator=generator).cuda().split(23):
+            assert plain(rows, generator) == replayed(rows, generator)
+        assert plain.mean_loss() == pytest.approx(replayed.mean_loss(), rel=1e-12)
+    (a, state_a), (b, state_b) = plain.read(), replayed.read()
+    for name in ("w", "p", "beta"):
+        torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-11, atol=1e-13)
+        torch.testing.assert_close(state_a[name], state_b[name], rtol=1e-9, atol=1e-12)
+    assert float(case.params.beta) == float(params.beta)  # what came in is left alone
+
+
+@on_gpu
+def test_what_was_read_is_not_written_again(problem):
+    case = problem(7, rows=101, memories=13)
+    params, data = on("cuda", case)
+    solver = SGD(0.01, 0.9, 23, tolerance=None)
+    steps = steps_for(params, solver.start(params), data, solver, joint)
+    rows = torch.arange(23).cuda()
+    steps(rows, torch.Generator())
+    first, state = steps.read()
+    kept, velocity = first.w.clone(), state["w"].clone()
+    steps(rows, torch.Generator())
+    assert torch.equal(first.w, kept)
+    assert torch.equal(state["w"], velocity)
+    assert not torch.equal(steps.read()[0].w, kept)
+
+
+@on_gpu
+def test_training_on_a_gpu_is_that_on_a_cpu_and_resumes_with_the_same_bits(problem, tmp_path):
+    case = problem(11, rows=101, memories=13)
+    solver = SGD(0.01, 0.9, 23, tolerance=None)
+    params, data = on("cuda", case)
+    here = train(case.params, case.data, solver, max_epochs=4)
+    there = train(params, data, solver, max_epochs=4)
+    torch.testing.assert_close(there.params.w.cpu(), here.params.w, rtol=1e-8, atol=1e-10)
+    file = tmp_path / "run.safetensors"
+    train(params, data, solver, max_epochs=2, checkpoint=file)
+    resumed = train(params, data, solver, max_epochs=4, checkpoint=file)
+    assert torch.equal(resumed.params.w, there.params.w)
+    assert torch.equal(resumed.params.p, there.params.p)
+
+
+@on_gpu
+@pytest.mark.parametrize("n", [2, 3, 36, 784])
+def test_bessel_functions_stay_on_the_gpu(n):
+    beta = torch.tensor([0.0, 1e-6, 0.3, 7.0, 170.0, 1e5], dtype=torch.float64)
+    for function in (bessel.log_omega_ratio, bessel.mean_resultant):
+        got = function(beta.cuda(), n)
+        assert got.is_cuda
+        torch.testing.assert_close(got.cpu(), function(beta, n), rtol=1e-12, atol=0.0)
