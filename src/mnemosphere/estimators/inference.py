@@ -15,6 +15,7 @@ from mnemosphere.estimators.preparation import Floats, label_index
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.merge import merge
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.recall import recall
 from mnemosphere.theory import stationarity
 
 
@@ -110,7 +111,7 @@ class FittedModel(SphereEstimator):
             if self._normalizer.extra:
                 mask = np.hstack([mask, np.ones((mask.shape[0], 1), dtype=bool)])
             held = torch.from_numpy(mask).to(x.device)
-        found = retrieval.recall(self.params_, x, class_index=index, known=held, steps=steps)
+        found = recall(self.params_, x, class_index=index, known=held, steps=steps)
         return self._normalizer.restore(found.x.cpu().numpy())
 
     def sample(

@@ -1,0 +1,196 @@
+"""Recall: descent of the energy E(x) = −log P(x|y), or −log P(x), on the sphere.
+
+−E is a log-sum-exp of linear functions of x, so convex, hence above its tangent plane:
+
+    −E(x') ≥ −E(x) + β_eff ⟨g, x' − x⟩,    g = Σ_μ≥1 r_μ(x) w^μ, r the shares of the components.
+
+Whatever does not lower ⟨g, x'⟩ does not raise the energy. On the arc from x to g/‖g‖, at an angle
+θ, those are all points up to the angle 2θ. Both methods step along that arc, so both are monotone:
+
+    fixed-point  to its end, x' = g/‖g‖: the longest safe stride of the bound;
+    gradient     x' ∝ x + η·(g − ⟨g, x⟩x), Riemannian gradient descent. Along a great circle the
+                 second derivative of E is at most β_eff⟨g, x⟩ ≤ β_eff, so η counts steps of
+                 1/β_eff; the angle is at most η·sin θ ≤ 2θ for every η in (0, 2].
+
+With known coordinates the same holds on the smaller sphere of the rows allowed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.kernel import chunks
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores, check_rows
+from mnemosphere.numerics import sphere
+
+METHODS = ("fixed-point", "gradient")
+RECORDS = ("nothing", "energies", "rows")
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Where the energy descent of each row ended, and what was recorded on the way."""
+
+    x: Tensor  # (B, N) unit rows
+    energy: Tensor  # (B,) −log P(x|y), or −log P(x), relative to the uniform law on the sphere
+    steps: Tensor  # (B,) int64: steps taken
+    converged: Tensor  # (B,) bool: the last step moved the row by no more than tol
+    energies: Tensor | None = None  # (S+1, B) before the first step and after each; S: most taken
+    path: Tensor | None = None  # (S+1, B, N) likewise; a row that has stopped stays where it is
+
+
+def recall(
+    params: Parameters,
+    x: Tensor,
+    *,
+    class_index: int | Tensor | None = None,
+    steps: int = 20,
+    method: str = "fixed-point",
+    rate: float = 1.0,
+    known: Tensor | None = None,
+    hold_scale: bool = False,
+    tol: float = 1e-6,
+    record: str = "nothing",
+) -> Recall:
+    """Descend the energy of the effective density from each row; it never increases.
+
+    At a fixed point g ∥ x: the gradient has no tangent part. The fixed point takes long strides,
+    also where the uniform component has nearly all of the density and the slope is next to
+    nothing; the gradient follows the slope itself, and crawls there.
+
+    With `known`, only rows that agree with x in the known coordinates are allowed: pattern
+    completion. A row on the sphere is a pattern without its norm, so the known values fix the
+    known coordinates up to one factor a row, which is found along with the unknown ones (they
+    start from their values in x, zero if nothing is known of them). With `hold_scale` the known
+    coordinates keep their very values, and the unknown ones share what these leave of the unit
+    norm.
+
+    x: (B, N) unit rows.
+    class_index: column of p, one for all rows or one a row (B,); None descends −log P(x).
+    steps: the most steps taken; a row stops once a step moves it by no more than `tol`.
+    method: "fixed-point" or "gradient"; rate: η in (0, 2], of the gradient alone.
+    known: (B, N) bool, True where x is to be kept.
+    record: "nothing", "energies" along the path, or "rows" (and energies) along it.
+    """
+    check_rows(params, x)
+    if steps < 0 or not tol >= 0:
+        raise ValueError(f"steps and tol must be >= 0, got steps={steps}, tol={tol}")
+    if method not in METHODS or record not in RECORDS:
+        raise ValueError(
+            f"method must be one of {', '.join(METHODS)} and record one of {', '.join(RECORDS)}, "
+            f"got {method!r} and {record!r}"
+        )
+    if not 0 < rate <= 2:
+        raise ValueError(f"rate must lie in (0, 2], in steps of 1/β_eff, got {rate}")
+    if known is not None and (known.shape != x.shape or known.dtype != torch.bool):
+        raise ValueError(
+            f"known must be a boolean mask of shape {tuple(x.shape)}, got {known.dtype} of shape "
+            f"{tuple(known.shape)}"
+        )
+    scores = Scores(params, class_index, x.shape[0])
+    out = x.clone()
+    energy = x.new_empty(x.shape[0])
+    taken = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
+    converged = torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
+    paths, energies = [], []
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        index = torch.arange(rows.start, rows.stop, device=x.device)  # rows still moving
+        visited, height = [out[rows].clone()], [scores.energy(out[rows], rows)]
+        for _ in range(steps):
+            old = out[index]
+            kept = None if known is None else (x[index], known[index], hold_scale)
+            if method == "gradient":
+                new = _along(scores.slope(old, index), old, rate, kept)
+            else:
+                new = _to_the_end(scores.pull(old, index), old, kept)
+            out[index] = new
+            taken[index] += 1
+            moved = (new - old).norm(dim=1) > tol
+            converged[index] = ~moved
+            if record == "rows":
+                visited.append(out[rows].clone())
+            if record != "nothing":
+                height.append(height[-1].clone())
+                height[-1][index - rows.start] = scores.energy(new, index)
+            index = index[moved]
+            if index.shape[0] == 0:
+                break
+        energy[rows] = scores.energy(out[rows], rows)
+        paths.append(visited)
+        energies.append(height)
+    return Recall(
+        out,
+        energy,
+        taken,
+        converged,
+        energies=_side_by_side(energies) if record != "nothing" else None,
+        path=_side_by_side(paths) if record == "rows" else None,
+    )
+
+
+Kept = tuple[Tensor, Tensor, bool]  # rows as they were given, which coordinates hold, hold_scale
+
+
+def _to_the_end(g: Tensor, x: Tensor, kept: Kept | None) -> Tensor:
+    """The unit row x' with the largest ⟨g, x'⟩ among those allowed."""
+    if kept is None:
+        return _toward(g, x)
+    given, known, hold_scale = kept
+    free = torch.where(known, 0.0, g)
+    movable = free.abs().amax(1, keepdim=True) > 0
+    toward = _toward(free, x)
+    if hold_scale:
+        left = torch.where(known, 0.0, x).norm(dim=1, keepdim=True)
+        return torch.where(movable, torch.where(known, given, left * toward), x)
+    axis, scale = _known_axis(given, known)
+    along = (g * axis).sum(1, keepdim=True)
+    best = _toward(along * axis + free, x)
+    # Where the known part points away from all memories it would vanish, and with it what is
+    # known. Halving it is a step the same way: ⟨g, x'⟩ falls as its size grows.
+    half = (x * axis).sum(1, keepdim=True) / 2
+    shrunk = torch.where(movable, half * axis + (1 - half.square()).sqrt() * toward, x)
+    return torch.where((along > 0) | (scale == 0), best, shrunk)
+
+
+def _along(g: Tensor, x: Tensor, rate: float, kept: Kept | None) -> Tensor:
+    """One step of Riemannian gradient descent on the sphere of the rows allowed."""
+    if kept is None:
+        return sphere.retract(x, rate * sphere.to_tangent(x, g))
+    given, known, hold_scale = kept
+    free = torch.where(known, 0.0, g)
+    if hold_scale:
+        moving = torch.where(known, 0.0, x)
+        left = moving.norm(dim=1, keepdim=True)
+        unit = moving / torch.where(left > 0, left, 1.0)
+        step = sphere.retract(unit, rate * sphere.to_tangent(unit, free)).nan_to_num(0.0)
+        return torch.where(known, given, left * step)
+    axis, _ = _known_axis(given, known)
+    v = rate * sphere.to_tangent(x, free + (g * axis).sum(1, keepdim=True) * axis)
+    # A step that would take the known part past zero is cut where half of it is left.
+    size, change = ((z * axis).sum(1, keepdim=True) for z in (x, v))
+    cut = torch.where(change < -size / 2, -size / (2 * change), 1.0)
+    return sphere.retract(x, cut * v)
+
+
+def _known_axis(given: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """The known part of each row as a unit vector (zero where all of it is 0), and its norm."""
+    part = torch.where(known, given, 0.0)
+    scale = part.norm(dim=1, keepdim=True)
+    return part / torch.where(scale > 0, scale, 1.0), scale
+
+
+def _toward(g: Tensor, x: Tensor) -> Tensor:
+    """g/‖g‖, rows of zeros left at x."""
+    return sphere.project(torch.where(g.abs().amax(1, keepdim=True) > 0, g, x))
+
+
+def _side_by_side(parts: list[list[Tensor]]) -> Tensor:
+    """Records of chunks (S_k+1, B_k, ...) as one; those that ended early stay at their last."""
+    longest = max((len(part) for part in parts), default=1)
+    return torch.cat(
+        [torch.stack([*part, *[part[-1]] * (longest - len(part))]) for part in parts], dim=1
+    )

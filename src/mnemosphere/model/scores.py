@@ -1,0 +1,91 @@
+"""Scores of components: what recall and the readings of a trained memory have in common.
+
+The scores a[b,γ] = log c_γ + h[b,γ], where c_γ = p[γ,y] for a class y and c_γ = Σ_y p[γ,y] for
+any class: their log-sum-exp is the log-density of a row, their softmax the share of each component
+in it. Scores are taken class by class, so that a class far from a row loses no digits to the
+classes near it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+from mnemosphere.numerics.bessel import log_omega_ratio
+
+
+class Scores:
+    """log c_γ + h[b,γ] for a class, or one a row, or any; and what is read from it."""
+
+    def __init__(self, params: Parameters, class_index: int | Tensor | None, n_rows: int) -> None:
+        self.w, self.beta_eff = params.w, params.beta_eff
+        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        if class_index is None:
+            self.log_c = params.p.sum(1).log()[None]  # (1, P+1)
+            self.column = torch.zeros(n_rows, dtype=torch.long, device=params.w.device)
+        else:
+            self.log_c = params.p.T.log()  # (C+1, P+1)
+            self.column = class_column(params, class_index, n_rows)
+        self.log_prior = self.log_c.logsumexp(1)  # (C+1,) of the classes
+
+    def of_overlaps(self, overlap: Tensor, rows: slice | Tensor) -> Tensor:
+        """Scores (B, P+1) from the overlaps (B, P) of the rows `rows` of the whole."""
+        scores = self.log_c[self.column[rows]]  # (B, P+1), a copy
+        scores[:, 1:] += self.beta_eff * overlap - self.log_ratio
+        return scores
+
+    def __call__(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """Scores (B, P+1) of x (B, N), which are the rows `rows` of the whole."""
+        return self.of_overlaps(x @ self.w.T, rows)  # (B, N) (N, P)
+
+    def energy(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
+        return self.log_prior[self.column[rows]] - self(x, rows).logsumexp(1)
+
+    def pull(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """Σ_μ r_μ w^μ up to a positive factor a row, (B, N); zero where no memory has weight."""
+        # Among memories alone: far from all of them, their shares would vanish in rounding.
+        share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
+        return share @ self.w
+
+    def slope(self, x: Tensor, rows: slice | Tensor) -> Tensor:
+        """Σ_μ r_μ w^μ (B, N), minus the gradient of the energy over β_eff; norms are at most 1."""
+        return self(x, rows).softmax(1)[:, 1:] @ self.w  # (B, P) (P, N)
+
+
+def class_column(params: Parameters, class_index: int | Tensor, n_rows: int) -> Tensor:
+    """Columns of p (n_rows,) int64, each with some weight."""
+    column = torch.as_tensor(class_index, device=params.p.device)
+    if column.is_floating_point() or column.dtype == torch.bool or column.ndim > 1:
+        raise ValueError(
+            f"class_index must be an integer or a vector of them, got {column.dtype} of shape "
+            f"{tuple(column.shape)}"
+        )
+    if column.ndim == 1 and column.shape[0] != n_rows:
+        raise ValueError(f"class_index must be one class or {n_rows}, got {column.shape[0]}")
+    column = column.long().expand(n_rows)
+    bad = (column < 0) | (column >= params.n_columns)
+    if bool(bad.any()):
+        raise ValueError(
+            f"class_index must lie in [0, {params.n_columns}), got {int(column[bad][0])}"
+        )
+    empty = ~(params.p.sum(0)[column] > 0)
+    if bool(empty.any()):
+        raise ValueError(f"class {int(column[empty][0])} has no weight: no row can belong to it")
+    return column
+
+
+def check_rows(params: Parameters, x: Tensor) -> None:
+    """Raise ValueError unless x is a (B, N) matrix of unit rows that fits the parameters."""
+    if x.ndim != 2 or x.shape[1] != params.n_features:
+        raise ValueError(
+            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
+        )
+    if x.dtype != params.w.dtype or x.device != params.w.device:
+        raise ValueError(
+            f"x is {x.dtype} on {x.device} but the parameters are {params.w.dtype} on "
+            f"{params.w.device}: convert one of them"
+        )
+    sphere.check(x, "x")
