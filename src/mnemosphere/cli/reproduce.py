@@ -230,32 +230,31 @@ def _list_table(experiments: list[Experiment]) -> Table:
 
 
 def _table(rows: list[dict[str, Any]], out: Path, quick: bool) -> Table:
+    """A head for each experiment, then a line for each number."""
     from rich.table import Table
 
     title = f"results in {out}"
     if quick:
         title += "; quick runs: the paper's values are for its own sizes"
     table = Table(title=title, title_justify="left")
-    for head, side in (
-        ("", "left"),
-        ("what", "left"),
-        ("measured", "right"),
-        ("paper", "right"),
-        ("within", "center"),
-        ("seconds", "right"),
-        ("folder", "left"),
-    ):
-        table.add_column(head, justify=side)  # type: ignore[arg-type]
+    table.add_column("")
+    for head in ("measured", "paper", "within", "seconds"):
+        table.add_column(head, justify="right")
     for row in rows:
         if row["status"] in ("skipped", "failed"):
-            table.add_row(row["name"], f"[yellow]{row['status']}[/yellow]", end_section=True)
+            head = f"[bold]{row['name']}[/bold]  [yellow]{row['status']}[/yellow]"
+            table.add_row(head, end_section=True)
             continue
-        ends = (f"{row['seconds']:.1f}", Path(row["folder"]).name)
-        lines = row["paper"] or [None]
-        for k, compared in enumerate(lines):
-            first = (row["name"], *ends) if k == 0 else ("", "", "")
-            middle = ("", "", "", "") if compared is None else _compared(compared)
-            table.add_row(first[0], *middle, *first[1:], end_section=k == len(lines) - 1)
+        table.add_row(
+            f"[bold]{row['name']}[/bold]  {row['name']}/{Path(row['folder']).name}",
+            "",
+            "",
+            "",
+            f"{row['seconds']:.1f}",
+            end_section=not row["paper"],
+        )
+        for k, compared in enumerate(row["paper"], start=1):
+            table.add_row(*_compared(compared), end_section=k == len(row["paper"]))
     return table
 
 
@@ -263,4 +262,5 @@ def _compared(c: dict[str, Any]) -> tuple[str, str, str, str]:
     """(what, measured, paper, within) for people."""
     spread = "" if c["spread"] is None else f" ± {c['spread']:.{c['digits']}f}"
     within = {None: "", True: "[green]yes[/green]", False: "[red]no[/red]"}[c["within"]]
-    return c["what"], f"{c['measured']:.{c['digits']}f}{spread}{c['unit']}", c["paper"], within
+    measured = f"{c['measured']:.{c['digits']}f}{spread}{c['unit']}"
+    return f"  {c['what']}", measured, c["paper"], within

@@ -3,7 +3,7 @@
 A module holds a tuple EXPERIMENTS and joins by its name in the import and a line of _IN_ORDER.
 """
 
-from mnemosphere.experiments.paper import accuracy
+from mnemosphere.experiments.paper import accuracy, interpretability, memories
 from mnemosphere.experiments.paper.frame import (
     Comparison,
     Experiment,
@@ -14,7 +14,11 @@ from mnemosphere.experiments.paper.frame import (
     reproduce,
 )
 
-_IN_ORDER: tuple[tuple[Experiment, ...], ...] = (accuracy.EXPERIMENTS,)
+_IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
+    memories.EXPERIMENTS,
+    accuracy.EXPERIMENTS,
+    interpretability.EXPERIMENTS,
+)
 
 REGISTRY: dict[str, Experiment] = {e.name: e for group in _IN_ORDER for e in group}
 

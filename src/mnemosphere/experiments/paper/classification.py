@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.experiments.paper.frame import Json, Run
+from mnemosphere.experiments.paper.frame import Comparison, Json, Run
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters, from_memories
@@ -30,6 +30,9 @@ from mnemosphere.training.loop import Result, judge, train
 from mnemosphere.training.sgd import SGD
 
 SOLVERS = ("sgd", "fixed-point")
+NAMES = {"sgd": "SGD", "fixed-point": "fixed point"}
+# A few hundred steps: a larger rate, a shorter memory and smaller batches than the authors'.
+_QUICK_SGD = {"learning_rate": 0.5, "momentum": 0.9, "batch_size": 250}
 SHOWN = 25  # memories in a gallery of the paper
 
 
@@ -45,10 +48,10 @@ def settings(
         "validation": 0.1,
         "patience": None if quick else 1,
         "max_epochs": quick_epochs if quick else 300,
-        "sgd": sgd | ({"batch_size": 100, "momentum": 0.9} if quick else {}),
+        "sgd": sgd | (_QUICK_SGD if quick else {}),
         "fixed_point": {
             "batch_size": 500 if quick else 3000,
-            "max_epochs": min(quick_epochs, 5) if quick else 10,
+            "max_epochs": 3 if quick else 10,
         },
         "cases": list(cases),
     }
@@ -97,6 +100,13 @@ def gather(run: Run, rows: Iterable[Json], *, galleries: Iterable[Json] = ()) ->
         part = run.load_part(key(row))
         arrays |= {f"{name} {key(row)}": part[name] for name in ("w", "soft")}
     run.save_arrays(**arrays)
+
+
+def train_and_gather(run: Run) -> Json:
+    """Train everything; galleries are those of the first seed."""
+    rows = train_all(run)
+    gather(run, rows, galleries=[row for row in rows if row["seed"] == run.seeds[0]])
+    return {"rows": rows}
 
 
 class _Training:
@@ -307,4 +317,23 @@ def mean(found: Sequence[float]) -> float:
 
 def deviation(found: Sequence[float]) -> float | None:
     """Standard deviation over seeds; None for one."""
-    return statistics.stdev(found) if len(found) > 1 else None
+    return round(statistics.stdev(found), 4) if len(found) > 1 else None
+
+
+def compared(
+    measured: Json, case: str, solver: str, what: str, *path: str, **more: object
+) -> list[Comparison]:
+    """One number over seeds; nothing where no seed has it."""
+    found = values(measured["rows"], case, solver, *path)
+    if not found:
+        return []
+    text = f"{NAMES[solver]}, {what}"
+    numbers = {"measured": round(mean(found), 4), "spread": deviation(found)}
+    return [Comparison(text, **numbers, **more)]  # type: ignore[arg-type]
+
+
+def galleries(result: Json) -> dict[tuple[str, str], Json]:
+    """Rows that have a gallery, by (case, solver)."""
+    first = result["seeds"][0]
+    rows = result["measured"]["rows"]
+    return {(row["case"], row["solver"]): row for row in rows if row["seed"] == first}
