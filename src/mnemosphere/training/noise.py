@@ -44,4 +44,5 @@ class SphereNoise:
         u = sphere.to_tangent(x, g)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
-        return self.overlap * x + across * u
+        noisy: Tensor = self.overlap * x + across * u
+        return noisy

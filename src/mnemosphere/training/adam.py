@@ -1,0 +1,133 @@
+"""Adam on the sphere and the polytope, for objectives that have no fixed-point step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.kernel import Statistics
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope, sphere
+from mnemosphere.training.batches import Batch, State
+
+_BETA_SHARE = 0.1  # β acts on all memories at once: its rate is this much smaller
+_LEAST = 1e-3  # gradients below this part of the typical one do not count as full steps
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Steps of a set size along running means of the gradient, fading out over `steps` steps.
+
+    In each set of coordinates m ← a·m + (1−a)·g, v ← b·v + (1−b)·‖g‖², and the step is
+    −rate·m/√v with Adam's correction for the start. A coordinate means nothing on the sphere, so v
+    is one number a memory and a step one angle:
+
+    - memories: g is the tangent gradient; the step is retracted, m carried along by projection;
+    - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v a row; the step
+      multiplies p and the marginals are restored by scaling, to `tolerance`;
+    - β: its logarithm, at a tenth of the rate.
+
+    The rate falls from `learning_rate` (radians for a memory) to 0 along half a cosine. Where it
+    stands is part of the state, so a resumed run goes on with the same bits. No step waits for
+    the device except in the scaling of p.
+    """
+
+    steps: int
+    learning_rate: float = 0.1
+    batch_size: int = 1000
+    learn_beta: bool = True
+    decay: tuple[float, float] = (0.9, 0.99)  # a, b
+    tolerance: float = 1e-7
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch_size < 1:
+            raise ValueError(
+                f"steps and batch_size must be >= 1, got {self.steps} and {self.batch_size}"
+            )
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
+        if not all(0 <= d < 1 for d in self.decay):
+            raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
+
+    def check_rule(self, rule: LabelRule) -> None:
+        """Every objective has a gradient."""
+
+    def start(self, params: Parameters) -> State:
+        """At rest, at the beginning of the schedule."""
+        return {
+            "w": torch.zeros_like(params.w),
+            "w_square": torch.zeros_like(params.w[:, 0]),
+            "p": torch.zeros_like(params.p),
+            "p_square": torch.zeros_like(params.p_h),
+            "beta": torch.zeros_like(params.beta),
+            "beta_square": torch.zeros_like(params.beta),
+            # On the device, like all of the state: reading it never waits.
+            "step": torch.zeros((), dtype=torch.float64, device=params.w.device),
+        }
+
+    def step(
+        self, params: Parameters, state: State, stats: Statistics, batch: Batch
+    ) -> tuple[Parameters, State]:
+        """One step from the statistics of one batch."""
+        a, b = self.decay
+        done = state["step"]
+        fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1)))
+        # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
+        start = (1 - b ** (done + 1)).sqrt() / (1 - a ** (done + 1))
+        rate = self.learning_rate * fade * start
+        gradient = stats.gradient(params)
+
+        g = sphere.to_tangent(params.w, gradient.w)
+        m_w = a * sphere.to_tangent(params.w, state["w"]) + (1 - a) * g
+        v_w = b * state["w_square"] + (1 - b) * g.square().sum(1)
+        w = sphere.retract(params.w, -rate * m_w / _size(v_w)[:, None])
+
+        g = polytope.to_tangent(params.p, params.p * gradient.p, params.p_h, params.p_q)
+        m_p = a * state["p"] + (1 - a) * g
+        v_p = b * state["p_square"] + (1 - b) * g.square().sum(1)
+        tiny = torch.finfo(params.p.dtype).tiny
+        log_k = params.p.clamp_min(tiny).log() - rate * m_p / _size(v_p)[:, None]
+        p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
+
+        beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
+        if self.learn_beta:
+            g = beta * gradient.beta
+            m_b = a * m_b + (1 - a) * g
+            v_b = b * v_b + (1 - b) * g.square()
+            beta = beta * (-_BETA_SHARE * rate * m_b / _size(v_b)).exp()
+        return params.replace(w=w, p=p, beta=beta), {
+            "w": m_w,
+            "w_square": v_w,
+            "p": m_p,
+            "p_square": v_p,
+            "beta": m_b,
+            "beta_square": v_b,
+            "step": done + 1,
+        }
+
+    def follow(self, state: State, params: Parameters, source: Tensor) -> State:
+        """Copies go on in the direction of the memory they come from.
+
+        k copies share its gradients, so each takes 1/k of the means and 1/k² of the squares.
+        """
+        share = 1 / source.bincount()[source].to(params.w)  # (P,)
+        p, p_square = state["p"], state["p_square"]
+        return state | {
+            "w": sphere.to_tangent(params.w, share[:, None] * state["w"][source]),
+            "w_square": share.square() * state["w_square"][source],
+            "p": torch.cat([p[:1], share[:, None] * p[1:][source]]),
+            "p_square": torch.cat([p_square[:1], share.square() * p_square[1:][source]]),
+        }
+
+
+def _size(square: Tensor) -> Tensor:
+    """√v, but not below a small part of its root mean square over the rows.
+
+    A memory that no row answers to has a gradient of rounding errors: it is to stay where it is.
+    """
+    floor = _LEAST * square.mean().sqrt()
+    return torch.maximum(square.sqrt(), floor).clamp_min(torch.finfo(square.dtype).tiny)
