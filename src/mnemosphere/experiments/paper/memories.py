@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from mnemosphere.experiments.paper.classification import (
     NAMES,
@@ -74,7 +75,9 @@ def _panels(result: Json, folder: Path, cases: list[str], solvers: tuple[str, ..
     nrows = len(cases) * len(solvers) // ncols
     tile = 0.62 if ncols == 2 else 0.4
     figure = new_figure(ncols * 5.5 * tile, nrows * (6.7 * tile + 0.35))
-    figure.get_layout_engine().set(wspace=0.03, hspace=0.03)  # type: ignore[union-attr]
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(wspace=0.03, hspace=0.03)
     panels = figure.subplots(nrows, ncols, squeeze=False).ravel()
     order = [(case, solver) for solver in solvers for case in cases]
     shown = {pair: arrays[f"w {key(rows[pair])}"].astype(np.float64) for pair in order}
