@@ -17,6 +17,7 @@ logarithm of either against that of P.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import platform
@@ -30,6 +31,7 @@ from benchmarks.accuracy_table import load
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.training.batches import Data, Solver
+from mnemosphere.training.callbacks import Callback, Record
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow, start
 from mnemosphere.training.loop import judge, train
@@ -65,6 +67,25 @@ def target(data: Data, validation: Data, n_memories: int, args: argparse.Namespa
     params = from_memories(w, data.targets.mean(0), beta=beta, varsigma=VARSIGMA)
     result = train(params, data, FixedPoint(BATCH), max_epochs=5, generator=generator)
     return (judge(result.params, validation, objectives.joint)[1] or 0.0) - args.margin / 100
+
+
+class Reached(Exception):  # noqa: N818 (no error)
+    """The accuracy asked for is there."""
+
+
+class Watch(Callback):
+    """Keeps the last parameters, and ends training with `Reached`."""
+
+    def __init__(self, params: Parameters, goal: float) -> None:
+        self.params, self.goal = params, goal
+        self.accuracy, self.passes = 0.0, 0
+
+    def on_epoch(self, record: Record, params: Parameters) -> None:
+        """Keep what there is; end training where it is enough."""
+        self.params, self.accuracy = params, record.validation_accuracy or 0.0
+        self.passes += 1
+        if self.accuracy >= self.goal:
+            raise Reached
 
 
 def run(
@@ -110,20 +131,22 @@ def run(
         passes, total = 1, len(grown.history)
     else:
         params = from_memories(w, data.targets.mean(0), beta=beta, varsigma=VARSIGMA)
-    while reached < goal and passes < args.max_passes:
-        result = train(
-            params,
-            data,
-            solver,
-            max_epochs=1,
-            validation=validation,
-            generator=generator,
-            state=state,
-        )
-        params, state = result.params, result.state
-        reached = result.history[-1].validation_accuracy or 0.0
-        products += params.n_memories * (1 + forward_share)
-        passes, total = passes + 1, total + 1
+    if reached < goal and passes < args.max_passes:
+        watch = Watch(params, goal)
+        with contextlib.suppress(Reached):
+            train(
+                params,
+                data,
+                solver,
+                max_epochs=args.max_passes - passes,
+                validation=validation,
+                generator=generator,
+                state=state,
+                callbacks=[watch],
+            )
+        params, reached = watch.params, watch.accuracy
+        products += watch.passes * params.n_memories * (1 + forward_share)
+        passes, total = passes + watch.passes, total + watch.passes
     synchronize(args.device)
     row = {
         "solver": name,
@@ -163,7 +186,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--solvers", nargs="+", choices=list(INITIAL), default=list(INITIAL))
     parser.add_argument("--margin", type=float, default=0.3, help="points below the reference")
-    parser.add_argument("--max-passes", type=int, default=150, help="at the full width")
+    parser.add_argument("--max-passes", type=int, default=1000, help="at the full width")
     parser.add_argument("--sgd-phase", type=int, default=20, help="passes a phase of growth")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rows", type=int, help="training rows used; all if not given")

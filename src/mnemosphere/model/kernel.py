@@ -23,6 +23,7 @@ from torch import Tensor
 
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import aside, together
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -95,14 +96,25 @@ class Statistics:
 
     def gradient(self, params: Parameters) -> Gradient:
         """Gradient of the mean loss at the parameters the statistics were taken at."""
-        count = self.count.to(params.w.dtype)
+        return Gradient(
+            self.gradient_w(params), self.gradient_p(params), self.gradient_beta(params)
+        )
+
+    def gradient_w(self, params: Parameters) -> Tensor:
+        """∂w^μ = −ςβ w̄^μ, (P, N)."""
+        return self.w_bar * (-params.beta_eff / self.count.to(params.w.dtype))
+
+    def gradient_p(self, params: Parameters) -> Tensor:
+        """∂p = −p̄/p, (P+1, C+1)."""
         # Where p = 0 the component takes no part in the class, and p_bar = 0 with it.
         ratio = self.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
-        pull = params.varsigma * self.overlap.sum()
+        return ratio / -self.count.to(params.p.dtype)
+
+    def gradient_beta(self, params: Parameters) -> Tensor:
+        """∂β = A_N(β) Σ mass − ς Σ overlap, ()."""
         push = mean_resultant(params.beta, params.n_features) * self.mass[1:].sum()
-        return Gradient(
-            -params.beta_eff * self.w_bar / count, -ratio / count, (push - pull) / count
-        )
+        together()  # the overlaps may be on their way still
+        return (push - params.varsigma * self.overlap.sum()) / self.count.to(params.w.dtype)
 
 
 class _Forward(NamedTuple):
@@ -118,13 +130,17 @@ class _Pass:
     """What every chunk of one pass shares."""
 
     def __init__(self, params: Parameters) -> None:
-        self.scaled_w = (params.beta_eff * params.w).T.contiguous()  # (N, P)
-        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        with aside(params.beta):
+            self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        self.scaled_w = (params.beta_eff * params.w).T  # (N, P)
+        if not self.scaled_w.is_cuda:
+            self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
         self.p0 = params.p[0]
         self.p = params.p[1:]
 
     def forward(self, x: Tensor) -> _Forward:
         e = x @ self.scaled_w  # (B, P)
+        together()
         # The largest exponent of the row, the uniform component's 0 included.
         shift = (e.amax(1) - self.log_ratio).clamp_min(0)
         e.sub_((shift + self.log_ratio)[:, None]).exp_()
@@ -227,16 +243,19 @@ def accumulate(
         s = weights / f.joint  # (B, C+1)
         ratio0 += f.e0 @ s
         ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
-        r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
-        w_bar.addmm_(r.T, xb)  # (P, N)
+        with aside(s, f.e, xb):
+            r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
+            w_bar.addmm_(r.T, xb)  # (P, N)
     if sample_weight is None:
         count = torch.full_like(loss, float(x.shape[0]))
     else:
         count = sample_weight.sum(dtype=torch.float64)
+    with aside():
+        overlap = (w_bar * params.w).sum(1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
     return Statistics(
         w_bar=w_bar,
         p_bar=torch.cat([ratio0[None], ratio.T]) * params.p,
-        overlap=(w_bar * params.w).sum(1),  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+        overlap=overlap,
         loss=loss,
         count=count,
     )

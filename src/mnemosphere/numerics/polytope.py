@@ -182,16 +182,17 @@ def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
     The columns come out exact and the rows approximate. In the dtype of log_k; checks nothing and
     never waits for the device.
     """
-    tiny = torch.finfo(log_k.dtype).tiny
-    # The first sweep in the log domain brings every entry to the scale of the marginals.
-    k = _sweep(log_k.clamp(min=_LOG_ZERO), _log(rows), _log(cols), 1).exp()
-    k = k.masked_fill(log_k == -math.inf, 0.0)
+    # The first sweep in the log domain brings every entry to the scale of the marginals. Columns
+    # first: sums along contiguous memory.
+    k = torch.log_softmax(log_k.clamp(min=_LOG_ZERO), -1) + _log(rows)[..., None]
+    k = torch.log_softmax(k.mT.contiguous(), -1)  # (..., C, R)
+    k = k.exp() * cols[..., None] + torch.finfo(k.dtype).tiny  # nothing to divide by is zero
     b = torch.ones_like(cols)
     a = torch.ones_like(rows)
     for _ in range(sweeps - 1):
-        a = rows / (k @ b[..., None])[..., 0].clamp(min=tiny)  # (..., R, C) @ (..., C, 1)
-        b = cols / (a[..., None, :] @ k)[..., 0, :].clamp(min=tiny)  # (..., 1, R) @ (..., R, C)
-    return k * a[..., None] * b[..., None, :]
+        a = rows / (b[..., None, :] @ k)[..., 0, :]  # (..., 1, C) @ (..., C, R)
+        b = cols / (k @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
+    return (k * b[..., None] * a[..., None, :]).mT
 
 
 def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:

@@ -22,8 +22,10 @@ def to_tangent(x: Tensor, g: Tensor) -> Tensor:
 
 
 def retract(x: Tensor, v: Tensor) -> Tensor:
-    """Move from x along the tangent vector v and return to the sphere: project(x + v)."""
-    return project(x + v)
+    """Move from x along the tangent vector v and return to the sphere: (x + v)/‖x + v‖."""
+    moved = x + v  # never shorter than x, whose norm is 1
+    norm: Tensor = torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
+    return moved / norm
 
 
 def check(x: Tensor, name: str = "x") -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import aside, together
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.batches import Batch, State
 
@@ -76,14 +77,15 @@ class SGD:
         self, params: Parameters, state: State, stats: Statistics, batch: Batch
     ) -> tuple[Parameters, State]:
         """One step from the statistics of one batch."""
-        gradient = stats.gradient(params)
         m, lr = self.momentum, self.learning_rate
-        v_w = m * state["w"] - lr * sphere.to_tangent(params.w, gradient.w)
-        w = sphere.retract(params.w, v_w)
+        with aside(stats.w_bar, stats.count):
+            g_w = sphere.to_tangent(params.w, stats.gradient_w(params))
+            v_w = m * state["w"] - lr * g_w
+            w = sphere.retract(params.w, v_w)
 
         # P + P_0 = P / (1 − p_h(0)), Eq. of App. initialization.
         scale = params.n_memories / (1 - params.p_h[0])
-        g = polytope.center_rows(params.p, gradient.p / scale, params.p_h)
+        g = polytope.center_rows(params.p, stats.gradient_p(params) / scale, params.p_h)
         v_p = m * state["p"] - lr * g
         tiny = torch.finfo(params.p.dtype).tiny
         log_k = params.p.clamp_min(tiny).log() + v_p
@@ -94,8 +96,9 @@ class SGD:
 
         beta, v_beta = params.beta, state["beta"]
         if self.learn_beta:
-            v_beta = m * v_beta - lr * gradient.beta
+            v_beta = m * v_beta - lr * stats.gradient_beta(params)
             beta = _positive_step(beta, v_beta)
+        together()
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
     def follow(self, state: State, params: Parameters, source: Tensor) -> State:

@@ -10,6 +10,7 @@ from torch import Tensor
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import overlapping
 from mnemosphere.training.batches import Batch, Data, Solver, State
 from mnemosphere.training.fixed_point import FixedPoint, residual
 from mnemosphere.training.noise import SphereNoise
@@ -106,7 +107,8 @@ class CapturedSteps(Steps):
         return _copy(self._params), _copy_state(self._state)
 
     def _step_in_place(self) -> None:
-        super().__call__(self._rows, torch.default_generator)
+        with overlapping(self._rows.device):
+            super().__call__(self._rows, torch.default_generator)
         self._write(self._params, self._state)
 
     def _write(self, params: Parameters, state: State) -> None:
