@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mnemosphere.cli.shell import UNEXPECTED, Debug, Interrupted, Json, Quiet, Terminal, describe
+from mnemosphere.cli.shell import (
+    BAD_INPUT,
+    UNEXPECTED,
+    Debug,
+    Interrupted,
+    Json,
+    Quiet,
+    Terminal,
+    describe,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -73,6 +82,7 @@ def reproduce(
     settings, seeds, data or kind of device get a folder of their own.
     """
     from mnemosphere.experiments.paper import REGISTRY
+    from mnemosphere.experiments.paper.files import choose_device
 
     terminal = Terminal(json_only=json_, quiet=quiet)
     if list_:
@@ -83,6 +93,9 @@ def reproduce(
     if redraw:
         _redraw(terminal, chosen, out)
         return
+    choose_device(device)
+    if data is not None and not data.is_dir():
+        raise ValueError(f"--data {data} is not a folder: check the path")
     # What is asked for by name must be there; of everything, what can be done is done.
     lenient = ALL in (names or [])
     rows = []
@@ -106,8 +119,11 @@ def reproduce(
     for row in rows:
         if row["status"] in ("skipped", "failed"):
             terminal.note(f"{row['name']} {row['status']}: {row['reason']}")
-    if any(row["status"] == "failed" for row in rows):
+    codes = {row["code"] for row in rows}
+    if UNEXPECTED in codes:
         raise typer.Exit(UNEXPECTED)
+    if BAD_INPUT in codes or all(row["status"] == "skipped" for row in rows):
+        raise typer.Exit(BAD_INPUT)
 
 
 def _choose(names: list[str], registry: dict[str, Experiment]) -> list[Experiment]:
@@ -148,11 +164,12 @@ def _run(
         text = str(error).replace("pass directory=DIR", "pass --data DIR")
         if not lenient:
             raise ValueError(text) from error
-        return {"name": name, "status": "skipped", "reason": text}
+        return {"name": name, "status": "skipped", "code": 0, "reason": text}
     except Exception as error:
         if not lenient or debug:
             raise
-        return {"name": name, "status": "failed", "reason": describe(error)[0]}
+        reason, code = describe(error)
+        return {"name": name, "status": "failed", "code": code, "reason": reason}
     if outcome.reused:
         terminal.note(f"{name}: finished before, in {outcome.folder}")
     else:
@@ -166,6 +183,7 @@ def _line(outcome: Outcome) -> dict[str, Any]:
     return {
         "name": result["name"],
         "status": "finished before" if outcome.reused else "done",
+        "code": 0,
         "folder": str(outcome.folder),
         "seconds": result["seconds"],
         "paper": result["paper"],

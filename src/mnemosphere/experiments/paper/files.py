@@ -98,7 +98,8 @@ def device_name(device: torch.device) -> str:
     """In words, for the record."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
-    return f"{platform.machine()} processor, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} processor, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def read_json(path: Path, advice: str) -> Any:
