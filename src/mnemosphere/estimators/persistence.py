@@ -23,6 +23,7 @@ FORMAT = "mnemosphere-model"
 VERSION = 1
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "checkpoint", "device"}
+_CALIBRATED = {"temperature", "novelty_threshold"}
 
 
 def save(model: DAMClassifier, path: Path) -> None:
@@ -53,6 +54,8 @@ def save(model: DAMClassifier, path: Path) -> None:
         "history": model.history_,
         "status": model.status_,
     }
+    # What held-out rows settled; absent from older files.
+    meta |= {name: getattr(model, name + "_") for name in _CALIBRATED if hasattr(model, name + "_")}
     write_tensors(path, tensors, meta)
 
 
@@ -107,6 +110,8 @@ def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier:
         raise ValueError(f"it is of {params.n_features} features and {params.n_columns} classes")
     model._dtype = params.w.dtype
     model._keep(params)
+    for name in _CALIBRATED & meta.keys():
+        setattr(model, name + "_", None if meta[name] is None else float(meta[name]))
     return model
 
 

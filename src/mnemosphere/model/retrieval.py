@@ -105,6 +105,21 @@ def novelty(params: Parameters, x: Tensor) -> Tensor:
     return (params.p[0].sum().log() - log_marginal(params, x)).exp().clamp_max(1.0)
 
 
+def novelty_score(params: Parameters, x: Tensor) -> Tensor:
+    """−log Σ_μ≥1 p_μ exp(h_μ), the memories' part of the density relative to the uniform law, (B,).
+
+    The density is that part plus the constant p^0, so rows are ranked as by the density and by
+    `novelty`, which is p^0/(p^0 + exp(−score)). But those two run into p^0 and 1 where no memory
+    answers, and the second into 0 where one does; the score tells rows apart everywhere.
+    """
+    check_rows(params, x)
+    scores = Scores(params, None, x.shape[0])
+    out = x.new_empty(x.shape[0])
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        out[rows] = -scores(x[rows], rows)[:, 1:].logsumexp(1)  # (B, P) -> (B,)
+    return out
+
+
 def nearest(params: Parameters, x: Tensor, k: int) -> Neighbors:
     """The k memories with the largest overlap ⟨w^μ, x⟩ with each row of x (B, N)."""
     check_rows(params, x)

@@ -1,0 +1,50 @@
+"""Another class prior for a trained model, memories untouched.
+
+A trained p holds both how memories divide among classes and how frequent classes were in training.
+Where the frequencies change and the classes themselves do not, P(x|y) stays and P(y) is replaced:
+
+    follow   p'[γ,y] = p[γ,y] π'_y/π_y. Bayes' rule exactly: every posterior P(y|x) is reweighted by
+             π'_y/π_y. The weight of a memory follows its classes, p_h' = Σ_y p'[γ,y].
+    hold     the p' nearest to p in relative entropy (its I-projection, by Sinkhorn–Knopp) with
+             column sums π' and the row sums p_h as they were: p'[γ,y] = a_γ p[γ,y] b_y. Odds
+             ratios between memories and classes stay; within a memory the odds of two classes
+             change by b_y/b_y', in general not π'_y/π_y. Memories keep their weights, so a class
+             that is to become more frequent than its memories are must take over memories of
+             other classes, the ambiguous ones first.
+
+Both are the same where p_h need not change, as for classes spread alike over all memories.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope
+
+KINDS = ("follow", "hold")
+
+
+def with_class_prior(params: Parameters, p_q: Tensor, memory_weights: str = "follow") -> Parameters:
+    """The same memories with column sums p_q (C+1,) of p; see above for `memory_weights`."""
+    if memory_weights not in KINDS:
+        raise ValueError(
+            f"memory_weights must be one of {', '.join(KINDS)}, got {memory_weights!r}"
+        )
+    if p_q.shape != params.p_q.shape or not bool(((p_q >= 0) & torch.isfinite(p_q)).all()):
+        raise ValueError(f"p_q must be {params.n_columns} finite weights >= 0, got {p_q.tolist()}")
+    p, new = params.p.double(), p_q.double() / p_q.double().sum()
+    old = p.sum(0)
+    lost = (old == 0) & (new > 0)
+    if bool(lost.any()):
+        raise ValueError(
+            f"class {int(lost.nonzero()[0])} has no weight in the model, so nothing is known of "
+            "it: keep its prior at 0"
+        )
+    if memory_weights == "follow":
+        p = p * torch.where(old > 0, new / old, 0.0)
+    else:
+        p = polytope.sinkhorn(p.log(), params.p_h.double(), new, tol=1e-9).raise_if_failed().p
+    p = p / p.sum()
+    return params.replace(p=p.to(params.p), p_h=p.sum(1).to(params.p), p_q=p.sum(0).to(params.p))
