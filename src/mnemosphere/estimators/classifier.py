@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from os import PathLike
@@ -35,18 +36,21 @@ from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.batches import Batch, Data, Solver
 from mnemosphere.training.callbacks import Callback, Record
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.loop import judge, train
+from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 300
-_REFINE_PASSES = 20
+_REFINE_PASSES = 30
+_REFINE_NOISE = 0.5  # the default of input_noise
 _SMALL_SIZE = 1_000_000
 _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
 
@@ -77,14 +81,18 @@ class DAMClassifier(
         Inverse temperature; a number is held fixed.
     objective : {"joint", "conditional"} or float in [0, 1]
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
-        treats any conditional part as a refinement by SGD that starts from the joint solution.
+        treats any conditional part as a refinement, by Adam on the sphere, that starts from the
+        joint solution; `validation_fraction` of the rows takes no part in either and judges it.
+    input_noise : float >= 0 or "auto"
+        Of the refinement: the length, relative to the row, of the noise that is laid anew on every
+        row in every pass; a noisy row has the overlap 1/√(1+input_noise²) with its own. 0: none.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
     normalize : {"auto", "center", "unit", "standard", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     max_epochs : int or None
         Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes, up to
-        300 of SGD.
+        300 of SGD. The refinement takes as many again; None: 30.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     batch_size : int, None or "auto"
@@ -95,7 +103,8 @@ class DAMClassifier(
     validation_fraction : float in (0, 1)
         Rows held out for early stopping of SGD and of the refinement.
     patience : int
-        Passes without improvement on them before stopping.
+        Passes without improvement on them before stopping; the refinement, whose steps get
+        smaller, waits for a third of its passes at least.
     uniform_weight : float
         Weight P_0 of the uniform component relative to a memory.
     unlabeled : object or None
@@ -138,6 +147,7 @@ class DAMClassifier(
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "objective": [Interval(Real, 0, 1, closed="both"), StrOptions({"joint", "conditional"})],
+        "input_noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
         "max_epochs": [_COUNT, None],
@@ -168,6 +178,7 @@ class DAMClassifier(
         varsigma: float | str = "auto",
         beta: float | str = "learn",
         objective: float | str = "joint",
+        input_noise: float | str = "auto",
         label_smoothing: float = 0.1,
         normalize: str = "auto",
         max_epochs: int | None = None,
@@ -194,6 +205,7 @@ class DAMClassifier(
         self.varsigma = varsigma
         self.beta = beta
         self.objective = objective
+        self.input_noise = input_noise
         self.label_smoothing = label_smoothing
         self.normalize = normalize
         self.max_epochs = max_epochs
@@ -420,15 +432,18 @@ class DAMClassifier(
         """The joint solution by the chosen solver, then the conditional refinement if asked."""
         rule = self._rule()
         learn_beta = self.beta == "learn"
+        refines = self.solver != "sgd" and rule != objectives.joint
         solver: Solver
-        validation = None
+        held: Data | None = None
+        if self.solver == "sgd" or refines:  # before the start, which would know these rows too
+            data, held = _hold_out(data, self.validation_fraction, generator)
+        validation = None if refines else held
         if self.solver == "sgd":
             size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
             solver = SGD(
                 self.learning_rate, self.momentum, min(size, data.n_rows), learn_beta=learn_beta
             )
             passes = self.max_epochs or _SGD_PASSES
-            data, validation = _hold_out(data, self.validation_fraction, generator)
         else:
             size_or_none = (
                 selection.default_batch_size(data.n_rows)
@@ -461,8 +476,8 @@ class DAMClassifier(
         else:
             result = train(params, data, solver, max_epochs=passes, **common)
             params, history, status = result.params, result.history, result.status
-        if self.solver != "sgd" and rule != objectives.joint and status != "interrupted":
-            params, history, status = self._refine(params, data, rule, history, common)
+        if refines and status != "interrupted":
+            params, history, status = self._refine(params, data, held, rule, history, common)
         self.history_ = [record.as_dict() for record in history]
         self.status_ = status
         self._keep(params)
@@ -471,30 +486,33 @@ class DAMClassifier(
         self,
         params: Parameters,
         data: Data,
+        held: Data | None,
         rule: LabelRule,
         history: tuple[Record, ...],
         common: dict[str, Any],
     ) -> tuple[Parameters, tuple[Record, ...], str]:
-        """Descend the conditional objective from the joint solution, early stopping on hold-out."""
-        rows, validation = _hold_out(data, self.validation_fraction, common["generator"])
-        size = min(max(rows.n_rows // 50, 32), 1000)
-        # The curvature of the loss in one memory goes like β_eff²/P: a step that suits it.
-        rate = 0.3 * params.n_memories / float(params.beta_eff) ** 2
-        solver = SGD(rate, 0.9, size, learn_beta=self.beta == "learn")
+        """Descend the conditional objective from the joint solution, judged by held-out rows."""
+        passes = self.max_epochs or _REFINE_PASSES
+        size = min(max(data.n_rows // 50, 32), 1000)
+        solver = Adam(
+            passes * math.ceil(data.n_rows / size), batch_size=size, learn_beta=self.beta == "learn"
+        )
+        length = _REFINE_NOISE if self.input_noise == "auto" else float(self.input_noise)
         path = common["checkpoint"]
         common = common | {
             "rule": rule,
             "tol": 0.0,
-            "validation": validation,
-            "patience": None if validation is None else self.patience,
+            "validation": held,
+            "patience": None if held is None else max(self.patience, passes // 3),
             "checkpoint": None if path is None else path.with_name(path.name + ".refine"),
+            "noise": SphereNoise(length) if length else None,
         }
         result = train(
-            params, rows, solver, max_epochs=_REFINE_PASSES, phase=history[-1].phase + 1, **common
+            params, data, solver, max_epochs=passes, phase=history[-1].phase + 1, **common
         )
         best = result.params
-        if validation is not None:  # where nothing was gained, nothing is changed
-            losses = [judge(candidate, validation, rule)[0] for candidate in (params, best)]
+        if held is not None:  # where nothing was gained, nothing is changed
+            losses = [judge(candidate, held, rule)[0] for candidate in (params, best)]
             best = params if losses[0] <= losses[1] else best
         return best, (*history, *result.history), result.status
 
