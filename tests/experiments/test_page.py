@@ -1,0 +1,135 @@
+"""The page "The paper, reproduced" is what the stored results say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mnemosphere.experiments.paper import REGISTRY, page
+from mnemosphere.experiments.paper.files import finished_folders, read_result, to_json
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "paper-reproduced.md"
+RESULTS = ROOT / "results" / "paper"
+
+TEXT = """# A page
+
+<!-- begin: summary -->
+old
+<!-- end: summary -->
+
+Words.
+
+## fig1
+
+<!-- begin: fig1 -->
+<!-- end: fig1 -->
+
+## fig2
+
+<!-- begin: fig2 -->
+<!-- end: fig2 -->
+"""
+
+
+def compared(what, measured, paper, within, spread=None):
+    return {
+        "what": what, "measured": measured, "paper": paper, "low": 1.0, "high": 2.0, "unit": "%",
+        "spread": spread, "digits": 1, "within": within,
+    }  # fmt: skip
+
+
+def store(results, folder, *, finished, quick=False, value=79.06):
+    result = {
+        "name": "fig1",
+        "title": "Fig. (some_label): a figure",
+        "quick": quick,
+        "command": "mnemosphere reproduce fig1 --device cuda --data DIR",
+        "settings": {},
+        "seeds": [0, 1, 2],
+        "data": {"mnist": "mnist, 60000 + 10000 rows"},
+        "device": "a device",
+        "versions": {"torch": "2.0"},
+        "seconds": 1234.5,
+        "finished": finished,
+        "measured": {},
+        "paper": [
+            compared("accuracy", value, "79%", True, 0.26),
+            compared("another", 3.14, "5%", False),
+            compared("a third", 2.0, "", None),
+        ],
+        "remarks": ["mind the gap"],
+        "pictures": ["fig1.png"],
+    }
+    path = results / "fig1" / folder
+    path.mkdir(parents=True)
+    (path / "result.json").write_bytes(to_json(result))
+    (path / "fig1.png").write_bytes(folder.encode())
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A page and a folder of results: an old run, the last one, and a quick one after it."""
+    results = tmp_path / "results"
+    store(results, "full-new", finished="2026-02-02")
+    store(results, "full-old", finished="2026-01-01", value=11.0)
+    store(results, "quick-newest", finished="2026-03-03", quick=True, value=22.0)
+    (tmp_path / "page.md").write_text(TEXT, encoding="utf-8")
+    return tmp_path / "page.md", results
+
+
+def test_the_last_full_run_is_shown(site):
+    text, results = site[0].read_text(), site[1]
+    new = page.filled(text, results)
+    assert "| accuracy | 79% | 79.1 ± 0.3% | yes |" in new
+    assert "| another | 5% | 3.1% | **no** |" in new
+    assert "| a third |  | 2.0% |  |" in new
+    assert "| [fig1](#fig1) | Fig. (some_label) | 1 of 2 | 1,234 | a device |" in new
+    assert "| [fig2](#fig2) |  | not run |  |  |" in new
+    assert "3 seeds, mnist, 60000 + 10000 rows, a device, 1,234 s, torch 2.0" in new
+    assert "*mind the gap*" in new
+    assert "![Fig. (some_label): a figure](images/paper/fig1.png)" in new
+    assert "No full run is stored yet: `mnemosphere reproduce fig2" in new
+    assert "old\n" not in new
+    assert "\nWords.\n" in new
+    assert page.filled(new, results) == new
+
+
+def test_the_command_writes_and_checks(site, capsys):
+    path, results = site
+    assert page.main([str(path), str(results), "--check"]) == 1
+    assert path.read_text() == TEXT
+    assert page.main([str(path), str(results)]) == 0
+    assert (path.parent / "images" / "paper" / "fig1.png").read_bytes() == b"full-new"
+    assert page.main([str(path), str(results), "--check"]) == 0
+    (path.parent / "images" / "paper" / "fig1.png").write_bytes(b"edited")
+    capsys.readouterr()
+    assert page.main([str(path), str(results), "--check"]) == 1
+    assert "fig1.png is out of date" in capsys.readouterr().out
+
+
+def test_the_documentation_is_up_to_date():
+    advice = (
+        "run: python -m mnemosphere.experiments.paper.page docs/paper-reproduced.md results/paper"
+    )
+    assert page.stale(PAGE, RESULTS) == [], advice
+
+
+def test_every_experiment_has_its_section():
+    text = PAGE.read_text(encoding="utf-8")
+    for name in REGISTRY:
+        assert f"\n## {name}\n" in text
+        assert f"<!-- begin: {name} -->" in text
+
+
+def test_stored_results_are_full_small_and_of_no_one_machine():
+    for folder in (path for name in REGISTRY for path in finished_folders(RESULTS, name)):
+        result = read_result(folder)
+        assert not result["quick"]
+        text = (folder / "result.json").read_text(encoding="utf-8")
+        assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "/work/"))
+        for path in folder.iterdir():
+            limit = 300_000 if path.suffix == ".png" else 1_000_000
+            assert path.stat().st_size < limit, path
+            assert path.name in ("result.json", "arrays.npz", *result["pictures"])
