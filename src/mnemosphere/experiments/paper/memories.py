@@ -103,7 +103,7 @@ def _draw_first(result: Json, folder: Path) -> list[Path]:
 def _draw_suboptimal(result: Json, folder: Path) -> list[Path]:
     cases = list(dict.fromkeys(row["case"] for row in result["measured"]["rows"]))
     figure = _panels(result, folder, cases, SOLVERS)
-    return [save_picture(figure, folder, "fig2", result, dpi=130)]
+    return [save_picture(figure, folder, "fig2", result, dpi=115)]
 
 
 EXPERIMENTS = (
