@@ -110,10 +110,11 @@ class Statistics:
         ratio = self.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
         return ratio / -self.count.to(params.p.dtype)
 
-    def gradient_beta(self, params: Parameters) -> Tensor:
-        """∂β = A_N(β) Σ mass − ς Σ overlap, ()."""
-        push = mean_resultant(params.beta, params.n_features) * self.mass[1:].sum()
-        together()  # the overlaps may be on their way still
+    def gradient_beta(self, params: Parameters, resultant: Tensor | None = None) -> Tensor:
+        """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), where it is known."""
+        if resultant is None:
+            resultant = mean_resultant(params.beta, params.n_features)
+        push = resultant * self.mass[1:].sum()
         return (push - params.varsigma * self.overlap.sum()) / self.count.to(params.w.dtype)
 
 
@@ -241,7 +242,7 @@ def accumulate(
             weights = weights * sample_weight[rows, None]
         loss += row_loss.sum(dtype=torch.float64)
         s = weights / f.joint  # (B, C+1)
-        ratio0 += f.e0 @ s
+        ratio0.addmv_(s.T, f.e0)  # (C+1, B) (B,)
         ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
         with aside(s, f.e, xb):
             r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more

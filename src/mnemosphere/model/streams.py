@@ -1,6 +1,6 @@
 """Work that a GPU may do beside other work, while a step is captured. Elsewhere: in order.
 
-One step is a long chain of small kernels; halves of it that do not need each other can overlap.
+One step is a long chain of small kernels; parts of it that do not need each other can overlap.
 """
 
 from __future__ import annotations
@@ -8,51 +8,61 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class _Side:
-    stream: torch.cuda.Stream
-    # What the other stream reads: freed too early, its memory would be written over.
-    held: list[Tensor] = field(default_factory=list)
+_LANES = 2
 
 
-_side: ContextVar[_Side | None] = ContextVar("side", default=None)
+class _Lanes:
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.streams = [
+            torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+            for _ in range(_LANES)
+        ]
+        # What the lanes read: freed too early, its memory would be written over.
+        self.held: list[Tensor] = []
+
+
+_lanes: ContextVar[_Lanes | None] = ContextVar("lanes", default=None)
 
 
 @contextmanager
 def overlapping(device: torch.device) -> Iterator[None]:
     """Let `aside` take effect inside; whoever uses it calls `together` before the end."""
-    token = _side.set(_Side(torch.cuda.Stream(device)))  # type: ignore[no-untyped-call]
+    token = _lanes.set(_Lanes(device))
     try:
         yield
     finally:
-        _side.reset(token)
+        _lanes.reset(token)
 
 
 @contextmanager
-def aside(*read: Tensor) -> Iterator[None]:
+def aside(*read: Tensor, lane: int = 0, after: int | None = None) -> Iterator[None]:
     """What is inside may run beside what comes after it, until `together`.
 
-    read: the tensors it reads that may be dropped before then.
+    It waits for all that came before it, in its own lane and outside the lanes; and for another
+    lane if asked to. read: the tensors it reads that may be dropped before `together`.
     """
-    side = _side.get()
-    if side is None:
+    lanes = _lanes.get()
+    if lanes is None:
         yield
         return
-    side.held.extend(read)
-    side.stream.wait_stream(torch.cuda.current_stream(side.stream.device))
-    with torch.cuda.stream(side.stream):
+    lanes.held.extend(read)
+    stream = lanes.streams[lane]
+    stream.wait_stream(torch.cuda.current_stream(lanes.device))
+    if after is not None:
+        stream.wait_stream(lanes.streams[after])
+    with torch.cuda.stream(stream):
         yield
 
 
 def together() -> None:
     """Go on only when everything aside is done."""
-    side = _side.get()
-    if side is not None:
-        torch.cuda.current_stream(side.stream.device).wait_stream(side.stream)
-        side.held.clear()
+    lanes = _lanes.get()
+    if lanes is not None:
+        for stream in lanes.streams:
+            torch.cuda.current_stream(lanes.device).wait_stream(stream)
+        lanes.held.clear()

@@ -179,20 +179,20 @@ def sinkhorn(
 def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
     """Sinkhorn–Knopp as the paper does it: `sweeps` sweeps over exp(log_k) (..., R, C), no more.
 
-    The columns come out exact and the rows approximate. In the dtype of log_k; checks nothing and
-    never waits for the device.
+    The columns come out exact and the rows approximate. In the dtype of log_k, whose smallest
+    number is also the smallest share of its row that an entry has. Checks nothing and never waits
+    for the device.
     """
-    # The first sweep in the log domain brings every entry to the scale of the marginals. Columns
-    # first: sums along contiguous memory.
-    k = torch.log_softmax(log_k.clamp(min=_LOG_ZERO), -1) + _log(rows)[..., None]
-    k = torch.log_softmax(k.mT.contiguous(), -1)  # (..., C, R)
-    k = k.exp() * cols[..., None] + torch.finfo(k.dtype).tiny  # nothing to divide by is zero
-    b = torch.ones_like(cols)
+    # After the rows, in the log domain, every entry is on the scale of the marginals.
+    by_row = log_k.clamp(min=_LOG_ZERO).softmax(-1) * rows[..., None]
+    by_row = by_row + torch.finfo(log_k.dtype).tiny  # nothing to divide by is zero
+    by_col = by_row.mT.contiguous()  # products with vectors are fastest along contiguous memory
     a = torch.ones_like(rows)
+    b = cols / by_col.sum(-1)
     for _ in range(sweeps - 1):
-        a = rows / (b[..., None, :] @ k)[..., 0, :]  # (..., 1, C) @ (..., C, R)
-        b = cols / (k @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
-    return (k * b[..., None] * a[..., None, :]).mT
+        a = rows / (by_row @ b[..., None])[..., 0]  # (..., R, C) @ (..., C, 1)
+        b = cols / (by_col @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
+    return by_row * a[..., None] * b[..., None, :]
 
 
 def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
@@ -221,7 +221,7 @@ def center_rows(p: Tensor, g: Tensor, rows: Tensor) -> Tensor:
     The approximation of App. weight_normalization to the exact projection: the gradient times
     δ_yy' − p_y/p_h. It leaves Σ_y p_y g_y = 0 in each row and ignores the columns.
     """
-    mass = torch.where(rows > 0, rows, torch.ones_like(rows))
+    mass = rows.clamp(min=torch.finfo(rows.dtype).tiny)  # of a row of zeros the mean is 0
     return g - ((p * g).sum(-1) / mass)[..., None]
 
 

@@ -13,6 +13,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import aside, together
 from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.batches import Batch, State
 
 _MIN_BETA = 1e-6  # a mixture as good as uniform
@@ -78,26 +79,27 @@ class SGD:
     ) -> tuple[Parameters, State]:
         """One step from the statistics of one batch."""
         m, lr = self.momentum, self.learning_rate
-        with aside(stats.w_bar, stats.count):
-            g_w = sphere.to_tangent(params.w, stats.gradient_w(params))
-            v_w = m * state["w"] - lr * g_w
+        beta, v_beta = params.beta, state["beta"]
+        with aside(beta, lane=1):
+            resultant = mean_resultant(beta, params.n_features) if self.learn_beta else beta
+        with aside(stats.w_bar, stats.p_bar, stats.count, after=1):
+            g = sphere.to_tangent(params.w, stats.gradient_w(params))
+            v_w = torch.sub(m * state["w"], g, alpha=lr)
             w = sphere.retract(params.w, v_w)
+            if self.learn_beta:
+                g = stats.gradient_beta(params, resultant)
+                v_beta = torch.sub(m * v_beta, g, alpha=lr)
+                beta = _positive_step(beta, v_beta)
 
         # P + P_0 = P / (1 − p_h(0)), Eq. of App. initialization.
         scale = params.n_memories / (1 - params.p_h[0])
         g = polytope.center_rows(params.p, stats.gradient_p(params) / scale, params.p_h)
-        v_p = m * state["p"] - lr * g
-        tiny = torch.finfo(params.p.dtype).tiny
-        log_k = params.p.clamp_min(tiny).log() + v_p
+        v_p = torch.sub(m * state["p"], g, alpha=lr)
+        log_k = params.p.clamp_min(torch.finfo(params.p.dtype).tiny).log() + v_p
         if self.tolerance is None:
             p = polytope.sweep(log_k, params.p_h, params.p_q, self.sweeps)
         else:
             p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
-
-        beta, v_beta = params.beta, state["beta"]
-        if self.learn_beta:
-            v_beta = m * v_beta - lr * stats.gradient_beta(params)
-            beta = _positive_step(beta, v_beta)
         together()
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
