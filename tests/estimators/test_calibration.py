@@ -209,7 +209,7 @@ def test_holding_is_bayes_rule_where_memories_need_not_give_way(problem):
 
 
 def test_there_and_back_again(skewed):
-    model, x, weights = skewed
+    model, _, weights = skewed
     back = model.with_class_prior(weights).with_class_prior(model.class_prior_[:-1])
     np.testing.assert_allclose(back.class_weights_, model.class_weights_, rtol=1e-10)
 

@@ -36,6 +36,7 @@ from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.training import semi_supervised
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.batches import Batch, Data, Solver
 from mnemosphere.training.callbacks import Callback, Record
@@ -465,7 +466,18 @@ class DAMClassifier(
         }
         params = self._initial(data, generator)
         self.lineage_ = None
-        if self.growth == "split":
+        early: tuple[Record, ...] = ()
+        history: tuple[Record, ...] = ()
+        status = ""
+        if semi_supervised.applies(data):
+            begun = semi_supervised.start(
+                params, data, batch_size=selection.default_batch_size(data.n_rows),
+                learn_beta=learn_beta, generator=generator, callbacks=common["callbacks"],
+            )  # fmt: skip
+            params, early, status = begun.params, begun.history, begun.status
+        if status == "interrupted":
+            pass
+        elif self.growth == "split":
             grown = grow(
                 params, data, solver, max_memories=self.n_memories_,
                 max_epochs=2 if self.solver == "fixed-point" else 100, final_epochs=passes,
@@ -478,7 +490,7 @@ class DAMClassifier(
             params, history, status = result.params, result.history, result.status
         if refines and status != "interrupted":
             params, history, status = self._refine(params, data, held, rule, history, common)
-        self.history_ = [record.as_dict() for record in history]
+        self.history_ = [record.as_dict() for record in (*early, *history)]
         self.status_ = status
         self._keep(params)
 
