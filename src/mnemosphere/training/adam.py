@@ -53,6 +53,11 @@ class Adam:
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
+    @property
+    def capturable(self) -> bool:
+        """The scaling of p to a tolerance asks the device for its error."""
+        return False
+
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
 
