@@ -129,7 +129,16 @@ def test_full_size_settings_are_the_authors():
 def rows(values):
     return {
         "rows": [
-            {"case": case, "solver": solver, "seed": seed, "accuracy": value + seed / 10}
+            {
+                "case": case,
+                "solver": solver,
+                "seed": seed,
+                "accuracy": value + seed / 10,
+                "accuracy_best_validation": value + 1,
+                "passes": 10 * (seed + 1),
+                "seconds": 1.5,
+                "beta": 171.25,
+            }
             for case in accuracy.PAPER
             for solver, value in values.items()
             for seed in range(3)
@@ -145,5 +154,7 @@ def test_the_table_has_means_deviations_and_bounds():
     assert len(compared) == 10
     assert compared[0]["measured"] == pytest.approx(79.1)
     assert compared[0]["spread"] == pytest.approx(0.1)
+    assert compared[0]["note"] == "20 passes, 1.5 s, β = 171.2; best weights 80.00%"
+    assert compared[5]["note"] == "20 passes, 1.5 s, β = 171.2"
     assert [c["within"] for c in compared] == [True, *[False] * 4, *[None] * 5]
     assert [c["paper"] for c in compared] == ["79%", "85%", "89%", "91%", "96%", *[""] * 5]

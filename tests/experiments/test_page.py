@@ -33,10 +33,10 @@ Words.
 """
 
 
-def compared(what, measured, paper, within, spread=None):
+def compared(what, measured, paper, within, spread=None, note=""):
     return {
         "what": what, "measured": measured, "paper": paper, "low": 1.0, "high": 2.0, "unit": "%",
-        "spread": spread, "digits": 1, "within": within,
+        "spread": spread, "digits": 1, "within": within, "note": note,
     }  # fmt: skip
 
 
@@ -94,6 +94,15 @@ def test_the_last_full_run_is_shown(site):
     assert "old\n" not in new
     assert "\nWords.\n" in new
     assert page.filled(new, results) == new
+
+
+def test_notes_make_a_column(tmp_path):
+    store(tmp_path, "full-a", finished="2026-01-01")
+    path = tmp_path / "fig1" / "full-a" / "result.json"
+    path.write_text(path.read_text().replace('"note": ""', '"note": "5 passes"', 1))
+    new = page.filled(TEXT, tmp_path)
+    assert "| accuracy | 79% | 79.1 ± 0.3% | yes | 5 passes |" in new
+    assert "| another | 5% | 3.1% | **no** |  |" in new
 
 
 def test_the_command_writes_and_checks(site, capsys):

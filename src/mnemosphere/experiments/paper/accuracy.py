@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mnemosphere.experiments.paper.classification import (
+    cost,
     deviation,
     gather,
     held,
@@ -48,6 +49,7 @@ def _compare(measured: Json) -> list[Comparison]:
                     paper=f"{paper}%" if ours else "",
                     low=paper - 0.5 if ours else None,
                     high=paper + 1.5 if ours else None,
+                    note=cost(measured["rows"], case, solver),
                 )
             )
     return found

@@ -320,6 +320,19 @@ def deviation(found: Sequence[float]) -> float | None:
     return round(statistics.stdev(found), 4) if len(found) > 1 else None
 
 
+def cost(rows: Sequence[Json], case: str, solver: str) -> str:
+    """What a training takes, in the mean over seeds, and what the best weights would give."""
+    passes = mean(values(rows, case, solver, "passes"))
+    seconds = mean(values(rows, case, solver, "seconds"))
+    text = (
+        f"{passes:.0f} passes, {seconds:.3g} s, β = {mean(values(rows, case, solver, 'beta')):.4g}"
+    )
+    if solver == "sgd":
+        best = mean(values(rows, case, solver, "accuracy_best_validation"))
+        text += f"; best weights {best:.2f}%"
+    return text
+
+
 def compared(
     measured: Json, case: str, solver: str, what: str, *path: str, **more: object
 ) -> list[Comparison]:

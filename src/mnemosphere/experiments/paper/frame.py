@@ -81,6 +81,10 @@ class Reporter(Protocol):
         ...
 
 
+def _silent(text: str, done: float | None = None, total: float | None = None) -> None:
+    """Show nothing."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One number beside the paper's.
@@ -97,6 +101,7 @@ class Comparison:
     unit: str = "%"
     spread: float | None = None  # standard deviation over seeds
     digits: int = 2  # decimals that are worth showing
+    note: str = ""  # what it cost, and the like
 
     def as_dict(self, *, quick: bool) -> Json:
         """Plain values, and whether they agree: None where there is nothing to hold against."""
@@ -138,7 +143,7 @@ class Run:
     quick: bool
     folder: Path
     loaded: dict[str, datasets.Dataset]
-    report: Reporter = field(default=lambda text, done=None, total=None: None)
+    report: Reporter = _silent
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -269,6 +274,8 @@ def reproduce(
         raise ValueError(f"seeds must be at least 1, got {n_seeds}")
     chosen = choose_device(device)
     settings = experiment.settings(quick)
+    report = _silent if report is None else report
+    report("reading the data")
     loaded = {
         name: datasets.load(EMBEDDED[name] if quick else name, directory=directory)
         for name in experiment.datasets
@@ -279,9 +286,8 @@ def reproduce(
         return Outcome(folder, read_result(folder), reused=True)
 
     (folder / WORK).mkdir(parents=True, exist_ok=True)
-    run = Run(experiment.name, settings, list(range(n_seeds)), chosen, quick, folder, loaded)
-    if report is not None:
-        run.report = report
+    seeds_used = list(range(n_seeds))
+    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, report)
     if quick:
         run.remark(
             "quick run: small data and few passes, to see that everything works; "

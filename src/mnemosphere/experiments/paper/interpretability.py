@@ -9,6 +9,7 @@ import numpy as np
 from mnemosphere.experiments.paper.classification import (
     SOLVERS,
     compared,
+    cost,
     galleries,
     key,
     learned,
@@ -39,7 +40,8 @@ def _settings(quick: bool) -> Json:
 def _compare(measured: Json) -> list[Comparison]:
     found = []
     for solver in SOLVERS:
-        found += compared(measured, "varsigma=0.25", solver, "accuracy", "accuracy")
+        note = cost(measured["rows"], "varsigma=0.25", solver)
+        found += compared(measured, "varsigma=0.25", solver, "accuracy", "accuracy", note=note)
         for rows, (paper, low, high) in _FIDELITY.items():
             bounds = {"paper": f"{paper}%", "low": low, "high": high} if solver == "sgd" else {}
             what = f"fidelity, {rows} rows"

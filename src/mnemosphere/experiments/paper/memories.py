@@ -12,6 +12,7 @@ from mnemosphere.experiments.paper.classification import (
     NAMES,
     SOLVERS,
     compared,
+    cost,
     galleries,
     held,
     key,
@@ -45,7 +46,8 @@ def _suboptimal_settings(quick: bool) -> Json:
 def _compare_first(measured: Json) -> list[Comparison]:
     found = []
     for solver in SOLVERS:
-        found += compared(measured, "beta=16", solver, "accuracy", "accuracy")
+        note = cost(measured["rows"], "beta=16", solver)
+        found += compared(measured, "beta=16", solver, "accuracy", "accuracy", note=note)
         found += compared(
             measured, "beta=16", solver, "noisy memories", "memory", "noisy", digits=1
         )

@@ -61,10 +61,13 @@ def section(name: str, results: Path) -> str:
     parts = []
     if result["paper"]:
         rows = [
-            [c["what"], c["paper"], value(c, result["seeds"]), _WORDS[c["within"]]]
+            [c["what"], c["paper"], value(c, result["seeds"]), _WORDS[c["within"]], c["note"]]
             for c in result["paper"]
         ]
-        parts.append(_markdown(["", "paper", "measured", "agrees"], rows))
+        head = ["", "paper", "measured", "agrees", ""]
+        if not any(row[-1] for row in rows):
+            head, rows = head[:-1], [row[:-1] for row in rows]
+        parts.append(_markdown(head, rows))
     parts.append(_source(result))
     parts += [f"*{remark}*" for remark in result["remarks"]]
     parts += [
