@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.objectives import Blend, conditional
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.batches import Batch
+from mnemosphere.training.loop import train
+from mnemosphere.training.noise import SphereNoise
+
+RULES = {"conditional": conditional, "blend 0.3": Blend(0.3)}
+
+
+def take(solver, params, state, case, rule=conditional):
+    stats = accumulate(params, case.x, case.targets, rule, sample_weight=case.sample_weight)
+    batch = Batch(case.x, case.targets, case.sample_weight, 1.0)
+    return solver.step(params, state, stats, batch)
+
+
+def run(solver, case, steps, rule=conditional):
+    params, state = case.params, solver.start(case.params)
+    for _ in range(steps):
+        params, state = take(solver, params, state, case, rule)
+    return params
+
+
+def sums_removed(p, g):
+    """Solve for (α, β) by least squares: p·(g − α_γ − β_y) has no row and no column sum."""
+    rows, cols = p.shape
+    design = np.zeros((rows * cols, rows + cols))
+    for i in range(rows):
+        for j in range(cols):
+            design[i * cols + j, [i, rows + j]] = 1
+    weighted = design * p.reshape(-1, 1)
+    multipliers = np.linalg.lstsq(design.T @ weighted, weighted.T @ g.reshape(-1), rcond=None)[0]
+    return p * (g - (design @ multipliers).reshape(rows, cols))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule):
+    """Against autograd: each memory by one angle, each row of log p by one length."""
+    case = problem(31, rows=29, weighted=True, clustered=True, varsigma=0.5)
+    rate = 0.03
+    solver = Adam(steps=100, learning_rate=rate, tolerance=1e-13)
+    new = run(solver, case, 1, RULES[rule])
+    old = case.params
+    gw, gp, gb = (
+        g.numpy() for g in oracle.gradient(rule, old, case.x, case.targets, case.sample_weight)
+    )
+    for before, after, g in zip(old.w.numpy(), new.w.numpy(), gw, strict=True):
+        down = -(g - (g @ before) * before)
+        down /= np.linalg.norm(down)
+        expected = (before + rate * down) / math.hypot(1, rate)
+        np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
+    p = old.p.numpy()
+    xi = sums_removed(p, gp)
+    moved = np.log(new.p.numpy() / p) + rate * xi / np.linalg.norm(xi, axis=1, keepdims=True)
+    # What is left is the scaling back to the marginals, a number a row plus a number a column.
+    left = moved - moved[:1] - moved[:, :1] + moved[0, 0]
+    np.testing.assert_allclose(left, 0, rtol=0, atol=1e-10)
+    expected = float(old.beta) * math.exp(-0.1 * rate * np.sign(gb))
+    assert float(new.beta) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_constraints_hold_however_large_the_steps(problem, rule):
+    case = problem(32, rows=31, weighted=True, beta=20.0)
+    new = run(Adam(steps=40, learning_rate=0.5, tolerance=1e-13), case, 11, RULES[rule])
+    one = torch.ones(len(new.w), dtype=new.w.dtype)
+    assert_close(new.w.norm(dim=1), one, rtol=0, atol=1e-12)
+    assert_close(new.p.sum(1), new.p_h, rtol=1e-12, atol=0)
+    assert_close(new.p.sum(0), new.p_q, rtol=1e-12, atol=0)
+    assert new.p.min() >= 0
+    assert new.beta > 0
+
+
+def test_small_steps_descend_the_conditional_loss(problem, oracle):
+    case = problem(33, rows=37, labels="full", clustered=True)
+    params, state = case.params, None
+    solver = Adam(steps=1000, learning_rate=1e-3, decay=(0.0, 0.0), tolerance=1e-13)
+    state = solver.start(params)
+    losses = []
+    for _ in range(20):
+        losses.append(float(oracle.mean_loss("conditional", params, case.x, case.targets)))
+        params, state = take(solver, params, state, case)
+    assert (np.diff(losses) < 0).all()
+
+
+def test_it_finds_a_far_lower_conditional_loss(problem, oracle):
+    case = problem(34, rows=41, labels="full", clustered=True)
+    best = run(Adam(steps=60, learning_rate=0.2), case, 60)
+    before, after = (
+        float(oracle.mean_loss("conditional", params, case.x, case.targets))
+        for params in (case.params, best)
+    )
+    floor = float(torch.special.entr(case.targets).sum(1).mean())  # the labels' own entropy
+    assert after - floor < 0.5 * (before - floor)
+
+
+def test_held_beta_stays(problem):
+    case = problem(35)
+    assert run(Adam(steps=9, learn_beta=False), case, 5).beta == case.params.beta
+
+
+def test_the_rate_fades_along_half_a_cosine(problem):
+    """With no memory of earlier gradients every step of a memory turns it by atan(rate)."""
+    case = problem(36, rows=17, clustered=True)
+    solver = Adam(steps=10, learning_rate=0.2, decay=(0.0, 0.0))
+    params, state = case.params, solver.start(case.params)
+    for t in range(12):
+        new, state = take(solver, params, state, case)
+        chord = (new.w - params.w).norm(dim=1)
+        angle = 2 * torch.asin(chord / 2)
+        rate = 0.1 * (1 + math.cos(math.pi * min(t / 10, 1)))
+        assert_close(angle, torch.full_like(angle, math.atan(rate)), rtol=1e-8, atol=1e-12)
+        params = new
+
+
+def test_a_memory_that_no_row_answers_to_stays(problem):
+    case = problem(37, rows=19, beta=60.0)
+    w = case.params.w.clone()
+    w[2] = -w[0]
+    x = w[0] + 0.3 * case.x
+    case = case._replace(x=x / x.norm(dim=1, keepdim=True))
+    case = case._replace(params=case.params.replace(w=w))
+    new = run(Adam(steps=50, learning_rate=0.1), case, 3)
+    turned = (new.w - w).norm(dim=1)
+    assert turned[0] > 0.1
+    assert turned[1:].max() < 1e-6
+
+
+def test_classes_may_be_renamed(problem):
+    case = problem(38, rows=23, labels="full", clustered=True)
+    order = torch.tensor([2, 0, 3, 1])
+    renamed = case._replace(
+        params=case.params.replace(p=case.params.p[:, order], p_q=case.params.p_q[order]),
+        targets=case.targets[:, order],
+    )
+    solver = Adam(steps=30, tolerance=1e-13)
+    one, other = run(solver, case, 12), run(solver, renamed, 12)
+    assert_close(other.w, one.w, rtol=0, atol=1e-9)
+    assert_close(other.p, one.p[:, order], rtol=1e-8, atol=1e-12)
+    assert_close(other.beta, one.beta, rtol=1e-10, atol=0)
+
+
+def test_copies_go_on_as_their_parent(problem):
+    """A memory and its copy with half its class weights each move as the memory would have."""
+    case = problem(39, rows=27, clustered=True)
+    solver = Adam(steps=30, tolerance=1e-13)
+    params, state = case.params, solver.start(case.params)
+    for _ in range(3):
+        params, state = take(solver, params, state, case)
+    source = torch.tensor([0, 1, 2, 3, 4, 1, 3])
+    share = torch.tensor([1, 0.5, 1, 0.5, 1, 0.5, 0.5], dtype=torch.float64)
+    grown = params.replace(
+        w=params.w[source],
+        p=torch.cat([params.p[:1], share[:, None] * params.p[1:][source]]),
+        p_h=torch.cat([params.p_h[:1], share * params.p_h[1:][source]]),
+    )
+    followed = solver.follow(state, grown, source)
+    for _ in range(4):
+        params, state = take(solver, params, state, case)
+        grown, followed = take(solver, grown, followed, case)
+    assert_close(grown.w, params.w[source], rtol=0, atol=1e-10)
+    assert_close(grown.p[1:], share[:, None] * params.p[1:][source], rtol=1e-8, atol=1e-12)
+    assert_close(grown.beta, params.beta, rtol=1e-10, atol=0)
+
+
+def test_interrupted_in_the_middle_it_resumes_with_the_same_bits(problem, tmp_path):
+    case = problem(40, rows=43, clustered=True, labels="full")
+    solver = Adam(steps=30, batch_size=8)
+
+    def go(epochs, checkpoint=None):
+        return train(
+            case.params, case.data, solver, rule=conditional, max_epochs=epochs,
+            noise=SphereNoise(0.4), validation=case.data, checkpoint=checkpoint,
+            generator=torch.Generator().manual_seed(5),
+        )  # fmt: skip
+
+    path = tmp_path / "run.safetensors"
+    whole = go(5)
+    go(2, path)
+    rest = go(5, path)
+    assert [r.epoch for r in rest.history] == [1, 2, 3, 4, 5]
+    for name in ("w", "p", "beta"):
+        assert torch.equal(getattr(whole.params, name), getattr(rest.params, name))
+    for name, value in whole.state.items():
+        assert torch.equal(value, rest.state[name])
+
+
+def test_a_checkpoint_with_other_noise_is_refused(problem, tmp_path):
+    case = problem(41, rows=19)
+    path = tmp_path / "run.safetensors"
+    settings = {"rule": conditional, "max_epochs": 1, "checkpoint": path}
+    train(case.params, case.data, Adam(steps=9), noise=SphereNoise(0.4), **settings)
+    with pytest.raises(ValueError, match="of another run"):
+        train(case.params, case.data, Adam(steps=9), noise=SphereNoise(0.5), **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"steps": 0}, "steps and batch_size must be >= 1, got 0 and 1000"),
+        ({"steps": 1, "batch_size": 0}, "steps and batch_size must be >= 1, got 1 and 0"),
+        ({"steps": 1, "learning_rate": 0.0}, "learning_rate must be > 0, got 0.0"),
+        ({"steps": 1, "decay": (0.9, 1.0)}, "both decays must lie in"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Adam(**settings)

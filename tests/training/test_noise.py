@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.numerics import sphere, vmf
+from mnemosphere.numerics.bessel import inverse_mean_resultant
+from mnemosphere.training.noise import SphereNoise
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def rows(n, features, seed=1, dtype=torch.float64):
+    return sphere.sample_uniform(n, features, generator=generator(seed), dtype=dtype)
+
+
+@pytest.mark.parametrize("features", [2, 3, 101])
+@pytest.mark.parametrize("length", [0.01, 0.5, 3.0])
+def test_every_row_stays_on_the_sphere_and_turns_by_the_same_angle(features, length):
+    x = rows(53, features)
+    noisy = SphereNoise(length)(x, generator())
+    assert_close(noisy.norm(dim=1), torch.ones(53, dtype=x.dtype), rtol=0, atol=1e-11)
+    angle = torch.atan2(
+        (noisy - (noisy * x).sum(1, keepdim=True) * x).norm(dim=1), (noisy * x).sum(1)
+    )
+    assert_close(angle, torch.full_like(angle, math.atan(length)), rtol=0, atol=1e-11)
+
+
+def test_float32_rows_stay_on_the_sphere():
+    sphere.check(SphereNoise(0.7)(rows(211, 13, dtype=torch.float32), generator()))
+
+
+def test_directions_are_uniform_across_the_row():
+    """Second moments of the direction: (I − xxᵀ)/(N−1), within five standard errors."""
+    n, features, length = 40_000, 5, 0.8
+    x = rows(1, features).expand(n, -1)
+    noise = SphereNoise(length)
+    u = (noise(x, generator()) / noise.overlap - x) / length
+    expected = (torch.eye(features, dtype=x.dtype) - x[0, :, None] * x[0]) / (features - 1)
+    assert_close(u.T @ u / n, expected, rtol=0, atol=5 * 0.5 / math.sqrt(n))
+    assert u.mean(0).norm() < 5 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("features", [3, 211])
+def test_mean_overlap_is_that_of_the_von_mises_fisher_law(features):
+    noise = SphereNoise(0.6)
+    x = rows(1, features).expand(20_000, -1)
+    kappa = inverse_mean_resultant(torch.tensor(noise.overlap, dtype=x.dtype), features)
+    drawn = (vmf.sample(x, kappa, generator=generator()) * x).sum(1)
+    mine = (noise(x, generator(1)) * x).sum(1)
+    error = float(drawn.std()) / math.sqrt(len(drawn))
+    assert float(drawn.mean()) == pytest.approx(float(mine.mean()), abs=4 * error)
+
+
+def test_draws_follow_the_generator():
+    x, noise = rows(7, 11), SphereNoise(0.5)
+    g = generator(3)
+    first, second = noise(x, g), noise(x, g)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, noise(x, generator(3)))
+
+
+@pytest.mark.parametrize("length", [0.0, -1.0, math.inf, math.nan])
+def test_bad_length(length):
+    with pytest.raises(ValueError, match="length must be finite and > 0"):
+        SphereNoise(length)
