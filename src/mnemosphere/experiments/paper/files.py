@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import platform
+import time
 import zipfile
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from mnemosphere.training.checkpoint import write_atomically
 
 RESULT, ARRAYS, WORK = "result.json", "arrays.npz", "work"
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
@@ -108,6 +111,20 @@ def read_json(path: Path, advice: str) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): {advice}") from error
+
+
+class Clock:
+    """Seconds of work, over interruptions."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._began = path, time.perf_counter()
+        self._before = float(read_json(path, "delete it")) if path.exists() else 0.0
+
+    def stop(self) -> float:
+        """Seconds in all, kept for a run that goes on."""
+        total = self._before + time.perf_counter() - self._began
+        write_atomically(self._path, to_json(total))
+        return total
 
 
 def pack(arrays: Arrays) -> bytes:

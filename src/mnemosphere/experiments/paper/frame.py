@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import time
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,6 +29,7 @@ from mnemosphere.experiments.paper.files import (
     RESULT,
     WORK,
     Arrays,
+    Clock,
     Json,
     choose_device,
     device_name,
@@ -283,6 +283,8 @@ def reproduce(
     digits = _configuration(settings, n_seeds, chosen.type, loaded)
     folder = out / experiment.name / f"{'quick' if quick else 'full'}-{digits}"
     if (folder / RESULT).exists():
+        # There still where a run was killed in its very last act.
+        shutil.rmtree(folder / WORK, ignore_errors=True)
         return Outcome(folder, read_result(folder), reused=True)
 
     (folder / WORK).mkdir(parents=True, exist_ok=True)
@@ -295,7 +297,7 @@ def reproduce(
         )
         for name, small in loaded.items():
             run.remark(f"{small.name} in the place of {name}")
-    spent = _Clock(folder / WORK / "seconds.json")
+    spent = Clock(folder / WORK / "seconds.json")
     try:
         measured = json.loads(to_json(experiment.run(run)))
     except BaseException:
@@ -330,19 +332,6 @@ def redraw(experiment: Experiment, out: Path) -> list[Path]:
     for folder in finished_folders(out, experiment.name):
         pictures += experiment.draw(read_result(folder), folder)
     return pictures
-
-
-class _Clock:
-    """Seconds of work, over interruptions."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._began = path, time.perf_counter()
-        self._before = float(read_json(path, "delete it")) if path.exists() else 0.0
-
-    def stop(self) -> float:
-        total = self._before + time.perf_counter() - self._began
-        write_atomically(self._path, to_json(total))
-        return total
 
 
 def _configuration(
