@@ -1,17 +1,25 @@
-"""Dense associative memory on the sphere: classify, recall, explain and grow."""
+"""Dense associative memory on the sphere: classify, cluster, recall, explain and grow."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mnemosphere import datasets, plots, theory
-    from mnemosphere.estimators import DAMClassifier, load
+    from mnemosphere.estimators import DAMClassifier, DAMClusterer, load
 
-__all__ = ["DAMClassifier", "__version__", "datasets", "load", "plots", "theory"]
+__all__ = [
+    "DAMClassifier",
+    "DAMClusterer",
+    "__version__",
+    "datasets",
+    "load",
+    "plots",
+    "theory",
+]
 __version__ = "0.1.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
-_HOME = {"DAMClassifier": "estimators", "load": "estimators"}
+_HOME = {"DAMClassifier": "estimators", "DAMClusterer": "estimators", "load": "estimators"}
 
 
 def __getattr__(name: str) -> Any:

@@ -72,7 +72,7 @@ def plot(
     from mnemosphere.cli import pictures
     from mnemosphere.cli.record import image_shape_of, open_model, read_record
     from mnemosphere.cli.rows import parse_shape
-    from mnemosphere.estimators import load
+    from mnemosphere.estimators import load_classifier
 
     terminal = Terminal(json_only=json_, quiet=quiet)
     path = Path(f"{kind.value}.png") if out is None else out
@@ -81,7 +81,7 @@ def plot(
     source: Source | None = None
     part: Part | None = None
     if data is None:
-        clf = load(model)
+        clf = load_classifier(model)
         known = image_shape_of(read_record(model), clf)
     else:
         clf, source, part, remark, _ = open_model(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from mnemosphere.cli.rows import Part, Source, load_source, match_features
-from mnemosphere.estimators import DAMClassifier, load
+from mnemosphere.estimators import DAMClassifier, load_classifier
 
 MODEL, RESULTS, CONFIG = "model.safetensors", "results.json", "config.toml"
 
@@ -64,7 +64,7 @@ def open_model(
     A file that the model was trained on is split as it was then, so that what is measured on it is
     measured on rows the model has not seen.
     """
-    model = load(model_path)
+    model = load_classifier(model_path)
     names: NDArray[Any] | None = model.__dict__.pop("feature_names_in_", None)
     source = load_source(data, label=label, labels=labels, directory=directory)
     record = read_record(model_path)

@@ -1,9 +1,19 @@
 """Layer 3: scikit-learn estimators, explanations and model files."""
 
 from mnemosphere.estimators.classifier import DAMClassifier
+from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.explanation import Explanation, Reason
 from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.persistence import load
+from mnemosphere.estimators.persistence import load, load_classifier
 from mnemosphere.estimators.progress import ProgressBar
 
-__all__ = ["DAMClassifier", "DAMModule", "Explanation", "ProgressBar", "Reason", "load"]
+__all__ = [
+    "DAMClassifier",
+    "DAMClusterer",
+    "DAMModule",
+    "Explanation",
+    "ProgressBar",
+    "Reason",
+    "load",
+    "load_classifier",
+]

@@ -130,11 +130,12 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         return self._with(self.lineage_.at_level(level))
 
     def _with(self, params: Parameters) -> Self:
-        """A copy of this fitted classifier with other parameters and no lineage."""
+        """A copy of this fitted estimator with other parameters and no lineage."""
         other: Self = clone(self)
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
         for name in ("_normalizer", "_device", "_dtype", "_seen"):
-            setattr(other, name, getattr(self, name))
+            if hasattr(self, name):
+                setattr(other, name, getattr(self, name))
         other.lineage_ = None
         other._keep(params)
         return other

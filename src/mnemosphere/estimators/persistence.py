@@ -17,7 +17,9 @@ from mnemosphere.training.checkpoint import read_tensors, write_tensors
 from mnemosphere.training.lineage import Lineage
 
 if TYPE_CHECKING:
+    from mnemosphere.estimators.base import SphereEstimator
     from mnemosphere.estimators.classifier import DAMClassifier
+    from mnemosphere.estimators.clusterer import DAMClusterer
 
 FORMAT = "mnemosphere-model"
 VERSION = 1
@@ -26,8 +28,8 @@ _NOT_SAVED = {"callbacks", "checkpoint", "device"}
 _CALIBRATED = {"temperature", "novelty_threshold"}
 
 
-def save(model: DAMClassifier, path: Path) -> None:
-    """Write a fitted classifier."""
+def save(model: SphereEstimator, path: Path) -> None:
+    """Write a fitted estimator."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     tensors: dict[str, Tensor] = {}
@@ -36,31 +38,41 @@ def save(model: DAMClassifier, path: Path) -> None:
             tensors[f"params.{field.name}"] = getattr(model.params_, field.name)
     for name in ("mean", "scale"):
         tensors[f"normalizer.{name}"] = torch.as_tensor(getattr(model._normalizer, name))
-    tensors["seen"] = model._seen
+    tensors |= {name: t for name, t in _own_tensors(model).items() if t is not None}
     if model.lineage_ is not None:
         tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
-    settings = {k: _plain(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
+    about: Any = model  # what scikit-learn's base class and the two kinds of estimator add
+    settings = {k: _plain(v) for k, v in about.get_params().items() if k not in _NOT_SAVED}
     meta = {
         "format": FORMAT,
         "version": VERSION,
         "estimator": type(model).__name__,
         "varsigma": model.params_.varsigma,
         "normalize": model._normalizer.kind,
-        "classes": _labels_to_json(model.classes_),
+        "classes": _labels_to_json(about.classes_),
         "n_features_in": model.n_features_in_,
         "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
         "settings": settings,
-        "selection": model.selection_,
-        "history": model.history_,
-        "status": model.status_,
+        "selection": getattr(model, "selection_", []),
+        "history": about.history_,
+        "status": about.status_,
     }
     # What held-out rows settled; absent from older files.
     meta |= {name: getattr(model, name + "_") for name in _CALIBRATED if hasattr(model, name + "_")}
     write_tensors(path, tensors, meta)
 
 
-def load(path: str | Path) -> DAMClassifier:
-    """Read a model file written by `DAMClassifier.save`; the result predicts the same bits."""
+def _own_tensors(model: Any) -> dict[str, Tensor | None]:
+    """Arrays that only one kind of estimator has."""
+    labels = getattr(model, "labels_", None)
+    return {
+        "seen": getattr(model, "_seen", None),
+        "labels": None if labels is None else torch.from_numpy(labels.astype(np.int32)),
+    }
+
+
+def load(path: str | Path) -> DAMClassifier | DAMClusterer:
+    """Read a model file: the estimator that was saved there, which predicts the same bits."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
@@ -76,9 +88,23 @@ def load(path: str | Path) -> DAMClassifier:
     raise ValueError(f"{path} is damaged: {reason}; save the model again")
 
 
-def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier:
-    """The classifier that `save` took apart."""
+def load_classifier(path: str | Path) -> DAMClassifier:
+    """Read a model file that must hold a classifier."""
     from mnemosphere.estimators.classifier import DAMClassifier
+
+    model = load(path)
+    if not isinstance(model, DAMClassifier):
+        raise ValueError(
+            f"{path} holds a {type(model).__name__}, which has latent classes and no labels: "
+            "give a model that was trained with labels"
+        )
+    return model
+
+
+def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier | DAMClusterer:
+    """The estimator that `save` took apart."""
+    from mnemosphere.estimators.classifier import DAMClassifier
+    from mnemosphere.estimators.clusterer import DAMClusterer
 
     def part(prefix: str) -> dict[str, Tensor]:
         start = prefix + "."
@@ -87,19 +113,27 @@ def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier:
     settings = dict(meta["settings"])
     if isinstance(settings.get("class_weight"), list):
         settings["class_weight"] = dict(settings["class_weight"])
-    model = DAMClassifier(**settings)
+    kinds: dict[str, type[DAMClassifier | DAMClusterer]] = {
+        kind.__name__: kind for kind in (DAMClassifier, DAMClusterer)
+    }
+    if meta["estimator"] not in kinds:
+        raise ValueError(f"estimator is {meta['estimator']!r}")
+    model: Any = kinds[meta["estimator"]](**settings)
     if meta["normalize"] not in NORMALIZATIONS:
         raise ValueError(f"normalize is {meta['normalize']!r}")
     numbers = {name: t.numpy() for name, t in part("normalizer").items()}
     model._normalizer = Normalizer(meta["normalize"], **numbers)
     model._device = torch.device("cpu")
-    model._seen = tensors["seen"]
+    if isinstance(model, DAMClassifier):
+        model._seen = tensors["seen"]
+        model.selection_ = meta["selection"]
+    else:
+        model.labels_ = tensors["labels"].numpy().astype(np.int64)
     model.classes_ = _labels_from_json(meta["classes"])
     model.n_features_in_ = int(meta["n_features_in"])
     if meta["feature_names"]:
         model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
     model.normalize_ = meta["normalize"]
-    model.selection_ = meta["selection"]
     model.history_ = meta["history"]
     model.status_ = meta["status"]
     lineage = part("lineage")
@@ -112,7 +146,8 @@ def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier:
     model._keep(params)
     for name in _CALIBRATED & meta.keys():
         setattr(model, name + "_", None if meta[name] is None else float(meta[name]))
-    return model
+    fitted: DAMClassifier | DAMClusterer = model
+    return fitted
 
 
 def _plain(value: object) -> object:
@@ -121,6 +156,8 @@ def _plain(value: object) -> object:
         value = value.item()
     if isinstance(value, dict):  # as pairs: a name in JSON is always a string
         return [[_plain(name), _plain(weight)] for name, weight in value.items()]
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
     return value if isinstance(value, (bool, int, float, str)) else None
 
 
