@@ -114,7 +114,7 @@ class Statistics:
         """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), where it is known."""
         if resultant is None:
             resultant = mean_resultant(params.beta, params.n_features)
-        push = resultant * self.mass[1:].sum()
+        push = resultant * self.p_bar[1:].sum()
         return (push - params.varsigma * self.overlap.sum()) / self.count.to(params.w.dtype)
 
 
@@ -143,8 +143,9 @@ class _Pass:
         e = x @ self.scaled_w  # (B, P)
         together()
         # The largest exponent of the row, the uniform component's 0 included.
-        shift = (e.amax(1) - self.log_ratio).clamp_min(0)
-        e.sub_((shift + self.log_ratio)[:, None]).exp_()
+        top = torch.maximum(e.amax(1), self.log_ratio)
+        e.sub_(top[:, None]).exp_()
+        shift = top - self.log_ratio
         e0 = (-shift).exp()
         joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
         joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
@@ -238,9 +239,11 @@ def accumulate(
         f = run.forward(xb)
         row_loss, weights = rule(f.log_joint, targets[rows])
         if sample_weight is not None:
-            row_loss = row_loss * sample_weight[rows]
             weights = weights * sample_weight[rows, None]
-        loss += row_loss.sum(dtype=torch.float64)
+        with aside(row_loss, lane=2):
+            if sample_weight is not None:
+                row_loss = row_loss * sample_weight[rows]
+            loss += row_loss.sum(dtype=torch.float64)
         s = weights / f.joint  # (B, C+1)
         ratio0.addmv_(s.T, f.e0)  # (C+1, B) (B,)
         ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
@@ -251,7 +254,7 @@ def accumulate(
         count = torch.full_like(loss, float(x.shape[0]))
     else:
         count = sample_weight.sum(dtype=torch.float64)
-    with aside():
+    with aside(lane=1, after=0):
         overlap = (w_bar * params.w).sum(1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
     return Statistics(
         w_bar=w_bar,

@@ -13,6 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from mnemosphere.model.streams import aside
+
 
 class LabelRule(Protocol):
     """What the kernel asks of an objective."""
@@ -55,12 +57,14 @@ class Blend:
         given = targets.sum(1)
         # Rounding leaves a full label a hair away from 1; that is no missing mass, let alone
         # negative mass.
-        missing = torch.where(given > 1 - 1e-6, 0.0, 1 - given)
-        on_marginal = self.conditional * given - missing  # coefficient of log P(x) in the loss
+        missing = torch.nn.functional.threshold(1 - given, 1e-6, 0.0)
         log_predictions = log_joint.log_softmax(1)  # one kernel, where logsumexp is eight
-        log_marginal = log_joint[:, 0] - log_predictions[:, 0]
-        loss = on_marginal * log_marginal - (targets * log_joint).sum(1)
-        return loss, targets - on_marginal[:, None] * log_predictions.exp()
+        # Weight of log P(x); minus its coefficient in the loss.
+        on_marginal = missing if self.conditional == 0.0 else missing - self.conditional * given
+        with aside(targets, log_joint, log_predictions, on_marginal, lane=2):
+            log_marginal = log_joint[:, 0] - log_predictions[:, 0]
+            loss = -torch.addcmul((targets * log_joint).sum(1), on_marginal, log_marginal)
+        return loss, torch.addcmul(targets, on_marginal[:, None], log_predictions.exp())
 
 
 @dataclass(frozen=True)

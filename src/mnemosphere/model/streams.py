@@ -12,7 +12,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-_LANES = 2
+_LANES = 3
 
 
 class _Lanes:
@@ -22,6 +22,7 @@ class _Lanes:
             torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
             for _ in range(_LANES)
         ]
+        self.busy: set[int] = set()
         # What the lanes read: freed too early, its memory would be written over.
         self.held: list[Tensor] = []
 
@@ -51,9 +52,10 @@ def aside(*read: Tensor, lane: int = 0, after: int | None = None) -> Iterator[No
         yield
         return
     lanes.held.extend(read)
+    lanes.busy.add(lane)
     stream = lanes.streams[lane]
     stream.wait_stream(torch.cuda.current_stream(lanes.device))
-    if after is not None:
+    if after in lanes.busy:
         stream.wait_stream(lanes.streams[after])
     with torch.cuda.stream(stream):
         yield
@@ -63,6 +65,7 @@ def together() -> None:
     """Go on only when everything aside is done."""
     lanes = _lanes.get()
     if lanes is not None:
-        for stream in lanes.streams:
-            torch.cuda.current_stream(lanes.device).wait_stream(stream)
+        for lane in lanes.busy:
+            torch.cuda.current_stream(lanes.device).wait_stream(lanes.streams[lane])
+        lanes.busy.clear()
         lanes.held.clear()

@@ -180,18 +180,20 @@ def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
     """Sinkhorn–Knopp as the paper does it: `sweeps` sweeps over exp(log_k) (..., R, C), no more.
 
     The columns come out exact and the rows approximate. In the dtype of log_k, whose smallest
-    number is also the smallest share of its row that an entry has. Checks nothing and never waits
-    for the device.
+    number is also the smallest share of its row that an entry has; a row of nothing but zeros
+    comes out NaN. Checks nothing and never waits for the device.
     """
     # After the rows, in the log domain, every entry is on the scale of the marginals.
-    by_row = log_k.clamp(min=_LOG_ZERO).softmax(-1) * rows[..., None]
-    by_row = by_row + torch.finfo(log_k.dtype).tiny  # nothing to divide by is zero
-    by_col = by_row.mT.contiguous()  # products with vectors are fastest along contiguous memory
+    by_row = torch.addcmul(
+        torch.full_like(rows, torch.finfo(rows.dtype).tiny)[..., None],  # nothing is divided by 0
+        log_k.softmax(-1),
+        rows[..., None],
+    )
     a = torch.ones_like(rows)
-    b = cols / by_col.sum(-1)
+    b = cols / by_row.sum(-2)
     for _ in range(sweeps - 1):
         a = rows / (by_row @ b[..., None])[..., 0]  # (..., R, C) @ (..., C, 1)
-        b = cols / (by_col @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
+        b = cols / (by_row.mT @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
     return by_row * a[..., None] * b[..., None, :]
 
 

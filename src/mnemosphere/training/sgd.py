@@ -80,22 +80,24 @@ class SGD:
         """One step from the statistics of one batch."""
         m, lr = self.momentum, self.learning_rate
         beta, v_beta = params.beta, state["beta"]
-        with aside(beta, lane=1):
-            resultant = mean_resultant(beta, params.n_features) if self.learn_beta else beta
-        with aside(stats.w_bar, stats.p_bar, stats.count, after=1):
+        if self.learn_beta:
+            with aside(beta, lane=2):
+                resultant = mean_resultant(beta, params.n_features)
+            with aside(stats.overlap, stats.p_bar, stats.count, lane=1, after=2):
+                v_beta = torch.sub(m * v_beta, stats.gradient_beta(params, resultant), alpha=lr)
+                beta = _positive_step(beta, v_beta)
+        with aside(stats.w_bar, stats.count):
             g = sphere.to_tangent(params.w, stats.gradient_w(params))
             v_w = torch.sub(m * state["w"], g, alpha=lr)
             w = sphere.retract(params.w, v_w)
-            if self.learn_beta:
-                g = stats.gradient_beta(params, resultant)
-                v_beta = torch.sub(m * v_beta, g, alpha=lr)
-                beta = _positive_step(beta, v_beta)
 
-        # P + P_0 = P / (1 − p_h(0)), Eq. of App. initialization.
-        scale = params.n_memories / (1 - params.p_h[0])
-        g = polytope.center_rows(params.p, stats.gradient_p(params) / scale, params.p_h)
-        v_p = torch.sub(m * state["p"], g, alpha=lr)
-        log_k = params.p.clamp_min(torch.finfo(params.p.dtype).tiny).log() + v_p
+        # The gradient −p̄/p, its rows centered, at the rate of w over P + P_0, where by App.
+        # initialization P + P_0 = P / (1 − p_h(0)).
+        p = params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
+        rate = (1 - params.p_h[0]) * (lr / params.n_memories) / stats.count.to(p.dtype)
+        g = polytope.center_rows(params.p, stats.p_bar / p, params.p_h)
+        v_p = torch.addcmul(m * state["p"], g, rate)
+        log_k = p.log() + v_p
         if self.tolerance is None:
             p = polytope.sweep(log_k, params.p_h, params.p_q, self.sweeps)
         else:

@@ -113,10 +113,9 @@ class CapturedSteps(Steps):
 
     def _write(self, params: Parameters, state: State) -> None:
         self._params, self._state = self._own
-        for name in _CHANGING:
-            getattr(self._params, name).copy_(getattr(params, name))
-        for name, tensor in self._state.items():
-            tensor.copy_(state[name])
+        ours = [getattr(self._params, name) for name in _CHANGING] + list(self._state.values())
+        new = [getattr(params, name) for name in _CHANGING] + [state[name] for name in self._state]
+        torch._foreach_copy_(ours, new)  # one kernel for all
 
 
 def steps_for(

@@ -1,0 +1,5 @@
+"""`python -m mnemosphere`: the command line."""
+
+from mnemosphere.cli import main
+
+main()
