@@ -1,0 +1,447 @@
+"""Fig. (umap_tree): the memories' way through training is a tree, and splitting thins its trunk.
+
+Memories start around the mean direction of the first 1000 digits and part as training breaks their
+permutation symmetry. A point is one memory at one time, given by its overlaps with all digits and
+laid on a plane by UMAP. UMAP is fitted on the run without splitting and applied to the others.
+
+The paper fits all points of a run with n_neighbors=1000. Here some times are kept (all early ones,
+then in a geometric series), and n_neighbors is scaled by the share of points kept, so that it spans
+as much of the run. Before UMAP, the overlaps are rotated to their leading principal axes. Quick
+runs use the two leading principal axes in the place of UMAP, which compiles for longer than they
+run.
+
+What the picture shows is measured too, on all passes: memories still in the trunk (overlap with the
+mean direction above `trunk`), summed over passes (the paper's P × T, near the root) and in seconds;
+the number of clusters; and whether it is a tree: how many pairs that parted are together again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+
+from mnemosphere.experiments.paper.frame import (
+    Comparison,
+    Experiment,
+    Json,
+    MissingPackageError,
+    Run,
+    load_arrays,
+    save_picture,
+)
+from mnemosphere.model import initialize
+from mnemosphere.model.curvature import Descent
+from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.numerics import sphere
+from mnemosphere.training.batches import Data
+from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.growth import Splitting, grow, start
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.loop import train
+from mnemosphere.training.sgd import SGD
+
+RUNS = ("without", "with", "fixed-point")
+Floats = NDArray[np.float32]
+
+
+def _settings(quick: bool) -> Json:
+    return {
+        "rows": 300 if quick else 1000,
+        "memories": 32 if quick else 400,
+        "initial": 8 if quick else 100,
+        "concentration": 1.5e5,
+        "beta": 80.0 if quick else 32.0,
+        "varsigma": 0.25,
+        "smoothing": 0.1,
+        "sgd": {
+            # The authors' effective step is 1; in a quick run 5, with less inertia.
+            "learning_rate": 0.5 if quick else 0.1**2,
+            "momentum": 0.9 if quick else 0.99,
+            "batch_size": 100,
+            "tolerance": None,
+        },
+        "epochs": 60 if quick else 600,
+        "phase_epochs": 40 if quick else 300,
+        "fixed_point_steps": 12 if quick else 40,
+        "eigenvectors": {"epochs": 10 if quick else 300, "batch_size": 100},
+        "delta": 0.25,
+        "threshold": -0.001,
+        "times": 16 if quick else 30,
+        "phase_times": 12 if quick else 20,
+        "fixed_point_times": 10 if quick else 16,
+        "trunk": 0.9,
+        "cluster": 0.95,
+        "embedding": "axes" if quick else "umap",
+        "n_neighbors": 1000,
+        "axes": 64,
+    }
+
+
+def kept_epochs(n_epochs: int, n_times: int) -> list[int]:
+    """About n_times of the passes 1..n_epochs: 1, 2, 3, … and on in a geometric series."""
+    times = np.geomspace(1, n_epochs, n_times).round().astype(int)
+    for k in range(1, len(times)):  # a pass is kept once
+        times[k] = min(max(times[k], times[k - 1] + 1), n_epochs)
+    return [int(t) for t in np.unique(times)]
+
+
+def clusters(w: Floats, overlap: float) -> int:
+    """Groups of memories (P, N) that hang together by pairs with at least this overlap."""
+    return int(connected_components(w @ w.T > overlap, directed=False)[0])
+
+
+def reunions(snapshots: list[Floats], overlap: float) -> float:
+    """Of the pairs of memories ever seen apart, the share that is together at the end.
+
+    Apart and together by `clusters`' overlap of the two. Near 0 for a tree, whose branches never
+    join again.
+    """
+    parted: Any = None
+    together: Any = None
+    for w in snapshots:
+        together = w @ w.T > overlap
+        parted = ~together if parted is None else parted | ~together
+    n_parted = int(np.triu(parted, 1).sum())
+    return float(np.triu(parted & together, 1).sum() / n_parted) if n_parted else 0.0
+
+
+def trunk_size(near: NDArray[Any], each: NDArray[Any] | float = 1.0) -> float:
+    """Σ over passes of the memories in the trunk, times what a pass costs a memory."""
+    return float((near * each).sum())
+
+
+@dataclass
+class Recorder(Callback):
+    """What a run leaves: numbers after every pass, memories after some."""
+
+    mean: torch.Tensor  # (N,) the mean direction of the data
+    trunk: float
+    keep: set[int]  # passes of each phase whose memories are kept
+    times: list[int] = field(default_factory=list)  # passes since the start, of what is kept
+    phases: list[int] = field(default_factory=list)
+    w: list[Floats] = field(default_factory=list)
+    label: list[NDArray[np.uint8]] = field(default_factory=list)
+    passes: list[tuple[float, ...]] = field(default_factory=list)
+
+    def on_start(self, params: Parameters, max_epochs: int) -> None:
+        """Before the first pass of a phase."""
+        if not self.passes:
+            self._keep(params, 0)
+
+    def on_epoch(self, record: Record, params: Parameters) -> None:
+        """After a pass."""
+        overlap = params.w @ self.mean  # (P,)
+        label = params.p[1:, :-1].argmax(1)
+        self.passes.append(
+            (
+                float((overlap > self.trunk).sum()),
+                float(overlap.mean()),
+                _spread(params.w, torch.zeros_like(label)),
+                _spread(params.w, label),
+                float((torch.bincount(label) > 0).sum()),
+                float(params.n_memories),
+                record.seconds,
+                record.loss,
+                record.beta,
+            )
+        )
+        if record.epoch in self.keep:
+            self._keep(params, record.phase)
+
+    def _keep(self, params: Parameters, phase: int) -> None:
+        self.times.append(len(self.passes))
+        self.phases.append(phase)
+        self.w.append(params.w.cpu().numpy().astype(np.float32))
+        label = params.p[1:, :-1].argmax(1)
+        self.label.append(label.cpu().numpy().astype(np.uint8))
+
+    def arrays(self, sources: list[list[int]]) -> dict[str, NDArray[Any]]:
+        """All memories kept, one after the other; `before`: the same memory's last, or −1.
+
+        sources[k][μ] is the memory of phase k that memory μ of phase k+1 goes on from.
+        """
+        before, first, previous = [], 0, -1
+        for k, w in enumerate(self.w):
+            n = len(w)
+            if k == 0:
+                before.append(np.full(n, -1))
+            elif self.phases[k] == self.phases[k - 1]:
+                before.append(previous + np.arange(n))
+            else:
+                before.append(previous + np.array(sources[self.phases[k] - 1]))
+            previous, first = first, first + n
+        sizes = [len(w) for w in self.w]
+        return {
+            "w": np.concatenate(self.w).astype(np.float16),
+            "label": np.concatenate(self.label),
+            "time": np.repeat(self.times, sizes).astype(np.int16),
+            "before": np.concatenate(before).astype(np.int32),
+            "passes": np.array(self.passes, dtype=np.float32),
+        }
+
+
+def _spread(w: torch.Tensor, label: torch.Tensor) -> float:
+    """1 − ‖mean‖² of the memories of a class, averaged over memories."""
+    total = 0.0
+    for k in range(int(label.max()) + 1):
+        mine = w[label == k]
+        if mine.shape[0] == 0:
+            continue
+        total += float((1 - mine.mean(0).square().sum()) * mine.shape[0])
+    return total / w.shape[0]
+
+
+def sources(lineage: Lineage) -> list[list[int]]:
+    """For each level but the first, the memory of the level above that a memory comes from."""
+    found = []
+    parent = lineage.parent.tolist()
+    for above, below in zip(lineage.members[:-1], lineage.members[1:], strict=True):
+        place = {node: k for k, node in enumerate(above.tolist())}
+        found.append([place[n] if n in place else place[parent[n]] for n in below.tolist()])
+    return found
+
+
+def _train(run: Run, name: str, data: Data) -> Json:
+    """One run with its recorder; arrays stored beside the summary."""
+    chosen = run.settings
+    generator = torch.Generator().manual_seed(run.seeds[0])
+    times = {"without": "times", "with": "phase_times", "fixed-point": "fixed_point_times"}[name]
+    epochs = {"without": "epochs", "with": "phase_epochs", "fixed-point": "fixed_point_steps"}[name]
+    keep = set(kept_epochs(chosen[epochs], chosen[times]))
+    recorder = Recorder(sphere.project(data.x.mean(0)), chosen["trunk"], keep)
+    n_memories = chosen["initial"] if name == "with" else chosen["memories"]
+    w = initialize.around_mean(data.x, n_memories, chosen["concentration"], generator=generator)
+    given: Json = {"beta": chosen["beta"], "varsigma": chosen["varsigma"]}
+    words = {"without": "no splitting", "with": "splitting", "fixed-point": "fixed point"}
+    callbacks = (run.watch(words[name]), recorder)
+    came_from: list[list[int]] = []
+    p_q = data.targets.mean(0)
+    if name == "with":
+        grown = grow(
+            start(w, p_q, max_memories=chosen["memories"], **given),
+            data,
+            SGD(**chosen["sgd"]),
+            max_memories=chosen["memories"],
+            splitting=Splitting(
+                threshold=chosen["threshold"],
+                delta=chosen["delta"],
+                curvature=Descent(**chosen["eigenvectors"]),
+            ),
+            max_epochs=chosen["phase_epochs"],
+            final_epochs=chosen["phase_epochs"],
+            generator=generator,
+            callbacks=callbacks,
+        )
+        run.finished(grown.status)
+        came_from = sources(grown.lineage)
+    else:
+        solver = FixedPoint() if name == "fixed-point" else SGD(**chosen["sgd"])
+        result = train(
+            from_memories(w, p_q, **given),
+            data,
+            solver,
+            max_epochs=chosen[epochs],
+            generator=generator,
+            callbacks=callbacks,
+        )
+        run.finished(result.status)
+    arrays = recorder.arrays(came_from)
+    run.save_part(name, **arrays)
+    return _summary(recorder, chosen)
+
+
+def _summary(recorder: Recorder, chosen: Json) -> Json:
+    passes = np.array(recorder.passes)
+    near, overlap, spread, within, classes, width, seconds, loss, beta = passes.T
+    left = np.flatnonzero(overlap < chosen["trunk"])
+    return {
+        "passes": len(passes),
+        "memories": int(width[-1]),
+        "trunk_memory_passes": trunk_size(near),
+        "trunk_seconds": round(trunk_size(near, seconds / width), 4),
+        "memory_passes": float(width.sum()),
+        "seconds": round(float(seconds.sum()), 3),
+        "leaves_the_trunk": int(left[0]) + 1 if len(left) else None,
+        "overlap_first": float(overlap[0]),
+        "overlap_last": float(overlap[-1]),
+        "spread_first": float(spread[0]),
+        "spread_last": float(spread[-1]),
+        "within_class_spread_last": float(within[-1]),
+        "classes_first": int(classes[0]),
+        "classes_last": int(classes[-1]),
+        "loss": float(loss[-1]),
+        "beta": float(beta[-1]),
+        "kept_times": recorder.times,
+        "clusters": [clusters(w, chosen["cluster"]) for w in recorder.w],
+        "reunions": reunions(_last_phase(recorder), chosen["cluster"]),
+    }
+
+
+def _last_phase(recorder: Recorder) -> list[Floats]:
+    """Memories of the last phase, each time the same ones."""
+    return [w for w in recorder.w if len(w) == len(recorder.w[-1])]
+
+
+def embed(points: list[Floats], kind: str, *, n_neighbors: int, seed: int) -> list[Floats]:
+    """Places on a plane of several sets of points (n, d), by a map fitted on the first of them."""
+    if kind == "axes":
+        center = points[0].mean(0)
+        axes = np.linalg.svd(points[0] - center, full_matrices=False)[2][:2]  # (2, d)
+        return [((p - center) @ axes.T).astype(np.float32) for p in points]
+    import warnings
+
+    with warnings.catch_warnings():
+        # Of packages that are not installed here, of one thread for the sake of the seed.
+        warnings.simplefilter("ignore")
+        from umap import UMAP
+
+        fitted = UMAP(n_neighbors=n_neighbors, random_state=seed, n_jobs=1)
+        places = [fitted.fit_transform(points[0])]
+        places += [fitted.transform(p) for p in points[1:]]
+    return [np.asarray(p, dtype=np.float32) for p in places]
+
+
+def _embed(run: Run, data: Data) -> Json:
+    chosen = run.settings
+    digits = data.x.cpu().numpy()
+    memories = [run.load_part(name)["w"].astype(np.float32) for name in RUNS]
+    overlaps = memories[0] @ digits.T  # (points, digits)
+    _, scale, axes = np.linalg.svd(digits, full_matrices=False)
+    # ‖X(w − w')‖ is all that matters, and X = U S Vᵀ: the rotation by U is exact, and what lies
+    # beyond the leading axes is next to nothing.
+    n_axes = min(chosen["axes"], len(scale))
+    points = [(w @ axes[:n_axes].T) * scale[:n_axes] for w in memories]
+    lost = 1 - points[0].var(0).sum() / overlaps.var(0).sum()
+    every_pass = chosen["memories"] * chosen["epochs"]
+    n_neighbors = max(10, round(chosen["n_neighbors"] * len(points[0]) / every_pass))
+    run.progress(f"{chosen['embedding']} of {len(points[0])} points")
+    places = embed(points, chosen["embedding"], n_neighbors=n_neighbors, seed=run.seeds[0])
+    run.save_part("places", **dict(zip(RUNS, places, strict=True)))
+    return {
+        "points": [len(p) for p in points],
+        "n_neighbors": n_neighbors,
+        "variance_lost": float(lost),
+    }
+
+
+def _run(run: Run) -> Json:
+    if run.settings["embedding"] == "umap" and find_spec("umap") is None:
+        raise MissingPackageError(
+            "fig5 needs umap-learn: pip install 'mnemosphere[umap]' and run again"
+        )
+    rows, _ = run.rows("mnist", run.settings["smoothing"])
+    data = rows.take(slice(0, run.settings["rows"]))
+    summaries = {name: run.step(name, lambda n=name: _train(run, n, data)) for name in RUNS}  # type: ignore[misc]
+    embedding = run.step("places", lambda: _embed(run, data))
+    arrays: dict[str, NDArray[Any]] = {}
+    places = run.load_part("places")
+    for name in RUNS:
+        part = run.load_part(name)
+        arrays[f"{name} place"] = places[name].astype(np.float16)
+        arrays |= {f"{name} {k}": part[k] for k in ("label", "time", "before")}
+        arrays[f"{name} passes"] = part["passes"][:, :4]
+    run.save_arrays(**arrays)
+    if run.settings["embedding"] == "umap":
+        run.remark(
+            f"UMAP on {embedding['points'][0]} of the "
+            f"{run.settings['memories'] * run.settings['epochs']} memories × passes of the run "
+            f"without splitting, n_neighbors scaled from {run.settings['n_neighbors']} to "
+            f"{embedding['n_neighbors']} accordingly, on {run.settings['axes']} principal axes of "
+            f"the overlaps ({100 * embedding['variance_lost']:.1g}% of their variance left out)"
+        )
+    else:
+        run.remark("two principal axes of the overlaps in the place of UMAP")
+    without, split = summaries["without"], summaries["with"]
+    ratio = without["trunk_memory_passes"] / split["trunk_memory_passes"]
+    return {
+        "runs": summaries,
+        "embedding": embedding,
+        "trunk_ratio": ratio,
+        "trunk_seconds_ratio": without["trunk_seconds"] / split["trunk_seconds"],
+    }
+
+
+def _compare(measured: Json) -> list[Comparison]:
+    runs = measured["runs"]
+    found = [
+        Comparison(
+            "trunk without over with splitting, memories × passes",
+            measured["trunk_ratio"],
+            "above 1",
+            1.0,
+            1e9,
+            "×",
+        )
+    ]
+    for name, words in zip(
+        RUNS, ("without splitting", "with splitting", "fixed point"), strict=True
+    ):
+        one = runs[name]
+        found.append(
+            Comparison(f"{words}: trunk", one["trunk_memory_passes"], unit="memories × passes",
+                       digits=0)
+        )  # fmt: skip
+        found.append(
+            Comparison(f"{words}: clusters at the end", one["clusters"][-1], unit="", digits=0)
+        )
+        tree = name != "fixed-point"
+        found.append(
+            Comparison(
+                f"{words}: parted pairs that are together again",
+                100 * one["reunions"],
+                "a tree: 0%" if tree else "",
+                0.0 if tree else None,
+                1.0 if tree else None,
+            )
+        )
+    return found
+
+
+def _draw(result: Json, folder: Path) -> list[Path]:
+    from mnemosphere.plots.trees import Growth, learning_trees
+
+    arrays = load_arrays(folder)
+    measured = result["measured"]
+    chosen = result["settings"]
+    n, p = chosen["initial"], chosen["memories"]
+    titles = {
+        "without": f"SGD, {p} memories",
+        "with": f"SGD with splitting, {n} to {p}",
+        "fixed-point": f"fixed point, {p} memories",
+    }
+    trees = {
+        titles[name]: Growth(
+            place=arrays[f"{name} place"],
+            label=arrays[f"{name} label"],
+            time=arrays[f"{name} time"],
+            before=arrays[f"{name} before"],
+            near=arrays[f"{name} passes"][:, 0],
+            overlap=arrays[f"{name} passes"][:, 1],
+            kept=measured["runs"][name]["kept_times"],
+            clusters=measured["runs"][name]["clusters"],
+        )
+        for name in RUNS
+    }
+    axes = "UMAP" if chosen["embedding"] == "umap" else "principal axis"
+    figure = learning_trees(trees, axes=axes, trunk=chosen["trunk"])
+    return [save_picture(figure, folder, "fig5", result)]
+
+
+EXPERIMENTS = (
+    Experiment(
+        "fig5",
+        "Fig. (umap_tree): the tree of learning, with and without splitting",
+        _settings,
+        _run,
+        _draw,
+        _compare,
+    ),
+)
