@@ -20,7 +20,7 @@ def performance(
     *,
     what: str,
     words: str,
-    initial: int,
+    initial: Mapping[str, int],
     names: Mapping[str, str],
     titles: Mapping[str, str],
 ) -> Figure:
@@ -28,8 +28,8 @@ def performance(
 
     sweeps[data][method] holds p_max, accuracy in percent, `what` and their deviations ("_std");
     fits[data][method][what] a line in P_max and perhaps a staircase in the number of doublings from
-    `initial`, each with a, b and r2. The line is drawn for the first method, the staircase for
-    every second one of the same solver.
+    initial[method], each with a, b and r2. The staircase is drawn for methods whose names end in
+    "split", the line for the others.
     """
     if not sweeps:
         raise ValueError("sweeps is empty: pass at least one data set")
@@ -47,7 +47,7 @@ def _draw_row(
     fits: Mapping[str, Mapping[str, Any]],
     what: str,
     words: str,
-    initial: int,
+    initial: Mapping[str, int],
     names: Mapping[str, str],
 ) -> None:
     accuracy_and_time(
@@ -74,7 +74,7 @@ def _draw_row(
         found = fits[method][what]
         split = method.endswith("split")
         if split and "staircase" in found:
-            _draw_stairs(right, sweep["p_max"], found["staircase"], unit, initial, color)
+            _draw_stairs(right, sweep["p_max"], found["staircase"], unit, initial[method], color)
         elif not split:
             ends = np.array([sweep["p_max"][0], sweep["p_max"][-1]])
             line = found["line"]

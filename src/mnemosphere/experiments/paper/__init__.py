@@ -3,7 +3,14 @@
 A module holds a tuple EXPERIMENTS and joins by its name in the import and a line of _IN_ORDER.
 """
 
-from mnemosphere.experiments.paper import accuracy, interpretability, memories
+from mnemosphere.experiments.paper import (
+    accuracy,
+    hierarchy,
+    interpretability,
+    memories,
+    performance,
+    umap_tree,
+)
 from mnemosphere.experiments.paper.frame import (
     Comparison,
     Experiment,
@@ -16,8 +23,11 @@ from mnemosphere.experiments.paper.frame import (
 
 _IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
     memories.EXPERIMENTS,
+    hierarchy.EXPERIMENTS,
     accuracy.EXPERIMENTS,
     interpretability.EXPERIMENTS,
+    umap_tree.EXPERIMENTS,
+    performance.EXPERIMENTS,
 )
 
 REGISTRY: dict[str, Experiment] = {e.name: e for group in _IN_ORDER for e in group}

@@ -55,7 +55,7 @@ def _settings(quick: bool) -> Json:
         "datasets": ["mnist"] if quick else ["mnist", "fashion-mnist"],
         "rows": 1200 if quick else None,
         "methods": list(METHODS),
-        "p_max": [24, 40, 48, 96] if quick else list(range(1000, 2001, 125)),
+        "p_max": [20, 32, 44, 80] if quick else list(range(1000, 2001, 125)),
         "repeats": 1 if quick else 2,
         # What a processor does instead; the paper has one, too, but days.
         "cpu": None if quick else {"p_max": [1000, 1250, 1500, 1625, 2000], "repeats": 1},
@@ -168,7 +168,7 @@ class _Part:
         self, rows: Data, validation: Data
     ) -> tuple[Parameters, Sequence[Record], Sequence[Split], str]:
         chosen = self.run.settings
-        own = chosen["sgd"] if self.sgd else chosen["fixed_point"]
+        own = _own(chosen, self.method)
         generator = torch.Generator().manual_seed(self.seed)
         n_first = min(own["initial"], self.p_max) if self.split else self.p_max
         p_q = rows.targets.mean(0)
@@ -291,15 +291,19 @@ def sweeps(rows: Sequence[Json]) -> Json:
     }
 
 
+def _own(chosen: Json, method: str) -> Json:
+    """The settings of a method's solver."""
+    own: Json = chosen["sgd"] if method.startswith("sgd") else chosen["fixed_point"]
+    return own
+
+
 def _fits(run: Run, rows: Sequence[Json]) -> Json:
-    chosen = run.settings
     found: Json = {}
     for data, methods in sweeps(rows).items():
         for method, sweep in methods.items():
-            own = chosen["sgd"] if method.startswith("sgd") else chosen["fixed_point"]
+            initial = _own(run.settings, method)["initial"]
             found.setdefault(data, {})[method] = {
-                what: best_fit(sweep["p_max"], sweep[what], own["initial"])
-                for what in ("seconds", "work")
+                what: best_fit(sweep["p_max"], sweep[what], initial) for what in ("seconds", "work")
             }
     return found
 
@@ -391,7 +395,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
             measured["fits"],
             what=what,
             words=words,
-            initial=chosen["sgd"]["initial"],
+            initial={name: _own(chosen, name)["initial"] for name in METHODS},
             names=NAMES,
             titles=result["data"],
         )

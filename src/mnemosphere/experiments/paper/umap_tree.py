@@ -432,7 +432,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     }
     axes = "UMAP" if chosen["embedding"] == "umap" else "principal axis"
     figure = learning_trees(trees, axes=axes, trunk=chosen["trunk"])
-    return [save_picture(figure, folder, "fig5", result)]
+    return [save_picture(figure, folder, "fig5", result, dpi=120)]
 
 
 EXPERIMENTS = (
