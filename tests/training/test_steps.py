@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mnemosphere.model.objectives import Unsupervised, joint
-from mnemosphere.numerics import bessel
+from mnemosphere.numerics import bessel, polytope
 from mnemosphere.training.batches import Data
 from mnemosphere.training.loop import train
 from mnemosphere.training.sgd import SGD
@@ -89,3 +89,18 @@ def test_bessel_functions_stay_on_the_gpu(n):
         got = function(beta.cuda(), n)
         assert got.is_cuda
         torch.testing.assert_close(got.cpu(), function(beta, n), rtol=1e-12, atol=0.0)
+
+
+@on_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(5, 3), (101, 11), (1001, 11), (2003, 11), (7001, 11)])
+def test_sweeps_on_a_gpu_are_those_on_a_cpu(shape, dtype):
+    generator = torch.Generator().manual_seed(3)
+    log_k = 3 * torch.randn(shape, generator=generator, dtype=dtype)
+    rows, cols = (torch.rand(n, generator=generator, dtype=dtype) + 0.1 for n in shape)
+    rows, cols = rows / rows.sum(), cols / cols.sum()
+    for sweeps in (1, 2, 10):
+        here = polytope.sweep(log_k, rows, cols, sweeps)
+        there = polytope.sweep(log_k.cuda(), rows.cuda(), cols.cuda(), sweeps)
+        rtol = 1e-12 if dtype == torch.float64 else 2e-5
+        torch.testing.assert_close(there.cpu(), here, rtol=rtol, atol=0.0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemosphere.numerics import interior
+from mnemosphere.numerics import interior, sweep_gpu
 
 __all__ = [
     "Maximum",
@@ -183,18 +183,19 @@ def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
     number is also the smallest share of its row that an entry has; a row of nothing but zeros
     comes out NaN. Checks nothing and never waits for the device.
     """
-    # After the rows, in the log domain, every entry is on the scale of the marginals.
-    by_row = torch.addcmul(
-        torch.full_like(rows, torch.finfo(rows.dtype).tiny)[..., None],  # nothing is divided by 0
-        log_k.softmax(-1),
-        rows[..., None],
-    )
+    if log_k.is_cuda and log_k.ndim == 2:
+        p = sweep_gpu.sweep(log_k, rows, cols, sweeps)
+        if p is not None:
+            return p
+    # After the rows, in the log domain, every entry is on the scale of the marginals; the smallest
+    # number keeps what is divided by off zero.
+    k = log_k.softmax(-1) * rows[..., None] + torch.finfo(log_k.dtype).tiny
     a = torch.ones_like(rows)
-    b = cols / by_row.sum(-2)
+    b = cols / k.sum(-2)
     for _ in range(sweeps - 1):
-        a = rows / (by_row @ b[..., None])[..., 0]  # (..., R, C) @ (..., C, 1)
-        b = cols / (by_row.mT @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
-    return by_row * a[..., None] * b[..., None, :]
+        a = rows / (k @ b[..., None])[..., 0]  # (..., R, C) @ (..., C, 1)
+        b = cols / (k.mT @ a[..., None])[..., 0]  # (..., C, R) @ (..., R, 1)
+    return k * a[..., None] * b[..., None, :]
 
 
 def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import aside
 
 # A solver's memory between steps: named tensors, so that a checkpoint can hold it.
 State = dict[str, Tensor]
@@ -41,8 +42,10 @@ class Data:
 
     def take(self, rows: Tensor | slice) -> Data:
         """A subset of the rows."""
-        weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return Data(self.x[rows], self.targets[rows], weight)
+        with aside(lane=2):  # needed only after the first product with x
+            targets = self.targets[rows]
+            weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return Data(self.x[rows], targets, weight)
 
     def split_tail(self, fraction: float) -> tuple[Data, Data]:
         """(all but the tail, the last `fraction` of the rows): the paper's validation split."""
