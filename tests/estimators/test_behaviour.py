@@ -458,7 +458,7 @@ def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
     cost = [log_loss(y, m.predict_proba(x)) for m in (joint, *both)]
     assert cost[1] < cost[0]
     assert cost[2] <= cost[0] + 1e-3
-    assert both[0].history_[-1]["phase"] == 1
+    assert 1 in {record["phase"] for record in both[0].history_}
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])

@@ -46,8 +46,8 @@ def sums_removed(p, g):
 def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule):
     """Against autograd: each memory by one angle, each row of log p by one length."""
     case = problem(31, rows=29, weighted=True, clustered=True, varsigma=0.5)
-    rate = 0.03
-    solver = Adam(steps=100, learning_rate=rate, tolerance=1e-13)
+    turn, rate = 0.07, 0.03
+    solver = Adam(steps=100, angle=turn, learning_rate=rate, tolerance=1e-13)
     new = run(solver, case, 1, RULES[rule])
     old = case.params
     gw, gp, gb = (
@@ -56,7 +56,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     for before, after, g in zip(old.w.numpy(), new.w.numpy(), gw, strict=True):
         down = -(g - (g @ before) * before)
         down /= np.linalg.norm(down)
-        expected = (before + rate * down) / math.hypot(1, rate)
+        expected = (before + turn * down) / math.hypot(1, turn)
         np.testing.assert_allclose(after, expected, rtol=0, atol=1e-12)
     p = old.p.numpy()
     xi = sums_removed(p, gp)
@@ -71,7 +71,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
 @pytest.mark.parametrize("rule", RULES)
 def test_constraints_hold_however_large_the_steps(problem, rule):
     case = problem(32, rows=31, weighted=True, beta=20.0)
-    new = run(Adam(steps=40, learning_rate=0.5, tolerance=1e-13), case, 11, RULES[rule])
+    new = run(Adam(steps=40, angle=1.0, learning_rate=0.5, tolerance=1e-13), case, 11, RULES[rule])
     one = torch.ones(len(new.w), dtype=new.w.dtype)
     assert_close(new.w.norm(dim=1), one, rtol=0, atol=1e-12)
     assert_close(new.p.sum(1), new.p_h, rtol=1e-12, atol=0)
@@ -83,7 +83,7 @@ def test_constraints_hold_however_large_the_steps(problem, rule):
 def test_small_steps_descend_the_conditional_loss(problem, oracle):
     case = problem(33, rows=37, labels="full", clustered=True)
     params, state = case.params, None
-    solver = Adam(steps=1000, learning_rate=1e-3, decay=(0.0, 0.0), tolerance=1e-13)
+    solver = Adam(steps=1000, angle=1e-3, learning_rate=1e-3, decay=(0.0, 0.0), tolerance=1e-13)
     state = solver.start(params)
     losses = []
     for _ in range(20):
@@ -94,7 +94,7 @@ def test_small_steps_descend_the_conditional_loss(problem, oracle):
 
 def test_it_finds_a_far_lower_conditional_loss(problem, oracle):
     case = problem(34, rows=41, labels="full", clustered=True)
-    best = run(Adam(steps=60, learning_rate=0.2), case, 60)
+    best = run(Adam(steps=60, angle=0.2, learning_rate=0.2), case, 60)
     before, after = (
         float(oracle.mean_loss("conditional", params, case.x, case.targets))
         for params in (case.params, best)
@@ -111,7 +111,7 @@ def test_held_beta_stays(problem):
 def test_the_rate_fades_along_half_a_cosine(problem):
     """With no memory of earlier gradients every step of a memory turns it by atan(rate)."""
     case = problem(36, rows=17, clustered=True)
-    solver = Adam(steps=10, learning_rate=0.2, decay=(0.0, 0.0))
+    solver = Adam(steps=10, angle=0.2, decay=(0.0, 0.0))
     params, state = case.params, solver.start(case.params)
     for t in range(12):
         new, state = take(solver, params, state, case)
@@ -129,7 +129,7 @@ def test_a_memory_that_no_row_answers_to_stays(problem):
     x = w[0] + 0.3 * case.x
     case = case._replace(x=x / x.norm(dim=1, keepdim=True))
     case = case._replace(params=case.params.replace(w=w))
-    new = run(Adam(steps=50, learning_rate=0.1), case, 3)
+    new = run(Adam(steps=50), case, 3)
     turned = (new.w - w).norm(dim=1)
     assert turned[0] > 0.1
     assert turned[1:].max() < 1e-6
@@ -208,7 +208,8 @@ def test_a_checkpoint_with_other_noise_is_refused(problem, tmp_path):
     [
         ({"steps": 0}, "steps and batch_size must be >= 1, got 0 and 1000"),
         ({"steps": 1, "batch_size": 0}, "steps and batch_size must be >= 1, got 1 and 0"),
-        ({"steps": 1, "learning_rate": 0.0}, "learning_rate must be > 0, got 0.0"),
+        ({"steps": 1, "learning_rate": 0.0}, "must be > 0, got 0.1 and 0.0"),
+        ({"steps": 1, "angle": -1.0}, "must be > 0, got -1.0 and 0.1"),
         ({"steps": 1, "decay": (0.9, 1.0)}, "both decays must lie in"),
     ],
 )

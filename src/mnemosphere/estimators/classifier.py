@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from mnemosphere.estimators import selection
+from mnemosphere.estimators import refinement, selection
 from mnemosphere.estimators.base import as_numpy, check_callbacks, draw_seed, pick_device
 from mnemosphere.estimators.inference import FittedModel
 from mnemosphere.estimators.preparation import (
@@ -37,13 +37,11 @@ from mnemosphere.model import kernel, objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training import semi_supervised
-from mnemosphere.training.adam import Adam
 from mnemosphere.training.batches import Batch, Data, Solver
 from mnemosphere.training.callbacks import Callback, Record
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.loop import judge, train
-from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.loop import train
 from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -51,7 +49,6 @@ _COUNT = Interval(Integral, 1, None, closed="left")
 _FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 300
 _REFINE_PASSES = 30
-_REFINE_NOISE = 0.5  # the default of input_noise
 _SMALL_SIZE = 1_000_000
 _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
 
@@ -87,6 +84,7 @@ class DAMClassifier(
     input_noise : float >= 0 or "auto"
         Of the refinement: the length, relative to the row, of the noise that is laid anew on every
         row in every pass; a noisy row has the overlap 1/√(1+input_noise²) with its own. 0: none.
+        "auto": √N/(ςβ) of the joint solution, at most 1.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
     normalize : {"auto", "center", "unit", "standard", "none"}
@@ -436,8 +434,12 @@ class DAMClassifier(
         refines = self.solver != "sgd" and rule != objectives.joint
         solver: Solver
         held: Data | None = None
-        if self.solver == "sgd" or refines:  # before the start, which would know these rows too
-            data, held = _hold_out(data, self.validation_fraction, generator)
+        everything, fraction = data, self.validation_fraction
+        if refines:  # apart before the start, which would know these rows otherwise
+            fraction = refinement.judging_fraction(fraction, data.n_rows)
+            data, held = refinement.hold_out(data, fraction, generator)
+        elif self.solver == "sgd":
+            data, held = _hold_out(data, fraction, generator)
         validation = None if refines else held
         if self.solver == "sgd":
             size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
@@ -489,44 +491,28 @@ class DAMClassifier(
             result = train(params, data, solver, max_epochs=passes, **common)
             params, history, status = result.params, result.history, result.status
         if refines and status != "interrupted":
-            params, history, status = self._refine(params, data, held, rule, history, common)
+            params, later, status = refinement.refine(
+                params,
+                data,
+                held,
+                everything,
+                rule,
+                refinement.Settings(
+                    passes=self.max_epochs or _REFINE_PASSES,
+                    patience=self.patience,
+                    noise=None if self.input_noise == "auto" else float(self.input_noise),
+                    learn_beta=learn_beta,
+                    generator=generator,
+                    callbacks=common["callbacks"],
+                    checkpoint=common.pop("checkpoint"),
+                ),
+                joint=partial(train, solver=solver, max_epochs=passes, **common),
+                phase=history[-1].phase + 1,
+            )
+            history = (*history, *later)
         self.history_ = [record.as_dict() for record in (*early, *history)]
         self.status_ = status
         self._keep(params)
-
-    def _refine(
-        self,
-        params: Parameters,
-        data: Data,
-        held: Data | None,
-        rule: LabelRule,
-        history: tuple[Record, ...],
-        common: dict[str, Any],
-    ) -> tuple[Parameters, tuple[Record, ...], str]:
-        """Descend the conditional objective from the joint solution, judged by held-out rows."""
-        passes = self.max_epochs or _REFINE_PASSES
-        size = min(max(data.n_rows // 50, 32), 1000)
-        solver = Adam(
-            passes * math.ceil(data.n_rows / size), batch_size=size, learn_beta=self.beta == "learn"
-        )
-        length = _REFINE_NOISE if self.input_noise == "auto" else float(self.input_noise)
-        path = common["checkpoint"]
-        common = common | {
-            "rule": rule,
-            "tol": 0.0,
-            "validation": held,
-            "patience": None if held is None else max(self.patience, passes // 3),
-            "checkpoint": None if path is None else path.with_name(path.name + ".refine"),
-            "noise": SphereNoise(length) if length else None,
-        }
-        result = train(
-            params, data, solver, max_epochs=passes, phase=history[-1].phase + 1, **common
-        )
-        best = result.params
-        if held is not None:  # where nothing was gained, nothing is changed
-            losses = [judge(candidate, held, rule)[0] for candidate in (params, best)]
-            best = params if losses[0] <= losses[1] else best
-        return best, (*history, *result.history), result.status
 
     def _rule(self) -> LabelRule:
         names = {"joint": 0.0, "conditional": 1.0}

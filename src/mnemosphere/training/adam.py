@@ -29,14 +29,15 @@ class Adam:
     - memories: g is the tangent gradient; the step is retracted, m carried along by projection;
     - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v a row; the step
       multiplies p and the marginals are restored by scaling, to `tolerance`;
-    - β: its logarithm, at a tenth of the rate.
+    - β: its logarithm, at a tenth of the rate of log p.
 
-    The rate falls from `learning_rate` (radians for a memory) to 0 along half a cosine. Where it
-    stands is part of the state, so a resumed run goes on with the same bits. No step waits for
-    the device except in the scaling of p.
+    Two rates, of unlike units: `angle` for memories, in radians, and `learning_rate` for log p.
+    Both fade to 0 along half a cosine. Where they stand is part of the state, so a resumed run
+    goes on with the same bits. No step waits for the device except in the scaling of p.
     """
 
     steps: int
+    angle: float = 0.1
     learning_rate: float = 0.1
     batch_size: int = 1000
     learn_beta: bool = True
@@ -48,8 +49,10 @@ class Adam:
             raise ValueError(
                 f"steps and batch_size must be >= 1, got {self.steps} and {self.batch_size}"
             )
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
+        if not (self.angle > 0 and self.learning_rate > 0):
+            raise ValueError(
+                f"angle and learning_rate must be > 0, got {self.angle} and {self.learning_rate}"
+            )
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
@@ -83,13 +86,13 @@ class Adam:
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1)))
         # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
         start = (1 - b ** (done + 1)).sqrt() / (1 - a ** (done + 1))
-        rate = self.learning_rate * fade * start
+        angle, rate = self.angle * fade * start, self.learning_rate * fade * start
         gradient = stats.gradient(params)
 
         g = sphere.to_tangent(params.w, gradient.w)
         m_w = a * sphere.to_tangent(params.w, state["w"]) + (1 - a) * g
         v_w = b * state["w_square"] + (1 - b) * g.square().sum(1)
-        w = sphere.retract(params.w, -rate * m_w / _size(v_w)[:, None])
+        w = sphere.retract(params.w, -angle * m_w / _size(v_w)[:, None])
 
         g = polytope.to_tangent(params.p, params.p * gradient.p, params.p_h, params.p_q)
         m_p = a * state["p"] + (1 - a) * g

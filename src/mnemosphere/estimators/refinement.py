@@ -1,0 +1,183 @@
+"""The conditional objective: a descent from the joint solution, judged by rows it never saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.batches import Data
+from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.training.loop import Result, judge, train
+from mnemosphere.training.noise import SphereNoise
+
+ALL_AGAIN = 10_000  # up to so many rows the refinement is done again with the held-out ones
+_ENOUGH_HELD = 20  # rows to judge by where there are so many, a third of all otherwise
+_STEPS = 50  # a pass, on data of a few thousand rows
+_BATCH = (32, 1000)
+_LONGEST = 1.0
+_ANGLE = 0.15  # largest turn of a memory in one step, in units of `scale`
+
+
+def judging_fraction(fraction: float, n_rows: int) -> float:
+    """Share of the rows to judge a refinement by: more of them where there are few."""
+    return max(fraction, min(1 / 3, _ENOUGH_HELD / n_rows))
+
+
+def hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:
+    """(the rows to learn from, rows apart to judge by, or None where there would be none).
+
+    A `fraction` of the labelled rows of each class, none of a class with less than 1/fraction.
+    """
+    order = torch.randperm(data.n_rows, generator=generator).to(data.x.device)
+    label = torch.where(data.targets.sum(1) > 0, data.targets.argmax(1), -1)[order]
+    label, by_class = label.sort(stable=True)
+    order = order[by_class]
+    # Row r of its class, r = 1, 2, …, is held where r·fraction passes a whole number.
+    first = torch.searchsorted(label, label)
+    rank = torch.arange(data.n_rows, device=label.device) - first
+    held = ((rank + 1) * fraction).floor() > (rank * fraction).floor()
+    held &= label >= 0
+    if not bool(held.any()):
+        return data, None
+    return data.take(order[~held]), data.take(order[held])
+
+
+def scale(params: Parameters) -> float:
+    """√N/β_eff, at most 1: a random turn by so much moves the exponent of a memory by about 1.
+
+    Of a random direction across the row a part of about 1/√N lies along any one memory, and the
+    exponent is β_eff⟨w, x⟩. It is the natural length of noise, and the unit of a step.
+    """
+    return min(_LONGEST, math.sqrt(params.n_features) / float(params.beta_eff))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to refine."""
+
+    passes: int
+    patience: int
+    noise: float | None  # σ; None: `scale`
+    learn_beta: bool
+    generator: torch.Generator
+    callbacks: Sequence[Callback] = ()
+    checkpoint: Path | None = None  # of the joint run; those of later parts lie beside it
+
+    def beside(self, suffix: str) -> Path | None:
+        """A checkpoint for a later part of the run."""
+        path = self.checkpoint
+        return None if path is None else path.with_name(path.name + suffix)
+
+
+class Outcome(NamedTuple):
+    """What the refinement came to."""
+
+    params: Parameters
+    history: tuple[Record, ...]
+    status: str
+
+
+def gains(old: Parameters, new: Parameters, held: Data, rule: LabelRule) -> bool:
+    """Whether the loss of the held-out rows falls beyond chance and no more of them are wrong.
+
+    Beyond chance: by two standard errors of the mean difference, row by row.
+    """
+    before, after = (rule(log_joint(params, held.x), held.targets)[0] for params in (old, new))
+    weight = torch.ones_like(before) if held.sample_weight is None else held.sample_weight
+    share = (weight / weight.sum()).double()
+    fall = (before - after).double()
+    mean = (share * fall).sum()
+    error = (share * (fall - mean)).norm()  # √Σ share²·deviation²
+    right = [judge(params, held, rule)[1] or 0.0 for params in (old, new)]
+    return bool(mean > 2 * error) and right[1] >= right[0]
+
+
+def descend(
+    params: Parameters,
+    data: Data,
+    held: Data | None,
+    rule: LabelRule,
+    settings: Settings,
+    *,
+    phase: int,
+    suffix: str,
+    stop: int | None = None,
+) -> Result:
+    """Descend `rule` from `params` by Adam with noise; best is what suits the held-out rows best.
+
+    `stop` ends the run after so many of its passes.
+    """
+    size = min(max(data.n_rows // _STEPS, _BATCH[0]), _BATCH[1])
+    unit, passes = scale(params), settings.passes
+    solver = Adam(
+        passes * math.ceil(data.n_rows / size),
+        angle=_ANGLE * unit,
+        batch_size=size,
+        learn_beta=settings.learn_beta,
+    )
+    length = unit if settings.noise is None else settings.noise
+    return train(
+        params,
+        data,
+        solver,
+        rule=rule,
+        max_epochs=passes if stop is None else stop,
+        validation=held,
+        # Steps get smaller towards the end, which is where most is gained: no haste.
+        patience=None if held is None else max(settings.patience, passes // 3),
+        generator=settings.generator,
+        callbacks=settings.callbacks,
+        checkpoint=settings.beside(suffix),
+        phase=phase,
+        noise=SphereNoise(length) if length > 0 else None,
+    )
+
+
+def refine(
+    params: Parameters,
+    data: Data,
+    held: Data | None,
+    everything: Data,
+    rule: LabelRule,
+    settings: Settings,
+    *,
+    joint: Callable[..., Result],
+    phase: int,
+) -> Outcome:
+    """Refine the joint solution `params` of `data` where the rows `held` gain by it.
+
+    If they do not, the joint solution goes on over all rows: `joint(params, data, phase=…,
+    checkpoint=…)` does that. If they do, and there are few rows, the descent is then repeated from
+    there with all of them, for as many passes as were best.
+    """
+    first = descend(params, data, held, rule, settings, phase=phase, suffix=".refine")
+    history = first.history
+    gained = held is None or gains(params, first.params, held, rule)
+    best = first.params if gained else params
+    if first.status == "interrupted" or held is None:
+        return Outcome(best, history, first.status)
+    if gained and everything.n_rows > ALL_AGAIN:
+        return Outcome(best, history, first.status)
+    whole = joint(params, everything, phase=phase + 1, checkpoint=settings.beside(".all"))
+    history = (*history, *whole.history)
+    if not gained:
+        return Outcome(whole.params, history, whole.status)
+    if whole.status == "interrupted":
+        return Outcome(best, history, whole.status)
+    losses = [record.validation_loss or math.inf for record in first.history]
+    again = descend(
+        whole.params, everything, None, rule, settings,
+        phase=phase + 2, suffix=".again", stop=1 + losses.index(min(losses)),
+    )  # fmt: skip
+    if again.status == "interrupted":
+        return Outcome(best, (*history, *again.history), again.status)
+    return Outcome(again.params, (*history, *again.history), first.status)
