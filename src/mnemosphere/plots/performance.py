@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.plots.growth import Sweep, accuracy_and_time
-from mnemosphere.plots.look import GREY, category_style, new_figure, plain, style
+from mnemosphere.plots.look import category_style, new_figure, plain, style
 
 
 @style()
@@ -86,12 +86,10 @@ def _draw_row(
 def _draw_stairs(
     ax: Axes, widths: Any, law: Mapping[str, float], unit: float, initial: int, color: str
 ) -> None:
-    """The law a + b·⌈log₂(P/P_0)⌉ between the first and the last width, its jumps marked."""
+    """The law a + b·⌈log₂(P/P_0)⌉ between the first and the last width."""
     first, last = widths[0], widths[-1]
     jumps = [initial * 2**k for k in range(1, 40) if first < initial * 2**k < last]
     edges = np.array([first, *jumps, last], dtype=float)
     middle = (edges[:-1] + edges[1:]) / 2
     values = (law["a"] + law["b"] * np.ceil(np.log2(middle / initial))) / unit
     ax.stairs(values, edges, baseline=None, color=color, linestyle="--", linewidth=0.9)
-    for jump in jumps:
-        ax.axvline(jump, color=GREY, linewidth=0.6, linestyle=":", zorder=0)
