@@ -344,29 +344,38 @@ def _compare(measured: Json) -> list[Comparison]:
     wrong = sum(
         (p["labels_held"]["distance"] > 0.05) != (p["beta_eff"] > p["beta_split"]) for p in scanned
     )
+    free = sum(
+        p["labels_free"]["distance"] > 0.05 for p in scanned if p["beta_eff"] < p["beta_split"]
+    )
+    saddles = sum(verdict == "saddle" for level in levels for verdict in level["verdicts"])
     rises = sum(a["loss"] <= b["loss"] for a, b in pairwise(levels))
+    changed = worst([d["loss_change"] for d in doubled])
+    merged = worst([d["merged_back_loss_change"] for d in doubled])
+    moved = worst([d["residual"] for d in doubled])
+    # Bounds: 1e-12 of the loss, and ten times the residual at which the levels were left.
+    tiny: Json = {"paper": "0", "low": 0.0, "high": 1000.0, "unit": "·10⁻¹⁵", "digits": 1}
+    small: Json = {"paper": "0", "low": 0.0, "high": 100.0, "unit": "·10⁻⁹", "digits": 1}
+    none: Json = {"paper": "0", "low": 0.0, "high": 0.0, "unit": "", "digits": 0}
     return [
+        Comparison("change of the loss by duplication", 1e15 * changed, **tiny),
+        Comparison("change of the loss by duplication and merging", 1e15 * merged, **tiny),
+        Comparison("residual of the duplicated fixed points", 1e9 * moved, **small),
         Comparison(
-            "change of the loss by duplication", worst([d["loss_change"] for d in doubled]),
-            "0", 0.0, 1e-12, "", digits=17,
+            "curvature by finite differences, relative error",
+            1e5 * max(relative),
+            unit="·10⁻⁵",
+            digits=1,
         ),
+        Comparison("values of β on the wrong side of β_split", float(wrong), **none),
+        Comparison("levels that do not lower the loss", float(rises), **none),
+        Comparison("saddles among the memories of all levels", float(saddles), unit="", digits=0),
         Comparison(
-            "residual of the duplicated fixed points", worst([d["residual"] for d in doubled]),
-            "0", 0.0, 1e-7, "", digits=11,
+            "copies that part below β_split where class weights are free",
+            float(free),
+            unit="",
+            digits=0,
         ),
-        Comparison(
-            "change of the loss by duplication and merging",
-            worst([d["merged_back_loss_change"] for d in doubled]), "0", 0.0, 1e-12, "", digits=17,
-        ),
-        Comparison(
-            "curvature by finite differences, relative error", max(relative),
-            "", unit="", digits=7,
-        ),
-        Comparison(
-            "values of β on the wrong side of β_split", float(wrong), "0", 0.0, 0.0, "", digits=0
-        ),
-        Comparison("levels that do not lower the loss", float(rises), "0", 0.0, 0.0, "", digits=0),
-    ]  # fmt: skip
+    ]
 
 
 def _draw(result: Json, folder: Path) -> list[Path]:
