@@ -217,8 +217,6 @@ class DAMClusterer(
             weight = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-            if not weight.sum() > 0:
-                raise ValueError("all weights are zero: give some rows a sample_weight above 0")
         prior = self._proportions()
         data = self._prepare(X, weight)
         generator = torch.Generator().manual_seed(draw_seed(self.random_state))
