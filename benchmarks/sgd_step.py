@@ -92,8 +92,9 @@ def main() -> None:
             f"in training {row['in training']:.3f} ms  products alone {row['products']:.3f} ms"
         )
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    words = ["FILE.json" if word == str(arguments.out) else word for word in sys.argv[1:]]
     report = {
-        "command": shlex.join(["python", "-m", "benchmarks.sgd_step", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", "benchmarks.sgd_step", *words]),
         "device": name,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
         "milliseconds": found,
