@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -428,25 +427,57 @@ class DAMClassifier(
         )
 
     def _train(self, data: Data, generator: torch.Generator) -> None:
-        """The joint solution by the chosen solver, then the conditional refinement if asked."""
+        """The solution by the chosen solver, or the conditional refinement of the joint one."""
         rule = self._rule()
+        bars = [ProgressBar()] if self.verbose else []
+        callbacks = [*bars, *self.callbacks]
+        path = None if self.checkpoint is None else Path(self.checkpoint)
+        if self.solver == "sgd" or rule == objectives.joint:
+            outcome = self._solve(data, path, generator, callbacks)
+        else:
+            seed = generator.initial_seed()
+            outcome = refinement.refine(
+                # Each joint solution from the same seed, as if it were the only one.
+                lambda rows, file: self._solve(
+                    rows, file, torch.Generator().manual_seed(seed), callbacks
+                ),
+                data,
+                rule,
+                refinement.Settings(
+                    passes=self.max_epochs or _REFINE_PASSES,
+                    patience=self.patience,
+                    noise=None if self.input_noise == "auto" else float(self.input_noise),
+                    learn_beta=self.beta == "learn",
+                    validation_fraction=self.validation_fraction,
+                    generator=generator,
+                    callbacks=callbacks,
+                    checkpoint=path,
+                ),
+            )
+        self.history_ = [record.as_dict() for record in outcome.history]
+        self.status_, self.lineage_ = outcome.status, outcome.lineage
+        self._keep(outcome.params)
+
+    def _solve(
+        self,
+        data: Data,
+        checkpoint: Path | None,
+        generator: torch.Generator,
+        callbacks: Sequence[Callback],
+    ) -> refinement.Outcome:
+        """The joint solution by the fixed point, or that of the objective by SGD."""
         learn_beta = self.beta == "learn"
-        refines = self.solver != "sgd" and rule != objectives.joint
         solver: Solver
-        held: Data | None = None
-        everything, fraction = data, self.validation_fraction
-        if refines:  # apart before the start, which would know these rows otherwise
-            fraction = refinement.judging_fraction(fraction, data.n_rows)
-            data, held = refinement.hold_out(data, fraction, generator)
-        elif self.solver == "sgd":
-            data, held = _hold_out(data, fraction, generator)
-        validation = None if refines else held
+        rule: LabelRule = objectives.joint
+        validation = None
         if self.solver == "sgd":
+            rule = self._rule()
             size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
             solver = SGD(
                 self.learning_rate, self.momentum, min(size, data.n_rows), learn_beta=learn_beta
             )
             passes = self.max_epochs or _SGD_PASSES
+            data, validation = _hold_out(data, self.validation_fraction, generator)
         else:
             size_or_none = (
                 selection.default_batch_size(data.n_rows)
@@ -455,64 +486,35 @@ class DAMClassifier(
             )
             solver = FixedPoint(size_or_none, learn_beta)  # type: ignore[arg-type]
             passes = self.max_epochs or _FIXED_POINT_PASSES[size_or_none is not None]
-        first_rule = rule if self.solver == "sgd" else objectives.joint
-        bars = [ProgressBar()] if self.verbose else []
         common: dict[str, Any] = {
-            "rule": first_rule,
+            "rule": rule,
             "tol": self.tol,
             "validation": validation,
             "patience": None if validation is None else self.patience,
             "generator": generator,
-            "callbacks": [*bars, *self.callbacks],
-            "checkpoint": None if self.checkpoint is None else Path(self.checkpoint),
+            "callbacks": callbacks,
+            "checkpoint": checkpoint,
         }
         params = self._initial(data, generator)
-        self.lineage_ = None
         early: tuple[Record, ...] = ()
-        history: tuple[Record, ...] = ()
-        status = ""
         if semi_supervised.applies(data):
             begun = semi_supervised.start(
                 params, data, batch_size=selection.default_batch_size(data.n_rows),
-                learn_beta=learn_beta, generator=generator, callbacks=common["callbacks"],
+                learn_beta=learn_beta, generator=generator, callbacks=callbacks,
             )  # fmt: skip
-            params, early, status = begun.params, begun.history, begun.status
-        if status == "interrupted":
-            pass
-        elif self.growth == "split":
+            params, early = begun.params, begun.history
+            if begun.status == "interrupted":
+                return refinement.Outcome(params, early, begun.status, None)
+        if self.growth == "split":
             grown = grow(
                 params, data, solver, max_memories=self.n_memories_,
                 max_epochs=2 if self.solver == "fixed-point" else 100, final_epochs=passes,
                 **common,
             )  # fmt: skip
-            self.lineage_ = grown.lineage
-            params, history, status = grown.params, grown.history, grown.status
-        else:
-            result = train(params, data, solver, max_epochs=passes, **common)
-            params, history, status = result.params, result.history, result.status
-        if refines and status != "interrupted":
-            params, later, status = refinement.refine(
-                params,
-                data,
-                held,
-                everything,
-                rule,
-                refinement.Settings(
-                    passes=self.max_epochs or _REFINE_PASSES,
-                    patience=self.patience,
-                    noise=None if self.input_noise == "auto" else float(self.input_noise),
-                    learn_beta=learn_beta,
-                    generator=generator,
-                    callbacks=common["callbacks"],
-                    checkpoint=common.pop("checkpoint"),
-                ),
-                joint=partial(train, solver=solver, max_epochs=passes, **common),
-                phase=history[-1].phase + 1,
-            )
-            history = (*history, *later)
-        self.history_ = [record.as_dict() for record in (*early, *history)]
-        self.status_ = status
-        self._keep(params)
+            history = (*early, *grown.history)
+            return refinement.Outcome(grown.params, history, grown.status, grown.lineage)
+        result = train(params, data, solver, max_epochs=passes, **common)
+        return refinement.Outcome(result.params, (*early, *result.history), result.status, None)
 
     def _rule(self) -> LabelRule:
         names = {"joint": 0.0, "conditional": 1.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.loop import Result, judge, train
 from mnemosphere.training.noise import SphereNoise
 
@@ -27,16 +28,13 @@ _LONGEST = 1.0
 _ANGLE = 0.15  # largest turn of a memory in one step, in units of `scale`
 
 
-def judging_fraction(fraction: float, n_rows: int) -> float:
-    """Share of the rows to judge a refinement by: more of them where there are few."""
-    return max(fraction, min(1 / 3, _ENOUGH_HELD / n_rows))
-
-
 def hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:
     """(the rows to learn from, rows apart to judge by, or None where there would be none).
 
-    A `fraction` of the labelled rows of each class, none of a class with less than 1/fraction.
+    A `fraction` of the labelled rows of each class, none of a class with less than 1/fraction;
+    more where there are few rows.
     """
+    fraction = max(fraction, min(1 / 3, _ENOUGH_HELD / data.n_rows))
     order = torch.randperm(data.n_rows, generator=generator).to(data.x.device)
     label = torch.where(data.targets.sum(1) > 0, data.targets.argmax(1), -1)[order]
     label, by_class = label.sort(stable=True)
@@ -68,6 +66,7 @@ class Settings:
     patience: int
     noise: float | None  # σ; None: `scale`
     learn_beta: bool
+    validation_fraction: float
     generator: torch.Generator
     callbacks: Sequence[Callback] = ()
     checkpoint: Path | None = None  # of the joint run; those of later parts lie beside it
@@ -79,11 +78,12 @@ class Settings:
 
 
 class Outcome(NamedTuple):
-    """What the refinement came to."""
+    """What training came to."""
 
     params: Parameters
     history: tuple[Record, ...]
     status: str
+    lineage: Lineage | None
 
 
 def gains(old: Parameters, new: Parameters, held: Data, rule: LabelRule) -> bool:
@@ -107,9 +107,8 @@ def descend(
     held: Data | None,
     rule: LabelRule,
     settings: Settings,
-    *,
-    phase: int,
     suffix: str,
+    *,
     stop: int | None = None,
 ) -> Result:
     """Descend `rule` from `params` by Adam with noise; best is what suits the held-out rows best.
@@ -137,47 +136,50 @@ def descend(
         generator=settings.generator,
         callbacks=settings.callbacks,
         checkpoint=settings.beside(suffix),
-        phase=phase,
         noise=SphereNoise(length) if length > 0 else None,
     )
 
 
 def refine(
-    params: Parameters,
-    data: Data,
-    held: Data | None,
-    everything: Data,
-    rule: LabelRule,
-    settings: Settings,
-    *,
-    joint: Callable[..., Result],
-    phase: int,
+    joint: Callable[[Data, Path | None], Outcome], data: Data, rule: LabelRule, settings: Settings
 ) -> Outcome:
-    """Refine the joint solution `params` of `data` where the rows `held` gain by it.
+    """Find the joint solution and refine it where rows apart gain by it.
 
-    If they do not, the joint solution goes on over all rows: `joint(params, data, phase=…,
-    checkpoint=…)` does that. If they do, and there are few rows, the descent is then repeated from
-    there with all of them, for as many passes as were best.
+    `joint` solves for the rows it is given, with a checkpoint of its own. The rows that judge take
+    no part in the joint solution that the refinement starts from. If they gain nothing, the joint
+    solution of all rows is what remains. If they do, and there are few rows, the refinement is
+    done again with all of them, for as many passes as were best.
     """
-    first = descend(params, data, held, rule, settings, phase=phase, suffix=".refine")
-    history = first.history
-    gained = held is None or gains(params, first.params, held, rule)
-    best = first.params if gained else params
-    if first.status == "interrupted" or held is None:
-        return Outcome(best, history, first.status)
-    if gained and everything.n_rows > ALL_AGAIN:
-        return Outcome(best, history, first.status)
-    whole = joint(params, everything, phase=phase + 1, checkpoint=settings.beside(".all"))
-    history = (*history, *whole.history)
+    rows, held = hold_out(data, settings.validation_fraction, settings.generator)
+    if held is None:
+        return joint(data, settings.checkpoint)
+    start = joint(rows, settings.checkpoint)
+    if start.status == "interrupted":
+        return start
+
+    first = descend(start.params, rows, held, rule, settings, ".refine")
+    history = _joined(start.history, first.history)
+    gained = gains(start.params, first.params, held, rule)
+    best = Outcome(first.params if gained else start.params, history, first.status, start.lineage)
+    if first.status == "interrupted" or (gained and data.n_rows > ALL_AGAIN):
+        return best
+
+    whole = joint(data, settings.beside(".all"))
+    history = _joined(history, whole.history)
     if not gained:
-        return Outcome(whole.params, history, whole.status)
+        return whole._replace(history=history)
     if whole.status == "interrupted":
-        return Outcome(best, history, whole.status)
+        return best._replace(history=history, status=whole.status)
     losses = [record.validation_loss or math.inf for record in first.history]
-    again = descend(
-        whole.params, everything, None, rule, settings,
-        phase=phase + 2, suffix=".again", stop=1 + losses.index(min(losses)),
-    )  # fmt: skip
+    stop = 1 + losses.index(min(losses))
+    again = descend(whole.params, data, None, rule, settings, ".again", stop=stop)
+    history = _joined(history, again.history)
     if again.status == "interrupted":
-        return Outcome(best, (*history, *again.history), again.status)
-    return Outcome(again.params, (*history, *again.history), first.status)
+        return best._replace(history=history, status=again.status)
+    return Outcome(again.params, history, first.status, whole.lineage)
+
+
+def _joined(before: tuple[Record, ...], after: tuple[Record, ...]) -> tuple[Record, ...]:
+    """One history, whose phases go on counting."""
+    last = max((record.phase for record in before), default=-1)
+    return (*before, *(replace(record, phase=record.phase + last + 1) for record in after))
