@@ -10,12 +10,22 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from mnemosphere.estimators.base import SphereEstimator, as_numpy, check_whole, draw_seed
 from mnemosphere.estimators.calibration import best_temperature, rejection_threshold
 from mnemosphere.estimators.explanation import Explanation
-from mnemosphere.estimators.preparation import Floats, label_index
+from mnemosphere.estimators.preparation import (
+    Floats,
+    check_finite,
+    check_table,
+    label_index,
+)
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.merge import merge
 from mnemosphere.model.objectives import LabelRule
@@ -226,11 +236,12 @@ class FittedModel(SphereEstimator):
     ) -> Floats:
         """Complete patterns: descend the energy −log P(x|y) from each row, (n, N).
 
-        X: where to start, such as damaged patterns or noise. y: the class of each row, or None
-        for any class. known: (n, N) booleans, True for the features that are to stay as given (up
-        to one factor a row, since length means nothing). method: "fixed-point" takes the longest
-        strides; "gradient" follows the slope on the sphere, in steps of rate/β_eff, rate in
-        (0, 2]. Neither ever raises the energy.
+        X: where to start, such as damaged patterns or noise. A feature that is NaN is not known:
+        it is found, and the other features of X stay as given (up to one factor a row, since
+        length means nothing). known: (n, N) booleans, True for the features that are to stay, in
+        place of all that are not NaN. y: the class of each row, or None for any class. method:
+        "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere, in
+        steps of rate/β_eff, rate in (0, 2]. Neither ever raises the energy.
         """
         found = self._recall(X, y, known, steps, method, rate, "nothing")
         return self._normalizer.restore(found.x.cpu().numpy())
@@ -268,26 +279,44 @@ class FittedModel(SphereEstimator):
         rate: float,
         record: str,
     ) -> Recall:
-        x = self._on_sphere(X)
+        check_is_fitted(self, "params_")
+        x, held = self._with_gaps(X, known)
         index = None if y is None else torch.from_numpy(self._class_index(y)).to(x.device)
         if index is not None and index.shape[0] != x.shape[0]:
             raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: pass one a row")
-        held: torch.Tensor | None = None
-        if known is not None:
-            mask = np.asarray(known)
-            if mask.dtype != bool:
-                raise ValueError(f"known must be booleans, True to keep, got {mask.dtype}")
-            if mask.shape != (x.shape[0], self.n_features_in_):
-                raise ValueError(
-                    f"known must be {(x.shape[0], self.n_features_in_)} like X, got {mask.shape}"
-                )
-            if self._normalizer.extra:
-                mask = np.hstack([mask, np.ones((mask.shape[0], 1), dtype=bool)])
-            held = torch.from_numpy(mask).to(x.device)
         return recall(
             self.params_, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
             record=record,
         )  # fmt: skip
+
+    def _with_gaps(
+        self, X: ArrayLike, known: ArrayLike | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Unit rows, NaN filled in neutrally, and the mask of the coordinates that are known."""
+        if isinstance(X, (torch.Tensor, list, tuple)):
+            X = as_numpy(X)
+        check_table(X)
+        rows: Floats = validate_data(
+            self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
+        gaps = np.isnan(rows)
+        mask: NDArray[Any] | None = None
+        if known is not None:
+            mask = np.asarray(known)
+            if mask.dtype != bool:
+                raise ValueError(f"known must be booleans, True to keep, got {mask.dtype}")
+            if mask.shape != rows.shape:
+                raise ValueError(f"known must be {rows.shape} like X, got {mask.shape}")
+            gaps &= ~mask
+        elif gaps.any():
+            mask = ~gaps
+        rows = np.asarray(self._normalizer.fill(rows, gaps))
+        check_finite(rows, getattr(self, "feature_names_in_", None))
+        x = torch.from_numpy(np.ascontiguousarray(self._normalizer(rows))).to(self.params_.w)
+        if mask is not None and self._normalizer.extra:
+            mask = np.hstack([mask, np.ones((mask.shape[0], 1), dtype=bool)])
+        held = None if mask is None else torch.from_numpy(mask).to(x.device)
+        return x / x.norm(dim=1, keepdim=True), held
 
     def sample(
         self, n: int, y: object = None, *, random_state: int | None = None

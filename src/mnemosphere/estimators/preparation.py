@@ -83,6 +83,23 @@ class Normalizer:
         # Measured against the row as it came: what is left of a constant row is rounding.
         return x, left, left <= 1e-9 * norms
 
+    def fill(self, x: Floats, gaps: NDArray[np.bool_]) -> Floats:
+        """The rows with a neutral value in each gap: one that becomes 0 on the sphere."""
+        if not gaps.any():
+            return x
+        lost = gaps.all(axis=1)
+        if lost.any():
+            raise ValueError(f"row {np.flatnonzero(lost)[0]} of X has no known feature: drop it")
+        value: Floats | float = 0.0
+        if self.kind == "center":  # the mean of the row is that of the features that are known
+            value = np.nanmean(np.where(gaps, np.nan, x), axis=1, keepdims=True)
+        elif self.kind == "standard":
+            value = self.mean
+        filled = np.where(gaps, value, x)
+        if self.kind == "none":
+            filled = filled / np.linalg.norm(filled, axis=1, keepdims=True)
+        return np.asarray(filled)
+
     def restore(self, w: Floats) -> Floats:
         """Memories as a user would read them: in the units of the features where that exists."""
         if self.kind != "standard":

@@ -6,6 +6,10 @@ tries every normalization that gives all rows a direction, each with twelve ς a
 are more rows than that, the full model with the full number of memories then tries that ς and its
 neighbours on at most 5000 rows, as long as the loss falls: the best ς grows with the number of
 memories. Between normalizations within 5% of each other the paper's (center) goes first.
+Where some rows have no label, the first stage is that of `few_labels`: ς from the rows themselves,
+the normalization judged by labels left out, if there are 20 (else the first of center, unit and
+standard that gives all rows a direction); as many labelled rows as others are taken, if there are
+that many. With 500 labels the second stage goes on from there; fewer would judge too little.
 """
 
 from __future__ import annotations
@@ -18,11 +22,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.estimators.preparation import Floats, Normalizer, usable_normalizations
+from mnemosphere.estimators import few_labels
+from mnemosphere.estimators.preparation import (
+    NORMALIZATIONS,
+    Floats,
+    Normalizer,
+    usable_normalizations,
+)
 from mnemosphere.model import initialize
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
+from mnemosphere.training import semi_supervised
 from mnemosphere.training.batches import Data
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.loop import train
@@ -38,6 +49,7 @@ _FOLDS = 3
 _LEAST_VARSIGMA = 0.05
 _NEARLY = 1.05  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
+_PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
 
 
 @dataclass(frozen=True)
@@ -116,6 +128,11 @@ def choose(
     if len(kinds) == 1 and varsigma is not None:
         return Choice(kinds[0], varsigma, ())
 
+    n_labelled = int((index >= 0).sum())
+    partly = n_labelled < index.size
+    if partly and n_labelled < _PILOT_LABELS:  # too few to judge by
+        kinds = [next(kind for kind in NORMALIZATIONS if kind in kinds)]
+
     def tensors(z: Floats, rows: NDArray[np.intp]) -> Data:
         weight = None if sample_weight is None else torch.from_numpy(sample_weight[rows])
         return Data(
@@ -125,20 +142,27 @@ def choose(
         )
 
     order = np.random.default_rng(seed).permutation(x.shape[0])
+    if partly:
+        order = _labelled_in_turn(order, index)
     rows = order[:PILOT_ROWS]
     pilot_memories = max(2, round(n_memories * rows.size / x.shape[0]))
     trials: list[dict[str, Any]] = []
     for kind in kinds:
         normalizer = Normalizer.fit(kind, x, sample_weight)
         data = tensors(normalizer(x[rows]), rows)
-        trials += [
-            {"stage": "pilot", "normalize": kind, **trial}
-            for trial in _pilot(data, index[rows], pilot_memories, uniform_weight, varsigma, seed)
-        ]
+        if partly:
+            more = order[:FINE_ROWS]
+            z = tensors(normalizer(x[more]), more).x
+            found = [
+                _pilot_partly(data, z, index[rows], n_memories, uniform_weight, varsigma, seed)
+            ]
+        else:
+            found = _pilot(data, index[rows], pilot_memories, uniform_weight, varsigma, seed)
+        trials += [{"stage": "pilot", "normalize": kind, **trial} for trial in found]
     best = _preferred(trials)
     if varsigma is not None:
         return Choice(best["normalize"], varsigma, tuple(trials))
-    if x.shape[0] > PILOT_ROWS:
+    if x.shape[0] > PILOT_ROWS and not (partly and n_labelled < _FINE_LABELS):
         rows = order[:FINE_ROWS]
         normalizer = Normalizer.fit(best["normalize"], x, sample_weight)
         data = tensors(normalizer(x[rows]), rows)
@@ -152,6 +176,13 @@ def choose(
 
         best = _climb(trial, best["varsigma"])
     return Choice(best["normalize"], float(best["varsigma"]), tuple(trials))
+
+
+def _labelled_in_turn(order: NDArray[np.intp], index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows in that order, labelled ones and others by turns until one kind runs out."""
+    labelled = index[order] >= 0
+    turn = np.where(labelled, np.cumsum(labelled), np.cumsum(~labelled) + 0.5)
+    return order[np.argsort(turn, kind="stable")]
 
 
 def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
@@ -238,6 +269,32 @@ def _pilot(
     return out
 
 
+def _pilot_partly(
+    data: Data,
+    more: torch.Tensor,
+    index: NDArray[np.intp],
+    n_memories: int,
+    uniform_weight: float,
+    varsigma: float | None,
+    seed: int,
+) -> dict[str, float]:
+    """The trial where some rows have no label: ς as the rows (more of them) have it."""
+    order = torch.randperm(more.shape[0], generator=torch.Generator().manual_seed(seed))
+    beta_eff, overlap = few_labels.sharing(more[order.to(more.device)], n_memories)
+    if varsigma is None:
+        pair = torch.tensor([[beta_eff], [overlap]], dtype=torch.float64)
+        varsigma = round(float(_varsigma_for(pair[0], pair[1], more.shape[1])), 4)
+    folds = [_held_out_rows(index, fold, seed).to(data.x.device) for fold in range(5)]
+    truth = torch.from_numpy(np.maximum(index, 0)).to(data.x.device)
+    initial = initial_parameters(
+        data.x, data.targets, data.sample_weight,
+        n_memories=min(n_memories, max(2, data.n_rows // ROWS_PER_MEMORY)), varsigma=varsigma,
+        beta=None, uniform_weight=uniform_weight, generator=torch.Generator().manual_seed(seed),
+    )  # fmt: skip
+    loss = few_labels.held_out_loss(initial, data, truth, folds, seed=seed)
+    return {"varsigma": varsigma, "beta_eff": beta_eff, "log_loss": loss}
+
+
 def _batched_mixture(
     fitted: Data,
     judged: Data,
@@ -320,6 +377,11 @@ def _held_out_loss(
         uniform_weight=uniform_weight, generator=generator,
     )  # fmt: skip
     solver = FixedPoint(batch_size=max(fitted.n_rows // 10, 1), learn_beta=beta is None)
+    if semi_supervised.applies(fitted):
+        params = semi_supervised.start(
+            params, fitted, batch_size=solver.batch_size, learn_beta=beta is None,
+            generator=generator,
+        ).params  # fmt: skip
     result = train(params, fitted, solver, max_epochs=2, generator=generator)
     scores = log_joint(result.params, judged.x)[:, :-1].double().log_softmax(1)
     truth = torch.from_numpy(index).to(data.x.device)[held]

@@ -7,9 +7,12 @@ from mnemosphere.plots.gallery import (
     memory_gallery,
 )
 from mnemosphere.plots.growth import Sweep, accuracy_and_time, lineage_tree, split_spectrum
+from mnemosphere.plots.latent import latent_classes, latent_order
 from mnemosphere.plots.look import letters, style
+from mnemosphere.plots.novelty import novelty_histogram
 from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
+from mnemosphere.plots.recall import recall_strips
 from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.theory import (
     bifurcation_tree,
@@ -30,13 +33,17 @@ __all__ = [
     "explanation_strip",
     "free_entropy_branches",
     "jacobian_spectrum",
+    "latent_classes",
+    "latent_order",
     "learning_curves",
     "letters",
     "lineage_tree",
     "memories",
     "memory_gallery",
+    "novelty_histogram",
     "overlap_curves",
     "phase_diagram",
+    "recall_strips",
     "save",
     "split_spectrum",
     "style",

@@ -7,14 +7,15 @@ likelihood of all rows; then, memories held, labels spread from memory to memory
 answer for the same rows; from there on the usual training goes, labels kept.
 
 The spreading is label propagation on a graph whose nodes are the memories. With the shares
-r[b,μ] ∝ exp(2 h[b,μ]) of memories in rows (squares of the posterior ones: the main memories of a
-row, not all that it resembles a little), the edge weights are S = Σ_b r[b]ᵀ r[b] (P, P), the seeds
-Y = Σ_b r[b]ᵀ q[b] (P, C+1), and F = Σ_k (αA)^k D^(-1/2) Y, A = D^(-1/2) S D^(-1/2): walks on the
-graph, each step at the price α. The rows of D^(-1/2) F, scaled to sum 1, are the soft labels.
+r[b,μ] ∝ exp(κ⟨w^μ, x_b⟩) of memories in rows, κ such that a row is shared by 2.5 memories on
+average, the edge weights are S = Σ_b r[b]ᵀ r[b] (P, P), the seeds Y = Σ_b r[b]ᵀ q[b] (P, C+1), and
+F = Σ_k (αA)^k D^(-1/2) Y, A = D^(-1/2) S D^(-1/2): walks on the graph, each step at the price α.
+The rows of D^(-1/2) F, scaled to sum 1, are the soft labels.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -29,9 +30,10 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.loop import Result, train
 
 PHASE = -1  # of the passes in which labels are unseen
-PRICE = 0.9  # α: a walk of ten steps still counts a third
-_SHARPNESS = 2.0
-_WALKS = 150  # α^150 is 1e-7
+PRICE = 0.85  # α: a walk of six steps still counts a third
+SHARED_BY = 2.5  # memories a row, on average: the perplexity of its shares
+_PROBE_ROWS = 256
+_WALKS = 100  # α^100 is 1e-7
 _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
 
 
@@ -86,7 +88,7 @@ def label_memories(params: Parameters, data: Data, *, price: float = PRICE) -> P
     soft = torch.where(reached, soft / torch.where(reached, total, 1.0), 0.0)
     p_h = params.p_h.double()
     p_q = (p_h[1:, None] * soft).sum(0)
-    p_q = p_q / p_q.sum()
+    p_q = p_q / p_q.sum() if bool(reached.any()) else params.p_q.double()
     p = p_h[:, None] * torch.cat([p_q[None], torch.where(reached, soft, p_q)])
     p = p / p.sum()
     return params.replace(p=p.to(params.p), p_h=p.sum(1).to(params.p), p_q=p.sum(0).to(params.p))
@@ -95,14 +97,31 @@ def label_memories(params: Parameters, data: Data, *, price: float = PRICE) -> P
 def _graph(params: Parameters, data: Data) -> tuple[Tensor, Tensor]:
     """(S (P, P), Y (P, C+1))."""
     w = params.w
+    kappa = sharpness(data.x[:: max(1, data.n_rows // _PROBE_ROWS)] @ w.T)
     edges = w.new_zeros(w.shape[0], w.shape[0])
     seeds = torch.zeros_like(params.p[1:])
     # A chunk no smaller than the graph: adding to S costs as much as a product then.
     step = max(chunk_rows(w.shape[0], w.device), w.shape[0])
     for first in range(0, data.n_rows, step):
         rows = slice(first, first + step)
-        r = (_SHARPNESS * params.beta_eff * (data.x[rows] @ w.T)).softmax(1)  # (B, P)
+        r = (kappa * (data.x[rows] @ w.T)).softmax(1)  # (B, P)
         weighted = r if data.sample_weight is None else r * data.sample_weight[rows, None]
         edges.addmm_(weighted.T, r)  # (P, B) (B, P)
         seeds.addmm_(weighted.T, data.targets[rows])  # (P, B) (B, C+1)
     return edges, seeds
+
+
+def sharpness(overlap: Tensor) -> float:
+    """The κ at which rows of overlaps (B, P) are shared by `SHARED_BY` memories on average.
+
+    Sharing is the perplexity of softmax(κ·overlap); with no more memories than that, the shares
+    stay soft.
+    """
+    overlap = overlap[:_PROBE_ROWS].double()
+    low, high = math.log(1e-2), math.log(1e6)
+    for _ in range(30):
+        middle = (low + high) / 2
+        log_share = (math.exp(middle) * overlap).log_softmax(1)
+        entropy = -(log_share.exp() * log_share).sum(1)
+        low, high = (middle, high) if float(entropy.exp().mean()) > SHARED_BY else (low, middle)
+    return math.exp(high)

@@ -1,0 +1,53 @@
+"""A picture of novelty: how far rows lie from all memories, those of the data and strangers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from mnemosphere.plots.checks import as_array
+from mnemosphere.plots.look import BLACK, BLUE, VERMILLION, new_axes, plain, style
+
+
+@style()
+def novelty_histogram(
+    inside: Any,
+    outside: Any = None,
+    *,
+    threshold: float | None = None,
+    names: tuple[object, object] = ("data", "others"),
+    bins: int = 60,
+    ax: Axes | None = None,
+) -> Axes:
+    """Novelty scores of rows like those trained on, (n,), and of other rows, (m,), if given.
+
+    Each histogram is in shares of its own rows. A threshold is a line: rows to its right are
+    rejected, and the legend says how many of each kind.
+    """
+    groups = [(as_array(inside, "inside", 1), names[0], BLUE)]
+    if outside is not None:
+        groups.append((as_array(outside, "outside", 1), names[1], VERMILLION))
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    low = min(float(scores.min()) for scores, _, _ in groups)
+    high = max(float(scores.max()) for scores, _, _ in groups)
+    edges = np.linspace(low, high if high > low else low + 1.0, bins + 1)
+    if ax is None:
+        ax = new_axes(5.6, 3.0)
+    for scores, name, color in groups:
+        share = np.histogram(scores, edges)[0] / scores.size
+        label = plain(name, 30)
+        if threshold is not None:
+            label += f": {np.mean(scores > threshold):.1%} rejected"
+        ax.stairs(share, edges, fill=True, color=color, alpha=0.35)
+        ax.stairs(share, edges, color=color, linewidth=1.4, label=label)
+    if threshold is not None:
+        ax.axvline(threshold, color=BLACK, linewidth=1.2, linestyle="--", label="threshold")
+    ax.set_ylim(bottom=0.0)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
+    ax.set_xlabel("novelty score: far from all memories →")
+    ax.set_ylabel("share of rows")
+    ax.legend()
+    return ax

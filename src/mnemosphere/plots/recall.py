@@ -1,0 +1,122 @@
+"""Pictures of recall: patterns on their way down the energy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
+
+from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
+from mnemosphere.plots.look import BLUE, GREY, VERMILLION, new_figure, plain, style
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+
+_BETWEEN = 3  # patterns shown between the first and the last
+
+
+@style()
+def recall_strips(
+    path: Any,
+    energies: Any,
+    image_shape: Sequence[int] | None = None,
+    *,
+    originals: Any = None,
+    known: Any = None,
+    names: Sequence[object] | None = None,
+    verdicts: Sequence[object] | None = None,
+    figure: Figure | SubFigure | None = None,
+) -> Figure | SubFigure:
+    """A strip a row: the original, where recall started, a few steps, where it ended, the energy.
+
+    path (S+1, n, N) rows after each of S steps and energies (S+1, n), as `recall_path` has them;
+    originals (n, N), if known, come first. known (n, N) booleans: features that are not known are
+    left blank in the start. names of the rows, such as their labels, stand under the originals (or
+    else the starts), verdicts under the ends.
+    """
+    path, energies = as_array(path, "path", 3), as_array(energies, "energies", 2)
+    if path.shape[:2] != energies.shape:
+        raise ValueError(
+            f"path {path.shape} and energies {energies.shape} must agree in steps and rows"
+        )
+    n = path.shape[1]
+    as_patterns(path[0], "path", image_shape)
+    columns: list[tuple[str, Array]] = []
+    if originals is not None:
+        rows = as_patterns(originals, "originals", image_shape)
+        same_length(n, "row", originals=rows)
+        columns.append(("original", rows))
+    start = path[0].copy()
+    if known is not None:
+        mask = np.asarray(known, dtype=bool)
+        if mask.shape != start.shape:
+            raise ValueError(f"known must be {start.shape} like the rows, got {mask.shape}")
+        start[~mask] = np.nan
+    columns.append(("start", start))
+    shown = _steps_shown(energies)
+    columns += [(f"step {k}", path[k]) for k in shown[:-1]]
+    if len(path) > 1:
+        columns.append((f"recalled\n{shown[-1]} steps", path[-1]))
+    for given, what in ((names, "names"), (verdicts, "verdicts")):
+        if given is not None:
+            same_length(n, "row", **{what: given})
+    height = aspect(image_shape)
+    if figure is None:
+        figure = new_figure(1.1 * len(columns) + 2.4, n * (1.1 * height + 0.28) + 0.5)
+    grid = figure.add_gridspec(n, len(columns) + 1, width_ratios=[1.0] * len(columns) + [1.6])
+    for row in range(n):
+        for k, (title, patterns) in enumerate(columns):
+            ax = figure.add_subplot(grid[row, k])
+            _pattern(ax, patterns[row], image_shape, last=k == len(columns) - 1)
+            if row == 0:
+                ax.set_title(title, fontsize=8.5, loc="center")
+            below = names if k == 0 else verdicts if k == len(columns) - 1 else None
+            if below is not None:
+                text = plain(below[row], 14)
+                ax.text(0.5, -0.06, text, fontsize=8.5, ha="center", va="top")
+        ax = figure.add_subplot(grid[row, len(columns)])
+        _energy(ax, energies[:, row], bottom=row == n - 1)
+        if row == 0:
+            ax.set_title("energy", fontsize=8.5)
+    return figure
+
+
+def _steps_shown(energies: Array) -> list[int]:
+    """The last step and a few before it, each after as much of the whole descent as any other."""
+    last = len(energies) - 1
+    fallen = (energies[:1] - energies).mean(1)
+    if last < 1 or fallen[-1] <= 0:
+        return [last]
+    levels = fallen[-1] * np.arange(1, _BETWEEN + 1) / (_BETWEEN + 1)
+    between = {int(np.argmax(fallen >= level)) for level in levels}
+    return [*sorted(between - {0, last}), last]
+
+
+def _pattern(ax: Axes, pattern: Array, image_shape: Sequence[int] | None, *, last: bool) -> None:
+    box = Box(0.0, 0.0, 1.0, aspect(image_shape))
+    seen = pattern[np.isfinite(pattern)]
+    # Each on its own scale: a damaged pattern is fainter than the one recalled.
+    scale = largest(seen) if seen.size else 1.0
+    ax.set_facecolor("#DDDDDD")
+    if image_shape is None:
+        pattern = np.nan_to_num(pattern)  # a bar of no height
+    draw_pattern(ax, pattern, box, image_shape, vmax=scale)
+    frame(ax, box, BLUE if last else GREY, 1.6 if last else 0.6)
+    ax.set_xlim(0.0, 1.0)
+    ax.set_ylim(0.0, box.height)
+    ax.set_aspect("equal")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)
+
+
+def _energy(ax: Axes, energy: Array, *, bottom: bool) -> None:
+    steps = np.arange(len(energy))
+    ax.plot(steps, energy, color=VERMILLION, marker="o", markersize=2.5, linewidth=1.2)
+    ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    ax.yaxis.set_major_locator(MaxNLocator(3))
+    ax.tick_params(labelsize=7)
+    if bottom:
+        ax.set_xlabel("step", fontsize=8.5)
