@@ -4,11 +4,11 @@ Memories start around the mean direction of the first 1000 digits and part as tr
 permutation symmetry. A point is one memory at one time, given by its overlaps with all digits and
 laid on a plane by UMAP. UMAP is fitted on the run without splitting and applied to the others.
 
-The paper fits all points of a run with n_neighbors=1000. Here some times are kept (all early ones,
-then in a geometric series), and n_neighbors is scaled by the share of points kept, so that it spans
-as much of the run. Before UMAP, the overlaps are rotated to their leading principal axes. Quick
-runs use the two leading principal axes in the place of UMAP, which compiles for longer than they
-run.
+The paper fits UMAP with n_neighbors=1000. Here a time is kept whenever the memories have moved by
+`step` on average since the last one kept, so that points are as dense along the branches as in the
+trunk, and n_neighbors is scaled by the share of all points kept. Before UMAP, the overlaps are
+rotated to their leading principal axes. Quick runs use the two leading principal axes in the place
+of UMAP, which compiles for longer than they run.
 
 What the picture shows is measured too, on all passes: memories still in the trunk (overlap with the
 mean direction above `trunk`), summed over passes (the paper's P × T, near the root) and in seconds;
@@ -74,23 +74,13 @@ def _settings(quick: bool) -> Json:
         "eigenvectors": {"epochs": 10 if quick else 300, "batch_size": 100},
         "delta": 0.25,
         "threshold": -0.001,
-        "times": 16 if quick else 30,
-        "phase_times": 12 if quick else 20,
-        "fixed_point_times": 10 if quick else 16,
+        "step": 0.25 if quick else 0.04,
         "trunk": 0.9,
         "cluster": 0.95,
         "embedding": "axes" if quick else "umap",
         "n_neighbors": 1000,
         "axes": 64,
     }
-
-
-def kept_epochs(n_epochs: int, n_times: int) -> list[int]:
-    """About n_times of the passes 1..n_epochs: 1, 2, 3, … and on in a geometric series."""
-    times = np.geomspace(1, n_epochs, n_times).round().astype(int)
-    for k in range(1, len(times)):  # a pass is kept once
-        times[k] = min(max(times[k], times[k - 1] + 1), n_epochs)
-    return [int(t) for t in np.unique(times)]
 
 
 def clusters(w: Floats, overlap: float) -> int:
@@ -120,11 +110,14 @@ def trunk_size(near: NDArray[Any], each: NDArray[Any] | float = 1.0) -> float:
 
 @dataclass
 class Recorder(Callback):
-    """What a run leaves: numbers after every pass, memories after some."""
+    """What a run leaves: numbers after every pass, memories whenever they have moved by `step`.
+
+    Memories are also kept at the start and at the end of each phase.
+    """
 
     mean: torch.Tensor  # (N,) the mean direction of the data
     trunk: float
-    keep: set[int]  # passes of each phase whose memories are kept
+    step: float
     times: list[int] = field(default_factory=list)  # passes since the start, of what is kept
     phases: list[int] = field(default_factory=list)
     w: list[Floats] = field(default_factory=list)
@@ -133,8 +126,9 @@ class Recorder(Callback):
 
     def on_start(self, params: Parameters, max_epochs: int) -> None:
         """Before the first pass of a phase."""
-        if not self.passes:
-            self._keep(params, 0)
+        self._phase = self.phases[-1] + 1 if self.phases else 0
+        self._epochs = max_epochs
+        self._keep(params)
 
     def on_epoch(self, record: Record, params: Parameters) -> None:
         """After a pass."""
@@ -153,12 +147,14 @@ class Recorder(Callback):
                 record.beta,
             )
         )
-        if record.epoch in self.keep:
-            self._keep(params, record.phase)
+        moved = float((params.w - self._last).norm(dim=1).mean())
+        if moved > self.step or record.epoch == self._epochs:
+            self._keep(params)
 
-    def _keep(self, params: Parameters, phase: int) -> None:
+    def _keep(self, params: Parameters) -> None:
+        self._last = params.w
         self.times.append(len(self.passes))
-        self.phases.append(phase)
+        self.phases.append(self._phase)
         self.w.append(params.w.cpu().numpy().astype(np.float32))
         label = params.p[1:, :-1].argmax(1)
         self.label.append(label.cpu().numpy().astype(np.uint8))
@@ -213,10 +209,7 @@ def _train(run: Run, name: str, data: Data) -> Json:
     """One run with its recorder; arrays stored beside the summary."""
     chosen = run.settings
     generator = torch.Generator().manual_seed(run.seeds[0])
-    times = {"without": "times", "with": "phase_times", "fixed-point": "fixed_point_times"}[name]
-    epochs = {"without": "epochs", "with": "phase_epochs", "fixed-point": "fixed_point_steps"}[name]
-    keep = set(kept_epochs(chosen[epochs], chosen[times]))
-    recorder = Recorder(sphere.project(data.x.mean(0)), chosen["trunk"], keep)
+    recorder = Recorder(sphere.project(data.x.mean(0)), chosen["trunk"], chosen["step"])
     n_memories = chosen["initial"] if name == "with" else chosen["memories"]
     w = initialize.around_mean(data.x, n_memories, chosen["concentration"], generator=generator)
     given: Json = {"beta": chosen["beta"], "varsigma": chosen["varsigma"]}
@@ -248,7 +241,7 @@ def _train(run: Run, name: str, data: Data) -> Json:
             from_memories(w, p_q, **given),
             data,
             solver,
-            max_epochs=chosen[epochs],
+            max_epochs=chosen["fixed_point_steps" if name == "fixed-point" else "epochs"],
             generator=generator,
             callbacks=callbacks,
         )
@@ -264,6 +257,7 @@ def _summary(recorder: Recorder, chosen: Json) -> Json:
     left = np.flatnonzero(overlap < chosen["trunk"])
     return {
         "passes": len(passes),
+        "widths": [int(p) for p in dict.fromkeys(width)],
         "memories": int(width[-1]),
         "trunk_memory_passes": trunk_size(near),
         "trunk_seconds": round(trunk_size(near, seconds / width), 4),
@@ -360,6 +354,10 @@ def _run(run: Run) -> Json:
     else:
         run.remark("two principal axes of the overlaps in the place of UMAP")
     without, split = summaries["without"], summaries["with"]
+    run.remark(
+        "splitting went through " + ", ".join(map(str, split["widths"])) + " memories: those whose "
+        "curvature is not below the threshold are not split, which may cost a phase more"
+    )
     ratio = without["trunk_memory_passes"] / split["trunk_memory_passes"]
     return {
         "runs": summaries,
@@ -432,7 +430,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     }
     axes = "UMAP" if chosen["embedding"] == "umap" else "principal axis"
     figure = learning_trees(trees, axes=axes, trunk=chosen["trunk"])
-    return [save_picture(figure, folder, "fig5", result, dpi=120)]
+    return [save_picture(figure, folder, "fig5", result, dpi=105)]
 
 
 EXPERIMENTS = (
