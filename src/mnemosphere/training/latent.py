@@ -24,7 +24,7 @@ from mnemosphere.training.sgd import SGD
 _GRAPH_ROWS = 1 << 17  # rows that are enough for the graph
 _PROBE_ROWS = 4096  # and for its temperature
 _NEIGHBORS = 2.0  # memories that share a row, on average
-_CONTRAST = 20.0  # log-odds of a group over its opposite, in the first class weights
+_CONTRAST = 100.0  # log-odds of a group over its opposite, before p_q has its say
 _LEAST_SOFTNESS = 1e-3
 _RESTARTS, _ROUNDS = 20, 50
 
@@ -153,13 +153,15 @@ def start_classes(
         rank = class_prior.argsort(descending=True, stable=True).argsort()
         closeness = closeness[:, rank]  # class y takes the group whose size has its rank
     p_q = latent_prior(class_prior, smoothing)
-    soft = torch.nn.functional.pad((_CONTRAST * closeness).softmax(1), (0, 1))  # (P, C+1)
+    # Memories go to the groups they are closest to, as far as the columns have room; the uniform
+    # component belongs to no class in particular, and to "none" first of all.
+    log_k = torch.nn.functional.pad(_CONTRAST * closeness, (0, 1, 1, 0), value=-_CONTRAST)
+    log_k[0] = 0.0
+    log_k[0, -1] = _CONTRAST
+    sharp = polytope.sinkhorn(log_k, params.p_h, p_q, tol=1e-9).raise_if_failed().p
     # No surer than the labels are: a class that ε has explain a row cannot all but exclude it.
     floor = max(smoothing, _LEAST_SOFTNESS)
-    log_k = ((1 - floor) * soft + floor / soft.shape[1]).log()
-    # The uniform component belongs to no class in particular.
-    log_k = torch.cat([torch.zeros_like(log_k[:1]), log_k])
-    p = polytope.sinkhorn(log_k, params.p_h, p_q, tol=1e-9).raise_if_failed().p
+    p = (1 - floor) * sharp + floor * params.p_h[:, None] * p_q
     return params.replace(p=p, p_q=p_q)
 
 

@@ -10,6 +10,7 @@ from mnemosphere.experiments.paper import (
     memories,
     performance,
     umap_tree,
+    unsupervised,
 )
 from mnemosphere.experiments.paper.frame import (
     Comparison,
@@ -26,6 +27,7 @@ _IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
     hierarchy.EXPERIMENTS,
     accuracy.EXPERIMENTS,
     interpretability.EXPERIMENTS,
+    unsupervised.EXPERIMENTS,
     umap_tree.EXPERIMENTS,
     performance.EXPERIMENTS,
 )

@@ -1,0 +1,99 @@
+"""Memories sorted by their latent class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from numpy.typing import NDArray
+
+from mnemosphere.plots.checks import Array, as_patterns, as_soft_labels
+from mnemosphere.plots.look import DIVERGING, GREY, class_names, new_axes, style
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+
+_GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
+_MAX_ROW = 20  # memories of one class before a second line begins
+
+
+def latent_order(p: Any, p_h: Any = None) -> NDArray[np.int64]:
+    """Memories in order of their class argmax_y p^μ_y, the surest first in each, (P,)."""
+    soft = as_soft_labels(p, p_h)
+    order: NDArray[np.int64] = np.lexsort((-soft.max(1), soft.argmax(1)))
+    return order
+
+
+@style()
+def latent_classes(
+    w: Any,
+    p: Any,
+    p_h: Any = None,
+    *,
+    classes: Sequence[object] | None = None,
+    image_shape: Sequence[int] | None = None,
+    vmax: float | None = None,
+    cmap: Colormap = DIVERGING,
+    ax: Axes | None = None,
+) -> Axes:
+    """All memories, a row a latent class, the surest first: the appendix figures in one picture.
+
+    w (P, N), p (P+1, C+1), p_h (P+1,). The bar under a memory is as long as its largest soft label
+    max_y p^μ_y/p_h(μ). Left of a row stands its class with the number of its memories. A class
+    without memories keeps its row, "none" only where it has some.
+    """
+    w = as_patterns(w, "w", image_shape)
+    soft = as_soft_labels(p, p_h)
+    if len(soft) != len(w):
+        raise ValueError(
+            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
+            "the first for the uniform component"
+        )
+    names = class_names(range(soft.shape[1] - 1) if classes is None else classes, soft.shape[1])
+    rows = _rows(soft)
+    scale = largest(w) if vmax is None else vmax
+    height = aspect(image_shape)
+    ncols = max(1, *(len(line) for _, _, line in rows))
+    pitch = height + _BAR + _ROW_GAP
+    if ax is None:
+        tile = float(np.clip(6.0 / (ncols * (1 + _GAP)), 0.2, 0.6))
+        ax = new_axes(tile * (ncols * (1 + _GAP)) + 0.8, tile * pitch * len(rows) + 0.1)
+    for place, (y, first, line) in enumerate(rows):
+        bottom = -place * pitch - height
+        for column, memory in enumerate(line):
+            box = Box(column * (1 + _GAP), bottom, 1.0, height)
+            draw_pattern(ax, w[memory], box, image_shape, vmax=scale, cmap=cmap)
+            frame(ax, box, width=0.4)
+            _sureness(ax, box, float(soft[memory].max()))
+        if first:
+            count = int((soft.argmax(1) == y).sum())
+            text = f"{names[y]}  ({count})"
+            ax.text(-0.25, bottom + height / 2, text, ha="right", va="center", fontsize=8)
+    ax.set_xlim(-0.05, ncols * (1 + _GAP) - _GAP + 0.05)
+    ax.set_ylim(-len(rows) * pitch + _ROW_GAP / 2, 0.05)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return ax
+
+
+def _rows(soft: Array) -> list[tuple[int, bool, NDArray[np.int64]]]:
+    """(class, whether its first line, memories) of every line of the picture."""
+    label, sureness = soft.argmax(1), soft.max(1)
+    found = []
+    for y in range(soft.shape[1]):
+        members = np.flatnonzero(label == y)
+        if y == soft.shape[1] - 1 and members.size == 0:
+            continue
+        members = members[np.argsort(-sureness[members], kind="stable")]
+        for start in range(0, max(len(members), 1), _MAX_ROW):
+            found.append((y, start == 0, members[start : start + _MAX_ROW]))
+    return found
+
+
+def _sureness(ax: Axes, box: Box, value: float) -> None:
+    bottom = box.bottom - 0.6 * _BAR
+    ax.plot([box.left, box.left + box.width], [bottom] * 2, color="#E0E0E0", linewidth=1.6,
+            solid_capstyle="butt")  # fmt: skip
+    ax.plot([box.left, box.left + box.width * min(value, 1.0)], [bottom] * 2, color=GREY,
+            linewidth=1.6, solid_capstyle="butt")  # fmt: skip

@@ -1,0 +1,72 @@
+"""Memories sorted by latent class: the order, and what stands where in the picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from mnemosphere.plots import latent_classes, latent_order
+
+# Five memories, three classes and "none": classes 2, 0, 2, 0 and 2, class 1 is empty.
+SOFT = np.array(
+    [
+        [0.1, 0.1, 0.8, 0.0],
+        [0.6, 0.2, 0.1, 0.1],
+        [0.0, 0.0, 1.0, 0.0],
+        [0.9, 0.1, 0.0, 0.0],
+        [0.2, 0.2, 0.5, 0.1],
+    ]
+)
+P_H = np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1])
+P = np.vstack([np.full(4, 0.125), SOFT * 0.1])
+W = np.arange(30.0).reshape(5, 6) - 12
+
+
+def test_order_is_by_class_then_by_sureness():
+    assert latent_order(P, P_H).tolist() == [3, 1, 2, 0, 4]
+    assert latent_order(P).tolist() == [3, 1, 2, 0, 4]  # p_h are the row sums
+
+
+def test_every_memory_stands_in_the_row_of_its_class():
+    ax = latent_classes(W, P, P_H, image_shape=(2, 3), classes=["a", "b", "c"])
+    texts = [t.get_text() for t in ax.texts]
+    assert texts == ["a  (2)", "b  (0)", "c  (3)"]  # "none" has no memory and no row
+    heights = [t.get_position()[1] for t in ax.texts]
+    assert heights == sorted(heights, reverse=True)
+    for y, members in enumerate([[3, 1], [], [2, 0, 4]]):
+        in_row = [
+            image
+            for image in ax.images
+            if image.get_extent()[2] < heights[y] < image.get_extent()[3]
+        ]
+        shown = [image.get_array() for image in sorted(in_row, key=lambda i: i.get_extent()[0])]
+        assert len(shown) == len(members)
+        for image, memory in zip(shown, members, strict=True):
+            assert np.array_equal(image, W[memory].reshape(2, 3))
+            assert ax.images[0].get_clim() == (-17.0, 17.0)  # one scale for all
+
+
+def test_bars_are_as_long_as_the_memories_are_sure():
+    ax = latent_classes(W, P, P_H, image_shape=(2, 3))
+    lengths = [float(np.ptp(line.get_xdata())) for line in ax.lines]
+    assert lengths[::2] == [1.0] * 5
+    assert lengths[1::2] == pytest.approx([0.9, 0.6, 1.0, 0.8, 0.5])
+
+
+def test_long_classes_break_and_none_has_a_row_where_it_is_used():
+    p = np.zeros((46, 3))
+    p[:, 2] = 1 / 46
+    ax = latent_classes(np.eye(45), p, image_shape=(5, 9))
+    assert [t.get_text() for t in ax.texts] == ["0  (0)", "1  (0)", "none  (45)"]
+    assert len({round(line.get_ydata()[0], 6) for line in ax.lines}) == 3  # 20, 20 and 5
+
+
+def test_in_axes_that_are_there():
+    mine = Figure().subplots()
+    assert latent_classes(W, P, image_shape=(2, 3), ax=mine) is mine
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="w has 4 memories but p has 6 rows: p needs 5"):
+        latent_classes(W[:4], P)
