@@ -33,6 +33,7 @@ class Settings:
     varsigma: float | str = "auto"
     beta: float | str = "learn"
     objective: float | str = "joint"
+    input_noise: float | str = "auto"
     label_smoothing: float = 0.1
     normalize: str = "auto"
     epochs: int | str = "auto"
@@ -71,6 +72,7 @@ class Settings:
             varsigma=self.varsigma,
             beta=self.beta,
             objective=self.objective,
+            input_noise=self.input_noise,
             label_smoothing=self.label_smoothing,
             normalize=self.normalize,
             max_epochs=None if self.epochs == "auto" else self.epochs,  # type: ignore[arg-type]
@@ -153,6 +155,7 @@ _WORDS = {
     "varsigma": ("auto",),
     "beta": ("learn",),
     "objective": ("joint", "conditional"),
+    "input_noise": ("auto",),
     "growth": ("none", "split"),
     "epochs": ("auto",),
     "batch_size": ("auto", "all"),

@@ -92,6 +92,15 @@ def train(
             metavar="joint|conditional|FLOAT",
         ),
     ] = None,
+    input_noise: Annotated[
+        str | None,
+        _option(
+            "Length of the noise on rows, of the conditional objective.",
+            "auto",
+            _MODEL,
+            metavar="FLOAT|auto",
+        ),
+    ] = None,
     label_smoothing: Annotated[float | None, _option("In [0, 1).", "0.1", _MODEL)] = None,
     normalize: Annotated[
         str | None,

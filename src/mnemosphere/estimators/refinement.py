@@ -38,15 +38,16 @@ def hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[D
     order = torch.randperm(data.n_rows, generator=generator).to(data.x.device)
     label = torch.where(data.targets.sum(1) > 0, data.targets.argmax(1), -1)[order]
     label, by_class = label.sort(stable=True)
-    order = order[by_class]
     # Row r of its class, r = 1, 2, …, is held where r·fraction passes a whole number.
     first = torch.searchsorted(label, label)
     rank = torch.arange(data.n_rows, device=label.device) - first
-    held = ((rank + 1) * fraction).floor() > (rank * fraction).floor()
-    held &= label >= 0
-    if not bool(held.any()):
+    chosen = (((rank + 1) * fraction).floor() > (rank * fraction).floor()) & (label >= 0)
+    if not bool(chosen.any()):
         return data, None
-    return data.take(order[~held]), data.take(order[held])
+    # Rows stay in their order: what becomes of them depends on no name of a class.
+    held = torch.zeros_like(chosen)
+    held[order[by_class[chosen]]] = True
+    return data.take(~held), data.take(held)
 
 
 def scale(params: Parameters) -> float:
