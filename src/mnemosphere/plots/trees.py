@@ -56,8 +56,8 @@ def learning_tree(
 ) -> Axes:
     """Points of memories joined in the order of time, coloured by class; see `Growth`.
 
-    The first points are black rings, the last ones are framed, and every class is named where most
-    of its memories end.
+    Later points are bolder and the last ones larger, a ring is around the first ones, and every
+    class is named where most of its memories end.
     """
     at = as_array(place, "place", 2)
     kind = as_array(label, "label", 1).astype(np.int64)
@@ -74,6 +74,8 @@ def learning_tree(
         assert isinstance(ax, Axes)
     joined = np.flatnonzero(earlier >= 0)
     colors = np.array([_COLORS[k % len(_COLORS)] for k in kind])
+    rank = np.searchsorted(np.unique(when), when)
+    faded = np.column_stack([colors, 0.3 + 0.5 * rank / max(int(rank.max()), 1)])  # late is bold
     ax.add_collection(
         LineCollection(
             list(np.stack([at[earlier[joined]], at[joined]], axis=1)),
@@ -84,9 +86,7 @@ def learning_tree(
             rasterized=True,
         )
     )
-    ax.scatter(
-        at[:, 0], at[:, 1], s=2.2, c=colors, alpha=0.55, linewidths=0, zorder=2, rasterized=True
-    )
+    ax.scatter(at[:, 0], at[:, 1], s=2.2, c=faded, linewidths=0, zorder=2, rasterized=True)
     ended = when == when.max()
     ax.scatter(
         at[ended, 0],
