@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from mnemosphere.cli import demo, plot, reproduce, train, use
+from mnemosphere.cli import cluster, demo, plot, reproduce, train, use
 from mnemosphere.cli.shell import Shell
 from mnemosphere.cli.theory import theory_app
 
@@ -46,6 +46,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("train")(train.train)
+app.command("cluster")(cluster.cluster)
 app.command("evaluate")(use.evaluate)
 app.command("explain")(use.explain)
 app.command("certify")(use.certify)
