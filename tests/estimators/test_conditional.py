@@ -77,13 +77,13 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(make_clusters, monkeypa
 
 
 def test_few_rows_are_all_used_in_the_end(make_clusters, monkeypatch):
-    x, y = make_clusters(rows=307, spread=2.0)
+    x, y = make_clusters(rows=211, spread=2.0)
     seen = spied(monkeypatch)
-    model = mn.DAMClassifier(**SETTINGS, objective="conditional").fit(x, y)
+    model = mn.DAMClassifier(**SETTINGS, objective="conditional", max_epochs=12).fit(x, y)
     assert len(seen) == 2
     _, rows, held = seen[1]
     assert held is None
-    assert rows.n_rows == 307
+    assert rows.n_rows == 211
     judged = [r["validation_loss"] for r in model.history_ if r["phase"] == 1]
     repeated = [r for r in model.history_ if r["phase"] == 3]
     assert len(repeated) == 1 + int(np.argmin(judged))
@@ -173,16 +173,11 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
             if self.after == 0:
                 raise KeyboardInterrupt
 
-    settings = SETTINGS | {
-        "objective": "conditional",
-        "max_epochs": 3,
-        "tol": 0.0,
-        "growth": growth,
-    }
-    settings["n_initial"] = 3
+    settings = SETTINGS | {"objective": "conditional", "max_epochs": 2, "tol": 0.0}
+    settings |= {"growth": growth, "n_initial": 4}
     whole = mn.DAMClassifier(**settings).fit(x, y)
     n = len(whole.history_)
-    for after in range(1, n, 2):
+    for after in range(n // 4, n, n // 4):  # in the joint start, the refinement and what follows
         path = tmp_path / f"{after}.safetensors"
         first = mn.DAMClassifier(**settings, checkpoint=path, callbacks=[Stop(after)]).fit(x, y)
         assert first.status_ == "interrupted"
