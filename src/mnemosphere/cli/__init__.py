@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from mnemosphere.cli import cluster, demo, plot, reproduce, train, use
+from mnemosphere.cli import cluster, demo, memory, plot, reproduce, train, use
 from mnemosphere.cli.shell import Shell
 from mnemosphere.cli.theory import theory_app
 
@@ -51,6 +51,9 @@ app.command("evaluate")(use.evaluate)
 app.command("explain")(use.explain)
 app.command("certify")(use.certify)
 app.command("shrink")(use.shrink)
+app.command("recall")(memory.recall)
+app.command("sample")(memory.sample)
+app.command("novelty")(memory.novelty)
 app.command("plot")(plot.plot)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(theory_app, name="theory")

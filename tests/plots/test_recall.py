@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+
+from mnemosphere import plots
+
+S, N_ROWS, SHAPE = 7, 3, (3, 5)
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(0)
+    energies = -np.cumsum(rng.random((S + 1, N_ROWS)), axis=0)
+    return {"path": rng.normal(size=(S + 1, N_ROWS, 15)), "energies": energies}
+
+
+def images(figure, row, columns):
+    return [ax.images[0].get_array() for ax in figure.axes[row * (columns + 1) :][:columns]]
+
+
+def test_strips_go_from_the_original_to_the_end(case):
+    originals = np.arange(45.0).reshape(3, 15)
+    known = np.zeros((3, 15), bool)
+    known[:, ::2] = True
+    figure = plots.recall_strips(
+        **case, image_shape=SHAPE, originals=originals, known=known,
+        names=["cat", "dog", "cow"], verdicts=["→ cat", "→ dog", "→ hen"],
+    )  # fmt: skip
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    assert titles[:2] == ["original", "start"]
+    assert titles[-1] == f"recalled\n{S} steps"
+    steps = [int(title.split()[1]) for title in titles[2:-1]]
+    assert steps == sorted(set(steps))
+    columns = len(titles)
+    for row in range(N_ROWS):
+        shown = images(figure, row, columns)
+        np.testing.assert_array_equal(shown[0].data, originals[row].reshape(SHAPE))
+        np.testing.assert_array_equal(shown[1].mask.ravel(), ~known[row])
+        for image, step in zip(shown[2:], [*steps, S], strict=True):
+            np.testing.assert_array_equal(image.data, case["path"][step, row].reshape(SHAPE))
+        curve = figure.axes[(row + 1) * (columns + 1) - 1].lines[0].get_ydata()
+        np.testing.assert_array_equal(curve, case["energies"][:, row])
+    texts = [t.get_text() for ax in figure.axes for t in ax.texts]
+    assert texts == ["cat", "→ cat", "dog", "→ dog", "cow", "→ hen"]
+    figure.draw_without_rendering()
+
+
+def test_profiles_and_a_single_step(case):
+    figure = plots.recall_strips(case["path"][:2], case["energies"][:2])
+    assert [ax.get_title() for ax in figure.axes[:2]] == ["start", "recalled\n1 steps"]
+    figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"energies": np.zeros((S, N_ROWS))}, "must agree in steps and rows"),
+        ({"known": np.ones((3, 4), bool)}, r"known must be \(3, 15\)"),
+        ({"names": ["one"]}, "names must have 3 entries"),
+        ({"originals": np.ones((2, 15))}, "originals must have 3 entries"),
+        ({"image_shape": (4, 4)}, "16 pixels"),
+    ],
+)
+def test_bad_strips(case, change, message):
+    with pytest.raises(ValueError, match=message):
+        plots.recall_strips(**(case | change))
+
+
+def test_novelty_histograms_hold_the_shares_of_each_kind():
+    rng = np.random.default_rng(1)
+    inside, outside = rng.normal(size=211), 5 + rng.normal(size=97)
+    ax = plots.novelty_histogram(inside, outside, threshold=2.0, names=("digits", "clothes"))
+    for patch in ax.patches:
+        values, edges, _ = patch.get_data()
+        assert values.sum() == pytest.approx(1.0)
+        assert edges[0] == inside.min()
+        assert edges[-1] == outside.max()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == [
+        f"digits: {np.mean(inside > 2):.1%} rejected",
+        f"clothes: {np.mean(outside > 2):.1%} rejected",
+        "threshold",
+    ]
+    assert ax.lines[0].get_xdata()[0] == 2.0
+    alone = plots.novelty_histogram(inside)
+    assert [text.get_text() for text in alone.get_legend().get_texts()] == ["data"]
+    same = plots.novelty_histogram([1.0, 1.0])
+    assert same.patches[0].get_data()[0].sum() == 1.0
+    with pytest.raises(ValueError, match="bins must be at least 1"):
+        plots.novelty_histogram(inside, bins=0)
