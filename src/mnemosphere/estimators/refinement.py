@@ -23,7 +23,7 @@ from mnemosphere.training.noise import SphereNoise
 ALL_AGAIN = 10_000  # up to so many rows the refinement is done again with the held-out ones
 _ENOUGH_HELD = 20  # rows to judge by where there are so many, a third of all otherwise
 _STEPS = 50  # a pass, on data of a few thousand rows
-_BATCH = (32, 1000)
+_BATCH = (32, 500)
 _LONGEST = 1.0
 _ANGLE = 0.15  # largest turn of a memory in one step, in units of `scale`
 
