@@ -6,6 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import mnemosphere as mn
+from mnemosphere.cli.settings import Settings
 from mnemosphere.estimators import classifier, refinement
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import conditional
@@ -185,3 +186,15 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
         second = mn.DAMClassifier(**settings, checkpoint=path).fit(x, y)
         assert np.array_equal(whole.memories_, second.memories_)
         assert np.array_equal(whole.class_weights_, second.class_weights_)
+
+
+@pytest.mark.parametrize("noise", [-0.1, "some", None])
+def test_bad_noise(data, noise):
+    with pytest.raises(ValueError, match=r"'input_noise' parameter .* or a str among {'auto'}"):
+        mn.DAMClassifier(5, objective="conditional", input_noise=noise).fit(data.x, data.y)
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.3", 0.3), ("auto", "auto")])
+def test_noise_on_the_command_line(text, value):
+    settings = Settings.gather(None, {"data": "digits", "input_noise": text})
+    assert settings.classifier([], None).input_noise == value
