@@ -286,6 +286,7 @@ def _show(
 ) -> None:
     if terminal.json_only:
         return
+    import numpy as np
     from rich.table import Table
 
     from mnemosphere.cli import report
@@ -315,7 +316,7 @@ def _show(
     terminal.show(table)
     if shape is not None:
         order = latent_order(model.class_weights_, model.memory_prior_)
-        _, first = _unique(model.memory_labels_[order])
+        first = np.unique(model.memory_labels_[order], return_index=True)[1]
         terminal.show("", "the surest memory of each class")
         terminal.draw(
             terminal_gallery(
@@ -323,13 +324,6 @@ def _show(
                 color=terminal.color,
             )
         )  # fmt: skip
-
-
-def _unique(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    import numpy as np
-
-    found, first = np.unique(values, return_index=True)
-    return found, first
 
 
 def _names_of_classes(model: DAMClusterer, source: Source, part: Part) -> list[str]:
