@@ -234,3 +234,45 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
             model.with_class_prior(prior)
     with pytest.raises(ValueError, match="one of follow, hold"):
         model.with_class_prior([1, 1, 1], memory_weights="keep")
+
+
+# Recall of rows with gaps
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
+def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
+    rows = make_clusters(0, features=11)
+    x = rows.x + 5 if kind == "standard" else rows.x
+    x = x / np.linalg.norm(x, axis=1, keepdims=True) if kind == "none" else x
+    model = mn.DAMClassifier(7, varsigma=0.9, normalize=kind, random_state=0).fit(x, rows.y)
+    lost = np.random.default_rng(0).random(x.shape) < 0.4
+    gaps = np.where(lost, np.nan, x)
+    found = model.recall(gaps)
+    neutral = {"unit": 0.0, "none": 0.0, "standard": x.mean(0)}
+    if kind == "center":
+        neutral["center"] = np.nanmean(gaps, axis=1, keepdims=True)
+    filled = np.where(lost, neutral[kind], x)
+    if kind == "none":
+        filled /= np.linalg.norm(filled, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, model.recall(filled, known=~lost), rtol=1e-9, atol=1e-12)
+    assert (model.predict(found) == rows.y).mean() > 0.95
+    path = model.recall_path(gaps, rows.y, method="gradient", rate=1.5)
+    assert (np.diff(path.energies, axis=0) <= 1e-10).all()
+    np.testing.assert_allclose(
+        path.rows[-1], model.recall(gaps, rows.y, method="gradient", rate=1.5)
+    )
+    assert path.rows.shape == (path.steps.max() + 1, *x.shape)
+
+
+def test_gaps_that_cannot_be_filled(noisy):
+    model, held = noisy
+    gaps = held.x[:3].copy()
+    gaps[1] = np.nan
+    with pytest.raises(ValueError, match="row 1 of X has no known feature"):
+        model.recall(gaps)
+    gaps[1] = held.x[1]
+    gaps[2, 0] = np.nan
+    with pytest.raises(ValueError, match="row 2 of X is NaN in column 0"):
+        model.recall(gaps, known=np.ones_like(gaps, dtype=bool))
+    with pytest.raises(ValueError, match="row 0 of X is infinite"):
+        model.recall(np.where(np.arange(5) == 0, np.inf, held.x[:3]))
