@@ -9,6 +9,7 @@ from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.numerics import bessel, polytope
 from mnemosphere.training.batches import Data
 from mnemosphere.training.loop import train
+from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
 
@@ -48,6 +49,21 @@ def test_replayed_steps_are_the_plain_ones(problem, weighted, rule):
         torch.testing.assert_close(getattr(a, name), getattr(b, name), rtol=1e-11, atol=1e-13)
         torch.testing.assert_close(state_a[name], state_b[name], rtol=1e-9, atol=1e-12)
     assert float(case.params.beta) == float(params.beta)  # what came in is left alone
+
+
+@on_gpu
+def test_replayed_steps_take_the_noise_of_plain_ones(problem):
+    case = problem(17, rows=101, memories=13)
+    params, data = on("cuda", case)
+    solver = SGD(0.01, 0.9, 23, tolerance=None)
+    found = []
+    for kind in (Steps, CapturedSteps):
+        steps = kind(params, solver.start(params), data, solver, joint, SphereNoise(0.5))
+        generator = torch.Generator().manual_seed(5)
+        for rows in torch.arange(101).cuda().split(23):
+            steps(rows, generator)
+        found.append(steps.read()[0])
+    torch.testing.assert_close(found[0].w, found[1].w, rtol=1e-11, atol=1e-13)
 
 
 @on_gpu

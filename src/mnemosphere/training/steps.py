@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -40,9 +41,13 @@ class Steps:
     def __call__(self, rows: Tensor | None, generator: torch.Generator) -> float:
         """One step on these rows of the data (None: all); returns their share of it."""
         part = self._data if rows is None else self._data.take(rows)
+        if self._noise is not None:
+            part = replace(part, x=self._noise(part.x, generator))
+        return self._step(part)
+
+    def _step(self, part: Data) -> float:
         share = part.n_rows / self._data.n_rows
-        x = part.x if self._noise is None else self._noise(part.x, generator)
-        batch = Batch(x, part.targets, part.sample_weight, share)
+        batch = Batch(part.x, part.targets, part.sample_weight, share)
         before = self._params
         stats = accumulate(
             before, batch.x, batch.targets, self._rule, sample_weight=batch.sample_weight
@@ -73,12 +78,20 @@ class CapturedSteps(Steps):
     """
 
     def __init__(
-        self, params: Parameters, state: State, data: Data, solver: Solver, rule: LabelRule
+        self,
+        params: Parameters,
+        state: State,
+        data: Data,
+        solver: Solver,
+        rule: LabelRule,
+        noise: SphereNoise | None = None,
     ) -> None:
-        super().__init__(_copy(params), _copy_state(state), data, solver, rule)
+        super().__init__(_copy(params), _copy_state(state), data, solver, rule, noise)
         device = data.x.device
         self._own = self.read()
         self._rows = torch.zeros(solver.batch_size or 1, dtype=torch.long, device=device)
+        # Noise is drawn outside the graph and handed in.
+        self._x = None if noise is None else data.x[self._rows]
         side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
@@ -99,6 +112,8 @@ class CapturedSteps(Steps):
             self._write(self._params, self._state)
             return share
         self._rows.copy_(rows)
+        if self._x is not None and self._noise is not None:
+            self._x.copy_(self._noise(self._data.x[rows], generator))
         self._graph.replay()
         return rows.shape[0] / self._data.n_rows
 
@@ -108,7 +123,8 @@ class CapturedSteps(Steps):
 
     def _step_in_place(self) -> None:
         with overlapping(self._rows.device):
-            super().__call__(self._rows, torch.default_generator)
+            part = self._data.take(self._rows)
+            self._step(part if self._x is None else replace(part, x=self._x))
         self._write(self._params, self._state)
 
     def _write(self, params: Parameters, state: State) -> None:
