@@ -155,7 +155,8 @@ class _Training:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
         missing = marginal_error(params)
-        p = polytope.sinkhorn(params.p.double().log(), params.p_h, params.p_q, tol=1e-12).p
+        log_p = params.p.clamp_min(torch.finfo(params.p.dtype).tiny).double().log()
+        p = polytope.sinkhorn(log_p, params.p_h, params.p_q, tol=1e-9).p
         params = params.replace(p=p.to(params.p))
         run.save_part(
             self.key,
@@ -226,8 +227,9 @@ class _Training:
 def marginal_error(params: Parameters) -> float:
     """The largest relative error of a row or column sum of p."""
     p, p_h, p_q = params.p.double(), params.p_h.double(), params.p_q.double()
-    errors = ((p.sum(1) / p_h - 1).abs().amax(), (p.sum(0) / p_q - 1).abs().amax())
-    return float(f"{max(map(float, errors)):.3g}")
+    ratios = torch.cat([p.sum(1) / p_h, p.sum(0) / p_q])
+    # A class of no prior has no weight, and no error.
+    return float(f"{float((ratios.nan_to_num(1.0) - 1).abs().amax()):.3g}")
 
 
 def measure(params: Parameters, x: torch.Tensor, prior: torch.Tensor, smoothing: float) -> Json:
