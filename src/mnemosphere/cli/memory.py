@@ -222,11 +222,11 @@ def sample(
     from mnemosphere import plots
     from mnemosphere.cli.record import image_shape_of, read_record
     from mnemosphere.cli.rows import parse_shape
-    from mnemosphere.estimators import load
+    from mnemosphere.estimators import load_classifier
     from mnemosphere.training.checkpoint import write_atomically
 
     terminal = Terminal(json_only=json_, quiet=quiet)
-    clf = load(model)
+    clf = load_classifier(model)
     shape = parse_shape(image_shape, clf.n_features_in_) or image_shape_of(read_record(model), clf)
     y = None if of_class is None else _class_of(clf, None, of_class)
     x, drawn = clf.sample(n, y, random_state=seed)

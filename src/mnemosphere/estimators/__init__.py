@@ -3,6 +3,7 @@
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.explanation import Explanation, Reason
+from mnemosphere.estimators.inference import RecallPath
 from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.persistence import load, load_classifier
 from mnemosphere.estimators.progress import ProgressBar
@@ -14,6 +15,7 @@ __all__ = [
     "Explanation",
     "ProgressBar",
     "Reason",
+    "RecallPath",
     "load",
     "load_classifier",
 ]

@@ -83,7 +83,7 @@ class DAMClassifier(
     input_noise : float >= 0 or "auto"
         Of the refinement: the length, relative to the row, of the noise that is laid anew on every
         row in every pass; a noisy row has the overlap 1/√(1+input_noise²) with its own. 0: none.
-        "auto": √N/(ςβ) of the joint solution, at most 1.
+        "auto": 0.75·√N/(ςβ) of the joint solution, at most 0.75.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
     normalize : {"auto", "center", "unit", "standard", "none"}
@@ -130,6 +130,7 @@ class DAMClassifier(
         the class "none of them"
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
+    temperature_, novelty_threshold_ : 1 and None, or what `calibrate` and `calibrate_novelty` set
     selection_ : the trials behind an automatic choice, a list of dicts
     history_ : one dict a pass
     lineage_ : the tree of splits, or None
