@@ -47,7 +47,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     """Against autograd: each memory by one angle, each row of log p by one length."""
     case = problem(31, rows=29, weighted=True, clustered=True, varsigma=0.5)
     turn, rate = 0.07, 0.03
-    solver = Adam(steps=100, angle=turn, learning_rate=rate, tolerance=1e-13)
+    solver = Adam(steps=100, angle=turn, learning_rate=rate, tolerance=1e-13, floor=0.0)
     new = run(solver, case, 1, RULES[rule])
     old = case.params
     gw, gp, gb = (
@@ -83,7 +83,9 @@ def test_constraints_hold_however_large_the_steps(problem, rule):
 def test_small_steps_descend_the_conditional_loss(problem, oracle):
     case = problem(33, rows=37, labels="full", clustered=True)
     params, state = case.params, None
-    solver = Adam(steps=1000, angle=1e-3, learning_rate=1e-3, decay=(0.0, 0.0), tolerance=1e-13)
+    solver = Adam(
+        steps=1000, angle=1e-3, learning_rate=1e-3, decay=(0.0, 0.0), floor=0.0, tolerance=1e-13
+    )
     state = solver.start(params)
     losses = []
     for _ in range(20):
@@ -111,7 +113,7 @@ def test_held_beta_stays(problem):
 def test_the_rate_fades_along_half_a_cosine(problem):
     """With no memory of earlier gradients every step of a memory turns it by atan(rate)."""
     case = problem(36, rows=17, clustered=True)
-    solver = Adam(steps=10, angle=0.2, decay=(0.0, 0.0))
+    solver = Adam(steps=10, angle=0.2, decay=(0.0, 0.0), floor=0.0)
     params, state = case.params, solver.start(case.params)
     for t in range(12):
         new, state = take(solver, params, state, case)
@@ -133,6 +135,23 @@ def test_a_memory_that_no_row_answers_to_stays(problem):
     turned = (new.w - w).norm(dim=1)
     assert turned[0] > 0.1
     assert turned[1:].max() < 1e-6
+
+
+def test_a_small_gradient_makes_a_small_step(problem, oracle):
+    """Below the floor the step is as much smaller as the gradient is."""
+    case = problem(42, rows=29, labels="full", clustered=True)
+    turn, floor = 0.05, 0.8
+    new = run(Adam(steps=100, angle=turn, floor=floor), case, 1)
+    old = case.params.w
+    g = oracle.gradient("conditional", case.params, case.x, case.targets)[0]
+    g = (g - (g * old).sum(1, keepdim=True) * old).norm(dim=1)
+    prior = case.params.p_h[1:]
+    per_mass = ((prior * (g / prior) ** 2).sum() / prior.sum()).sqrt()
+    least = floor * prior * per_mass
+    assert (g < least).any()
+    assert (g > least).any()
+    tangent = ((new.w - old).norm(dim=1) / 2).asin().mul(2).tan()
+    assert_close(tangent, turn * g / torch.maximum(g, least), rtol=1e-8, atol=0)
 
 
 def test_classes_may_be_renamed(problem):
@@ -210,6 +229,7 @@ def test_a_checkpoint_with_other_noise_is_refused(problem, tmp_path):
         ({"steps": 1, "batch_size": 0}, "steps and batch_size must be >= 1, got 1 and 0"),
         ({"steps": 1, "learning_rate": 0.0}, "must be > 0, got 0.1 and 0.0"),
         ({"steps": 1, "angle": -1.0}, "must be > 0, got -1.0 and 0.1"),
+        ({"steps": 1, "floor": -1.0}, "floor must be finite and >= 0"),
         ({"steps": 1, "decay": (0.9, 1.0)}, "both decays must lie in"),
     ],
 )

@@ -25,6 +25,7 @@ _ENOUGH_HELD = 20  # rows to judge by where there are so many, a third of all ot
 _STEPS = 50  # a pass, on data of a few thousand rows
 _BATCH = (32, 500)
 _LONGEST = 1.0
+_NOISE = 0.75  # length of the noise, in units of `scale`
 _ANGLE = 0.15  # largest turn of a memory in one step, in units of `scale`
 
 
@@ -54,7 +55,7 @@ def scale(params: Parameters) -> float:
     """√N/β_eff, at most 1: a random turn by so much moves the exponent of a memory by about 1.
 
     Of a random direction across the row a part of about 1/√N lies along any one memory, and the
-    exponent is β_eff⟨w, x⟩. It is the natural length of noise, and the unit of a step.
+    exponent is β_eff⟨w, x⟩. It is the unit of noise and of a step.
     """
     return min(_LONGEST, math.sqrt(params.n_features) / float(params.beta_eff))
 
@@ -65,7 +66,7 @@ class Settings:
 
     passes: int
     patience: int
-    noise: float | None  # σ; None: `scale`
+    noise: float | None  # σ; None: 3/4 of `scale`
     learn_beta: bool
     validation_fraction: float
     generator: torch.Generator
@@ -124,7 +125,7 @@ def descend(
         batch_size=size,
         learn_beta=settings.learn_beta,
     )
-    length = unit if settings.noise is None else settings.noise
+    length = _NOISE * unit if settings.noise is None else settings.noise
     return train(
         params,
         data,

@@ -15,7 +15,6 @@ from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.batches import Batch, State
 
 _BETA_SHARE = 0.1  # β acts on all memories at once: its rate is this much smaller
-_LEAST = 1e-3  # gradients below this part of the typical one do not count as full steps
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Adam:
 
     In each set of coordinates m ← a·m + (1−a)·g, v ← b·v + (1−b)·‖g‖², and the step is
     −rate·m/√v with Adam's correction for the start. A coordinate means nothing on the sphere, so v
-    is one number a memory and a step one angle:
+    is one number a memory and a step one angle, less for a memory with little gradient (`floor`):
 
     - memories: g is the tangent gradient; the step is retracted, m carried along by projection;
     - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v a row; the step
@@ -42,6 +41,7 @@ class Adam:
     batch_size: int = 1000
     learn_beta: bool = True
     decay: tuple[float, float] = (0.9, 0.99)  # a, b
+    floor: float = 0.3  # of √v, relative to its root mean square
     tolerance: float = 1e-7
 
     def __post_init__(self) -> None:
@@ -53,6 +53,8 @@ class Adam:
             raise ValueError(
                 f"angle and learning_rate must be > 0, got {self.angle} and {self.learning_rate}"
             )
+        if not 0 <= self.floor < math.inf:
+            raise ValueError(f"floor must be finite and >= 0, got {self.floor}")
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
@@ -92,13 +94,13 @@ class Adam:
         g = sphere.to_tangent(params.w, gradient.w)
         m_w = a * sphere.to_tangent(params.w, state["w"]) + (1 - a) * g
         v_w = b * state["w_square"] + (1 - b) * g.square().sum(1)
-        w = sphere.retract(params.w, -angle * m_w / _size(v_w)[:, None])
+        w = sphere.retract(params.w, -angle * m_w / self._size(v_w, params.p_h[1:])[:, None])
 
         g = polytope.to_tangent(params.p, params.p * gradient.p, params.p_h, params.p_q)
         m_p = a * state["p"] + (1 - a) * g
         v_p = b * state["p_square"] + (1 - b) * g.square().sum(1)
         tiny = torch.finfo(params.p.dtype).tiny
-        log_k = params.p.clamp_min(tiny).log() - rate * m_p / _size(v_p)[:, None]
+        log_k = params.p.clamp_min(tiny).log() - rate * m_p / self._size(v_p, params.p_h)[:, None]
         p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
 
         beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
@@ -106,7 +108,7 @@ class Adam:
             g = beta * gradient.beta
             m_b = a * m_b + (1 - a) * g
             v_b = b * v_b + (1 - b) * g.square()
-            beta = beta * (-_BETA_SHARE * rate * m_b / _size(v_b)).exp()
+            beta = beta * (-_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)).exp()
         return params.replace(w=w, p=p, beta=beta), {
             "w": m_w,
             "w_square": v_w,
@@ -131,11 +133,13 @@ class Adam:
             "p_square": torch.cat([p_square[:1], share.square() * p_square[1:][source]]),
         }
 
+    def _size(self, square: Tensor, weight: Tensor) -> Tensor:
+        """√v of each row, but not below `floor` times the root mean square of √v/p_h, times p_h.
 
-def _size(square: Tensor) -> Tensor:
-    """√v, but not below a small part of its root mean square over the rows.
-
-    A memory that no row answers to has a gradient of rounding errors: it is to stay where it is.
-    """
-    floor = _LEAST * square.mean().sqrt()
-    return torch.maximum(square.sqrt(), floor).clamp_min(torch.finfo(square.dtype).tiny)
+        A memory that few rows answer to has little but noise for a gradient: steps of full size
+        along it would dissolve the memory. Relative to its prior `weight` p_h, the mean taken with
+        that weight too, so that k copies with 1/k of the prior count as one.
+        """
+        tiny = torch.finfo(square.dtype).tiny
+        typical = ((square / weight.clamp_min(tiny)).sum() / weight.sum()).sqrt()
+        return torch.maximum(square.sqrt(), self.floor * weight * typical).clamp_min(tiny)
