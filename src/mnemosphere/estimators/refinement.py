@@ -41,7 +41,7 @@ def hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[D
     label, by_class = label.sort(stable=True)
     # Row r of its class, r = 1, 2, …, is held where r·fraction passes a whole number.
     first = torch.searchsorted(label, label)
-    rank = torch.arange(data.n_rows, device=label.device) - first
+    rank = (torch.arange(data.n_rows, device=label.device) - first).double()
     chosen = (((rank + 1) * fraction).floor() > (rank * fraction).floor()) & (label >= 0)
     if not bool(chosen.any()):
         return data, None
