@@ -78,10 +78,10 @@ def label_memories(params: Parameters, data: Data, *, price: float = PRICE) -> P
     edges, seeds = _graph(params, data)
     scale = edges.sum(1).clamp_min(torch.finfo(edges.dtype).tiny).rsqrt()  # (P,) D^(-1/2)
     walk = price * scale[:, None] * edges * scale
-    start = scale[:, None] * seeds
-    spread = start
+    source = scale[:, None] * seeds
+    spread = source
     for _ in range(_WALKS):
-        spread = torch.addmm(start, walk, spread)  # (P, P) (P, C+1)
+        spread = torch.addmm(source, walk, spread)  # (P, P) (P, C+1)
     soft = (scale[:, None] * spread).double()
     total = soft.sum(1, keepdim=True)
     reached = total > 0
