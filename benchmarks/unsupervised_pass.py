@@ -201,7 +201,8 @@ def main(argv: list[str]) -> None:
         f"faster than the authors' epoch (target {TARGETS['times_faster']:.0f}; by processor time "
         f"{found['times_faster_processor_time']:.1f}); an epoch of SGD in batches of 1000 about "
         f"{found['seconds_sgd_epoch_1000']:.0f} s, of 4000 about "
-        f"{found['seconds_sgd_epoch_4000']:.0f} s; peak {found['gigabytes_peak']:.2f} GB (target under {TARGETS['gigabytes']:.0f})"
+        f"{found['seconds_sgd_epoch_4000']:.0f} s; peak {found['gigabytes_peak']:.2f} GB "
+        f"(target under {TARGETS['gigabytes']:.0f})"
     )
     content = {
         "command": shlex.join(["python", "-m", "benchmarks.unsupervised_pass", *_public(argv)]),
