@@ -430,7 +430,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     }
     axes = "UMAP" if chosen["embedding"] == "umap" else "principal axis"
     figure = learning_trees(trees, axes=axes, trunk=chosen["trunk"])
-    return [save_picture(figure, folder, "fig5", result, dpi=105)]
+    return [save_picture(figure, folder, "fig5", result, dpi=100)]
 
 
 EXPERIMENTS = (
