@@ -91,8 +91,8 @@ class DAMClusterer(
     normalize : {"auto", "center", "unit", "standard", "none"}
         How rows are put on the sphere. "auto": "standard" for tables (fewer than 8 features,
         or a tenth of them with standard deviations over 10 times the median) and where a row
-        would have no direction, else "unit" where there are negative numbers (embeddings), "center" where
-        there are none (images, counts).
+        would have no direction, else "unit" where there are negative numbers (embeddings),
+        "center" where there are none (images, counts).
     max_epochs : int or None
         Passes over the data for the memories, and again for the classes. None: up to 50 exact or
         6 incremental fixed-point passes, then 60 steps of the class weights; 30 and 30 of SGD.
