@@ -2,9 +2,10 @@
 
 The authors start from random memories with β = 0.01 and ε = 0.01. Here β starts at 5 and memories
 on training patches: β = 0 is itself a saddle, which that start leaves after thousands of steps, to
-either side. And ε = 0.1: with 0.01 class weights get so sharp that a hundred sweeps of
-Sinkhorn–Knopp miss their marginals. One case keeps ε = 0.01 to show it. After training, class
-weights are projected to their marginals to the last digit; what was missing is measured before.
+either side. And ε = 0.1: with 0.01 classes sharpen before memories have found their places, some of
+which then end as noise; one case keeps ε = 0.01 to show it. Sinkhorn–Knopp takes the authors' 100
+sweeps a step, which never waits for the device. What it leaves of the marginals is measured, and
+the class weights are projected to the last digit when training is over.
 
 Three ways to the classes. "symmetric": the paper's, all weights trained by SGD from class weights
 that know nothing. "grouped": memories first, by the fixed point of the marginal likelihood; class
