@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mnemosphere.experiments.paper.files import load_arrays
-from mnemosphere.experiments.paper.hierarchy import (
+from mnemosphere.experiments.paper.fixed_points import (
     descend,
     finite_differences,
     splitting_spectra,

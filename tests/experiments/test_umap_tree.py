@@ -7,15 +7,14 @@ import pytest
 import torch
 
 from mnemosphere.experiments.paper.files import load_arrays
-from mnemosphere.experiments.paper.umap_tree import (
-    RUNS,
+from mnemosphere.experiments.paper.recorder import (
     Recorder,
     clusters,
-    embed,
     reunions,
     sources,
     trunk_size,
 )
+from mnemosphere.experiments.paper.umap_tree import RUNS, embed
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.plots.trees import learning_tree, learning_trees

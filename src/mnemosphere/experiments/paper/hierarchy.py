@@ -17,14 +17,19 @@ becomes unstable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from mnemosphere.experiments.paper.fixed_points import (
+    Descent,
+    descend,
+    finite_differences,
+    mean_loss,
+    splitting_spectra,
+)
 from mnemosphere.experiments.paper.frame import (
     Comparison,
     Experiment,
@@ -33,22 +38,16 @@ from mnemosphere.experiments.paper.frame import (
     load_arrays,
     save_picture,
 )
-from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Curvature, Krylov
 from mnemosphere.model.duplicate import duplicate, split
-from mnemosphere.model.kernel import accumulate, evaluate, memory_shares
 from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import certify, residual
 from mnemosphere.training.batches import Data
-from mnemosphere.training.fixed_point import maximize_bound
-from mnemosphere.training.fixed_point import residual as step_length
 from mnemosphere.training.growth import start
 from mnemosphere.training.lineage import Lineage
 
-# Of the central second difference; its error is of the order of the fourth derivative times this².
-_PROBE = 1e-3
 # The curvature decides what is a saddle: to more digits than the default.
 _CURVATURE = Krylov(tol=1e-6, max_cycles=60)
 
@@ -70,94 +69,10 @@ def _settings(quick: bool) -> Json:
     }
 
 
-@dataclass(frozen=True)
-class Descent:
-    """Exact fixed-point steps until the parameters rest."""
-
-    params: Parameters
-    losses: list[float]  # before each step, and at the end
-    residual: float  # of the last step
-
-    @property
-    def steps(self) -> int:
-        """How many were taken."""
-        return len(self.losses) - 1
-
-
-def descend(
-    params: Parameters,
-    data: Data,
-    *,
-    tol: float,
-    max_steps: int,
-    learn_beta: bool = True,
-    only_memories: bool = False,
-) -> Descent:
-    """Step until no memory, class weight or β moves by more than `tol`.
-
-    β can be held, and with `only_memories` the class weights too: the bound that a step maximises
-    rises with the memories alone as well.
-    """
-    losses: list[float] = []
-    moved = np.inf
-    while moved > tol and len(losses) < max_steps:
-        stats = accumulate(params, data.x, data.targets, objectives.joint)
-        losses.append(float(stats.loss / stats.count))
-        if only_memories:
-            new = params.replace(w=sphere.project(stats.w_bar))
-        else:
-            new = maximize_bound(
-                params, stats.w_bar / stats.count, stats.p_bar / stats.count, learn_beta=learn_beta
-            )
-        moved, params = float(step_length(params, new)), new
-    losses.append(_loss(params, data))
-    return Descent(params, losses, moved)
-
-
-def splitting_spectra(params: Parameters, data: Data) -> list[Tensor]:
-    """Eigenvalues of every splitting matrix S_μ on the tangent space, in increasing order.
-
-    From dense matrices, and so an independent word on what `model.curvature` finds: N numbers a
-    memory, with the one along w^μ, which is no direction, left out.
-    """
-    n = data.n_rows
-    shares = torch.cat(
-        [r.clone() for _, r in memory_shares(params, data.x, data.targets, objectives.joint)]
-    )  # (n, P)
-    beta = params.beta_eff
-    found = []
-    for w, r in zip(params.w, shares.T, strict=True):
-        across = sphere.to_tangent(w.expand_as(data.x), data.x)  # (n, N)
-        spread = (across * r[:, None]).T @ across / n  # (N, N)
-        overlap = (r * (data.x @ w)).sum() / n
-        values = beta * overlap - beta**2 * torch.linalg.eigvalsh(spread)
-        # Along w the spread is 0: β·o, the largest of all, or one of several that are equal.
-        found.append(values.flip(0)[:-1])
-    return found
-
-
-def finite_differences(params: Parameters, data: Data, direction: Tensor) -> Tensor:
-    """Curvature of the loss where one memory at a time is duplicated and its copies part, (P,).
-
-    2(L(w ± tu) − L)/t²: nothing but losses.
-    """
-    base = _loss(params, data)
-    found = []
-    for mu in range(params.n_memories):
-        which = torch.tensor([mu], device=params.w.device)
-        moved = split(params, which, direction, _PROBE)
-        found.append(2 * (_loss(moved, data) - base) / _PROBE**2)
-    return torch.tensor(found, dtype=torch.float64)
-
-
-def _loss(params: Parameters, data: Data) -> float:
-    return evaluate(params, data.x, data.targets, objectives.joint)
-
-
 def _level(descent: Descent, data: Data, tol: float) -> tuple[Json, Curvature]:
     """Everything the principle says of one fixed point, measured."""
     params = descent.params
-    loss = _loss(params, data)
+    loss = mean_loss(params, data)
     curvature = _CURVATURE(params, data.x, data.targets)
     certificate = certify(
         params, data.x, data.targets, tol=10 * tol, method=lambda *_, **__: curvature
@@ -182,7 +97,7 @@ def _level(descent: Descent, data: Data, tol: float) -> tuple[Json, Curvature]:
         "unstable_directions": [int((s < 0).sum()) for s in spectra],
         "verdicts": list(certificate.verdicts),
         "duplicated": {
-            "loss_change": _loss(twins, data) - loss,
+            "loss_change": mean_loss(twins, data) - loss,
             "residual": rest.largest,
             "merged_back_loss_change": back.loss_after - loss,
         },
@@ -294,7 +209,7 @@ def scan(run: Run, data: Data) -> Json:
     for k, ratio in enumerate(chosen["ratios"]):
         run.progress(f"β_eff = {ratio:g} β_split", k, len(chosen["ratios"]))
         params, found = alone(ratio * critical)
-        loss = _loss(params, data)
+        loss = mean_loss(params, data)
         pair = split(params, first, found.direction, chosen["scan_delta"])
         point: Json = {
             "beta_eff": float(params.beta_eff),
@@ -305,7 +220,7 @@ def scan(run: Run, data: Data) -> Json:
             ended = rest(pair, only_memories=held)
             point[name] = {
                 "distance": float((ended.w[0] - ended.w[1]).norm()),
-                "gain": loss - _loss(ended, data),
+                "gain": loss - mean_loss(ended, data),
             }
         points.append(point)
     return {"critical": critical, "points": points}
