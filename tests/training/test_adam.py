@@ -80,6 +80,22 @@ def test_constraints_hold_however_large_the_steps(problem, rule):
     assert new.beta > 0
 
 
+def test_plain_sweeps_keep_the_columns_and_nearly_the_rows(problem, oracle):
+    case = problem(41, rows=31, labels="full", clustered=True)
+    solver = Adam(steps=40, angle=0.3, learning_rate=0.3, tolerance=None)
+    assert solver.capturable
+    assert not Adam(steps=40).capturable
+    swept = run(solver, case, 40)
+    assert_close(swept.p.sum(0), swept.p_q, rtol=1e-12, atol=0)
+    assert_close(swept.p.sum(1), swept.p_h, rtol=1e-3, atol=0)
+    exact = run(Adam(steps=40, angle=0.3, learning_rate=0.3, tolerance=1e-13), case, 40)
+    losses = [
+        float(oracle.mean_loss("conditional", params, case.x, case.targets))
+        for params in (case.params, swept, exact)
+    ]
+    assert losses[0] - losses[1] > 0.8 * (losses[0] - losses[2]) > 0
+
+
 def test_small_steps_descend_the_conditional_loss(problem, oracle):
     case = problem(33, rows=37, labels="full", clustered=True)
     params, state = case.params, None
@@ -225,8 +241,9 @@ def test_a_checkpoint_with_other_noise_is_refused(problem, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"steps": 0}, "steps and batch_size must be >= 1, got 0 and 1000"),
-        ({"steps": 1, "batch_size": 0}, "steps and batch_size must be >= 1, got 1 and 0"),
+        ({"steps": 0}, "steps must be >= 1, got 0"),
+        ({"steps": 1, "batch_size": 0}, "batch_size must be >= 1, got 0"),
+        ({"steps": 1, "sweeps": 0}, "sweeps must be >= 1, got 0"),
         ({"steps": 1, "learning_rate": 0.0}, "must be > 0, got 0.1 and 0.0"),
         ({"steps": 1, "angle": -1.0}, "must be > 0, got -1.0 and 0.1"),
         ({"steps": 1, "floor": -1.0}, "floor must be finite and >= 0"),

@@ -7,6 +7,7 @@ import torch
 
 from mnemosphere.model.objectives import Unsupervised, joint
 from mnemosphere.numerics import bessel, polytope
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.batches import Data
 from mnemosphere.training.loop import train
 from mnemosphere.training.noise import SphereNoise
@@ -52,10 +53,12 @@ def test_replayed_steps_are_the_plain_ones(problem, weighted, rule):
 
 
 @on_gpu
-def test_replayed_steps_take_the_noise_of_plain_ones(problem):
+@pytest.mark.parametrize(
+    "solver", [SGD(0.01, 0.9, 23, tolerance=None), Adam(20, batch_size=23, tolerance=None)]
+)
+def test_replayed_steps_take_the_noise_of_plain_ones(problem, solver):
     case = problem(17, rows=101, memories=13)
     params, data = on("cuda", case)
-    solver = SGD(0.01, 0.9, 23, tolerance=None)
     found = []
     for kind in (Steps, CapturedSteps):
         steps = kind(params, solver.start(params), data, solver, joint, SphereNoise(0.5))

@@ -13,6 +13,7 @@ import torch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Callback, Record
@@ -25,6 +26,7 @@ _ENOUGH_HELD = 20  # rows to judge by where there are so many, a third of all ot
 _STEPS = 50  # a pass, on data of a few thousand rows
 _BATCH = (32, 500)
 _LONGEST = 1.0
+_MARGINALS = 1e-7
 _NOISE = 0.75  # length of the noise, in units of `scale`
 _ANGLE = 0.15  # largest turn of a memory in one step, in units of `scale`
 
@@ -124,9 +126,12 @@ def descend(
         angle=_ANGLE * unit,
         batch_size=size,
         learn_beta=settings.learn_beta,
+        # On a GPU a step that asks for nothing can be replayed, many times faster; the marginals
+        # are put right at the end.
+        tolerance=None if data.x.is_cuda else _MARGINALS,
     )
     length = _NOISE * unit if settings.noise is None else settings.noise
-    return train(
+    result = train(
         params,
         data,
         solver,
@@ -140,6 +145,12 @@ def descend(
         checkpoint=settings.beside(suffix),
         noise=SphereNoise(length) if length > 0 else None,
     )
+    if not data.x.is_cuda:
+        return result
+    best = result.params
+    log_p = best.p.clamp_min(torch.finfo(best.p.dtype).tiny).log()
+    p = polytope.sinkhorn(log_p, best.p_h, best.p_q, tol=_MARGINALS).p
+    return replace(result, params=best.replace(p=p))
 
 
 def refine(

@@ -11,6 +11,7 @@ from torch import Tensor
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import together
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.batches import Batch, State
 
@@ -27,12 +28,13 @@ class Adam:
 
     - memories: g is the tangent gradient; the step is retracted, m carried along by projection;
     - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v a row; the step
-      multiplies p and the marginals are restored by scaling, to `tolerance`;
+      multiplies p and the marginals are restored by scaling, to `tolerance`. With None, g is
+      centered in each row alone, and `sweeps` sweeps leave the rows a little off;
     - β: its logarithm, at a tenth of the rate of log p.
 
     Two rates, of unlike units: `angle` for memories, in radians, and `learning_rate` for log p.
     Both fade to 0 along half a cosine. Where they stand is part of the state, so a resumed run
-    goes on with the same bits. No step waits for the device except in the scaling of p.
+    goes on with the same bits. No step waits for the device except in scaling to a tolerance.
     """
 
     steps: int
@@ -42,13 +44,13 @@ class Adam:
     learn_beta: bool = True
     decay: tuple[float, float] = (0.9, 0.99)  # a, b
     floor: float = 0.3  # of √v, relative to its root mean square
-    tolerance: float = 1e-7
+    sweeps: int = 20
+    tolerance: float | None = 1e-7
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch_size < 1:
-            raise ValueError(
-                f"steps and batch_size must be >= 1, got {self.steps} and {self.batch_size}"
-            )
+        for name in ("steps", "batch_size", "sweeps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
         if not (self.angle > 0 and self.learning_rate > 0):
             raise ValueError(
                 f"angle and learning_rate must be > 0, got {self.angle} and {self.learning_rate}"
@@ -60,8 +62,8 @@ class Adam:
 
     @property
     def capturable(self) -> bool:
-        """The scaling of p to a tolerance asks the device for its error."""
-        return False
+        """Whether a step never asks the device for a number: scaling p to a tolerance does."""
+        return self.tolerance is None
 
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
@@ -83,29 +85,36 @@ class Adam:
         self, params: Parameters, state: State, stats: Statistics, batch: Batch
     ) -> tuple[Parameters, State]:
         """One step from the statistics of one batch."""
+        together()
         a, b = self.decay
         done = state["step"]
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1)))
         # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
         start = (1 - b ** (done + 1)).sqrt() / (1 - a ** (done + 1))
         angle, rate = self.angle * fade * start, self.learning_rate * fade * start
-        gradient = stats.gradient(params)
 
-        g = sphere.to_tangent(params.w, gradient.w)
+        g = sphere.to_tangent(params.w, stats.gradient_w(params))
         m_w = a * sphere.to_tangent(params.w, state["w"]) + (1 - a) * g
         v_w = b * state["w_square"] + (1 - b) * g.square().sum(1)
         w = sphere.retract(params.w, -angle * m_w / self._size(v_w, params.p_h[1:])[:, None])
 
-        g = polytope.to_tangent(params.p, params.p * gradient.p, params.p_h, params.p_q)
+        g = stats.gradient_p(params)
+        if self.tolerance is None:
+            g = params.p * polytope.center_rows(params.p, g, params.p_h)
+        else:
+            g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
         m_p = a * state["p"] + (1 - a) * g
         v_p = b * state["p_square"] + (1 - b) * g.square().sum(1)
         tiny = torch.finfo(params.p.dtype).tiny
         log_k = params.p.clamp_min(tiny).log() - rate * m_p / self._size(v_p, params.p_h)[:, None]
-        p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
+        if self.tolerance is None:
+            p = polytope.sweep(log_k, params.p_h, params.p_q, self.sweeps)
+        else:
+            p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
 
         beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
         if self.learn_beta:
-            g = beta * gradient.beta
+            g = beta * stats.gradient_beta(params)
             m_b = a * m_b + (1 - a) * g
             v_b = b * v_b + (1 - b) * g.square()
             beta = beta * (-_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)).exp()
