@@ -87,12 +87,13 @@ def test_sweeps_average_over_seeds_in_order_of_width():
 def test_every_part_ran_to_its_width(quick_runs):
     result = quick_runs.result("fig6")
     chosen, rows = result["settings"], result["measured"]["rows"]
-    assert len(rows) == len(METHODS) * len(chosen["p_max"])
+    ((widths, repeats),) = chosen["sizes"].values()
+    assert len(rows) == len(METHODS) * len(widths)
     for row in rows:
         own = chosen["sgd" if row["method"].startswith("sgd") else "fixed_point"]
         assert row["memories"] == row["p_max"]
         assert row["seconds"] == min(row["all_seconds"])
-        assert len(row["all_seconds"]) == chosen["repeats"]
+        assert len(row["all_seconds"]) == repeats
         if row["method"].endswith("split"):
             assert row["splits"] >= n_splits(own["initial"], row["p_max"])
             assert row["status"] == "grown"
