@@ -7,8 +7,8 @@ a phase; directions come from one pass of the authors' descent, δ = 0.25, τ = 
 where a pass changes the loss by less than `tolerance`, relative: the tail of a phase costs much,
 and the next split undoes it. Beside them the fixed point, from training rows and grown.
 
-A part is one (data set, method, P_max, seed). As in the paper SGD is repeated with the same seed and
-the least time counts; means and deviations are those over seeds. Times hold everything from the
+A part is one (data set, method, P_max, seed). As in the paper SGD is repeated with the same seed,
+and the least time counts; means and deviations are those over seeds. Times hold everything from the
 first memories to the last pass, validation and curvature included. Next to seconds stands `work`,
 the products of a row with a memory in millions: what a machine that is not busy with small things
 would need.
