@@ -121,6 +121,11 @@ def test_it_finds_a_far_lower_conditional_loss(problem, oracle):
     assert after - floor < 0.5 * (before - floor)
 
 
+def test_single_precision_stays_so(problem):
+    case = problem(43, rows=29, dtype=torch.float32)
+    run(Adam(steps=9), case, 5).check()
+
+
 def test_held_beta_stays(problem):
     case = problem(35)
     assert run(Adam(steps=9, learn_beta=False), case, 5).beta == case.params.beta

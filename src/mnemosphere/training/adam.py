@@ -117,7 +117,8 @@ class Adam:
             g = beta * stats.gradient_beta(params)
             m_b = a * m_b + (1 - a) * g
             v_b = b * v_b + (1 - b) * g.square()
-            beta = beta * (-_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)).exp()
+            step = -_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)
+            beta = (beta * step.exp()).to(beta.dtype)  # the rate is float64
         return params.replace(w=w, p=p, beta=beta), {
             "w": m_w,
             "w_square": v_w,
