@@ -59,6 +59,14 @@ def test_numbers_stand_beside_the_papers(run, registry, tmp_path):
     assert (folder / "picture.txt").read_text() == "7.25"
 
 
+def test_a_figure_that_comes_with_another_is_known_by_its_name(run, registry, tmp_path):
+    registry["fig2"] = make("fig2", also=("fig9",))
+    content = run(
+        "reproduce", "fig9", "--quick", "--device", "cpu", "--out", tmp_path, "--json"
+    ).json
+    assert [row["name"] for row in content["runs"]] == ["fig2"]
+
+
 def test_json(run, registry, tmp_path):
     content = run(
         "reproduce", "fig1", "table1", "--quick", "--device", "cpu", "--out", tmp_path, "--json"

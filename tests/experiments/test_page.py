@@ -40,7 +40,7 @@ def compared(what, measured, paper, within, spread=None, note=""):
     }  # fmt: skip
 
 
-def store(results, folder, *, finished, quick=False, value=79.06):
+def store(results, folder, *, finished, quick=False, value=79.06, device="a device"):
     result = {
         "name": "fig1",
         "title": "Fig. (some_label): a figure",
@@ -49,7 +49,7 @@ def store(results, folder, *, finished, quick=False, value=79.06):
         "settings": {},
         "seeds": [0, 1, 2],
         "data": {"mnist": "mnist, 60000 + 10000 rows"},
-        "device": "a device",
+        "device": device,
         "versions": {"torch": "2.0"},
         "seconds": 1234.5,
         "finished": finished,
@@ -142,3 +142,26 @@ def test_stored_results_are_full_small_and_of_no_one_machine():
             limit = 300_000 if path.suffix == ".png" else 1_000_000
             assert path.stat().st_size < limit, path
             assert path.name in ("result.json", "arrays.npz", *result["pictures"])
+
+
+def test_a_run_on_a_processor_has_a_section_of_its_own(tmp_path):
+    results = tmp_path / "results"
+    store(results, "full-gpu", finished="2026-02-02", value=1.5)
+    store(results, "full-cpu", finished="2026-02-03", value=1.7, device="a processor, 2 threads")
+    text = (
+        "<!-- begin: fig1 -->\n<!-- end: fig1 -->\n<!-- begin: fig1-cpu -->\n<!-- end: fig1-cpu -->"
+    )
+    first, second = page.filled(text, results).split("<!-- end: fig1 -->")
+    assert "1.5" in first
+    assert "1.7" not in first
+    assert "1.7" in second
+    assert "images/paper/cpu-fig1.png" in second
+    found = page.pictures(text, results)
+    assert found["fig1.png"].parent.name == "full-gpu"
+    assert found["cpu-fig1.png"].parent.name == "full-cpu"
+
+
+def test_the_only_run_is_shown_wherever_it_was(tmp_path):
+    store(tmp_path, "full-cpu", finished="2026-02-03", device="a processor, 2 threads")
+    assert page.latest(tmp_path, "fig1").name == "full-cpu"
+    assert page.latest(tmp_path, "fig1-cpu").name == "full-cpu"

@@ -32,7 +32,8 @@ ALL = "all"
 def _complete(incomplete: str) -> list[str]:
     from mnemosphere.experiments.paper import REGISTRY
 
-    return [name for name in (*REGISTRY, ALL) if name.startswith(incomplete)]
+    names = [name for e in REGISTRY.values() for name in (e.name, *e.also)]
+    return [name for name in (*names, ALL) if name.startswith(incomplete)]
 
 
 def reproduce(
@@ -130,14 +131,16 @@ def _choose(names: list[str], registry: dict[str, Experiment]) -> list[Experimen
     """Experiments in the order of the paper."""
     if not names:
         raise ValueError(f"say what to reproduce: {', '.join(registry)} or {ALL}")
+    owner = {name: e for e in registry.values() for name in (e.name, *e.also)}
     for name in names:
-        if name != ALL and name not in registry:
-            near = difflib.get_close_matches(name, registry, n=3, cutoff=0.5)
+        if name != ALL and name not in owner:
+            near = difflib.get_close_matches(name, owner, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(near)}? " if near else ""
             raise ValueError(
                 f"unknown experiment {name!r}: {hint}there are {', '.join(registry)} and {ALL}"
             )
-    return [e for e in registry.values() if ALL in names or e.name in names]
+    wanted = {owner[name].name for name in names if name != ALL}
+    return [e for e in registry.values() if ALL in names or e.name in wanted]
 
 
 def _run(

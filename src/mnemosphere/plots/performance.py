@@ -33,7 +33,7 @@ def performance(
     """
     if not sweeps:
         raise ValueError("sweeps is empty: pass at least one data set")
-    figure = new_figure(8.0, 3.1 * len(sweeps))
+    figure = new_figure(8.0, 3.3 * len(sweeps))
     rows = np.atleast_1d(np.asarray(figure.subfigures(len(sweeps), 1), dtype=object))
     for row, (data, methods) in zip(rows, sweeps.items(), strict=True):
         _draw_row(row, methods, fits[data], what, words, initial, names)
@@ -65,7 +65,12 @@ def _draw_row(
         figure=row,
     )
     left, right = row.axes
-    left.legend(loc="best", fontsize=7.5)
+    legend = left.get_legend()
+    if legend is not None:
+        legend.remove()
+    handles, labels = left.get_legend_handles_labels()
+    # Below: inside, it would cover a curve of one data set or the other.
+    row.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=7.5)
     right.set_ylabel(f"{words}, relative")
     right.set_ylim(bottom=0)
     unit = next(iter(methods.values()))[what][0]

@@ -130,6 +130,7 @@ class Experiment:
     datasets: tuple[str, ...] = ("mnist",)  # by their full-size names
     needs: tuple[str, ...] = ()  # optional modules
     seeds: int = 1  # by default; a quick run takes one
+    also: tuple[str, ...] = ()  # other names: figures that come with it
 
 
 @dataclass

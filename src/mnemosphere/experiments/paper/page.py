@@ -5,7 +5,8 @@
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` is replaced by the table and the
 pictures of the latest full run of that name, and the pictures are copied to images/paper beside
-the page. With --check nothing is written, and the exit code is 1 if the page is out of date.
+the page. NAME-cpu is the latest run on a processor, where that of NAME is on a GPU. With --check
+nothing is written, and the exit code is 1 if the page is out of date.
 """
 
 from __future__ import annotations
@@ -21,14 +22,27 @@ from mnemosphere.experiments.paper.files import Json, finished_folders, read_res
 
 IMAGES = Path("images") / "paper"
 SUMMARY = "summary"
+_ON_CPU = "-cpu"
 _MARK = re.compile(r"(<!-- begin: ([\w-]+) -->)\n.*?(<!-- end: \2 -->)", re.DOTALL)
 _WORDS = {None: "", True: "yes", False: "**no**"}
 
 
 def latest(results: Path, name: str) -> Path | None:
-    """The folder of the last finished full run."""
-    full = [path for path in finished_folders(results, name) if not read_result(path)["quick"]]
-    return full[-1] if full else None
+    """The folder of the last finished full run; of NAME, one on a GPU if there is one."""
+    full = {
+        path: result
+        for path in finished_folders(results, name.removesuffix(_ON_CPU))
+        if not (result := read_result(path))["quick"]
+    }
+    on_cpu = [path for path, result in full.items() if "processor" in result["device"]]
+    on_gpu = [path for path in full if path not in on_cpu]
+    chosen = on_cpu if name.endswith(_ON_CPU) or not on_gpu else on_gpu
+    return chosen[-1] if chosen else None
+
+
+def _copy_name(name: str, picture: str) -> str:
+    """What the picture of a section is called beside the page."""
+    return f"cpu-{picture}" if name.endswith(_ON_CPU) else picture
 
 
 def filled(text: str, results: Path) -> str:
@@ -48,7 +62,10 @@ def pictures(text: str, results: Path) -> dict[str, Path]:
     for mark in _MARK.finditer(text):
         folder = None if mark[2] == SUMMARY else latest(results, mark[2])
         if folder is not None:
-            found |= {name: folder / name for name in read_result(folder)["pictures"]}
+            found |= {
+                _copy_name(mark[2], picture): folder / picture
+                for picture in read_result(folder)["pictures"]
+            }
     return found
 
 
@@ -71,7 +88,8 @@ def section(name: str, results: Path) -> str:
     parts.append(_source(result))
     parts += [f"*{remark}*" for remark in result["remarks"]]
     parts += [
-        f"![{result['title']}]({(IMAGES / picture).as_posix()})" for picture in result["pictures"]
+        f"![{result['title']}]({(IMAGES / _copy_name(name, picture)).as_posix()})"
+        for picture in result["pictures"]
     ]
     return "\n\n".join(parts)
 
@@ -88,8 +106,9 @@ def summary(names: Iterable[str], results: Path) -> str:
         judged = [c["within"] for c in result["paper"] if c["within"] is not None]
         agree = f"{sum(judged)} of {len(judged)}" if judged else "nothing to hold against"
         label = result["title"].partition(":")[0]
+        anchor = name.removesuffix(_ON_CPU)
         rows.append(
-            [f"[{name}](#{name})", label, agree, f"{result['seconds']:,.0f}", result["device"]]
+            [f"[{anchor}](#{anchor})", label, agree, f"{result['seconds']:,.0f}", result["device"]]
         )
     head = ["name", "in the paper", "numbers that agree", "seconds", "device"]
     return _markdown(head, rows)

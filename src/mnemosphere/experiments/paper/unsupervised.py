@@ -328,5 +328,6 @@ EXPERIMENTS = (
         _run,
         _draw,
         _compare,
+        also=("fig7", "fig8", "fig9", "fig10"),
     ),
 )
