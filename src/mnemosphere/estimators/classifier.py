@@ -475,7 +475,12 @@ class DAMClassifier(
             rule = self._rule()
             size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
             solver = SGD(
-                self.learning_rate, self.momentum, min(size, data.n_rows), learn_beta=learn_beta
+                self.learning_rate,
+                self.momentum,
+                min(size, data.n_rows),
+                learn_beta=learn_beta,
+                # On a GPU the paper's plain sweeps: they ask for nothing, so steps are replayed.
+                tolerance=None if data.x.is_cuda else SGD.tolerance,
             )
             passes = self.max_epochs or _SGD_PASSES
             data, validation = _hold_out(data, self.validation_fraction, generator)

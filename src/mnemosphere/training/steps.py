@@ -143,14 +143,9 @@ def steps_for(
     noise: SphereNoise | None = None,
 ) -> Steps:
     """Replayed steps where all is on a GPU and no step asks the device for a number."""
-    size = solver.batch_size
-    if (
-        data.x.is_cuda
-        and noise is None
-        and solver.capturable
-        and (size or 0) in range(1, data.n_rows)
-    ):
-        return CapturedSteps(params, state, data, solver, rule)
+    size = solver.batch_size or data.n_rows
+    if data.x.is_cuda and solver.capturable and size < data.n_rows:
+        return CapturedSteps(params, state, data, solver, rule, noise)
     return Steps(params, state, data, solver, rule, noise)
 
 
