@@ -445,7 +445,7 @@ def test_certificate_leaves_the_model_as_it_is(data):
 # objectives and solvers
 
 
-@pytest.mark.parametrize("rows", [97, 301])  # without and with rows held out
+@pytest.mark.parametrize("rows", [97, 401])
 def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
     x, y = make_clusters(rows=rows, spread=2.0)
     settings = {"n_memories": 7, "normalize": "standard", "varsigma": 0.7, "random_state": 0}

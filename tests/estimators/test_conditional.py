@@ -143,7 +143,7 @@ def test_noise_is_an_option(make_clusters, monkeypatch):
         model.fit(x, y)
     used = list(zip(lengths, [start for start, _, _ in starts], strict=True))
     assert {None, 0.25} <= set(lengths)
-    assert used[-1][0] == pytest.approx(0.75 * min(1, np.sqrt(6) / float(used[-1][1].beta_eff)))
+    assert used[-1][0] == pytest.approx(min(1, np.sqrt(6) / float(used[-1][1].beta_eff)))
 
 
 def test_names_of_classes_do_not_matter(make_clusters):

@@ -27,8 +27,8 @@ _STEPS = 50  # a pass, on data of a few thousand rows
 _BATCH = (32, 500)
 _LONGEST = 1.0
 _MARGINALS = 1e-7
-_NOISE = 0.75  # length of the noise, in units of `scale`
-_ANGLE = 0.15  # largest turn of a memory in one step, in units of `scale`
+_NOISE = 1.0  # length of the noise, in units of `scale`
+_ANGLE = 0.04  # largest turn of a memory in one step, in units of `scale`
 
 
 def hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:
