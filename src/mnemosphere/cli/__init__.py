@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from mnemosphere.cli import cluster, demo, memory, plot, reproduce, train, use
+from mnemosphere.cli import cluster, demo, memory, plot, prior, reproduce, train, use
 from mnemosphere.cli.shell import Shell
 from mnemosphere.cli.theory import theory_app
 
@@ -51,6 +51,7 @@ app.command("evaluate")(use.evaluate)
 app.command("explain")(use.explain)
 app.command("certify")(use.certify)
 app.command("shrink")(use.shrink)
+app.command("prior")(prior.prior)
 app.command("recall")(memory.recall)
 app.command("sample")(memory.sample)
 app.command("novelty")(memory.novelty)
