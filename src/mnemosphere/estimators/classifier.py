@@ -47,7 +47,7 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 300
-_REFINE_PASSES = 20
+_REFINE_PASSES = 15
 _SMALL_SIZE = 1_000_000
 _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
 

@@ -21,7 +21,7 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.loop import Result, judge, train
 from mnemosphere.training.noise import SphereNoise
 
-ALL_AGAIN = 10_000  # up to so many rows the refinement is done again with the held-out ones
+ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
 _ENOUGH_HELD = 20  # rows to judge by where there are so many, a third of all otherwise
 _STEPS = 50  # a pass, on data of a few thousand rows
 _BATCH = (32, 500)
