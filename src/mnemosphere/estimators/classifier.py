@@ -83,7 +83,7 @@ class DAMClassifier(
     input_noise : float >= 0 or "auto"
         Of the refinement: the length, relative to the row, of the noise that is laid anew on every
         row in every pass; a noisy row has the overlap 1/√(1+input_noise²) with its own. 0: none.
-        "auto": 0.75·√N/(ςβ) of the joint solution, at most 0.75.
+        "auto": √N/(ςβ) of the joint solution, at most 1.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
     normalize : {"auto", "center", "unit", "standard", "none"}
