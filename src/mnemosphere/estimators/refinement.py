@@ -27,7 +27,6 @@ _STEPS = 50  # a pass, on data of a few thousand rows
 _BATCH = (32, 500)
 _LONGEST = 1.0
 _MARGINALS = 1e-7
-_NOISE = 1.0  # length of the noise, in units of `scale`
 _ANGLE = 0.04  # largest turn of a memory in one step, in units of `scale`
 
 
@@ -130,7 +129,7 @@ def descend(
         # are put right at the end.
         tolerance=None if data.x.is_cuda else _MARGINALS,
     )
-    length = _NOISE * unit if settings.noise is None else settings.noise
+    length = unit if settings.noise is None else settings.noise
     result = train(
         params,
         data,
