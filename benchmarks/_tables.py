@@ -156,7 +156,7 @@ def conditional_table() -> str:
                     objective,
                     percent(r["accuracy"] for r in rows),
                     percent(r["fidelity"] for r in rows),
-                    f"{average(rows, 'passes'):g}",
+                    f"{average(rows, 'passes'):.3g}",
                     f"{statistics.median(r['seconds'] for r in rows):.3g}",
                 ]
             )
