@@ -47,7 +47,6 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 300
-_REFINE_PASSES = 15
 _SMALL_SIZE = 1_000_000
 _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
 
@@ -90,7 +89,7 @@ class DAMClassifier(
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     max_epochs : int or None
         Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes, up to
-        300 of SGD. The refinement takes as many again; None: 30.
+        300 of SGD. The refinement takes as many again; None: 15, more on small data.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     batch_size : int, None or "auto"
@@ -445,7 +444,7 @@ class DAMClassifier(
                 data,
                 rule,
                 refinement.Settings(
-                    passes=self.max_epochs or _REFINE_PASSES,
+                    passes=self.max_epochs,
                     patience=self.patience,
                     noise=None if self.input_noise == "auto" else float(self.input_noise),
                     learn_beta=self.beta == "learn",

@@ -24,6 +24,7 @@ from mnemosphere.training.noise import SphereNoise
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
 _ENOUGH_HELD = 20  # rows to judge by where there are so many, a third of all otherwise
 _STEPS = 50  # a pass, on data of a few thousand rows
+_PASSES, _ALL_STEPS = 15, 1600  # at least so many of both
 _BATCH = (32, 500)
 _LONGEST = 1.0
 _MARGINALS = 1e-7
@@ -65,7 +66,7 @@ def scale(params: Parameters) -> float:
 class Settings:
     """How to refine."""
 
-    passes: int
+    passes: int | None  # None: 15, more on small data
     patience: int
     noise: float | None  # σ; None: 3/4 of `scale`
     learn_beta: bool
@@ -119,9 +120,10 @@ def descend(
     `stop` ends the run after so many of its passes.
     """
     size = min(max(data.n_rows // _STEPS, _BATCH[0]), _BATCH[1])
-    unit, passes = scale(params), settings.passes
+    unit, steps = scale(params), math.ceil(data.n_rows / size)
+    passes = settings.passes or max(_PASSES, math.ceil(_ALL_STEPS / steps))
     solver = Adam(
-        passes * math.ceil(data.n_rows / size),
+        passes * steps,
         angle=_ANGLE * unit,
         batch_size=size,
         learn_beta=settings.learn_beta,
