@@ -75,7 +75,8 @@ def _legends(ax: Axes, cases: list[str], published: bool, quick: bool) -> None:
         for solver in SOLVERS
     ]
     if one:
-        ax.legend(handles=kinds, loc="lower right", title=label(cases[0]), title_fontsize=8.5)
+        ax.set_title(label(cases[0]), fontsize=8.5)
+        root_figure(ax).legend(handles=kinds, loc="outside lower center", ncols=2, fontsize=8)
         return
     if published:
         kinds.append(

@@ -76,10 +76,10 @@ def _panels(result: Json, folder: Path, cases: list[str], solvers: tuple[str, ..
     ncols = len(cases) if len(cases) > 1 else len(solvers)
     nrows = len(cases) * len(solvers) // ncols
     tile = 0.62 if ncols == 2 else 0.4
-    figure = new_figure(ncols * 5.5 * tile, nrows * (6.7 * tile + 0.35))
+    figure = new_figure(ncols * 5.5 * tile, nrows * (6.7 * tile + 0.35) + 0.1)
     engine = figure.get_layout_engine()
     assert isinstance(engine, ConstrainedLayoutEngine)
-    engine.set(wspace=0.03, hspace=0.03)
+    engine.set(wspace=0.03, hspace=0.03, rect=(0, 0.02, 1, 0.98))  # frames stand out a little
     panels = figure.subplots(nrows, ncols, squeeze=False).ravel()
     order = [(case, solver) for solver in solvers for case in cases]
     shown = {pair: arrays[f"w {key(rows[pair])}"].astype(np.float64) for pair in order}
