@@ -130,7 +130,7 @@ def test_ctrl_c_keeps_what_is_finished(run, registry, tmp_path):
     shown = run("reproduce", "all", *options, code=130)
     assert "interrupted in fig2" in shown.stderr
     assert "give the same command to go on" in shown.stderr
-    assert list((tmp_path / "fig2").glob("*/work/first.json"))
+    assert list((tmp_path / "fig2").glob("*/parts/first.json"))
     registry["fig2"] = whole
     rows = run("reproduce", "all", *options, "--json").json["runs"]
     assert [row["status"] for row in rows] == ["finished before", "done", "done"]

@@ -93,13 +93,13 @@ def test_time_counts_over_interruptions(tmp_path, monkeypatch):
 def test_a_finished_run_is_not_done_again(tmp_path):
     toy = Toy()
     first = frame.reproduce(toy.experiment, out=tmp_path, device="cpu")
-    (first.folder / "work").mkdir()  # as if killed before it could be taken away
+    (first.folder / "parts").mkdir()  # as if killed before it could be taken away
     stamp = {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
     again = frame.reproduce(toy.experiment, out=tmp_path, device="cpu")
     assert (first.reused, again.reused) == (False, True)
     assert again.result == first.result
     assert toy.done == [0, 1, 2]
-    del stamp[first.folder / "work"]
+    del stamp[first.folder / "parts"]
     assert {path: path.stat().st_mtime_ns for path in first.folder.iterdir()} == stamp
 
 
@@ -180,7 +180,7 @@ def test_a_damaged_part_is_named(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         frame.reproduce(toy.experiment, out=tmp_path, device="cpu")
     toy.fail_in = None
-    (part,) = tmp_path.glob("toy/*/work/0.json")
+    (part,) = tmp_path.glob("toy/*/parts/0.json")
     content = part.read_bytes()
     part.write_bytes(content[:5])
     with pytest.raises(ValueError, match=r"0\.json is damaged .* delete it to have that part done"):
@@ -196,7 +196,7 @@ def test_a_part_that_fails_leaves_nothing_half_written(tmp_path):
     toy.part = lambda run, k: {"value": float("nan")}
     with pytest.raises(ValueError, match="Out of range float"):
         frame.reproduce(toy.experiment, out=tmp_path, device="cpu")
-    assert [p.name for p in tmp_path.glob("toy/*/work/*")] == ["seconds.json"]
+    assert [p.name for p in tmp_path.glob("toy/*/parts/*")] == ["seconds.json"]
 
 
 def test_missing_packages_come_first(tmp_path):
@@ -224,7 +224,7 @@ def test_devices():
 
 def test_checkpoints_are_for_processors(tmp_path):
     run = frame.Run("a", {}, [0], torch.device("cpu"), True, tmp_path, {})
-    assert run.checkpoint("b") == tmp_path / "work" / "b.checkpoint"
+    assert run.checkpoint("b") == tmp_path / "parts" / "b.checkpoint"
     run.device = torch.device("cuda")
     assert run.checkpoint("b") is None
 
@@ -322,7 +322,7 @@ def test_a_training_killed_in_a_pass_goes_on_with_the_same_bits(tmp_path, monkey
     monkeypatch.setattr(classification.Curve, "on_epoch", killed)
     with pytest.raises(KeyboardInterrupt):
         frame.reproduce(tiny(), out=tmp_path / "parts", device="cpu", quick=True)
-    (work,) = (tmp_path / "parts").glob("fig1/*/work")
+    (work,) = (tmp_path / "parts").glob("fig1/*/parts")
     assert (work / "beta=16-sgd-0.checkpoint").exists()
     parts = frame.reproduce(tiny(), out=tmp_path / "parts", device="cpu", quick=True)
     assert seen == [3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_stored_results_are_full_small_and_of_no_one_machine():
         result = read_result(folder)
         assert not result["quick"]
         text = (folder / "result.json").read_text(encoding="utf-8")
-        assert not any(place in text for place in ("/home/", "/root/", "/tmp/", "/work/"))
+        assert not re.search(r'[\s"=]/\w', text)  # no path from a root
         for path in folder.iterdir():
             limit = 300_000 if path.suffix == ".png" else 1_000_000
             assert path.stat().st_size < limit, path

@@ -331,4 +331,4 @@ def test_bad_choices_of_memories_are_refused():
 def test_duplicated_weights_stay_in_the_polytope():
     params = make_params(4)
     grown = duplicate(params, torch.tensor([0, 1]))
-    polytope.check(grown.p, grown.p_h, grown.p_q, tol=1e-12)
+    assert polytope.check(grown.p, grown.p_h, grown.p_q, tol=1e-12) is grown.p

@@ -123,7 +123,8 @@ def test_it_finds_a_far_lower_conditional_loss(problem, oracle):
 
 def test_single_precision_stays_so(problem):
     case = problem(43, rows=29, dtype=torch.float32)
-    run(Adam(steps=9), case, 5).check()
+    params = run(Adam(steps=9), case, 5)
+    assert params.check().beta.dtype == torch.float32
 
 
 def test_held_beta_stays(problem):

@@ -32,7 +32,8 @@ def test_every_row_stays_on_the_sphere_and_turns_by_the_same_angle(features, len
 
 
 def test_float32_rows_stay_on_the_sphere():
-    sphere.check(SphereNoise(0.7)(rows(211, 13, dtype=torch.float32), generator()))
+    noisy = SphereNoise(0.7)(rows(211, 13, dtype=torch.float32), generator())
+    assert sphere.check(noisy).dtype == torch.float32
 
 
 def test_directions_are_uniform_across_the_row():

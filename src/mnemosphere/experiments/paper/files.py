@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.training.checkpoint import write_atomically
 
-RESULT, ARRAYS, WORK = "result.json", "arrays.npz", "work"
+RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
 _MODULES = {"scikit-learn": "sklearn"}
 

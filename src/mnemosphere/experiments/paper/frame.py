@@ -3,7 +3,7 @@
 An `Experiment` says what is computed and drawn, `reproduce` does it. One run has one folder,
 OUT/<name>/<quick|full>-<8 hex digits>/, whose digits stand for everything that decides the numbers:
 settings, seeds, kind of device, data. A finished run leaves result.json, arrays.npz and pictures
-there; an unfinished one has a folder `work` with its finished parts and checkpoints, and goes on.
+there; an unfinished one has a folder `parts` with its finished parts and checkpoints, and goes on.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from mnemosphere import datasets
 from mnemosphere.experiments.paper.files import (
     ARRAYS,
+    PARTS,
     RESULT,
-    WORK,
     Arrays,
     Clock,
     Json,
@@ -148,9 +148,9 @@ class Run:
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def work(self) -> Path:
+    def parts(self) -> Path:
         """Where parts and checkpoints are, until the run is finished."""
-        return self.folder / WORK
+        return self.folder / PARTS
 
     def data(self, name: str) -> datasets.Dataset:
         """A data set as stored; the embedded one that stands in for it if the run is quick."""
@@ -178,14 +178,14 @@ class Run:
 
     def step(self, key: str, function: Callable[[], Stored]) -> Stored:
         """The JSON value of a part: read where it is finished, else computed and stored."""
-        path = self.work / f"{key}.json"
+        path = self.parts / f"{key}.json"
         if path.exists():
             stored: Stored = read_json(path, "delete it to have that part done again")
             return stored
         value = function()
         content = to_json(value)
         write_atomically(path, content)
-        for rest in self.work.glob(f"{key}.checkpoint*"):
+        for rest in self.parts.glob(f"{key}.checkpoint*"):
             rest.unlink()
         # What a run that goes on would read: the same types either way.
         same: Stored = json.loads(content)
@@ -193,11 +193,11 @@ class Run:
 
     def save_part(self, key: str, **arrays: NDArray[Any]) -> None:
         """Store arrays of a part, atomically; call it inside the part's function."""
-        write_atomically(self.work / f"{key}.npz", pack(arrays))
+        write_atomically(self.parts / f"{key}.npz", pack(arrays))
 
     def load_part(self, key: str) -> Arrays:
         """The arrays of a finished part."""
-        return read_arrays(self.work / f"{key}.npz")
+        return read_arrays(self.parts / f"{key}.npz")
 
     def save_arrays(self, **arrays: NDArray[Any]) -> None:
         """Write arrays.npz, all that `draw` will have beside the result. Keep it under 1 MB."""
@@ -209,7 +209,7 @@ class Run:
         There a whole training takes less time than its checkpoints would, and an interrupted run
         goes on from its last finished part.
         """
-        return None if self.device.type == "cuda" else self.work / f"{key}.checkpoint"
+        return None if self.device.type == "cuda" else self.parts / f"{key}.checkpoint"
 
     def finished(self, status: str) -> None:
         """Pass Ctrl-C on, which `train` and `grow` turn into a status: call it after them."""
@@ -285,10 +285,10 @@ def reproduce(
     folder = out / experiment.name / f"{'quick' if quick else 'full'}-{digits}"
     if (folder / RESULT).exists():
         # There still where a run was killed in its very last act.
-        shutil.rmtree(folder / WORK, ignore_errors=True)
+        shutil.rmtree(folder / PARTS, ignore_errors=True)
         return Outcome(folder, read_result(folder), reused=True)
 
-    (folder / WORK).mkdir(parents=True, exist_ok=True)
+    (folder / PARTS).mkdir(parents=True, exist_ok=True)
     seeds_used = list(range(n_seeds))
     run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, report)
     if quick:
@@ -298,7 +298,7 @@ def reproduce(
         )
         for name, small in loaded.items():
             run.remark(f"{small.name} in the place of {name}")
-    spent = Clock(folder / WORK / "seconds.json")
+    spent = Clock(folder / PARTS / "seconds.json")
     try:
         measured = json.loads(to_json(experiment.run(run)))
     except BaseException:
@@ -323,7 +323,7 @@ def reproduce(
     run.report("drawing")
     result["pictures"] = [path.name for path in experiment.draw(result, folder)]
     write_atomically(folder / RESULT, to_json(result))
-    shutil.rmtree(folder / WORK)
+    shutil.rmtree(folder / PARTS)
     return Outcome(folder, read_result(folder), reused=False)
 
 
