@@ -254,6 +254,22 @@ def step_table() -> str:
     return markdown(head, lines) + "\n\n" + source(run)
 
 
+def maximize_table() -> str:
+    run = read("maximize")
+    lines = [
+        [
+            r["weights"],
+            f"{r['decades']:.0f}",
+            r["iterations"],
+            f"{r['milliseconds']:.1f}",
+            f"{r['ratio']:.2f}",
+        ]
+        for r in run["rows"]
+    ]
+    head = ["weights", "decades", "iterations", "ms", "of the products of a batch"]
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
 def unsupervised_table() -> str:
     run = read("unsupervised_pass")
     m = run["measured"]
@@ -349,5 +365,6 @@ TABLES = {
     "recall": recall_table,
     "novelty": novelty_table,
     "step": step_table,
+    "maximize": maximize_table,
     "unsupervised pass": unsupervised_table,
 }

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.numerics import interior, sweep_gpu
+from mnemosphere.numerics import multipliers, sweep_gpu
+from mnemosphere.numerics.laplacian import Array, Laplacian
 
 __all__ = [
     "Maximum",
@@ -38,23 +42,27 @@ def check_marginals(rows: Tensor, cols: Tensor) -> None:
 
     The totals may differ by 1e-5, relatively, for rounding; the solvers then rescale cols.
     """
+    totals = []
     for name, m in (("rows", rows), ("cols", cols)):
         if not isinstance(m, Tensor) or not m.is_floating_point():
             got = m.dtype if isinstance(m, Tensor) else type(m).__name__
             raise TypeError(f"{name} must be a floating-point tensor, got {got}")
         if m.ndim == 0 or m.shape[-1] == 0:
             raise ValueError(f"{name} must have at least one entry, got shape {tuple(m.shape)}")
-        if not bool(((m >= 0) & torch.isfinite(m)).all()):
+        array = _array(m)
+        if not (array.min() >= 0 and np.isfinite(array.max())):
             raise ValueError(f"{name} must be finite and non-negative, got {_first_bad(m)}")
-    a, b = rows.double().sum(-1), cols.double().sum(-1)
-    if not bool(((a - b).abs() <= _TOTALS * torch.maximum(a, b)).all()):
-        gap = (a - b).abs().argmax() if a.shape == b.shape else None
-        left, right = (a, b) if gap is None else (a.flatten()[gap], b.flatten()[gap])
+        totals.append(array.sum(-1))
+    a, b = totals
+    gap = np.abs(a - b)
+    if not (gap <= _TOTALS * np.maximum(a, b)).all():
+        worst = int(gap.argmax())
+        left, right = (np.broadcast_to(z, gap.shape).flat[worst] for z in (a, b))
         raise ValueError(
-            f"rows and cols must have equal totals, got {_short(left)} and {_short(right)}: "
+            f"rows and cols must have equal totals, got {left:.9g} and {right:.9g}: "
             "normalize both to sum to 1"
         )
-    if not bool((a > 0).all()):
+    if not (a > 0).all():
         raise ValueError("the marginals sum to 0: give at least one positive row and column")
 
 
@@ -238,9 +246,9 @@ def maximize(
 ) -> Maximum:
     """Maximise Σ p̄ log p over {p ≥ 0: row sums rows, column sums cols}. Paper, Eq. (nonlinear).
 
-    The maximiser is p = p̄/ζ with ζ = λ_y + ω_γ > 0. A primal-dual interior-point method follows
-    p·ζ = target from the product of the marginals (where ζ is constant) to target = p̄: each
-    step is one system in the columns, and zeros or thirty decades in p̄ cost steps, not precision.
+    The maximiser is p = p̄/ζ with ζ = λ_y + ω_γ > 0, found by Newton steps on the multipliers, and
+    where these crawl by a primal-dual interior-point method: each step is one system in the
+    columns, and zeros or thirty decades in p̄ cost steps, not precision.
 
     p_bar (..., R, C) non-negative. Its entries are taken to be at least 1e-30 of an even spread:
     where rows or columns of zeros could not carry the marginals the result is the limit of that
@@ -251,47 +259,57 @@ def maximize(
     optimal to a duality gap of tol × Σ p_bar, while the multipliers are approximate.
     """
     check_marginals(rows, cols)
-    if not bool(((p_bar >= 0) & torch.isfinite(p_bar)).all()):
-        raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
     if p_bar.shape[-2:] != (rows.shape[-1], cols.shape[-1]):
         raise ValueError(
             f"p_bar must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its "
             f"marginals, got {tuple(p_bar.shape)}"
         )
-    r, c, batch = _flat_marginals(rows, cols, p_bar)
-    shape = (*batch, *p_bar.shape[-2:])
-    q = p_bar.detach().double().expand(shape).reshape(-1, *shape[-2:])
-    total = r.sum(-1)[:, None, None]
-    mass = q.sum((-2, -1), keepdim=True)
-    scale = torch.where(mass > 0, mass, total) / total  # ζ if p_bar is spread evenly
-    even = r[:, :, None] * c[:, None, :] / total
-    floored = torch.maximum(q / scale, _FLOOR * even) * (even > 0)
-    path = interior.follow(_columns_first(floored), r.cpu().numpy(), c.cpu().numpy(), tol, max_iter)
-    lam, omega, p, error, gap = (torch.from_numpy(z).to(q.device) for z in path[:5])
-    p = p.mT
-    # What only the floor holds up is dust, unless the marginals need it.
-    p = p.masked_fill((q == 0) & (p <= 1e-14 * torch.minimum(r[:, :, None], c[:, None, :])), 0.0)
-    lam = torch.where(c > 0, lam * scale[..., 0], math.inf)
-    omega = torch.where(r > 0, omega * scale[..., 0], math.inf)
+    # In NumPy, columns first, from here on: see numerics.laplacian.
+    q, r, c = _array(p_bar.mT), _array(rows), _array(cols)
+    least = q.min()
+    if not (least >= 0 and np.isfinite(q.max())):
+        raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
+    batch = np.broadcast_shapes(q.shape[:-2], r.shape[:-1], c.shape[:-1])
+    q = np.broadcast_to(q, (*batch, *q.shape[-2:])).reshape(-1, *q.shape[-2:])
+    r = np.broadcast_to(r, (*batch, r.shape[-1])).reshape(-1, r.shape[-1])
+    c = np.broadcast_to(c, (*batch, c.shape[-1])).reshape(-1, c.shape[-1])
+    total = r.sum(-1, keepdims=True)
+    c = c * (total / c.sum(-1, keepdims=True))
+    mass = q.sum((-2, -1))[:, None]
+    scale = np.where(mass > 0, mass, total) / total  # ζ if p_bar is spread evenly
+    floor = (c * (_FLOOR / total))[:, :, None] * r[:, None, :]
+    floored = np.maximum(q * (1.0 / scale)[..., None], floor)
+    if not (r.all() and c.all()):
+        floored[floor == 0] = 0.0
+    path = multipliers.solve(floored, r, c, tol, max_iter)
+    p = path.p
+    if least == 0:
+        # What only the floor holds up is dust, unless the marginals need it.
+        p[(q == 0) & (p <= 1e-14 * np.minimum(c[:, :, None], r[:, None, :]))] = 0.0
+
+    def tensor(array: NDArray[Any], dtype: torch.dtype = p_bar.dtype) -> Tensor:
+        flat = torch.from_numpy(array).to(p_bar.device, dtype)
+        return flat.reshape((*batch, *array.shape[1:]))
+
     return Maximum(
-        p.to(p_bar.dtype).reshape(shape),
-        omega.to(p_bar.dtype).reshape(*batch, -1),
-        lam.to(p_bar.dtype).reshape(*batch, -1),
-        ((error <= tol) & (gap <= tol)).reshape(batch),
+        tensor(np.ascontiguousarray(p.swapaxes(-1, -2))),
+        tensor(np.where(r > 0, path.omega * scale, np.inf)),
+        tensor(np.where(c > 0, path.lam * scale, np.inf)),
+        tensor((path.error <= tol) & (path.gap <= tol), torch.bool),
         path.iterations,
-        error.reshape(batch),
+        tensor(path.error, torch.float64),
     )
 
 
-def _columns_first(p: Tensor) -> interior.Array:
-    array: interior.Array = p.mT.contiguous().cpu().numpy()
+def _array(m: Tensor) -> Array:
+    array: Array = m.detach().cpu().double().contiguous().numpy()
     return array
 
 
 def _solve_laplacian(edges: Tensor, node: Tensor, b: Tensor) -> Tensor:
     """Find x (B, n) with Σ_j edges_ij (x_i − x_j) = b_i and x = 0 at `node` (B,)."""
     at = node.cpu().numpy()
-    graph = interior.Laplacian(edges.cpu().numpy(), at, at)
+    graph = Laplacian(edges.cpu().numpy(), at, at)
     return torch.from_numpy(graph.solve(b.cpu().numpy())).to(b.device)
 
 
@@ -326,7 +344,3 @@ def _first_bad(m: Tensor) -> str:
     index = (~((m >= 0) & torch.isfinite(m))).nonzero()[0]
     where = tuple(int(i) for i in index)
     return f"{float(m[where]):.6g} at index {where}"
-
-
-def _short(x: Tensor) -> str:
-    return f"{float(x):.9g}" if x.numel() == 1 else f"totals of shape {tuple(x.shape)}"

@@ -1,0 +1,105 @@
+"""Two ways to the multipliers, and the graph Laplacian under both."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from mnemosphere.numerics import interior, multipliers
+from mnemosphere.numerics.laplacian import Laplacian
+
+TOL = 1e-12
+
+
+def problem(
+    seed: int, batch: int, n_cols: int, n_rows: int, decades: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    q = 10.0 ** (decades * rng.random((batch, n_cols, n_rows)))
+    r = rng.dirichlet(np.ones(n_rows), batch)
+    c = rng.dirichlet(np.ones(n_cols), batch)
+    return q / q.sum((-2, -1), keepdims=True), r, c
+
+
+@pytest.mark.parametrize("decades", [0.0, 1.0, 3.0, 8.0, 20.0])
+def test_the_quick_and_the_safe_way_agree(decades: float) -> None:
+    q, r, c = problem(3, 11, 5, 17, decades)
+    quick = multipliers.solve(q, r, c, TOL, 100)
+    safe = interior.follow(q, r, c, TOL, 100)
+    assert quick.error.max() <= TOL
+    assert safe.error.max() <= TOL
+    smaller = np.minimum(c[:, :, None], r[:, None, :])
+    assert (np.abs(quick.p - safe.p) / smaller).max() < 1e-10
+
+
+def test_newton_alone_solves_moderate_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("went to the interior-point method")
+
+    monkeypatch.setattr(interior, "follow", refuse)
+    found = multipliers.solve(*problem(5, 7, 11, 101, 1.5), TOL, 100)
+    assert found.error.max() <= TOL
+    assert found.iterations <= 15
+
+
+def test_problems_that_crawl_go_to_the_interior_method_and_the_rest_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    q, r, c = problem(7, 5, 7, 41, 1.0)
+    q[2] = problem(8, 1, 7, 41, 25.0)[0][0]
+    handed: list[int] = []
+
+    def follow(q: np.ndarray, *rest: object) -> interior.Path:
+        handed.append(len(q))
+        return original(q, *rest)  # type: ignore[arg-type]
+
+    original = interior.follow
+    monkeypatch.setattr(interior, "follow", follow)
+    found = multipliers.solve(q, r, c, TOL, 100)
+    assert handed == [1]
+    assert found.error.max() <= TOL
+    np.testing.assert_allclose(found.p.sum(-2), r, rtol=1e-11)
+    np.testing.assert_allclose(found.p.sum(-1), c, rtol=1e-11)
+    zeta = found.lam[:, :, None] + found.omega[:, None, :]
+    np.testing.assert_allclose(found.p * zeta, q, rtol=1e-10, atol=0)
+
+
+def exact(edges: np.ndarray, ground: int, b: np.ndarray) -> np.ndarray:
+    """Solve the Laplacian's equations without the ground's, with 200 digits."""
+    n = len(b)
+    keep = [i for i in range(n) if i != ground]
+    with mpmath.workdps(200):
+        degree = [mpmath.fsum(mpmath.mpf(edges[i, j]) for j in range(n) if j != i) for i in keep]
+        matrix = mpmath.matrix(n - 1, n - 1)
+        for row, i in enumerate(keep):
+            for col, j in enumerate(keep):
+                matrix[row, col] = degree[row] if i == j else -mpmath.mpf(edges[i, j])
+        x = mpmath.lu_solve(matrix, mpmath.matrix([mpmath.mpf(b[i]) for i in keep]))
+        full = np.zeros(n)
+        full[keep] = [float(v) for v in x]
+    return full
+
+
+@pytest.mark.parametrize("decades", [0.0, 2.0, 12.0, 30.0])
+def test_laplacian_solutions_keep_their_relative_precision(decades: float) -> None:
+    rng = np.random.default_rng(11)
+    n, batch = 7, 3
+    edges = 10.0 ** (decades * (rng.random((batch, n, n)) - 1))
+    edges = np.triu(edges, 1)
+    edges = edges + edges.swapaxes(-1, -2)
+    b = rng.random((batch, n))
+    b[:, 2] = -(b.sum(-1) - b[:, 2])  # flows in everywhere, out at node 2: no cancelling
+    ground = np.full(batch, 2)
+    given = edges.copy()
+    found = Laplacian(edges, ground, ground).solve(b)
+    assert np.array_equal(edges, given)
+    for one in range(batch):
+        want = exact(edges[one], 2, b[one])
+        np.testing.assert_allclose(found[one], want, rtol=1e-9, atol=1e-12 * want.max())
+
+
+def test_laplacian_ignores_its_diagonal_and_leaves_lonely_nodes_alone() -> None:
+    edges = np.array([[[9.0, 2.0, 0.0], [2.0, 9.0, 0.0], [0.0, 0.0, 9.0]]])
+    found = Laplacian(edges, np.array([0]), np.array([0])).solve(np.array([[-3.0, 3.0, 0.0]]))
+    np.testing.assert_allclose(found, [[0.0, 1.5, 0.0]], atol=1e-15)
