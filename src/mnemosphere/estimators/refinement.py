@@ -28,7 +28,7 @@ _PASSES, _ALL_STEPS = 15, 1600  # at least so many of both
 _BATCH = (32, 500)
 _LONGEST = 1.0
 _MARGINALS = 1e-7
-_ANGLE = 0.04  # largest turn of a memory in one step, in units of `scale`
+_ANGLE = 0.08  # largest turn of a memory in one step, in units of `scale`
 
 
 def hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:
@@ -68,7 +68,7 @@ class Settings:
 
     passes: int | None  # None: 15, more on small data
     patience: int
-    noise: float | None  # σ; None: 3/4 of `scale`
+    noise: float | None  # σ; None: `scale`
     learn_beta: bool
     validation_fraction: float
     generator: torch.Generator
