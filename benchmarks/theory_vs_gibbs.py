@@ -35,8 +35,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.numerics import sphere
-from mnemosphere.theory import saddle_point
+from mnemosphere.theory import saddle_point, solver
 from mnemosphere.theory.diagnostics import estimate, split_r_hat
+from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.teacher_student import (
     match_memories,
     sample_data,
@@ -77,9 +78,9 @@ class Setting:
             return torch.ones(self.n_teacher, 1, dtype=torch.float64)
         return torch.tensor(self.soft_labels, dtype=torch.float64)
 
-    def problem(self, n: int, gram: Tensor | None = None) -> saddle_point.SaddlePointProblem:
+    def problem(self, n: int, gram: Tensor | None = None) -> SaddlePointProblem:
         """Eq. (saddle-point) at N = n for teacher memories of this Gram matrix, or orthonormal."""
-        problem = saddle_point.SaddlePointProblem.clamped(
+        problem = SaddlePointProblem.clamped(
             torch.eye(self.n_teacher, n, dtype=torch.float64),
             self.targets,
             beta=self.beta,
@@ -121,11 +122,11 @@ SETTINGS = [
 ]
 
 
-def solve(problem: saddle_point.SaddlePointProblem, *, seed: int) -> Tensor:
+def solve(problem: SaddlePointProblem, *, seed: int) -> Tensor:
     """Overlaps (P*, P) of the solution of largest free entropy, memories matched to the teacher."""
     generator = torch.Generator().manual_seed(seed)
     starts = saddle_point.random_starts(problem, N_STARTS, generator=generator)
-    solution = saddle_point.solve(problem, starts).raise_if_failed()
+    solution = solver.solve(problem, starts).raise_if_failed()
     m = solution.m[int(solution.objective.argmax())]
     return m[:, match_memories(m)]
 

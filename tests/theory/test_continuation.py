@@ -7,7 +7,8 @@ import torch
 
 from mnemosphere.theory import continuation as ct
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory import stability
+from mnemosphere.theory import solver, stability
+from mnemosphere.theory.problem import SaddlePointProblem
 
 
 def generator(seed=0):
@@ -17,7 +18,7 @@ def generator(seed=0):
 def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
     p_h = torch.full((n_student + 1,), (1.0 - p_0) / n_student, dtype=torch.float64)
     p_h[0] = p_0
-    return sp.SaddlePointProblem.uniform(
+    return SaddlePointProblem.uniform(
         n_teacher, n_student, beta=beta, rho=rho, upsilon=upsilon, n_features=300, p_h=p_h
     )
 
@@ -80,7 +81,7 @@ def test_transition_of_other_sizes_has_one_mode_per_pair_of_contrasts():
 
 def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_directions():
     p_q = torch.tensor([0.6, 0.4], dtype=torch.float64)
-    problem = sp.SaddlePointProblem.uniform(
+    problem = SaddlePointProblem.uniform(
         2, 2, beta=1.0, rho=2.0, upsilon=1.0, n_features=300, p_q_teacher=p_q
     )
     expected = ct.symmetric_transition(problem, "beta")
@@ -95,7 +96,7 @@ def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_direction
 
 def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
     problem = uniform(beta=4.0)
-    found = sp.solve(problem, sp.random_starts(problem, 1, generator=generator()))
+    found = solver.solve(problem, sp.random_starts(problem, 1, generator=generator()))
     expected = ct.symmetric_transition(problem, "beta")
     branch = ct.follow(problem, "beta", [4.0, 0.95 * expected], found[0])
     assert [b.kind for b in branch.bifurcations] == ["symmetry"]
@@ -111,7 +112,7 @@ def test_a_branch_that_folds_back_is_reported_with_its_end():
     # the symmetric one turns stable, coexists with it, and ends in a fold.
     problem = uniform(3, 3, beta=12.0)
     start = sp.State(0.9 * torch.eye(3, dtype=torch.float64)[None], problem.p_h[None, :, None])
-    broken = sp.solve(problem, start).raise_if_failed()[0]
+    broken = solver.solve(problem, start).raise_if_failed()[0]
     expected = ct.symmetric_transition(problem, "beta")
     branch = ct.follow(problem, "beta", [12.0, 0.8 * expected], broken)
     end = branch.bifurcations[-1]
@@ -126,7 +127,7 @@ def test_leaving_along_the_leading_mode_reaches_the_broken_state():
     problem = uniform()
     state = symmetric_state(problem)
     for perturbed in ct.leave(problem, state):
-        found = sp.solve(problem, sp.State(perturbed.m[None], perturbed.p[None]))
+        found = solver.solve(problem, sp.State(perturbed.m[None], perturbed.p[None]))
         assert float(found.raise_if_failed().m.max()) > 0.9
 
 
@@ -137,7 +138,7 @@ def test_newton_finds_the_saddle_that_the_solver_leaves():
     refined = ct.newton(problem, nudged)
     assert refined.converged
     torch.testing.assert_close(refined.state.m, near.m, rtol=0, atol=1e-10)
-    climbed = sp.solve(problem, sp.State(nudged.m[None], nudged.p[None])).raise_if_failed()
+    climbed = solver.solve(problem, sp.State(nudged.m[None], nudged.p[None])).raise_if_failed()
     assert float((climbed.m[0] - near.m).abs().max()) > 0.1
 
 

@@ -9,9 +9,10 @@ import torch
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel
-from mnemosphere.theory import limits
+from mnemosphere.theory import limits, solver
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory.continuation import newton
+from mnemosphere.theory.problem import SaddlePointProblem
 
 
 def generator(seed=0):
@@ -85,7 +86,7 @@ def test_solutions_at_infinite_rho_are_stationary_points_of_the_loss():
     x, q = data()
     params = parameters(0.6, beta=3.0)
     problem, state = limits.from_parameters(params, x, q)
-    near = sp.solve(problem, sp.State(state.m[None], state.p[None]), tol=1e-6).raise_if_failed()
+    near = solver.solve(problem, sp.State(state.m[None], state.p[None]), tol=1e-6).raise_if_failed()
     found = newton(problem, near[0]).state
     x_bar = sp.conjugate(problem, found).x_bar
     w = (x_bar / x_bar.norm(dim=1, keepdim=True)).requires_grad_()
@@ -123,9 +124,9 @@ def test_impossible_noise_is_refused(bad):
 def test_single_memory_is_the_vmf_posterior_as_n_grows():
     gaps = []
     for n in (10**3, 10**4, 10**5):
-        problem = sp.SaddlePointProblem.uniform(3, 1, beta=2.0, rho=0.4, upsilon=0.7, n_features=n)
+        problem = SaddlePointProblem.uniform(3, 1, beta=2.0, rho=0.4, upsilon=0.7, n_features=n)
         start = sp.random_starts(problem, 1, generator=generator())
-        m = sp.solve(problem, start).raise_if_failed().m[0, :, 0]
+        m = solver.solve(problem, start).raise_if_failed().m[0, :, 0]
         gaps.append(float((m - limits.single_memory_overlap(problem)).abs().max()))
     assert gaps[0] < 1e-3
     for a, b in pairwise(gaps):
@@ -139,7 +140,7 @@ def test_single_memory_is_the_vmf_posterior_as_n_grows():
 def test_the_vmf_posterior_law_against_samples_of_the_posterior_mean():
     # Exact posterior of one memory: vMF around Σ x^c. Draw data, take its mean, average.
     n, rho, upsilon, beta = 211, 0.9, 0.6, 1.5
-    problem = sp.SaddlePointProblem.uniform(1, 1, beta=beta, rho=rho, upsilon=upsilon, n_features=n)
+    problem = SaddlePointProblem.uniform(1, 1, beta=beta, rho=rho, upsilon=upsilon, n_features=n)
     resultant = float(bessel.mean_resultant(torch.tensor(upsilon * n).double(), n))
     g = generator(3)
     overlaps = []

@@ -4,7 +4,7 @@ import torch
 
 import mnemosphere
 from mnemosphere import theory
-from mnemosphere.theory import gibbs, saddle_point
+from mnemosphere.theory import gibbs, saddle_point, solver
 
 
 def test_every_public_name_is_there_and_says_what_it_is():
@@ -21,7 +21,7 @@ def test_names_that_modules_share_are_told_apart():
     # The functions of the design, not modules of the same name.
     assert callable(theory.free_entropy)
     assert callable(theory.split_temperature)
-    assert theory.solve_saddle_point is saddle_point.solve
+    assert theory.solve_saddle_point is solver.solve
 
 
 def test_from_a_problem_to_its_free_entropy_by_public_names_alone():

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from mnemosphere.numerics import polytope
+from mnemosphere.theory import problem, solver
 from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory.problem import SaddlePointProblem
 
 INF = math.inf
 
@@ -28,7 +30,7 @@ def labels(n, columns, seed=0):
 
 def clamped(rho=2.0, upsilon=0.9, beta=5.0, seed=0):
     p_h = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    return sp.SaddlePointProblem.clamped(
+    return SaddlePointProblem.clamped(
         unit_rows(11, 53, seed), labels(11, 5, seed), p_h=p_h, beta=beta, rho=rho, upsilon=upsilon
     )
 
@@ -36,7 +38,7 @@ def clamped(rho=2.0, upsilon=0.9, beta=5.0, seed=0):
 def uniform(rho=2.0, upsilon=0.9, beta=5.0):
     p_h = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
     p_q = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
-    return sp.SaddlePointProblem.uniform(
+    return SaddlePointProblem.uniform(
         5, 3, beta=beta, rho=rho, upsilon=upsilon, n_features=101, p_h=p_h, p_q_teacher=p_q
     )
 
@@ -101,7 +103,7 @@ def test_step_is_the_equation_on_the_page(make, rho, upsilon):
 def test_uniform_teacher_is_the_clamped_one_with_orthonormal_patterns():
     one = uniform()
     basis = torch.linalg.qr(torch.randn(101, 5, dtype=torch.float64, generator=generator()))[0].T
-    two = sp.SaddlePointProblem.clamped(
+    two = SaddlePointProblem.clamped(
         basis, one.targets, p_h=one.p_h, p_q=one.p_q, beta=5.0, rho=2.0, upsilon=0.9
     )
     state = sp.random_starts(one, 3, generator=generator(1))
@@ -112,7 +114,7 @@ def test_uniform_teacher_is_the_clamped_one_with_orthonormal_patterns():
 
 def clamped_without_labels(rho):
     x = unit_rows(13, 53, 4)
-    return sp.SaddlePointProblem.clamped(x, n_student=3, beta=5.0, rho=rho, upsilon=0.9)
+    return SaddlePointProblem.clamped(x, n_student=3, beta=5.0, rho=rho, upsilon=0.9)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +124,8 @@ def clamped_without_labels(rho):
 def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
     problem = make(rho=rho)
     starts = sp.random_starts(problem, 5, generator=generator(5))
-    fast = sp.solve(problem, starts, tol=1e-9).raise_if_failed()
-    plain = sp.solve(problem, starts, tol=1e-9, memory=0, damping=0.2).raise_if_failed()
+    fast = solver.solve(problem, starts, tol=1e-9).raise_if_failed()
+    plain = solver.solve(problem, starts, tol=1e-9, memory=0, damping=0.2).raise_if_failed()
     for found in (fast, plain):
         assert float(sp.residual(problem, found.state).max()) < 1e-8
     # The best solution is the same by both ways.
@@ -136,7 +138,7 @@ def test_solutions_do_not_move_and_do_not_depend_on_the_method(make, rho):
 def test_every_pass_raises_the_free_entropy(damping):
     problem = clamped(rho=1.3)
     starts = sp.random_starts(problem, 5, generator=generator(2))
-    run = sp._Run(problem, sp.conjugate(problem, starts), damping, 5)
+    run = solver._Run(problem, sp.conjugate(problem, starts), damping, 5)
     last = torch.full((5,), -INF, dtype=torch.float64)
     for _ in range(20):
         run.evaluate()
@@ -150,10 +152,8 @@ def test_every_pass_raises_the_free_entropy(damping):
     [(1.0, 2.0, 10.0, 0.960), (0.5, 2.0, 10.0, 0.940), (1.0, 0.5, 10.0, 0.850)],
 )
 def test_known_overlaps_in_the_broken_phase(upsilon, rho, beta, overlap):
-    problem = sp.SaddlePointProblem.uniform(
-        2, 2, beta=beta, rho=rho, upsilon=upsilon, n_features=300
-    )
-    found = sp.solve(problem, sp.random_starts(problem, 20, generator=generator()))
+    problem = SaddlePointProblem.uniform(2, 2, beta=beta, rho=rho, upsilon=upsilon, n_features=300)
+    found = solver.solve(problem, sp.random_starts(problem, 20, generator=generator()))
     found.raise_if_failed()
     best = found.m[int(found.objective.argmax())]
     assert abs(float(best.amax(0).min()) - overlap) < 6e-4
@@ -161,19 +161,17 @@ def test_known_overlaps_in_the_broken_phase(upsilon, rho, beta, overlap):
 
 
 def test_known_overlap_in_the_symmetric_phase():
-    problem = sp.SaddlePointProblem.uniform(2, 2, beta=6.0, rho=1.0, upsilon=0.3, n_features=300)
-    found = sp.solve(problem, sp.random_starts(problem, 20, generator=generator()))
+    problem = SaddlePointProblem.uniform(2, 2, beta=6.0, rho=1.0, upsilon=0.3, n_features=300)
+    found = solver.solve(problem, sp.random_starts(problem, 20, generator=generator()))
     assert float((found.raise_if_failed().m - 0.468).abs().max()) < 5e-4
 
 
 def test_a_thousand_starts_at_ten_memories():
-    problem = sp.SaddlePointProblem.uniform(
-        10, 10, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000
-    )
+    problem = SaddlePointProblem.uniform(10, 10, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000)
     starts = sp.random_starts(problem, 1000, generator=generator())
     # Seconds of the processor, all threads together: a busy machine does not fail the test.
     begin = time.process_time()
-    found = sp.solve(problem, starts)
+    found = solver.solve(problem, starts)
     elapsed = time.process_time() - begin
     assert bool(found.converged.all())
     assert elapsed < 10.0
@@ -182,9 +180,9 @@ def test_a_thousand_starts_at_ten_memories():
 def test_failure_says_what_to_try():
     problem = uniform()
     starts = sp.random_starts(problem, 3, generator=generator())
-    found = sp.solve(problem, starts, max_iter=1)
+    found = solver.solve(problem, starts, max_iter=1)
     assert not bool(found.converged.any())
-    with pytest.raises(sp.NotConvergedError, match=r"3 of 3 starts .* raise max_iter"):
+    with pytest.raises(solver.NotConvergedError, match=r"3 of 3 starts .* raise max_iter"):
         found.raise_if_failed()
 
 
@@ -222,13 +220,13 @@ def test_bad_solver_arguments_are_refused(arguments, message):
     problem = uniform()
     starts = arguments.pop("starts", sp.random_starts(problem, 2, generator=generator()))
     with pytest.raises(ValueError, match=message):
-        sp.solve(problem, starts, **arguments)
+        solver.solve(problem, starts, **arguments)
 
 
 def test_temperatures_outside_the_theory_warn():
-    with pytest.warns(sp.ValidityWarning, match="not small against n_features"):
-        sp.SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)
-    with pytest.warns(sp.ValidityWarning, match="raise upsilon or n_features"):
-        sp.SaddlePointProblem.uniform(2, 2, beta=5.0, rho=1.0, upsilon=0.01, n_features=100)
+    with pytest.warns(problem.ValidityWarning, match="not small against n_features"):
+        SaddlePointProblem.uniform(2, 2, beta=60.0, rho=1.0, upsilon=1.0, n_features=100)
+    with pytest.warns(problem.ValidityWarning, match="raise upsilon or n_features"):
+        SaddlePointProblem.uniform(2, 2, beta=5.0, rho=1.0, upsilon=0.01, n_features=100)
     # At ϱ = υ = ∞ the equations are stationarity conditions, exact at every temperature.
-    sp.SaddlePointProblem.uniform(2, 2, beta=60.0, rho=INF, upsilon=INF, n_features=100)
+    SaddlePointProblem.uniform(2, 2, beta=60.0, rho=INF, upsilon=INF, n_features=100)

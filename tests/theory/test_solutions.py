@@ -7,6 +7,7 @@ import torch
 
 from mnemosphere.theory import saddle_point as sp
 from mnemosphere.theory import solutions, stability
+from mnemosphere.theory.problem import SaddlePointProblem
 
 
 def generator(seed=0):
@@ -14,7 +15,7 @@ def generator(seed=0):
 
 
 def uniform(n_teacher, n_student, beta=10.0, **marginals):
-    return sp.SaddlePointProblem.uniform(
+    return SaddlePointProblem.uniform(
         n_teacher, n_student, beta=beta, rho=2.0, upsilon=1.0, n_features=300, **marginals
     )
 
@@ -55,7 +56,7 @@ def test_more_memories_than_teachers():
 def test_zero_overlap_is_paramagnetic():
     # Patterns that cancel: at high temperature the memories know nothing of them.
     x = torch.cat([torch.eye(3), -torch.eye(3)]).double()
-    problem = sp.SaddlePointProblem.clamped(x, n_student=2, beta=0.2, rho=0.5, upsilon=4.0)
+    problem = SaddlePointProblem.clamped(x, n_student=2, beta=0.2, rho=0.5, upsilon=4.0)
     found = solutions.find_solutions(problem, 20, generator=generator())
     assert [s.symmetry.kind for s in found] == ["paramagnetic"]
 
@@ -84,7 +85,7 @@ def test_permutations_do_not_change_the_signature_and_other_changes_do(labelled)
 
 def test_teachers_of_clamped_patterns_are_not_interchangeable():
     x = torch.linalg.qr(torch.randn(31, 4, generator=generator()).double())[0].T
-    problem = sp.SaddlePointProblem.clamped(x, n_student=2, beta=3.0, rho=1.0, upsilon=1.0)
+    problem = SaddlePointProblem.clamped(x, n_student=2, beta=3.0, rho=1.0, upsilon=1.0)
     state = sp.random_starts(problem, 1, generator=generator(1))
     swapped = sp.State(state.m[:, [1, 0, 2, 3]], state.p)
     gap = solutions.signature(problem, state) - solutions.signature(problem, swapped)
@@ -121,9 +122,7 @@ def test_names(m, kind):
 
 def test_duplicated_solutions_are_found_in_the_wider_network():
     # ϱ = ∞: what two memories do, three can do with a twin.
-    narrow = sp.SaddlePointProblem.uniform(
-        2, 2, beta=6.0, rho=math.inf, upsilon=1.0, n_features=300
-    )
+    narrow = SaddlePointProblem.uniform(2, 2, beta=6.0, rho=math.inf, upsilon=1.0, n_features=300)
     best = solutions.find_solutions(narrow, 20, generator=generator())[0]
     grown, copy = stability.duplicate(narrow, best.state, [0])
     marks = [solutions.signature(grown, sp.State(copy.m[None], copy.p[None]))]

@@ -9,8 +9,9 @@ import torch
 
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory import stability
+from mnemosphere.theory import solver, stability
 from mnemosphere.theory.continuation import newton
+from mnemosphere.theory.problem import SaddlePointProblem
 
 INF = math.inf
 
@@ -26,7 +27,7 @@ def patterns(n=13, d=7, seed=0):
 
 def problem(rho=INF, beta=4.0, seed=0, columns=2):
     q = torch.rand(13, columns, dtype=torch.float64, generator=generator(seed + 1)) + 0.3
-    return sp.SaddlePointProblem(
+    return SaddlePointProblem(
         patterns=patterns(seed=seed),
         targets=q / q.sum(1, keepdim=True),
         p_h=torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64),
@@ -41,7 +42,7 @@ def problem(rho=INF, beta=4.0, seed=0, columns=2):
 
 def solved(here, seed=3):
     starts = sp.random_starts(here, 1, generator=generator(seed))
-    refined = newton(here, sp.solve(here, starts, tol=1e-7).raise_if_failed()[0], tol=1e-15)
+    refined = newton(here, solver.solve(here, starts, tol=1e-7).raise_if_failed()[0], tol=1e-15)
     assert refined.residual < 1e-12
     return refined.state
 
@@ -176,21 +177,21 @@ def test_crossing_the_split_temperature_makes_twins_part():
     for factor in (0.97, 1.03):
         # One memory sits on the mean at every β, so β_split = ‖Σx‖/λ_max does not depend on it.
         beta = factor * math.cos(0.8) / math.sin(0.8) ** 2
-        here = sp.SaddlePointProblem.clamped(x, n_student=1, beta=beta, rho=INF, upsilon=INF)
+        here = SaddlePointProblem.clamped(x, n_student=1, beta=beta, rho=INF, upsilon=INF)
         state = sp.State(torch.full((2, 1), math.cos(0.8)).double(), here.p_h[:, None])
         assert float(sp.residual(here, state)) < 1e-7
         split = float(stability.split_temperature(here, newton(here, state).state)[0])
         assert beta / split == pytest.approx(factor, rel=1e-7)
         grown, copy = stability.duplicate(here, state, [0])
         nudge = torch.tensor([[1e-4, -1e-4], [-1e-4, 1e-4]]).double()
-        found = sp.solve(grown, sp.State((copy.m + nudge)[None], copy.p[None]), tol=1e-9)
+        found = solver.solve(grown, sp.State((copy.m + nudge)[None], copy.p[None]), tol=1e-9)
         parted[factor] = float((found.m[0, :, 0] - found.m[0, :, 1]).abs().max())
     assert parted[0.97] < 1e-6
     assert parted[1.03] > 0.1
 
 
 def test_a_memory_on_a_single_pattern_never_splits():
-    here = sp.SaddlePointProblem.clamped(
+    here = SaddlePointProblem.clamped(
         torch.eye(3, dtype=torch.float64)[:1], n_student=1, beta=5.0, rho=INF, upsilon=INF
     )
     state = sp.State(torch.ones(1, 1).double(), here.p_h[:, None])
@@ -204,9 +205,9 @@ def test_the_block_form_of_the_paper_is_the_large_beta_limit():
     x = x / x.norm(dim=1, keepdim=True)
     gaps = []
     for beta in (10.0, 20.0, 40.0):
-        here = sp.SaddlePointProblem.clamped(x, n_student=2, beta=beta, rho=INF, upsilon=INF)
+        here = SaddlePointProblem.clamped(x, n_student=2, beta=beta, rho=INF, upsilon=INF)
         start = sp.State((x @ centers.T)[None], here.p_h[None, :, None])
-        state = sp.solve(here, start, tol=1e-12).raise_if_failed()[0]
+        state = solver.solve(here, start, tol=1e-12).raise_if_failed()[0]
         grown, copy = stability.duplicate(here, state, [0])
         c = sp.conjugate(grown, copy)
         full = stability.jacobian(grown, c.x_bar, copy.p)
@@ -251,7 +252,7 @@ def test_what_finite_rho_changes():
 def test_spectrum_does_not_depend_on_the_coordinates():
     # Patterns in more dimensions than patterns: the spectrum is computed in their span.
     x = patterns(5, 11, seed=9)
-    here = sp.SaddlePointProblem.clamped(x, n_student=2, beta=1.0, rho=2.0, upsilon=3.0)
+    here = SaddlePointProblem.clamped(x, n_student=2, beta=1.0, rho=2.0, upsilon=3.0)
     state = solved(here)
     c = sp.conjugate(here, state)
     full = stability.jacobian(here, c.x_bar, state.p).reshape(22, 22)

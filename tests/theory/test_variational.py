@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory import solver
 from mnemosphere.theory import variational as fe
 from mnemosphere.theory.continuation import newton
+from mnemosphere.theory.problem import SaddlePointProblem
 
 
 def generator(seed=0):
@@ -22,7 +24,7 @@ def problems(rho=1.7, upsilon=0.8, beta=4.0):
     q = torch.rand(7, 2, dtype=torch.float64, generator=g) + 0.3
     p_h = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     return {
-        "clamped": sp.SaddlePointProblem.clamped(
+        "clamped": SaddlePointProblem.clamped(
             x / x.norm(dim=1, keepdim=True),
             q / q.sum(1, keepdim=True),
             p_h=p_h,
@@ -30,7 +32,7 @@ def problems(rho=1.7, upsilon=0.8, beta=4.0):
             rho=rho,
             upsilon=upsilon,
         ),
-        "uniform": sp.SaddlePointProblem.uniform(
+        "uniform": SaddlePointProblem.uniform(
             5, 2, p_h=p_h, beta=beta, rho=rho, upsilon=upsilon, n_features=97
         ),
     }
@@ -41,7 +43,7 @@ def solved(name, **parameters):
     """A problem and a solution to rounding (m, m_hat, p): the solver's, polished by Newton."""
     problem = problems(**parameters)[name]
     starts = sp.random_starts(problem, 1, generator=generator(2))
-    found = sp.solve(problem, starts, tol=1e-6).raise_if_failed()[0]
+    found = solver.solve(problem, starts, tol=1e-6).raise_if_failed()[0]
     return problem, polished(problem, found)
 
 
@@ -108,7 +110,7 @@ def test_gradients_away_from_solutions_are_the_residuals_of_the_equations(name):
 def test_value_is_what_the_solver_climbs(name, rho):
     problem = problems(rho=rho)[name]
     starts = sp.random_starts(problem, 3, generator=generator(2))
-    found = sp.solve(problem, starts, tol=1e-7).raise_if_failed()
+    found = solver.solve(problem, starts, tol=1e-7).raise_if_failed()
     value = fe.free_entropy_per_example(problem, found.m, found.m_hat, found.p)
     torch.testing.assert_close(value, found.objective, rtol=0, atol=1e-9)
 

@@ -24,16 +24,12 @@ from mnemosphere.theory.limits import (
     suggest_varsigma_from_repeats,
     varsigma_of_noise,
 )
-from mnemosphere.theory.saddle_point import (
-    NotConvergedError,
-    SaddlePointProblem,
-    Solution,
-    ValidityWarning,
-    random_starts,
-)
+from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
 from mnemosphere.theory.saddle_point import State as OrderParameters
-from mnemosphere.theory.saddle_point import solve as solve_saddle_point
+from mnemosphere.theory.saddle_point import random_starts
 from mnemosphere.theory.solutions import DistinctSolution, classify, find_solutions
+from mnemosphere.theory.solver import NotConvergedError, Solution
+from mnemosphere.theory.solver import solve as solve_saddle_point
 from mnemosphere.theory.stability import (
     antisymmetric_spectrum,
     duplicate,

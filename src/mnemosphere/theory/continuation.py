@@ -10,14 +10,8 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from mnemosphere.theory import solutions, stability
-from mnemosphere.theory.saddle_point import (
-    SaddlePointProblem,
-    State,
-    ValidityWarning,
-    conjugate,
-    residual,
-    respond,
-)
+from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
+from mnemosphere.theory.saddle_point import State, conjugate, residual, respond
 
 PARAMETERS = ("beta", "rho", "upsilon")
 

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel, sphere
-from mnemosphere.theory.saddle_point import SaddlePointProblem, State
+from mnemosphere.theory.problem import SaddlePointProblem
+from mnemosphere.theory.saddle_point import State
 
 # Rows of a block of overlaps: 1,000 x 60,000 doubles are half a gigabyte.
 _BLOCK = 512

@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from mnemosphere.theory import stability
-from mnemosphere.theory.saddle_point import (
-    SaddlePointProblem,
-    State,
-    random_starts,
-    solve,
-)
+from mnemosphere.theory.problem import SaddlePointProblem
+from mnemosphere.theory.saddle_point import State, random_starts
+from mnemosphere.theory.solver import solve
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
-    SaddlePointProblem,
     State,
     conjugate,
     mean_memories,

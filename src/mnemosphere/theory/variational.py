@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.numerics import bessel
-from mnemosphere.theory.saddle_point import SaddlePointProblem
+from mnemosphere.theory.problem import SaddlePointProblem
 
 
 def eta(x_squared: Tensor) -> Tensor:

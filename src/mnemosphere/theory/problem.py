@@ -1,0 +1,246 @@
+"""The teacher–student problem that the saddle-point equations are about."""
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mnemosphere.numerics import bessel, sphere
+
+
+class ValidityWarning(UserWarning):
+    """The parameters leave the regime β ≪ N, υ ≫ 1/N in which the equations were derived."""
+
+
+# The derivation drops terms of relative size β/N and 1/(υN); beyond these bounds they show.
+MAX_BETA_PER_FEATURE = 0.1
+MIN_TEACHER_CONCENTRATION = 10.0
+
+
+def varsigma(x: Tensor) -> Tensor:
+    """ς(x) = x / (√(x² + 1) + 1), with ς(∞) = 1. Below Eq. (uniform_saddle-point)."""
+    # hypot does not overflow where x² would; ∞/∞ is replaced by the limit.
+    value = x / (torch.hypot(x, torch.ones_like(x)) + 1.0)
+    return torch.where(torch.isinf(x), torch.sign(x), value)
+
+
+@dataclass(frozen=True)
+class SaddlePointProblem:
+    """Data of the saddle-point equations; build it with `uniform` or `clamped`.
+
+    patterns (P*, D) are unit rows; targets (P*, C+1) are the expected soft labels of the patterns;
+    p_h (P+1,) and p_q (C+1,) are the student's marginals, p_h[0] the uniform component. rho = ϱ =
+    M/(P* N) and upsilon = υ = β*/N may be infinite. n_features = N enters through
+    log Ω_N(β)/Ω_N(0) alone. One label column means: no labels. All tensors are float64.
+    """
+
+    patterns: Tensor
+    targets: Tensor
+    p_h: Tensor
+    p_q: Tensor
+    beta: float
+    rho: float
+    upsilon: float
+    n_features: int
+    uniform_teacher: bool
+
+    def __post_init__(self) -> None:
+        for name in ("patterns", "targets", "p_h", "p_q"):
+            if not isinstance(getattr(self, name), Tensor):
+                raise TypeError(f"{name} must be a tensor, got {type(getattr(self, name))}")
+            object.__setattr__(self, name, getattr(self, name).to(torch.float64))
+        _check_scalars(self)
+        _check_arrays(self)
+        # Sums and norms that are off by the rounding of float32 are made exact.
+        for name in ("targets", "p_h", "p_q"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, value / value.sum(-1, keepdim=True))
+        object.__setattr__(self, "patterns", sphere.project(self.patterns))
+
+    @classmethod
+    def uniform(
+        cls,
+        n_teacher: int,
+        n_student: int,
+        *,
+        beta: float,
+        rho: float,
+        upsilon: float,
+        n_features: int,
+        p_h: Tensor | None = None,
+        p_q: Tensor | None = None,
+        p_q_teacher: Tensor | None = None,
+    ) -> "SaddlePointProblem":
+        """Uniform teacher, Eq. (uniform_saddle-point).
+
+        p_h defaults to equal memories and no uniform component, p_q_teacher = p_q* to no labels,
+        p_q to p_q*.
+        """
+        if n_teacher < 1 or n_student < 1:
+            raise ValueError(f"need at least one memory each, got {n_teacher} and {n_student}")
+        if p_q_teacher is None:
+            p_q_teacher = torch.ones(1, dtype=torch.float64)
+        problem = cls(
+            patterns=torch.eye(n_teacher, dtype=torch.float64),
+            targets=p_q_teacher.to(torch.float64).expand(n_teacher, -1),
+            p_h=_equal_memories(n_student) if p_h is None else p_h,
+            p_q=p_q_teacher if p_q is None else p_q,
+            beta=float(beta),
+            rho=float(rho),
+            upsilon=float(upsilon),
+            n_features=n_features,
+            uniform_teacher=True,
+        )
+        if problem.n_student != n_student:
+            raise ValueError(f"p_h must have {n_student + 1} entries, got {problem.n_student + 1}")
+        problem.warn_if_invalid()
+        return problem
+
+    @classmethod
+    def clamped(
+        cls,
+        patterns: Tensor,
+        targets: Tensor | None = None,
+        *,
+        n_student: int | None = None,
+        beta: float,
+        rho: float,
+        upsilon: float,
+        p_h: Tensor | None = None,
+        p_q: Tensor | None = None,
+    ) -> "SaddlePointProblem":
+        """Teacher clamped to patterns (P*, N) with soft labels (P*, C+1), Eq. (saddle-point).
+
+        Give n_student or p_h. p_q defaults to the mean of the targets.
+        """
+        if p_h is None and n_student is None:
+            raise ValueError("the number of memories is unknown: pass n_student or p_h")
+        if targets is None:
+            targets = torch.ones(patterns.shape[0], 1, dtype=torch.float64)
+        if p_h is None:
+            assert n_student is not None
+            p_h = _equal_memories(n_student)
+        elif n_student is not None and p_h.shape[0] != n_student + 1:
+            raise ValueError(f"p_h must have {n_student + 1} entries, got {p_h.shape[0]}")
+        problem = cls(
+            patterns=patterns,
+            targets=targets,
+            p_h=p_h,
+            p_q=targets.to(torch.float64).mean(0) if p_q is None else p_q,
+            beta=float(beta),
+            rho=float(rho),
+            upsilon=float(upsilon),
+            n_features=patterns.shape[1],
+            uniform_teacher=False,
+        )
+        problem.warn_if_invalid()
+        return problem
+
+    @property
+    def n_teacher(self) -> int:
+        """P*."""
+        return self.patterns.shape[0]
+
+    @property
+    def n_student(self) -> int:
+        """P."""
+        return self.p_h.shape[0] - 1
+
+    @property
+    def n_columns(self) -> int:
+        """C + 1; 1 without labels."""
+        return self.p_q.shape[0]
+
+    @cached_property
+    def beta_eff(self) -> float:
+        """β_eff = ς(2υ) β."""
+        return self.beta * float(varsigma(torch.tensor(2.0 * self.upsilon, dtype=torch.float64)))
+
+    @property
+    def gain(self) -> float:
+        """2 β_eff ϱ, what multiplies ‖x_bar‖ inside ς."""
+        return 2.0 * self.beta_eff * self.rho
+
+    @cached_property
+    def log_ratio(self) -> float:
+        """Log Ω_N(β)/Ω_N(0) = β_eff m^{μ* 0}."""
+        beta = torch.tensor(self.beta, dtype=torch.float64)
+        return float(bessel.log_omega_ratio(beta, self.n_features))
+
+    def replace(self, **changes: Any) -> "SaddlePointProblem":
+        """Copy with some fields changed, checked again."""
+        return replace(self, **changes)
+
+    def warn_if_invalid(self) -> None:
+        """Warn (ValidityWarning) outside β ≪ N, υN ≫ 1.
+
+        With ϱ = υ = ∞ the equations are Eq. (stationarity), which holds at any β: no warning.
+        """
+        if math.isinf(self.rho) and math.isinf(self.upsilon):
+            return
+        if self.beta > MAX_BETA_PER_FEATURE * self.n_features:
+            warnings.warn(
+                f"beta = {self.beta:g} is not small against n_features = {self.n_features}: the "
+                "equations drop terms of relative size beta/n_features; lower beta or raise "
+                "n_features",
+                ValidityWarning,
+                stacklevel=3,
+            )
+        elif self.upsilon * self.n_features < MIN_TEACHER_CONCENTRATION:
+            warnings.warn(
+                f"the teacher's concentration upsilon * n_features = "
+                f"{self.upsilon * self.n_features:g} is not large: raise upsilon or n_features",
+                ValidityWarning,
+                stacklevel=3,
+            )
+
+
+def _equal_memories(n_student: int) -> Tensor:
+    p_h = torch.full((n_student + 1,), 1.0 / n_student, dtype=torch.float64)
+    p_h[0] = 0.0
+    return p_h
+
+
+def _check_scalars(problem: SaddlePointProblem) -> None:
+    for name in ("rho", "upsilon", "beta"):
+        value = getattr(problem, name)
+        if math.isnan(value) or value <= 0.0:
+            raise ValueError(f"{name} must be positive, got {value}")
+    if math.isinf(problem.beta):
+        raise ValueError("beta must be finite, got inf: take a large number for the hard limit")
+    if problem.n_features < 2:
+        raise ValueError(f"n_features must be at least 2, got {problem.n_features}")
+
+
+def _check_arrays(problem: SaddlePointProblem) -> None:
+    x, q, p_h, p_q = problem.patterns, problem.targets, problem.p_h, problem.p_q
+    if x.ndim != 2 or q.ndim != 2 or p_h.ndim != 1 or p_q.ndim != 1:
+        raise ValueError("patterns and targets must be matrices, p_h and p_q vectors")
+    if q.shape != (x.shape[0], p_q.shape[0]):
+        raise ValueError(
+            f"targets must have shape {(x.shape[0], p_q.shape[0])}, got {tuple(q.shape)}"
+        )
+    if p_h.shape[0] < 2:
+        raise ValueError("p_h needs the uniform component and at least one memory")
+    if not torch.allclose(x.norm(dim=1), torch.ones_like(x[:, 0]), atol=1e-6):
+        raise ValueError("patterns must be unit rows: divide each row by its norm")
+    for name, value in (("p_h", p_h), ("p_q", p_q)):
+        if not bool(torch.isfinite(value).all()) or abs(float(value.sum()) - 1.0) > 1e-6:
+            raise ValueError(
+                f"infeasible marginal: {name} must sum to 1, got {float(value.sum()):.12g}"
+            )
+    if bool((p_h < 0).any()) or bool((p_h[1:] == 0).any()):
+        raise ValueError(
+            "infeasible marginal: p_h must be positive for every memory and non-negative for the "
+            "uniform component 0; drop memories of weight zero"
+        )
+    if bool((p_q <= 0).any()):
+        raise ValueError(
+            "infeasible marginal: p_q must be positive; drop empty label columns or smooth labels"
+        )
+    if bool((q < 0).any()) or not torch.allclose(q.sum(1), torch.ones_like(q[:, 0]), atol=1e-6):
+        raise ValueError("targets must be non-negative rows that sum to 1")
