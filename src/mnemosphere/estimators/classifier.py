@@ -13,23 +13,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    column_or_1d,
-)
+from sklearn.utils.validation import _check_sample_weight
 
 from mnemosphere.estimators import refinement, selection
 from mnemosphere.estimators.base import as_numpy, check_callbacks, draw_seed, pick_device
 from mnemosphere.estimators.inference import FittedModel
+from mnemosphere.estimators.labels import Encoded, class_weights, encode
 from mnemosphere.estimators.preparation import (
     NORMALIZATIONS,
     Floats,
     Normalizer,
-    class_weights,
-    is_missing,
-    label_index,
     merge_duplicates,
-    soft_label_matrix,
 )
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.model import kernel, objectives
@@ -232,10 +226,10 @@ class DAMClassifier(
         self._validate_params()
         check_callbacks(self.callbacks)
         X, y = self._validate_rows(X, reset=True), as_numpy(y)
-        index, targets = self._encode(X, y, classes=None)
-        weight = self._weights(X, index, sample_weight)
+        coded = self._encode(X, y, None)
+        weight = self._weights(X, coded.index, sample_weight)
         seed = draw_seed(self.random_state)
-        prepared = self._choose(X, targets, weight, seed)
+        prepared = self._choose(X, coded.targets, weight, seed)
         self.__dict__.pop("_stream", None)
         self._seen = _label_mass(prepared).cpu()
         self._train(prepared, torch.Generator().manual_seed(seed))
@@ -268,17 +262,17 @@ class DAMClassifier(
             raise ValueError(
                 f"classes {known.tolist()} differ from the model's {self.classes_.tolist()}"
             )
-        index, targets = self._encode(X, y, classes=known if first else self.classes_)
-        weight = self._weights(X, index, sample_weight)
+        coded = self._encode(X, y, known if first else self.classes_)
+        weight = self._weights(X, coded.index, sample_weight)
         if first:
             seed = draw_seed(self.random_state)
-            data = self._choose(X, targets, weight, seed)
+            data = self._choose(X, coded.targets, weight, seed)
             self.params_ = self._initial(data, torch.Generator().manual_seed(seed))
-            self._seen = torch.zeros(targets.shape[1], dtype=torch.float64)
+            self._seen = torch.zeros(coded.targets.shape[1], dtype=torch.float64)
             self.history_: list[dict[str, Any]] = []
             self.lineage_, self.status_ = None, "streaming"
         else:
-            data = self._tensors(self._normalizer(X), targets, weight)
+            data = self._tensors(self._normalizer(X), coded.targets, weight)
         self._seen = self._seen + _label_mass(data).cpu()
         # A class not seen yet keeps a sliver, so that it can still be learned.
         p_q = self._seen + 1e-6 * self._seen.sum()
@@ -294,60 +288,14 @@ class DAMClassifier(
         self._keep(params)
         return self
 
-    def _encode(
-        self, X: Floats, y: Any, classes: NDArray[Any] | None
-    ) -> tuple[NDArray[np.intp], Floats]:
-        """Class indices (−1 where unknown) and label weights (n, C+1); sets classes_."""
-        if y is None or y.ndim == 0:
-            raise ValueError(
-                "requires y to be passed, but the target y is None: pass labels, and mark "
-                "unlabelled rows with unlabeled="
-            )
-        if y.shape[0] != X.shape[0]:
-            raise ValueError(
-                f"X has {X.shape[0]} rows but y has {y.shape[0]}: pass one label a row"
-            )
-        if y.ndim == 2 and y.shape[1] > 1:
-            return self._encode_soft(y, classes)
-        y = column_or_1d(y, warn=True)
-        missing = is_missing(y, self.unlabeled)
-        index = np.full(y.shape[0], -1, dtype=np.intp)
-        if not missing.all():
-            self.classes_, index[~missing] = label_index(y[~missing], classes)
-        elif classes is None or not hasattr(self, "params_"):
-            raise ValueError("every row of y is unlabelled: label some rows of each class")
-        return index, soft_label_matrix(index, self.classes_.shape[0], self.label_smoothing)
-
-    def _encode_soft(
-        self, y: NDArray[Any], classes: NDArray[Any] | None
-    ) -> tuple[NDArray[np.intp], Floats]:
-        try:
-            q = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
-                "pass one-dimensional y for plain labels"
-            ) from error
-        total = q.sum(axis=1)
-        bad = ~np.isfinite(q).all(axis=1) | (q < 0).any(axis=1) | (total > 1 + 1e-6)
-        if bad.any():
-            row = np.flatnonzero(bad)[0]
-            raise ValueError(
-                f"row {row} of the soft labels y is {q[row].tolist()}: entries must be >= 0 and "
-                "sum to at most 1 in each row"
-            )
-        if classes is not None and q.shape[1] != classes.shape[0]:
-            raise ValueError(
-                f"soft labels y have {q.shape[1]} columns for {classes.shape[0]} classes: "
-                "pass one column a class"
-            )
-        if not total.any():
-            raise ValueError("every row of y is unlabelled: label some rows of each class")
-        self.classes_ = np.arange(q.shape[1]) if classes is None else classes
-        index = np.where(total > 0, q.argmax(axis=1), -1)
-        smoothing = self.label_smoothing
-        none = total[:, None] * smoothing / (q.shape[1] + 1)
-        return index, np.hstack([(1 - smoothing) * q + none, none])
+    def _encode(self, X: Floats, y: Any, classes: NDArray[Any] | None) -> Encoded:
+        """The labels as indices and weights; sets classes_."""
+        coded = encode(
+            y, X.shape[0], classes, unlabeled=self.unlabeled, smoothing=self.label_smoothing,
+            some=not hasattr(self, "params_"),
+        )  # fmt: skip
+        self.classes_ = coded.classes
+        return coded
 
     def _weights(
         self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None

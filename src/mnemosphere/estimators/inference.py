@@ -20,11 +20,11 @@ from sklearn.utils.validation import (
 from mnemosphere.estimators.base import SphereEstimator, as_numpy, check_whole, draw_seed
 from mnemosphere.estimators.calibration import best_temperature, rejection_threshold
 from mnemosphere.estimators.explanation import Explanation
+from mnemosphere.estimators.labels import Encoded, label_index
 from mnemosphere.estimators.preparation import (
     Floats,
     check_finite,
     check_table,
-    label_index,
 )
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.merge import merge
@@ -55,9 +55,7 @@ class FittedModel(SphereEstimator):
 
     if TYPE_CHECKING:
 
-        def _encode(
-            self, X: Floats, y: Any, classes: NDArray[Any] | None
-        ) -> tuple[NDArray[np.intp], Floats]: ...
+        def _encode(self, X: Floats, y: Any, classes: NDArray[Any] | None) -> Encoded: ...
         def _weights(
             self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None
         ) -> Floats | None: ...
@@ -345,9 +343,9 @@ class FittedModel(SphereEstimator):
         """Is each memory a minimum, a saddle, or not converged, on these rows? See the docs."""
         check_is_fitted(self, "params_")
         X, y = self._validate_rows(X, reset=False), as_numpy(y)
-        index, targets = self._encode(X, y, classes=self.classes_)
-        weight = self._weights(X, index, sample_weight)
-        data = self._tensors(self._normalizer(X), targets, weight)
+        coded = self._encode(X, y, self.classes_)
+        weight = self._weights(X, coded.index, sample_weight)
+        data = self._tensors(self._normalizer(X), coded.targets, weight)
         return stationarity.certify(
             self.params_, data.x, data.targets, self._rule(),
             sample_weight=data.sample_weight, learn_beta=self.beta == "learn", **options,
@@ -357,8 +355,8 @@ class FittedModel(SphereEstimator):
         """A smaller fitted classifier: the memories that the loss misses least are merged away."""
         check_is_fitted(self, "params_")
         X, y = self._validate_rows(X, reset=False), as_numpy(y)
-        _, targets = self._encode(X, y, classes=self.classes_)
+        coded = self._encode(X, y, self.classes_)
         check_whole(n_memories, "n_memories")
-        data = self._tensors(self._normalizer(X), targets, None)
+        data = self._tensors(self._normalizer(X), coded.targets, None)
         merged = merge(self.params_, data.x, data.targets, n_memories=n_memories)
         return self._with(merged.params)
