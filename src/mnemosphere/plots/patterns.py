@@ -59,7 +59,14 @@ def frame(ax: Axes, box: Box, color: str = GREY, width: float = 0.6) -> None:
     """A thin frame around a box."""
     ax.add_patch(
         Rectangle(
-            box[:2], box.width, box.height, fill=False, edgecolor=color, linewidth=width, zorder=3
+            box[:2],
+            box.width,
+            box.height,
+            fill=False,
+            edgecolor=color,
+            linewidth=width,
+            zorder=3,
+            clip_on=False,  # a frame at the edge of its axes keeps its outer half
         )
     )
 
