@@ -526,3 +526,14 @@ def test_maximize_stays_feasible_and_optimal_where_rounding_hides_the_multiplier
     got = polytope.maximize(torch.tensor(p_bar), even, even).raise_if_failed()
     assert_feasible(got.p, even, even)
     assert float(got.error.max()) <= 1e-12
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e-300, 1e300, 1e306])
+def test_maximize_takes_weights_of_any_size(size: float) -> None:
+    rows, cols = marginals(30)
+    p_bar = matrix(31)
+    want = polytope.maximize(p_bar, rows, cols)
+    found = polytope.maximize(p_bar * size, rows, cols)
+    assert bool(found.converged)
+    rtol = 1e-9 if size > 1e-305 else 1e-4  # numbers below the normal ones have few digits
+    torch.testing.assert_close(found.p, want.p, rtol=rtol, atol=0)

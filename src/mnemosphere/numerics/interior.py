@@ -67,7 +67,8 @@ def follow(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
                 x = np.where(left[:, None, None], p, x)
                 w = p * zeta
                 some = q > 0
-                fall = np.log(np.divide(w, q, out=np.ones_like(w), where=some))
+                ratio = np.divide(w, q, out=np.ones_like(w), where=some)
+                fall = np.log(np.maximum(ratio, TINY))
                 excess = np.where(some, w - q - q * fall, 0.0).sum((-2, -1)) / total[todo, 0]
                 gap = np.where(left, excess, 0.0)
                 error = np.where(left, _error(p, r, c), error)

@@ -278,7 +278,7 @@ def maximize(
     mass = q.sum((-2, -1))[:, None]
     scale = np.where(mass > 0, mass, total) / total  # ζ if p_bar is spread evenly
     floor = (c * (_FLOOR / total))[:, :, None] * r[:, None, :]
-    floored = np.maximum(q * (1.0 / scale)[..., None], floor)
+    floored = np.maximum(q / scale[..., None], floor)
     if not (r.all() and c.all()):
         floored[floor == 0] = 0.0
     path = multipliers.solve(floored, r, c, tol, max_iter)
@@ -291,10 +291,12 @@ def maximize(
         flat = torch.from_numpy(array).to(p_bar.device, dtype)
         return flat.reshape((*batch, *array.shape[1:]))
 
+    with np.errstate(over="ignore"):  # p_bar near the largest number there is
+        omega, lam = path.omega * scale, path.lam * scale
     return Maximum(
         tensor(np.ascontiguousarray(p.swapaxes(-1, -2))),
-        tensor(np.where(r > 0, path.omega * scale, np.inf)),
-        tensor(np.where(c > 0, path.lam * scale, np.inf)),
+        tensor(np.where(r > 0, omega, np.inf)),
+        tensor(np.where(c > 0, lam, np.inf)),
         tensor((path.error <= tol) & (path.gap <= tol), torch.bool),
         path.iterations,
         tensor(path.error, torch.float64),
