@@ -1,6 +1,6 @@
 """Maximise Σ q log p over a transportation polytope: p = q/(λ + ω), the multipliers by Newton's.
 
-Damped Newton steps on λ and ω together take six to ten iterations where q is a few decades from
+Damped Newton steps on λ and ω together take six to twelve iterations where q is a few decades from
 the polytope, as statistics of a model are. The few problems where they crawl (a row or column
 must live on entries many decades below the others) go to the interior-point method.
 """
@@ -14,7 +14,7 @@ from mnemosphere.numerics.interior import Path, relative
 from mnemosphere.numerics.laplacian import TINY, Array, NewtonSystem
 
 _STEPS = 25  # far more than a problem takes that does not crawl
-_SHORT, _PATIENCE = 0.1, 3  # as many steps in a row shorter than this: it crawls
+_SHORT, _PATIENCE = 0.03, 3  # as many steps in a row shorter than this: it crawls
 
 
 def solve(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
