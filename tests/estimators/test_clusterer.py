@@ -31,7 +31,7 @@ SIZES = (101, 61, 151, 37, 83)
 N = 7
 
 
-@parametrize_with_checks([mn.DAMClusterer(n_classes=3, random_state=0)])
+@parametrize_with_checks([mn.DAMClusterer(random_state=0)])
 def test_check_estimator(estimator, check):
     check(estimator)
 
@@ -347,3 +347,15 @@ def test_weights_of_zero(data):
 def test_callbacks_that_are_none(data):
     with pytest.raises(TypeError, match="callbacks must be a list of Callback objects"):
         small(callbacks=[print]).fit(data.x)
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "expected"),
+    [(4, {}, 4), (43, {}, 10), (43, {"n_memories": 7}, 7), (43, {"class_prior": [3, 2, 1]}, 3)],
+)
+def test_as_many_classes_as_the_data_or_the_prior_allow(rows, settings, expected):
+    x = np.random.default_rng(3).normal(size=(rows, 5))
+    model = mn.DAMClusterer(random_state=0, max_epochs=3, **settings).fit(x)
+    assert model.classes_.tolist() == list(range(expected))
+    assert model.predict_proba(x).shape == (rows, expected)
+    assert set(model.labels_) <= set(range(expected))

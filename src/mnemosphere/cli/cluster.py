@@ -38,7 +38,12 @@ _ROWS = "rows.csv"
 def cluster(
     ctx: typer.Context,
     data: Data,
-    classes: Annotated[int, typer.Option(help="Latent classes to find.", min=1)] = 10,
+    classes: Annotated[
+        int | None,
+        typer.Option(
+            help="Latent classes to find.", min=1, show_default="10, or fewer if rows are few"
+        ),
+    ] = None,
     memories: Annotated[str, typer.Option(help="Number of memories.", metavar="INT|auto")] = "auto",
     out: Annotated[
         Path | None,
@@ -115,7 +120,7 @@ def cluster(
         record.make_folder(out)
     model = DAMClusterer(
         _number(memories, "--memories", int, "auto"),
-        classes,
+        "auto" if classes is None else classes,
         class_prior=_proportions(class_prior),
         varsigma=varsigma,
         beta=_number(beta, "--beta", float, "learn"),
@@ -190,8 +195,8 @@ def _content(
         generator=torch.Generator().manual_seed(0),
     )
     sure = model.predict_proba(part.x).max(axis=1)
-    counts = np.bincount(model.labels_, minlength=model.n_classes)
-    held = np.bincount(model.memory_labels_, minlength=model.n_classes + 1)
+    counts = np.bincount(model.labels_, minlength=len(model.classes_))
+    held = np.bincount(model.memory_labels_, minlength=len(model.classes_) + 1)
     return {
         "classes": [
             {
@@ -200,7 +205,7 @@ def _content(
                 "memories": int(held[y]),
                 "probability": float(sure[model.labels_ == y].mean()) if counts[y] else None,
             }
-            for y in range(model.n_classes)
+            for y in range(len(model.classes_))
         ],
         "coherence": found._asdict(),
         "mean_log_density": model.score(part.x),
@@ -335,7 +340,7 @@ def _names_of_classes(model: DAMClusterer, source: Source, part: Part) -> list[s
         return []
     y, label = part.judged().labels, model.labels_[known]
     named = []
-    for latent in range(model.n_classes):
+    for latent in range(len(model.classes_)):
         values, counts = np.unique(y[label == latent], return_counts=True)
         best = np.argsort(-counts, kind="stable")[:3]
         total = max(int(counts.sum()), 1)

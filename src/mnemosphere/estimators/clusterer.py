@@ -43,7 +43,7 @@ from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_MEMORIES_PER_CLASS, _ROWS_PER_MEMORY = 8, 5
+_CLASSES, _MEMORIES_PER_CLASS, _ROWS_PER_MEMORY = 10, 8, 5
 _FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 30
 _CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows a step of the class weights at least; steps in all
@@ -69,8 +69,9 @@ class DAMClusterer(
     ----------
     n_memories : int or "auto"
         "auto": eight a class, at most one for five distinct rows, at least one a class.
-    n_classes : int
-        Latent classes, the clusters.
+    n_classes : int or "auto"
+        Latent classes, the clusters. "auto": as many as `class_prior` has, else ten, or fewer
+        where there are fewer distinct rows or memories.
     class_prior : "auto" or array of shape (n_classes,)
         Share of the memories each class has. "auto": the shares of the groups found. An array is
         met exactly, and should not be uniform if the data do not say so.
@@ -135,7 +136,7 @@ class DAMClusterer(
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
         "n_memories": [_COUNT, StrOptions({"auto"})],
-        "n_classes": [_COUNT],
+        "n_classes": [_COUNT, StrOptions({"auto"})],
         "class_prior": "no_validation",
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "beta": [_POSITIVE, StrOptions({"learn"})],
@@ -161,7 +162,7 @@ class DAMClusterer(
     def __init__(
         self,
         n_memories: int | str = "auto",
-        n_classes: int = 10,
+        n_classes: int | str = "auto",
         *,
         class_prior: ArrayLike | str = "auto",
         varsigma: float = 1.0,
@@ -218,7 +219,7 @@ class DAMClusterer(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         prior = self._proportions()
-        data = self._prepare(X, weight)
+        data = self._prepare(X, weight, prior)
         generator = torch.Generator().manual_seed(draw_seed(self.random_state))
         params, history, status = self._train_memories(data, generator)
         params, history, status = self._train_classes(
@@ -226,7 +227,6 @@ class DAMClusterer(
         )
         self.history_ = [record.as_dict() for record in history]
         self.status_ = status
-        self.classes_ = np.arange(self.n_classes)
         self._keep(params)
         self.labels_ = self.predict(X)
         return self
@@ -245,9 +245,10 @@ class DAMClusterer(
             raise ValueError(
                 f"class_prior must be 'auto' or numbers, got {self.class_prior!r}"
             ) from error
-        if given.shape != (self.n_classes,):
+        n_classes = given.size if self.n_classes == "auto" else self.n_classes
+        if given.shape != (n_classes,):
             raise ValueError(
-                f"class_prior must have one entry for each of {self.n_classes} classes, got shape "
+                f"class_prior must have one entry for each of {n_classes} classes, got shape "
                 f"{given.shape}: pass n_classes={given.size}, or other proportions"
             )
         if not (np.isfinite(given).all() and (given > 0).all()):
@@ -256,25 +257,29 @@ class DAMClusterer(
             )
         return torch.from_numpy(given)
 
-    def _prepare(self, X: Floats, weight: Floats | None) -> Data:
+    def _prepare(self, X: Floats, weight: Floats | None, prior: torch.Tensor | None) -> Data:
         """Settle everything that is "auto"; return the distinct rows on the sphere."""
         X, labels, weight, number = merge_duplicates(X, np.zeros((X.shape[0], 1)), weight)
         n_rows = X.shape[0]
-        n_memories = self.n_memories
+        n_classes, n_memories = self.n_classes, self.n_memories
+        if n_classes == "auto":
+            most = n_rows if n_memories == "auto" else int(n_memories)
+            n_classes = min(_CLASSES, most) if prior is None else len(prior)
+        n_classes = int(n_classes)
         if n_memories == "auto":
-            most = max(n_rows // _ROWS_PER_MEMORY, self.n_classes)
-            n_memories = min(_MEMORIES_PER_CLASS * self.n_classes, most, n_rows)
+            most = max(n_rows // _ROWS_PER_MEMORY, n_classes)
+            n_memories = min(_MEMORIES_PER_CLASS * n_classes, most, n_rows)
         if int(n_memories) > n_rows:
             raise ValueError(
                 f"n_memories={n_memories} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
                 "use fewer memories or n_memories='auto'"
             )
-        if self.n_classes > int(n_memories):
+        if n_classes > int(n_memories):
             raise ValueError(
-                f"n_classes={self.n_classes} needs as many memories, got {n_memories} for "
+                f"n_classes={n_classes} needs as many memories, got {n_memories} for "
                 f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer classes"
             )
-        self.n_memories_ = int(n_memories)
+        self.n_memories_, self.classes_ = int(n_memories), np.arange(n_classes)
         self.normalize_ = _choose_normalization(X) if self.normalize == "auto" else self.normalize
         self._normalizer = Normalizer.fit(self.normalize_, X, weight)
         self._device = pick_device(self.device)
@@ -332,18 +337,19 @@ class DAMClusterer(
         status: str,
     ) -> tuple[Parameters, tuple[Record, ...], str]:
         """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
-        if params.n_memories < self.n_classes:
+        n_classes = len(self.classes_)
+        if params.n_memories < n_classes:
             raise ValueError(
                 f"growth ended at {params.n_memories} memories, fewer than n_classes="
-                f"{self.n_classes}: ask for fewer classes or raise n_initial"
+                f"{n_classes}: ask for fewer classes or raise n_initial"
             )
         graph = latent.affinity(params, data, generator=generator)
-        groups = latent.group(graph, self.n_classes, generator=generator)
+        groups = latent.group(graph, n_classes, generator=generator)
         params = latent.start_classes(params, groups, prior, self.smoothing)
-        if status == "interrupted" or self.n_classes == 1:
+        if status == "interrupted" or n_classes == 1:
             return params, history, status
         # No row has a label; one row of zeros stands for all of them.
-        none = data.x.new_zeros(1, self.n_classes + 1).expand(data.n_rows, -1)
+        none = data.x.new_zeros(1, n_classes + 1).expand(data.n_rows, -1)
         rows = Data(data.x, none, data.sample_weight)
         solver: SGD
         if self.solver == "sgd":
@@ -443,7 +449,7 @@ class DAMClusterer(
         tree, early = self.lineage_, self.lineage_.at_level(level)
         place = torch.full((tree.n_nodes,), -1)
         place[tree.members[level]] = torch.arange(early.n_memories)
-        p = self.params_.p.new_zeros(early.n_memories + 1, self.n_classes + 1)
+        p = self.params_.p.new_zeros(early.n_memories + 1, self.params_.n_columns)
         p[0] = self.params_.p[0]
         for leaf, weights in zip(tree.members[-1].tolist(), self.params_.p[1:], strict=True):
             node = leaf
