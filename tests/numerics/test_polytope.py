@@ -218,6 +218,17 @@ def test_sinkhorn_rejects_nan() -> None:
         polytope.sinkhorn(log_k, rows, cols)
 
 
+def test_sinkhorn_says_what_does_not_fit() -> None:
+    rows, cols = marginals(13)
+    log_k = torch.zeros(3, R, C, dtype=torch.float64)
+    with pytest.raises(
+        ValueError, match=r"log_k must have shape \(\.\.\., 7, 5\).* got \(3, 5, 7\)"
+    ):
+        polytope.sinkhorn(log_k.mT, rows, cols)
+    with pytest.raises(ValueError, match=r"got \(2,\) of rows, \(3,\) of cols"):
+        polytope.sinkhorn(log_k, rows.expand(2, R), cols.expand(3, C))
+
+
 # Tangent space
 
 
@@ -510,6 +521,10 @@ def test_maximize_errors_say_what_to_do() -> None:
         polytope.maximize(-torch.ones(R, C, dtype=torch.float64), rows, cols)
     with pytest.raises(ValueError, match=r"p_bar must have shape \(\.\.\., 7, 5\)"):
         polytope.maximize(torch.ones(C, R, dtype=torch.float64), rows, cols)
+    with pytest.raises(ValueError, match=r"broadcast to one shape, got \(3,\) of p_bar, \(2,\) of"):
+        polytope.maximize(matrix(54, 3, R, C), rows.expand(2, R), cols)
+    with pytest.raises(TypeError, match="p_bar must be a floating-point tensor, got list"):
+        polytope.maximize([[1.0]], rows, cols)  # type: ignore[arg-type]
     stopped = polytope.maximize(matrix(53), rows, cols, max_iter=1)
     assert not bool(stopped.converged)
     assert stopped.iterations == 1

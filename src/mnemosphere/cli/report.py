@@ -82,7 +82,7 @@ def score(model: DAMClassifier, part: Part) -> Scores:
         n_rows=len(part),
         n_unknown=int((~known).sum()),
         accuracy=float((index == best).sum() / len(part)),
-        log_loss=float(-own.mean()) if own.size else np.nan,
+        log_loss=max(0.0, float(-own.mean())) if own.size else np.nan,  # never −0
         confusion=counts.reshape(n_classes, n_classes).astype(np.int64),
     )
 

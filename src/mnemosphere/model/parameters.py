@@ -68,7 +68,6 @@ class Parameters:
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
         sphere.check(self.w, "memories")
-        polytope.check_marginals(self.p_h, self.p_q)
         # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
         polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
         return self

@@ -54,6 +54,7 @@ def check_marginals(rows: Tensor, cols: Tensor) -> None:
             raise ValueError(f"{name} must be finite and non-negative, got {_first_bad(m)}")
         totals.append(array.sum(-1))
     a, b = totals
+    _common_batch(rows=a.shape, cols=b.shape)
     gap = np.abs(a - b)
     if not (gap <= _TOTALS * np.maximum(a, b)).all():
         worst = int(gap.argmax())
@@ -69,11 +70,7 @@ def check_marginals(rows: Tensor, cols: Tensor) -> None:
 def check(p: Tensor, rows: Tensor, cols: Tensor, *, tol: float) -> Tensor:
     """Return p if it is in the polytope, marginals within tol × total; raise if not."""
     check_marginals(rows, cols)
-    if p.shape[-2:] != (rows.shape[-1], cols.shape[-1]):
-        raise ValueError(
-            f"p must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its marginals, "
-            f"got {tuple(p.shape)}"
-        )
+    _check_matrix("p", p, rows, cols)
     if not bool(((p >= 0) & torch.isfinite(p)).all()):
         raise ValueError(f"p must be finite and non-negative, got {_first_bad(p)}")
     total = rows.sum(-1, keepdim=True)
@@ -151,6 +148,7 @@ def sinkhorn(
     Entries −inf are structural zeros. Where they leave no solution, converged is False.
     """
     check_marginals(rows, cols)
+    _check_matrix("log_k", log_k, rows, cols)
     if bool((torch.isnan(log_k) | (log_k == math.inf)).any()):
         raise ValueError("log_k must be finite or -inf: clip the step that made it")
     r, c, batch = _flat_marginals(rows, cols, log_k)
@@ -259,17 +257,12 @@ def maximize(
     optimal to a duality gap of tol × Σ p_bar, while the multipliers are approximate.
     """
     check_marginals(rows, cols)
-    if p_bar.shape[-2:] != (rows.shape[-1], cols.shape[-1]):
-        raise ValueError(
-            f"p_bar must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its "
-            f"marginals, got {tuple(p_bar.shape)}"
-        )
+    batch = _check_matrix("p_bar", p_bar, rows, cols)
     # In NumPy, columns first, from here on: see numerics.laplacian.
     q, r, c = _array(p_bar.mT), _array(rows), _array(cols)
     least = q.min()
     if not (least >= 0 and np.isfinite(q.max())):
         raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
-    batch = np.broadcast_shapes(q.shape[:-2], r.shape[:-1], c.shape[:-1])
     q = np.broadcast_to(q, (*batch, *q.shape[-2:])).reshape(-1, *q.shape[-2:])
     r = np.broadcast_to(r, (*batch, r.shape[-1])).reshape(-1, r.shape[-1])
     c = np.broadcast_to(c, (*batch, c.shape[-1])).reshape(-1, c.shape[-1])
@@ -301,6 +294,28 @@ def maximize(
         path.iterations,
         tensor(path.error, torch.float64),
     )
+
+
+def _check_matrix(name: str, m: Tensor, rows: Tensor, cols: Tensor) -> tuple[int, ...]:
+    """The batch shape of a matrix (..., R, C) and its marginals; raise if they do not fit."""
+    if not isinstance(m, Tensor) or not m.is_floating_point():
+        got = m.dtype if isinstance(m, Tensor) else type(m).__name__
+        raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+    if m.shape[-2:] != (rows.shape[-1], cols.shape[-1]):
+        raise ValueError(
+            f"{name} must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its "
+            f"marginals, got {tuple(m.shape)}"
+        )
+    shapes = {name: m.shape[:-2], "rows": rows.shape[:-1], "cols": cols.shape[:-1]}
+    return _common_batch(**shapes)
+
+
+def _common_batch(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        got = ", ".join(f"{tuple(shape)} of {name}" for name, shape in shapes.items())
+        raise ValueError(f"leading dimensions must broadcast to one shape, got {got}") from None
 
 
 def _array(m: Tensor) -> Array:
