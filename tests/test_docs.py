@@ -11,6 +11,7 @@ import ast
 import importlib.util
 import re
 import shlex
+import traceback
 import warnings
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def test_every_fence_is_of_a_known_kind(page):
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
+    failure = None
     for kind, line, body in blocks(page):
         if kind != "python":
             continue
@@ -64,7 +66,12 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         code = compile("\n" * line + body, str(page), "exec")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            exec(code, namespace)
+            try:
+                exec(code, namespace)
+            except Exception:
+                failure = traceback.format_exc()
+                break
+    assert failure is None, failure
 
 
 def test_there_are_examples():

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 import mnemosphere as mn
 
@@ -90,3 +92,10 @@ def grown(images: mn.datasets.Dataset) -> mn.DAMClassifier:
 @pytest.fixture(scope="session")
 def make_clusters():
     return clusters
+
+
+@pytest.fixture(scope="session")
+def digits() -> list[NDArray[np.float64]]:
+    """x, test x, y, test y of scikit-learn's digits."""
+    x, y = load_digits(return_X_y=True)
+    return list(train_test_split(x, y, test_size=0.2, stratify=y, random_state=0))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,6 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 import mnemosphere as mn
-from mnemosphere.training.callbacks import Callback
 
 NAN, INF = float("nan"), float("inf")
 
@@ -635,67 +631,6 @@ def test_units_do_not_matter(case, kind, factor):
     plain = model.fit(case.x, case.y).predict_proba(case.x)
     scaled = model.fit(factor * case.x, case.y).predict_proba(factor * case.x)
     assert np.allclose(plain, scaled, rtol=1e-9)
-
-
-# Ctrl-C
-
-
-class PressCtrlC(Callback):
-    def __init__(self, when):
-        self.when = when
-
-    def on_batch(self, epoch, share_done):
-        self.when -= 1
-        if self.when == 0:
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"batch_size": 10},
-        {"solver": "sgd"},
-        {"growth": "split", "n_initial": 1},
-        {"objective": "conditional"},
-    ],
-    ids=lambda settings: " ".join(str(v) for v in settings.values()) or "plain",
-)
-@pytest.mark.parametrize("when", [1, 5])
-def test_interruption_leaves_a_usable_model(case, settings, when):
-    model = small(**settings, max_epochs=30, tol=0.0, callbacks=[PressCtrlC(when)])
-    model.fit(case.x, case.y)
-    assert model.status_ == "interrupted"
-    probability = model.predict_proba(case.x)
-    assert np.allclose(probability.sum(axis=1), 1)
-    assert model.partial_fit(case.x, case.y).score(case.x, case.y) > 0.3
-
-
-def test_a_real_signal(tmp_path):
-    """The signal of Ctrl-C to another process in the middle of a long fit."""
-    code = """
-        import os, signal, threading, numpy as np, mnemosphere as mn
-        from mnemosphere.training.callbacks import Callback
-
-        class Signal(Callback):
-            def on_epoch(self, record, params):
-                if record.epoch == 3:
-                    os.kill(os.getpid(), signal.SIGINT)
-
-        x = np.random.default_rng(0).normal(size=(200, 5))
-        model = mn.DAMClassifier(
-            9, normalize="unit", varsigma=0.9, max_epochs=10**6, tol=0.0, callbacks=[Signal()]
-        )
-        model.fit(x, x[:, 0] > 0)
-        print(model.status_, len(model.history_), model.score(x, x[:, 0] > 0) > 0.7)
-    """
-    out = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        check=True, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    status, passes, good = out.stdout.split()
-    assert (status, good) == ("interrupted", "True")
-    assert 2 <= int(passes) <= 4
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"

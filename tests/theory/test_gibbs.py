@@ -15,12 +15,14 @@ def generator(seed):
     return torch.Generator().manual_seed(seed)
 
 
-def within_errors(trace, exact, sigmas=4.5):
-    """Monte Carlo means of a trace (chains, draws, ...) against exact values."""
+SIGMAS = 4.5
+
+
+def standard_errors_off(trace, exact):
+    """How far Monte Carlo means of a trace (chains, draws, ...) lie from exact values, at most."""
     result = estimate(trace).raise_if_failed()
-    exact = torch.as_tensor(exact, dtype=torch.float64)
-    error = (result.mean - exact).abs()
-    assert bool((error <= sigmas * result.standard_error).all()), (result.mean, exact, error)
+    error = (result.mean - torch.as_tensor(exact, dtype=torch.float64)).abs()
+    return float((error / result.standard_error).max())
 
 
 def run_moves(p, counts, n_moves, seed):
@@ -48,7 +50,7 @@ def test_class_weights_on_a_2x2_polytope_by_quadrature(counts):
     p = torch.outer(torch.tensor(rows), torch.tensor(cols)).double().expand(59, 2, 2)
     draws = run_moves(p, torch.tensor(n, dtype=torch.float64).expand(59, 2, 2), 400, seed=11)
     a = draws[:, 50:, 0, 0]
-    within_errors(torch.stack([a, a**2], -1), exact)
+    assert standard_errors_off(torch.stack([a, a**2], -1), exact) <= SIGMAS
 
 
 def test_class_weights_given_memories_by_quadrature():
@@ -73,7 +75,7 @@ def test_class_weights_given_memories_by_quadrature():
         p = gibbs.move_given_memories(p, fields, torch.tensor(y), generator=g)
         b = p[:, :, 0]
         draws.append(torch.cat([b, b[:, :1] ** 2, b[:, :1] * b[:, 1:2]], 1))
-    within_errors(torch.stack(draws[50:], 1), exact)
+    assert standard_errors_off(torch.stack(draws[50:], 1), exact) <= SIGMAS
     torch.testing.assert_close(p.sum(1)[0], torch.tensor(p_q).double(), rtol=0, atol=1e-7)
 
 
@@ -185,7 +187,7 @@ def test_posterior_by_quadrature():
             *q[:, :, 0].unbind(1), u[:, 0] * q[:, 1, 0],
         ]  # fmt: skip
         draws.append(torch.stack(columns, 1))
-    within_errors(torch.stack(draws[20:], 1), exact)
+    assert standard_errors_off(torch.stack(draws[20:], 1), exact) <= SIGMAS
 
 
 def test_one_memory_is_von_mises_fisher():
