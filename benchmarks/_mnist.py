@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import mnemosphere as mn
+from benchmarks._report import made_by
+from benchmarks._report import write as write_report
 
 SETTINGS = {"varsigma": 0.25, "normalize": "center", "max_epochs": 5, "dtype": "float32"}
 
@@ -36,14 +34,7 @@ def write(args: argparse.Namespace, name: str, content: dict[str, Any]) -> None:
     """The result with what it was made by."""
     options = {k: v for k, v in vars(args).items() if k not in ("data", "out") and v is not None}
     words = [f"--{k} {v}" for k, v in options.items()]
-    report = {
-        "command": f"python -m benchmarks.{name} {' '.join(words)} --data DIR",
-        "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "settings": {"memories": args.memories, **SETTINGS},
-        **content,
-    }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    head = made_by(f"python -m benchmarks.{name} {' '.join(words)} --data DIR", args.device)
+    settings = {"memories": args.memories, **SETTINGS}
+    write_report(args.out, {**head, "settings": settings, **content})
     print(f"wrote {args.out.name}")

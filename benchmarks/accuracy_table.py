@@ -11,13 +11,12 @@ training rows and takes 5 passes over all of them.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import time
 from pathlib import Path
 
 import torch
 
+from benchmarks._report import made_by, write
 from mnemosphere import datasets
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.parameters import from_memories
@@ -123,20 +122,13 @@ def main() -> None:
             row |= run(data, test, *SETTINGS[name], args.memories, seed)
             print(row, f"wall {time.perf_counter() - began:.1f} s", flush=True)
             rows.append(row)
-    device = torch.cuda.get_device_name() if args.device == "cuda" else platform.machine()
-    report = {
-        "command": f"python -m benchmarks.accuracy_table --solver {args.solver} --settings "
+    command = (
+        f"python -m benchmarks.accuracy_table --solver {args.solver} --settings "
         f"{' '.join(names)} --memories {args.memories} --seeds {args.seeds} "
-        f"--device {args.device} --data DIR",
-        "memories": args.memories,
-        "device": device,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "rows": rows,
-    }
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+        f"--device {args.device} --data DIR"
+    )
+    head = made_by(command, args.device)
+    write(args.out, {**head, "memories": args.memories, "rows": rows})
 
 
 if __name__ == "__main__":

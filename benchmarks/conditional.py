@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import platform
 import statistics
 import time
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 import torch
 
 import mnemosphere as mn
+from benchmarks._report import made_by, write
 
 NOISES = ("auto", 0.4, 0.8, 1.0)  # lengths relative to the row
 PASSES = (30, 60)
@@ -136,21 +135,13 @@ def main() -> None:
         mine = [row["accuracy"] for row in rows if row["objective"] == "conditional"]
         print(f"conditional: {statistics.fmean(mine):.2f}% over {len(mine)} seeds")
     cuda = args.device == "cuda" or (args.device == "auto" and torch.cuda.is_available())
-    report = {
-        "command": f"python -m benchmarks.conditional --dataset {args.dataset} --memories "
+    command = (
+        f"python -m benchmarks.conditional --dataset {args.dataset} --memories "
         f"{args.memories} --varsigma {args.varsigma} --seeds {args.seeds} --device {args.device} "
-        f"--data DIR{' --scan' if args.scan else ''}",
-        "dataset": args.dataset,
-        "memories": args.memories,
-        "device": torch.cuda.get_device_name() if cuda else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "rows": rows,
-    }
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+        f"--data DIR{' --scan' if args.scan else ''}"
+    )
+    head = made_by(command, "cuda" if cuda else "cpu")
+    write(args.out, {**head, "dataset": args.dataset, "memories": args.memories, "rows": rows})
 
 
 if __name__ == "__main__":

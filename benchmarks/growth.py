@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 import time
 from pathlib import Path
 
-import numpy
 import torch
 
+from benchmarks._report import command, made_by, write
 from benchmarks.accuracy_table import load
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.curvature import Descent, Nearest
@@ -186,18 +185,8 @@ def main() -> None:
     args = parse()
     data, test = load(args.data, args.device)
     data = data if args.rows is None else data.take(slice(0, args.rows))
-    paths = {args.data: "DIR", str(args.out): "FILE.json"}
-    words = [paths.get(w, w) for w in sys.argv[1:]]
-    report: dict[str, object] = {
-        "command": " ".join(["python", "-m", "benchmarks.growth", *words]),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-        },
-        "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
+    shown_as = {args.data: "DIR", str(args.out): "FILE.json"}
+    report = made_by(command("growth", sys.argv[1:], shown_as), args.device)
     if args.curvature_cost:
         report["curvature_cost"] = curvature_cost(data, args)
         print(json.dumps(report, indent=1))
@@ -246,9 +235,7 @@ def main() -> None:
         report["mean_accuracy"] = round(statistics.fmean(r["accuracy"] for r in rows), 3)
         report["mean_cost"] = round(statistics.fmean(r["cost"]["total"] for r in rows), 3)
         print(f"mean accuracy {report['mean_accuracy']}%, cost {report['mean_cost']} passes")
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+    write(args.out, report)
 
 
 if __name__ == "__main__":

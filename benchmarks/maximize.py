@@ -10,10 +10,7 @@ fastest, next to the two large matrix products of one batch of 1,000 rows (float
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.one_pass import problem, processor, products
+from benchmarks._report import command, made_by, write
+from benchmarks.one_pass import problem, products
 from mnemosphere import datasets
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.checkpoint import write_atomically
 from mnemosphere.training.fixed_point import maximize_bound
 
 RESULT = Path(__file__).parent / "results" / "maximize.json"
@@ -109,21 +106,12 @@ def main(argv: list[str]) -> None:
             flush=True,
         )
     content = {
-        "command": shlex.join(["python", "-m", "benchmarks.maximize", *argv]),
+        **made_by(command("maximize", argv, {str(args.output): "FILE.json"})),
         "seed": args.seed,
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-        "device": processor(),
-        "machine": platform.machine(),
-        "threads": 1,
         "load_average": os.getloadavg()[0],
         "rows": rows,
     }
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(args.output, (json.dumps(content, indent=1) + "\n").encode())
+    write(args.output, content)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
-import shlex
 import statistics
 import subprocess
 import sys
@@ -30,10 +28,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks._report import command, made_by, write
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import accumulate, chunk_rows, chunks
 from mnemosphere.model.parameters import Parameters, from_memories
-from mnemosphere.training.checkpoint import write_atomically
 
 RESULT = Path(__file__).parent / "results" / "one_pass.json"
 N_FEATURES, N_CLASSES = 784, 10
@@ -144,16 +142,6 @@ def memory(n_memories: int, n_rows: int, threads: int) -> dict[str, float]:
     return found
 
 
-def processor() -> str:
-    """Name of the processor, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def parse(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -193,11 +181,7 @@ def main(argv: list[str]) -> None:
         f"peak extra memory {used['megabytes_extra']:.0f} MB (target {TARGET_MEGABYTES:.0f})"
     )
     content = {
-        "command": shlex.join(["python", "-m", "benchmarks.one_pass", *argv]),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "device": processor(),
-        "machine": platform.machine(),
-        "threads": args.threads,
+        **made_by(command("one_pass", argv, {str(args.output): "FILE.json"})),
         "features": N_FEATURES,
         "dtype": "float32",
         "targets": {"ratio": TARGET_RATIO, "megabytes_extra": TARGET_MEGABYTES},
@@ -205,8 +189,7 @@ def main(argv: list[str]) -> None:
         "speed": rows,
         "memory": used,
     }
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(args.output, (json.dumps(content, indent=1) + "\n").encode())
+    write(args.output, content)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,6 @@ many steps, next to the two large matrix products of a step alone.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import shlex
 import statistics
 import sys
 import time
@@ -20,10 +17,10 @@ from pathlib import Path
 
 import torch
 
+from benchmarks._report import command, made_by, write
 from benchmarks.one_pass import problem, products
 from mnemosphere.model.objectives import joint
 from mnemosphere.training.batches import Data
-from mnemosphere.training.checkpoint import write_atomically
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import Steps, steps_for
 
@@ -91,15 +88,8 @@ def main() -> None:
             f"P={row['memories']:5d}  plain {row['plain']:.3f} ms  "
             f"in training {row['in training']:.3f} ms  products alone {row['products']:.3f} ms"
         )
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    words = ["FILE.json" if word == str(arguments.out) else word for word in sys.argv[1:]]
-    report = {
-        "command": shlex.join(["python", "-m", "benchmarks.sgd_step", *words]),
-        "device": name,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "milliseconds": found,
-    }
-    write_atomically(arguments.out, (json.dumps(report, indent=1) + "\n").encode())
+    words = command("sgd_step", sys.argv[1:], {str(arguments.out): "FILE.json"})
+    write(arguments.out, {**made_by(words, device.type), "milliseconds": found})
 
 
 if __name__ == "__main__":

@@ -22,9 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import shlex
 import statistics
 import sys
 import time
@@ -34,6 +31,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks._report import command, made_by, write
 from mnemosphere.numerics import sphere
 from mnemosphere.theory import saddle_point, solver
 from mnemosphere.theory.diagnostics import estimate, split_r_hat
@@ -275,14 +273,6 @@ def summarize(rows: list[dict]) -> dict:
     }
 
 
-def write_json(path: Path, content: dict) -> None:
-    """Write to a neighbor and rename: a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(partial, path)
-
-
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 300, 1000], metavar="N")
@@ -297,7 +287,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path, default=RESULT)
     args = parser.parse_args(argv)
-    args.command = shlex.join(["python", "-m", "benchmarks.theory_vs_gibbs", *argv])
+    args.command = command("theory_vs_gibbs", argv, {str(args.output): "FILE.json"})
     if len(args.teachers) != len(args.sizes):
         parser.error("give one number of --teachers for each of --sizes")
     if min(args.teachers) < 2 or args.chains < 2:
@@ -316,19 +306,15 @@ def main(argv: list[str] | None = None) -> None:
             seed = args.seed + 10_000_000 * index + 1_000 * n  # its own teachers for each pair
             rows.append(compare(SETTINGS[index], n, n_teachers, args, seed))
             print(line(rows[-1]), flush=True)
-        write_json(args.output, report(args, rows))
+        write(args.output, report(args, rows))
     print(json.dumps(summarize(rows)))
 
 
 def report(args: argparse.Namespace, rows: list[dict]) -> dict:
     """All that is written: how the numbers came about, and the numbers."""
     return {
-        "command": args.command,
+        **made_by(args.command, args.device),
         "seed": args.seed,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "device": args.device,
-        "machine": platform.machine(),
-        "threads": args.threads,
         "chains": args.chains,
         "burn_in": args.burn_in,
         "sweeps": args.sweeps,

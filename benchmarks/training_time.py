@@ -20,13 +20,13 @@ import argparse
 import contextlib
 import json
 import math
-import platform
 import sys
 import time
 from pathlib import Path
 
 import torch
 
+from benchmarks._report import command, made_by, write
 from benchmarks.accuracy_table import load
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.parameters import Parameters, from_memories
@@ -231,20 +231,9 @@ def main() -> None:
             }
         )
         print(json.dumps(exponents[-1]))
-    paths = {args.data: "DIR", str(args.out): "FILE.json"}
-    words = [paths.get(w, w) for w in sys.argv[1:]]
-    report = {
-        "command": " ".join(["python", "-m", "benchmarks.training_time", *words]),
-        "seed": args.seed,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "device": torch.cuda.get_device_name() if args.device == "cuda" else platform.machine(),
-        "threads": torch.get_num_threads(),
-        "rows": rows,
-        "exponents": exponents,
-    }
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+    shown = {args.data: "DIR", str(args.out): "FILE.json"}
+    head = made_by(command("training_time", sys.argv[1:], shown), args.device)
+    write(args.out, {**head, "seed": args.seed, "rows": rows, "exponents": exponents})
 
 
 if __name__ == "__main__":

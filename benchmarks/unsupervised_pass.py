@@ -20,9 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
-import shlex
 import subprocess
 import sys
 import time
@@ -33,14 +31,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.one_pass import processor
+from benchmarks._report import command, made_by, write
 from mnemosphere import datasets
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.batches import Batch, Data
-from mnemosphere.training.checkpoint import write_atomically
 from mnemosphere.training.sgd import SGD
 
 RESULT = Path(__file__).parent / "results" / "unsupervised_pass.json"
@@ -205,19 +202,14 @@ def main(argv: list[str]) -> None:
         f"(target under {TARGETS['gigabytes']:.0f})"
     )
     content = {
-        "command": shlex.join(["python", "-m", "benchmarks.unsupervised_pass", *_public(argv)]),
+        **made_by(command("unsupervised_pass", _public(argv))),
         "seed": 0,
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "device": processor(),
-        "machine": platform.machine(),
-        "threads": args.threads,
         "load_average": os.getloadavg()[0],
         "authors": AUTHORS,
         "targets": TARGETS,
         "measured": found,
     }
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(args.output, (json.dumps(content, indent=1) + "\n").encode())
+    write(args.output, content)
 
 
 def _public(argv: list[str]) -> list[str]:
