@@ -25,7 +25,7 @@ from mnemosphere.estimators.preparation import (
     Normalizer,
     merge_duplicates,
 )
-from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.estimators.solvers import fixed_point, onlookers, pick_dtype, sgd
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -39,9 +39,7 @@ from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 300
-_SMALL_SIZE = 1_000_000
 _STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
 
 
@@ -331,10 +329,7 @@ class DAMClassifier(
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(X.shape[0], self.classes_.shape[0])
         self._device = pick_device(self.device)
-        small = X.size <= _SMALL_SIZE
-        self._dtype = {"auto": torch.float64 if small else torch.float32}.get(
-            self.dtype, getattr(torch, self.dtype, torch.float32)
-        )
+        self._dtype = pick_dtype(self.dtype, X.size)
         choice = selection.choose(
             X,
             labels,
@@ -377,8 +372,7 @@ class DAMClassifier(
     def _train(self, data: Data, generator: torch.Generator) -> None:
         """The solution by the chosen solver, or the conditional refinement of the joint one."""
         rule = self._rule()
-        bars = [ProgressBar()] if self.verbose else []
-        callbacks = [*bars, *self.callbacks]
+        callbacks = onlookers(self.callbacks, self.verbose)
         path = None if self.checkpoint is None else Path(self.checkpoint)
         if self.solver == "sgd" or rule == objectives.joint:
             outcome = self._solve(data, path, generator, callbacks)
@@ -420,25 +414,18 @@ class DAMClassifier(
         validation = None
         if self.solver == "sgd":
             rule = self._rule()
-            size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
-            solver = SGD(
-                self.learning_rate,
-                self.momentum,
-                min(size, data.n_rows),
+            solver = sgd(
+                data.n_rows, self.batch_size, self.learning_rate, self.momentum,
                 learn_beta=learn_beta,
                 # On a GPU the paper's plain sweeps: they ask for nothing, so steps are replayed.
                 tolerance=None if data.x.is_cuda else SGD.tolerance,
-            )
+            )  # fmt: skip
             passes = self.max_epochs or _SGD_PASSES
             data, validation = _hold_out(data, self.validation_fraction, generator)
         else:
-            size_or_none = (
-                selection.default_batch_size(data.n_rows)
-                if self.batch_size == "auto"
-                else self.batch_size
+            solver, passes = fixed_point(
+                data.n_rows, self.batch_size, self.max_epochs, learn_beta=learn_beta
             )
-            solver = FixedPoint(size_or_none, learn_beta)  # type: ignore[arg-type]
-            passes = self.max_epochs or _FIXED_POINT_PASSES[size_or_none is not None]
         common: dict[str, Any] = {
             "rule": rule,
             "tol": self.tol,

@@ -29,14 +29,12 @@ from mnemosphere.estimators.preparation import (
     Normalizer,
     merge_duplicates,
 )
-from mnemosphere.estimators.progress import ProgressBar
-from mnemosphere.estimators.selection import default_batch_size
+from mnemosphere.estimators.solvers import fixed_point, onlookers, pick_dtype, sgd
 from mnemosphere.model import initialize, kernel, objectives
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.batches import Data, Solver
 from mnemosphere.training.callbacks import Callback, Record
-from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.loop import train
 from mnemosphere.training.sgd import SGD
@@ -44,11 +42,9 @@ from mnemosphere.training.sgd import SGD
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _CLASSES, _MEMORIES_PER_CLASS, _ROWS_PER_MEMORY = 10, 8, 5
-_FIXED_POINT_PASSES = (50, 6)  # exact full steps, incremental steps
 _SGD_PASSES = 30
 _CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows a step of the class weights at least; steps in all
 _CLASS_RATE, _CLASS_MOMENTUM = 0.1, 0.9
-_SMALL_SIZE = 1_000_000
 _TABLE_FEATURES, _TABLE_SPREAD = 8, 10.0  # fewer features, or scales further apart: a table
 
 
@@ -283,10 +279,7 @@ class DAMClusterer(
         self.normalize_ = _choose_normalization(X) if self.normalize == "auto" else self.normalize
         self._normalizer = Normalizer.fit(self.normalize_, X, weight)
         self._device = pick_device(self.device)
-        small = X.size <= _SMALL_SIZE
-        self._dtype = {"auto": torch.float64 if small else torch.float32}.get(
-            self.dtype, getattr(torch, self.dtype, torch.float32)
-        )
+        self._dtype = pick_dtype(self.dtype, X.size)
         return self._tensors(self._normalizer(X, number), labels, weight)
 
     def _train_memories(
@@ -311,9 +304,9 @@ class DAMClusterer(
         if self.solver == "sgd":
             solver, passes = self._sgd(data), self.max_epochs or _SGD_PASSES
         else:
-            size = default_batch_size(data.n_rows) if self.batch_size == "auto" else self.batch_size
-            solver = FixedPoint(size, self.beta == "learn")  # type: ignore[arg-type]
-            passes = self.max_epochs or _FIXED_POINT_PASSES[size is not None]
+            solver, passes = fixed_point(
+                data.n_rows, self.batch_size, self.max_epochs, learn_beta=self.beta == "learn"
+            )
         common = self._common(generator, "")
         self.lineage_ = None
         if grows:
@@ -373,22 +366,18 @@ class DAMClusterer(
         return best, (*history, *result.history), result.status
 
     def _sgd(self, data: Data) -> SGD:
-        size = 1000 if self.batch_size in ("auto", None) else int(self.batch_size or 0)
-        return SGD(
-            self.learning_rate,
-            self.momentum,
-            min(size, data.n_rows),
+        return sgd(
+            data.n_rows, self.batch_size, self.learning_rate, self.momentum,
             learn_beta=self.beta == "learn",
-        )
+        )  # fmt: skip
 
     def _common(self, generator: torch.Generator, suffix: str) -> dict[str, Any]:
         """What both trainings share."""
         path = None if self.checkpoint is None else Path(self.checkpoint)
-        bars = [ProgressBar()] if self.verbose else []
         return {
             "tol": self.tol,
             "generator": generator,
-            "callbacks": [*bars, *self.callbacks],
+            "callbacks": onlookers(self.callbacks, self.verbose),
             "checkpoint": None if path is None else path.with_name(path.name + suffix),
         }
 
