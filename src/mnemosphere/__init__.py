@@ -4,14 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnemosphere import datasets, plots, theory
+    from mnemosphere import data, plots, theory
     from mnemosphere.estimators import DAMClassifier, DAMClusterer, load
+    from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
 
 __all__ = [
+    "SGD",
+    "Callback",
+    "Checkpoint",
     "DAMClassifier",
     "DAMClusterer",
+    "FixedPoint",
+    "Refinement",
     "__version__",
-    "datasets",
+    "data",
     "load",
     "plots",
     "theory",
@@ -19,7 +25,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
-_HOME = {"DAMClassifier": "estimators", "DAMClusterer": "estimators", "load": "estimators"}
+_HOME = {
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "load"), "estimators"),
+    **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,9 @@
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.explanation import Explanation, Reason
-from mnemosphere.estimators.inference import RecallPath
+from mnemosphere.estimators.memory_model import RecallPath
 from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.persistence import load, load_classifier
+from mnemosphere.estimators.persistence import load
 from mnemosphere.estimators.progress import ProgressBar
 
 __all__ = [
@@ -17,5 +17,4 @@ __all__ = [
     "Reason",
     "RecallPath",
     "load",
-    "load_classifier",
 ]

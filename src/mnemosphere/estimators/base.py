@@ -1,8 +1,9 @@
-"""What every estimator shares: rows in, unit vectors, and all that reads parameters alone."""
+"""What every estimator shares: rows in, unit rows on the device, answers out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -10,43 +11,105 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.prepare import on_sphere, unit_chunks
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators import persistence
 from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.preparation import Floats, Normalizer, check_finite, check_table
-from mnemosphere.model import kernel, retrieval
+from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.machine import pick_device
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega
-from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.refine import Trained
+from mnemosphere.training.sgd import SGD
+
+Floats = NDArray[np.floating[Any]]
+
+_FEW_NUMBERS = 1_000_000  # in X: double precision costs nothing there
+_STILL_FALLING = 0.01  # relative fall of the loss in the last pass
+_NAMED = 5  # rows that a warning names
+SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
+PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
 
 
 # scikit-learn wraps `transform` for set_output only in classes that inherit from the mixin.
 class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Rows on the sphere, density, novelty, shares of memories, model files."""
+    """Rows on the sphere, fitted attributes, model files."""
 
     params_: Parameters
     n_features_in_: int
-    lineage_: Lineage | None
     n_memories_: int
     memories_: Floats
     normalize_: str
+    lineage_: Lineage | None
+    history_: list[dict[str, Any]]
+    status_: str
+    n_iter_: int
+    converged_: bool
     _normalizer: Normalizer
-    _device: torch.device
-    _dtype: torch.dtype
 
-    def _validate_rows(self, X: ArrayLike, *, reset: bool) -> Floats:
-        if isinstance(X, (torch.Tensor, list, tuple)):
-            X = as_numpy(X)
-        check_table(X)
+    # Settings of every estimator.
+    solver: str | FixedPoint | SGD
+    growth: int | None
+    beta: float | str
+    max_iter: int | None
+    tol: float
+    uniform_weight: float
+    precision: str
+    device: str
+    random_state: Any
+    callbacks: Sequence[Callback]
+    verbose: int
+
+    # Rows in.
+
+    def _stored(self, X: Any, *, reset: bool, allow_nan: bool = False) -> StoredRows:
+        """X as it is stored, checked for shape, names and numbers."""
+        tensor = isinstance(X, Tensor)
+        if reset:
+            on_gpu = tensor and X.is_cuda and self.device == "auto"
+            device = X.device if on_gpu else pick_device(self.device)
+        else:
+            device = self.params_.w.device
+        rows = self._check_tensor(X, reset) if tensor else self._check_table(X, reset)
+        stored = StoredRows.of(rows, device)
+        return stored if allow_nan else stored.check_finite(self._feature_names())
+
+    def _check_tensor(self, X: Tensor, reset: bool) -> Tensor:
+        _check_shape(X)
+        if X.is_complex():
+            raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+        if reset:
+            self.n_features_in_ = int(X.shape[1])
+            self.__dict__.pop("feature_names_in_", None)
+        elif X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input"
+            )
+        return X
+
+    def _check_table(self, X: Any, reset: bool) -> NDArray[Any]:
+        if isinstance(X, (list, tuple)):
+            X = np.asarray(X)
+        _check_shape(X)
+        kind = getattr(getattr(X, "dtype", None), "kind", "")
+        if kind == "c":
+            raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+        if kind in "mM" and kind:
+            raise ValueError("X holds dates: pass numbers, such as days since a fixed one")
         try:
-            rows: Floats = validate_data(
-                self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False
+            rows: NDArray[Any] = validate_data(
+                self, X, reset=reset, dtype="numeric", ensure_all_finite=False
             )
         except ValueError as error:
             if "could not convert string" not in str(error):
@@ -55,89 +118,121 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             raise ValueError(
                 f"X holds text ({text}): encode it as numbers, or drop the column"
             ) from error
-        check_finite(rows, getattr(self, "feature_names_in_", None))
+        if rows.dtype.kind not in "buif":
+            raise ValueError(f"X must hold numbers, got dtype {rows.dtype}: convert its columns")
         return rows
 
-    def _on_sphere(self, X: ArrayLike) -> torch.Tensor:
-        check_is_fitted(self, "params_")
-        z = self._normalizer(self._validate_rows(X, reset=False))
-        x = torch.from_numpy(np.ascontiguousarray(z)).to(self.params_.w)
-        unit: torch.Tensor = x / x.norm(dim=1, keepdim=True)
-        return unit
+    def _feature_names(self) -> Sequence[Any] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else list(names)
 
-    def _tensors(self, z: Floats, targets: Floats, weight: Floats | None) -> Data:
-        dtype = self._dtype
-        x = torch.from_numpy(np.ascontiguousarray(z)).to(self._device, dtype)
-        if x.shape[1] < 2:
+    def _training_rows(
+        self, stored: StoredRows, kind: str, weight: Tensor | None, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        """(unit rows, which of the stored rows they are); sets the normalizer.
+
+        Rows without direction are set aside, with a warning that names them.
+        """
+        self.normalize_ = kind
+        self._normalizer = Normalizer.fit(kind, stored, weight)
+        if stored.n_features + self._normalizer.extra < 2:
             raise ValueError(
-                f"X has {self.n_features_in_} feature(s) after normalize={self.normalize_!r}, the "
-                "sphere needs 2: use normalize='standard'"
+                f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
+                "2: use normalize='standard'"
             )
-        return Data(
-            x / x.norm(dim=1, keepdim=True),
-            torch.from_numpy(np.ascontiguousarray(targets)).to(self._device, dtype),
-            None if weight is None else torch.from_numpy(weight).to(self._device, dtype),
+        x, lost = on_sphere(stored, self._normalizer, dtype)
+        if not bool(lost.any()):
+            return x, torch.arange(stored.n_rows, device=x.device)
+        what = "constant" if kind == "center" else "all zeros"
+        if bool(lost.all()):
+            raise ValueError(
+                f"every row of X is {what}, so none has a direction: use normalize='standard'"
+            )
+        numbers = stored.call(lost.nonzero()[:, 0])
+        named = ", ".join(map(str, sorted(numbers)[:_NAMED]))
+        more = ", …" if len(numbers) > _NAMED else ""
+        warnings.warn(
+            f"{len(numbers)} of {stored.n_rows} rows of X are {what}, so they have no direction "
+            f"and were set aside: row {named}{more}; normalize='standard' would keep them",
+            UserWarning,
+            stacklevel=4,
         )
+        kept = (~lost).nonzero()[:, 0]
+        return x[kept], kept
 
-    def _keep(self, params: Parameters) -> None:
+    def _over_rows(self, X: Any, read: Callable[[Tensor, Tensor], Tensor]) -> Any:
+        """`read(unit rows, which have no direction)` chunk by chunk, where X came from."""
+        check_is_fitted(self, "params_")
+        rows = self._stored(X, reset=False)
+        chunks = unit_chunks(rows, self._normalizer, self.params_.w.dtype)
+        out = torch.cat([read(x, lost) for x, lost in chunks])
+        return like(X, out)
+
+    def _unit_rows(self, X: Any) -> Tensor:
+        """All rows of X on the sphere; zeros where a row has no direction."""
+        check_is_fitted(self, "params_")
+        rows = self._stored(X, reset=False)
+        return on_sphere(rows, self._normalizer, self.params_.w.dtype)[0]
+
+    # Settings.
+
+    def _precision(self, n_numbers: int) -> torch.dtype:
+        if self.precision == "auto":
+            return torch.float64 if n_numbers <= _FEW_NUMBERS else torch.float32
+        dtype: torch.dtype = getattr(torch, self.precision)
+        return dtype
+
+    def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
+        chosen = SOLVERS[self.solver] if isinstance(self.solver, str) else self.solver
+        return chosen.resolve(n_rows, learn_beta=self.beta == "learn", device=device)
+
+    def _callbacks(self) -> list[Callback]:
+        """The callbacks, with a progress bar before them if wanted."""
+        given = self.callbacks
+        if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
+            raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
+        return [*([ProgressBar()] if self.verbose else []), *given]
+
+    # Fitted attributes.
+
+    def _set_trained(self, trained: Trained) -> None:
+        """Keep what training came to; warn where the default budget ended too early."""
+        self.history_ = [record.as_dict() for record in trained.history]
+        self.status_, self.lineage_ = trained.status, trained.lineage
+        self.n_iter_ = len(trained.history)
+        self.converged_ = trained.status in ("converged", "stopped early", "grown", "stable")
+        self._set_params(trained.params)
+        losses = [record.loss for record in trained.history[-2:]]
+        if self.max_iter is None and trained.status == "max_iter" and len(losses) == 2:
+            fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
+            if fall > _STILL_FALLING:
+                warnings.warn(
+                    f"not converged in {self.n_iter_} passes, the last lowered the loss by "
+                    f"{fall:.1%}: raise max_iter",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+
+    def _set_params(self, params: Parameters) -> None:
         """Set the fitted attributes from the parameters."""
         self.params_ = params
         self.n_memories_ = params.n_memories
         self.beta_ = float(params.beta)
         self.varsigma_ = params.varsigma
-        self.memories_ = self._normalizer.restore(params.w.cpu().numpy())
+        self.memories_ = self._normalizer.restore(params.w).cpu().numpy()
         self.class_weights_ = params.p.cpu().numpy()
         self.memory_prior_ = params.p_h.cpu().numpy()
         self.class_prior_ = params.p_q.cpu().numpy()
 
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_memories_)
-
-    def transform(self, X: ArrayLike) -> Floats:
-        """How much each memory answers for each row: P(memory | x), (n, P)."""
-        x = self._on_sphere(X)
-        scores = kernel.log_joint(self.params_, x)
-        shares = kernel.responsibilities(self.params_, x, scores.softmax(1))
-        kind = getattr(X, "dtype", None)
-        out: Floats = shares[:, 1:].cpu().numpy()
-        return out.astype(np.float32 if kind == np.float32 else np.float64, copy=False)
-
-    def score_samples(self, X: ArrayLike) -> Floats:
-        """Log of the effective density of each row on the sphere, labels summed out, (n,).
-
-        For ς = 1 that is the model's log-density. For ς < 1 it is the log of
-        𝒫_{β,ς}(x) of Eq. (effective_loss), which is not normalised: it ranks rows, but its
-        exponential does not integrate to 1.
-        """
-        x = self._on_sphere(X)
-        area = log_omega(0.0, x.shape[1])
-        scores: Floats = (retrieval.log_marginal(self.params_, x).double().cpu() - area).numpy()
-        return scores
-
-    def novelty(self, X: ArrayLike) -> Floats:
-        """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
-        x = self._on_sphere(X)
-        values: Floats = retrieval.novelty(self.params_, x).cpu().numpy()
-        return values
-
-    def at_level(self, level: int) -> Self:
-        """The smaller model at the end of one level of growth, as a fitted classifier."""
-        check_is_fitted(self, "params_")
-        if self.lineage_ is None:
-            raise ValueError("this model did not grow: fit with growth='split'")
-        check_whole(level, "level")
-        return self._with(self.lineage_.at_level(level))
-
-    def _with(self, params: Parameters) -> Self:
+    def _copy_with(self, params: Parameters) -> Self:
         """A copy of this fitted estimator with other parameters and no lineage."""
         other: Self = clone(self)
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
-        for name in ("_normalizer", "_device", "_dtype", "_seen"):
+        for name in ("_normalizer", "_label_mass"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
         other.lineage_ = None
-        other._keep(params)
+        other._set_params(params)
         return other
 
     def to_torch(self) -> DAMModule:
@@ -151,22 +246,14 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         persistence.save(self, Path(path))
 
 
-def check_callbacks(callbacks: object) -> None:
-    """Raise TypeError unless these are callbacks."""
-    if not isinstance(callbacks, Sequence) or not all(isinstance(c, Callback) for c in callbacks):
-        raise TypeError(f"callbacks must be a list of Callback objects, got {callbacks!r}")
+def like(X: Any, answer: Tensor) -> Any:
+    """Answers where the question came from: a tensor for a tensor, else a NumPy array."""
+    return answer.to(X.device) if isinstance(X, Tensor) else answer.cpu().numpy()
 
 
-def pick_device(name: str) -> torch.device:
-    """The device of that name, or ValueError; "auto" is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        float(torch.zeros(1, device=device))  # 'meta' holds no numbers, say
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
-    return device
+def as_numpy(values: Any) -> NDArray[Any]:
+    """Answers as a NumPy array, wherever they lie."""
+    return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
 def check_whole(value: object, name: str, least: int | None = None) -> None:
@@ -176,18 +263,37 @@ def check_whole(value: object, name: str, least: int | None = None) -> None:
         raise ValueError(f"{name} must be a whole number{bound}, got {value!r}")
 
 
-def as_numpy(y: Any) -> Any:
-    """Y as a NumPy array; None stays None."""
-    if y is None:
-        return None
-    if isinstance(y, torch.Tensor):
-        y = y.detach().cpu()
-        return (y.float() if y.dtype == torch.bfloat16 else y).numpy()  # NumPy has no bfloat16
-    return np.asarray(y)
-
-
 def draw_seed(random_state: Any) -> int:
     """One whole number out of whatever scikit-learn calls a random state."""
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | None:
+    """sample_weight (n,) in float64 on the device; None stays None."""
+    if given is None:
+        return None
+    weight = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=float))
+    weight = weight.to(device).double()
+    if weight.ndim == 0:
+        weight = weight.expand(n_rows)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight.shape == {tuple(weight.shape)}, expected ({n_rows},): one per row"
+        )
+    if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise ValueError("sample_weight must be finite and >= 0: Negative values in data passed")
+    if not bool(weight.sum() > 0):
+        raise ValueError("all weights are zero: give some rows a sample_weight above 0")
+    return weight
+
+
+def _check_shape(X: Any) -> None:
+    if getattr(X, "ndim", 2) == 1:
+        raise ValueError(
+            f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "
+            "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
+        )
+    if isinstance(X, Tensor) and (X.ndim != 2 or 0 in X.shape):
+        raise ValueError(f"X must be (rows, features), at least one each, got {tuple(X.shape)}")

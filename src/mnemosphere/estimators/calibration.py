@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from mnemosphere.estimators.preparation import Floats
+Floats = NDArray[np.floating[Any]]
 
 _COLDEST, _HOTTEST = 1e-3, 1e3
 
@@ -15,7 +17,7 @@ _COLDEST, _HOTTEST = 1e-3, 1e3
 def best_temperature(
     log_proba: Floats, index: NDArray[np.intp], sample_weight: Floats | None = None
 ) -> float:
-    """The T > 0 that minimises the log-loss of softmax(log_proba / T).
+    """The T > 0 that minimizes the log-loss of softmax(log_proba / T).
 
     log_proba (n, C); index (n,) the true columns. In s = 1/T the loss is convex, a log-sum-exp
     minus a linear function, so its one minimum is where the slope crosses zero: the mean of

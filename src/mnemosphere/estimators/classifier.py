@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -13,103 +11,90 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from mnemosphere.estimators import refinement, selection
-from mnemosphere.estimators.base import as_numpy, check_callbacks, draw_seed, pick_device
-from mnemosphere.estimators.inference import FittedModel
-from mnemosphere.estimators.labels import Encoded, class_weights, encode
-from mnemosphere.estimators.preparation import (
-    NORMALIZATIONS,
-    Floats,
-    Normalizer,
-    merge_duplicates,
-)
-from mnemosphere.estimators.solvers import fixed_point, onlookers, pick_dtype, sgd
-from mnemosphere.model import kernel, objectives
+from mnemosphere.data.dataset import ArrayDataset, Dataset
+from mnemosphere.data.normalize import NORMALIZATIONS
+from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.estimators import selection
+from mnemosphere.estimators.base import PASSES, Floats, as_numpy, draw_seed, like, sample_weights
+from mnemosphere.estimators.calibration import best_temperature
+from mnemosphere.estimators.explanation import Explanation, explain
+from mnemosphere.estimators.labels import Encoded, as_labels, class_index, class_weights, encode
+from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.persistence import register
+from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training import semi_supervised
-from mnemosphere.training.batches import Batch, Data, Solver
-from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.model.prior import with_class_prior
+from mnemosphere.training import few_labels
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.loop import train
+from mnemosphere.training.refine import Refinement, Trained, refine
 from mnemosphere.training.sgd import SGD
+
+__all__ = ["DAMClassifier"]
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _SGD_PASSES = 300
-_STREAM_SHARE = 0.05  # what one partial_fit call counts, in passes of the running mean
+_LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
+@register
 class DAMClassifier(
-    FittedModel,
+    MemoryModel,
     ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
     """Dense associative memory on the sphere, a classifier with memories one can look at.
 
-    A class-labelled mixture of von Mises–Fisher distributions plus a uniform component: each
+    A class-labeled mixture of von Mises–Fisher distributions plus a uniform component: each
     memory is a unit vector with a soft label, a row is classified by the memories it resembles.
 
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": a fifth of the distinct rows, at least two a class, at most 1000.
-    solver : {"fixed-point", "sgd"}
-        The exact fixed-point iteration, or the paper's constrained SGD with momentum.
-    growth : None or "split"
-        "split" starts from `n_initial` memories and splits those that are saddles.
-    n_initial : int
-        Memories to grow from; used with growth="split" only.
-    varsigma : float in (0, 1] or "auto"
-        The regulariser ς; 1 is the plain likelihood. "auto" chooses it by held-out log-loss.
-    beta : "learn" or float
-        Inverse temperature; a number is held fixed.
-    objective : {"joint", "conditional"} or float in [0, 1]
+        "auto": a fifth of the distinct rows, at least two per class, at most 1000.
+    objective : {"joint", "conditional"}, float in [0, 1] or Refinement
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the
-        joint solution; `validation_fraction` of the rows takes no part in either and judges it.
-    input_noise : float >= 0 or "auto"
-        Of the refinement: the length, relative to the row, of the noise that is laid anew on every
-        row in every pass; a noisy row has the overlap 1/√(1+input_noise²) with its own. 0: none.
-        "auto": √N/(ςβ) of the joint solution, at most 1.
-    label_smoothing : float in [0, 1)
-        ε of the soft labels (1−ε)·onehot + ε/(C+1).
+        joint solution and is judged by rows held out; `Refinement` has its settings.
+    growth : None or int
+        Memories to grow from, by splitting those that are saddles. None: all from the start.
+    varsigma : float in (0, 1] or "auto"
+        The regularizer ς; 1 is the plain likelihood. "auto" chooses it by held-out log-loss.
+    beta : "learn" or float
+        Inverse temperature; a number is held fixed.
     normalize : {"auto", "center", "unit", "standard", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
-    max_epochs : int or None
+    solver : {"fixed-point", "sgd"}, FixedPoint or SGD
+        The exact fixed-point iteration, or the paper's constrained SGD with momentum; the objects
+        hold batch size, learning rate and the like.
+    max_iter : int or None
         Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes, up to
-        300 of SGD. The refinement takes as many again; None: 15, more on small data.
+        300 of SGD.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
-    batch_size : int, None or "auto"
-        Rows a step. None: all of them, exact steps whose loss never increases (fixed point).
-        "auto": a twentieth of the rows from 2000 rows on, else all; 1000 for SGD.
-    learning_rate, momentum : float
-        Of SGD, heavy ball in the usual convention; the defaults are the paper's.
-    validation_fraction : float in (0, 1)
-        Rows held out for early stopping of SGD and of the refinement.
-    patience : int
-        Passes without improvement on them before stopping; the refinement, whose steps get
-        smaller, waits for a third of its passes at least.
+    label_smoothing : float in [0, 1)
+        ε of the soft labels (1−ε)·onehot + ε/(C+1).
     uniform_weight : float
         Weight P_0 of the uniform component relative to a memory.
     unlabeled : object or None
         The value of y that marks a row without label; NaN stands for NaN and None. None: every
-        row is labelled.
+        row is labeled.
     class_weight : dict, "balanced" or None
         Weights of the classes.
-    random_state : int, RandomState or None
-    device : str
-        "auto" (a GPU where there is one), "cpu", "cuda", …
-    dtype : {"auto", "float32", "float64"}
+    precision : {"auto", "float32", "float64"}
         "auto": float64 up to a million numbers, where it costs nothing, else float32.
-    checkpoint : path or None
-        Save training there after every pass, and go on from there if the file exists.
+    device : str
+        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
+    random_state : int, RandomState or None
     callbacks : sequence of Callback
-        Told about every pass; they only look.
+        Told about every pass; `Checkpoint(path)` among them stores the run and resumes it.
     verbose : int
         1 shows a progress bar.
 
@@ -123,37 +108,33 @@ class DAMClassifier(
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     temperature_, novelty_threshold_ : 1 and None, or what `calibrate` and `calibrate_novelty` set
     selection_ : the trials behind an automatic choice, a list of dicts
-    history_ : one dict a pass
+    history_ : one dict per pass
+    n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
-    status_ : how training ended
 
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
         "n_memories": [_COUNT, StrOptions({"auto"})],
-        "solver": [StrOptions({"fixed-point", "sgd"})],
-        "growth": [None, StrOptions({"split"})],
-        "n_initial": [_COUNT],
+        "objective": [
+            Interval(Real, 0, 1, closed="both"),
+            StrOptions({"joint", "conditional"}),
+            Refinement,
+        ],
+        "growth": [None, _COUNT],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "beta": [_POSITIVE, StrOptions({"learn"})],
-        "objective": [Interval(Real, 0, 1, closed="both"), StrOptions({"joint", "conditional"})],
-        "input_noise": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
-        "max_epochs": [_COUNT, None],
+        "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
+        "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [_COUNT, StrOptions({"auto"}), None],
-        "learning_rate": [_POSITIVE],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "patience": [_COUNT],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
         "unlabeled": "no_validation",
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "random_state": ["random_state"],
+        "precision": [StrOptions({"auto", "float32", "float64"})],
         "device": [str],
-        "dtype": [StrOptions({"auto", "float32", "float64"})],
-        "checkpoint": [str, PathLike, None],
+        "random_state": ["random_state"],
         "callbacks": "no_validation",
         "verbose": ["verbose"],
     }
@@ -162,75 +143,63 @@ class DAMClassifier(
         self,
         n_memories: int | str = "auto",
         *,
-        solver: str = "fixed-point",
-        growth: str | None = None,
-        n_initial: int = 16,
+        objective: float | str | Refinement = "joint",
+        growth: int | None = None,
         varsigma: float | str = "auto",
         beta: float | str = "learn",
-        objective: float | str = "joint",
-        input_noise: float | str = "auto",
-        label_smoothing: float = 0.1,
         normalize: str = "auto",
-        max_epochs: int | None = None,
+        solver: str | FixedPoint | SGD = "fixed-point",
+        max_iter: int | None = None,
         tol: float = 1e-4,
-        batch_size: int | str | None = "auto",
-        learning_rate: float = 0.01,
-        momentum: float = 0.99,
-        validation_fraction: float = 0.1,
-        patience: int = 3,
+        label_smoothing: float = 0.1,
         uniform_weight: float = 1.0,
         unlabeled: object = None,
         class_weight: dict[Any, float] | str | None = None,
-        random_state: int | np.random.RandomState | None = None,
+        precision: str = "auto",
         device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | PathLike[str] | None = None,
+        random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
         verbose: int = 0,
     ) -> None:
         self.n_memories = n_memories
-        self.solver = solver
+        self.objective = objective
         self.growth = growth
-        self.n_initial = n_initial
         self.varsigma = varsigma
         self.beta = beta
-        self.objective = objective
-        self.input_noise = input_noise
-        self.label_smoothing = label_smoothing
         self.normalize = normalize
-        self.max_epochs = max_epochs
+        self.solver = solver
+        self.max_iter = max_iter
         self.tol = tol
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.momentum = momentum
-        self.validation_fraction = validation_fraction
-        self.patience = patience
+        self.label_smoothing = label_smoothing
         self.uniform_weight = uniform_weight
         self.unlabeled = unlabeled
         self.class_weight = class_weight
-        self.random_state = random_state
+        self.precision = precision
         self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
+        self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+
+    temperature_: float  # of predict_proba; 1 unless `calibrate` found another
+
+    # Training.
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their soft labels.
 
-        X (n, N); y (n,) labels of any type, or an (n, C) matrix of soft labels with row sums at
-        most 1; sample_weight (n,) or None.
+        X (n, N) an array, a frame or a tensor on any device; y (n,) labels of any type, or an
+        (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None.
         """
         self._validate_params()
-        check_callbacks(self.callbacks)
-        X, y = self._validate_rows(X, reset=True), as_numpy(y)
-        coded = self._encode(X, y, None)
-        weight = self._weights(X, coded.index, sample_weight)
+        callbacks = self._callbacks()
+        stored = self._stored(X, reset=True)
+        coded = self._encode(y, stored, None, require_label=True)
+        weight = self._weights(coded, sample_weight, stored)
         seed = draw_seed(self.random_state)
-        prepared = self._choose(X, coded.targets, weight, seed)
+        dataset = self._resolve_auto(stored, coded.targets, weight, seed)
         self.__dict__.pop("_stream", None)
-        self._seen = _label_mass(prepared).cpu()
-        self._train(prepared, torch.Generator().manual_seed(seed))
+        self._label_mass = dataset.label_mass().cpu()
+        self._set_trained(self._train(dataset, seed, callbacks))
         return self
 
     def partial_fit(
@@ -248,230 +217,314 @@ class DAMClassifier(
         """
         self._validate_params()
         first = not hasattr(self, "params_")
-        X, y = self._validate_rows(X, reset=first), as_numpy(y)
+        stored = self._stored(X, reset=first)
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit")
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
-        known = None if classes is None else np.unique(as_numpy(classes))
+        known = None if classes is None else np.unique(np.asarray(classes))
         if not first and known is not None and not np.array_equal(known, self.classes_):
             raise ValueError(
                 f"classes {known.tolist()} differ from the model's {self.classes_.tolist()}"
             )
-        coded = self._encode(X, y, known if first else self.classes_)
-        weight = self._weights(X, coded.index, sample_weight)
+        known = known if first else self.classes_
+        coded = self._encode(y, stored, known, require_label=first)
+        weight = self._weights(coded, sample_weight, stored)
         if first:
             seed = draw_seed(self.random_state)
-            data = self._choose(X, coded.targets, weight, seed)
-            self.params_ = self._initial(data, torch.Generator().manual_seed(seed))
-            self._seen = torch.zeros(coded.targets.shape[1], dtype=torch.float64)
-            self.history_: list[dict[str, Any]] = []
-            self.lineage_, self.status_ = None, "streaming"
+            dataset = self._resolve_auto(stored, coded.targets, weight, seed)
+            self.params_ = self._start()(
+                dataset, self.varsigma_, torch.Generator().manual_seed(seed)
+            )
+            self._label_mass = torch.zeros(coded.targets.shape[1], dtype=torch.float64)
         else:
-            data = self._tensors(self._normalizer(X), coded.targets, weight)
-        self._seen = self._seen + _label_mass(data).cpu()
+            dataset = self._judged(X, coded.targets, weight)
+        self._label_mass = self._label_mass + dataset.label_mass().cpu()
         # A class not seen yet keeps a sliver, so that it can still be learned.
-        p_q = self._seen + 1e-6 * self._seen.sum()
-        params = self.params_.replace(p_q=(p_q / p_q.sum()).to(self.params_.p))
-        solver = FixedPoint(batch_size=X.shape[0], learn_beta=self.beta == "learn")
-        if not hasattr(self, "_stream"):
-            self._stream = solver.start(params) if first else solver.resume(params)
-        stats = kernel.accumulate(
-            params, data.x, data.targets, objectives.joint, sample_weight=data.sample_weight
-        )
-        batch = Batch(data.x, data.targets, data.sample_weight, _STREAM_SHARE)
-        params, self._stream = solver.step(params, self._stream, stats, batch)
-        self._keep(params)
+        p_q = self._label_mass + 1e-6 * self._label_mass.sum()
+        params = with_class_prior(self.params_, p_q.to(self.params_.p), "hold")
+        self._take_in(params, dataset, objectives.joint, first=first)
         return self
 
-    def _encode(self, X: Floats, y: Any, classes: NDArray[Any] | None) -> Encoded:
+    def _encode(
+        self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool
+    ) -> Encoded:
         """The labels as indices and weights; sets classes_."""
         coded = encode(
-            y, X.shape[0], classes, unlabeled=self.unlabeled, smoothing=self.label_smoothing,
-            some=not hasattr(self, "params_"),
+            y, stored.n_rows, classes, unlabeled=self.unlabeled, smoothing=self.label_smoothing,
+            require_label=require_label, device=stored.device,
         )  # fmt: skip
         self.classes_ = coded.classes
         return coded
 
-    def _weights(
-        self, X: Floats, index: NDArray[np.intp], sample_weight: ArrayLike | None
-    ) -> Floats | None:
+    def _weights(self, coded: Encoded, sample_weight: Any, stored: StoredRows) -> Tensor | None:
         """Sample weight times class weight; None where all are 1."""
-        if sample_weight is None and self.class_weight is None:
-            return None
-        weight: Floats = _check_sample_weight(
-            sample_weight, X, dtype=np.float64, ensure_non_negative=True
-        )
-        if self.class_weight is not None:
-            each = class_weights(self.class_weight, self.classes_, index, weight)
-            weight = np.where(index >= 0, weight * each[index], weight)
-        if not weight.sum() > 0:
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        if self.class_weight is None:
+            return weight
+        if weight is None:
+            weight = torch.ones(stored.n_rows, dtype=torch.float64, device=stored.device)
+        each = class_weights(self.class_weight, self.classes_, coded.index, weight)
+        weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
+        if not bool(weight.sum() > 0):
             raise ValueError("all weights are zero: give some rows a sample_weight above 0")
         return weight
 
-    def _choose(
-        self,
-        X: Floats,
-        targets: Floats,
-        weight: Floats | None,
-        seed: int,
-    ) -> Data:
-        """Settle everything that is "auto"; return the data on the sphere."""
-        X, labels, weight, number = merge_duplicates(X, targets, weight)
-        if self.normalize != "auto":  # first of all: here the rows still have their numbers
-            self._normalizer = Normalizer.fit(self.normalize, X, weight)
-            z = self._normalizer(X, number)
-        labelled = labels.sum(axis=1) > 0
-        index = np.where(labelled, labels[:, :-1].argmax(axis=1), -1)
+    def _resolve_auto(
+        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
+    ) -> ArrayDataset:
+        """Settle everything that is "auto"; return the rows on the sphere."""
+        stored, targets, weight = merge_copies(stored, targets, weight)
+        dtype = self._precision(stored.values.numel())
         n_memories = self.n_memories
         if n_memories == "auto":
-            n_memories = selection.choose_n_memories(X.shape[0], self.classes_.shape[0])
-        self._device = pick_device(self.device)
-        self._dtype = pick_dtype(self.dtype, X.size)
+            n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])
+        self.n_memories_ = int(n_memories)
         choice = selection.choose(
-            X,
-            labels,
-            index,
+            stored,
+            targets,
             weight,
+            self._start(grows=False),
             normalize=self.normalize,
             varsigma=None if self.varsigma == "auto" else float(self.varsigma),
-            beta=None if self.beta == "learn" else float(self.beta),
-            n_memories=int(n_memories),
-            uniform_weight=self.uniform_weight,
             seed=seed,
-            dtype=self._dtype,
-            device=self._device,
+            dtype=dtype,
         )
-        self.n_memories_ = int(n_memories)
         self.varsigma_ = choice.varsigma
-        self.normalize_ = choice.normalize
         self.selection_ = list(choice.trials)
-        if self.normalize == "auto":
-            self._normalizer = Normalizer.fit(choice.normalize, X, weight)
-            z = self._normalizer(X)
-        return self._tensors(z, labels, weight)
+        x, kept = self._training_rows(stored, choice.normalize, weight, dtype)
+        targets = targets[kept].to(dtype)
+        return ArrayDataset.of(x, targets, None if weight is None else weight[kept].to(dtype))
 
-    def _initial(self, data: Data, generator: torch.Generator) -> Parameters:
-        grows = self.growth == "split"
-        n_memories = min(self.n_initial, self.n_memories_) if grows else self.n_memories_
+    def _start(self, *, grows: bool = True) -> selection.Start:
+        """How parameters start: at the full width, or at that of growth."""
+        width = self.n_memories_
+        n_memories = min(self.growth, width) if grows and self.growth is not None else width
+        beta = None if self.beta == "learn" else float(self.beta)
         # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-        scale = n_memories / self.n_memories_ if grows else 1.0
-        return selection.initial_parameters(
-            data.x,
-            data.targets,
-            data.sample_weight,
-            n_memories=n_memories,
-            varsigma=self.varsigma_,
-            beta=None if self.beta == "learn" else float(self.beta),
-            uniform_weight=self.uniform_weight * scale,
-            generator=generator,
-        )
+        return selection.Start(n_memories, beta, self.uniform_weight * n_memories / width)
 
-    def _train(self, data: Data, generator: torch.Generator) -> None:
+    def _train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
         """The solution by the chosen solver, or the conditional refinement of the joint one."""
-        rule = self._rule()
-        callbacks = onlookers(self.callbacks, self.verbose)
-        path = None if self.checkpoint is None else Path(self.checkpoint)
-        if self.solver == "sgd" or rule == objectives.joint:
-            outcome = self._solve(data, path, generator, callbacks)
-        else:
-            seed = generator.initial_seed()
-            outcome = refinement.refine(
-                # Each joint solution from the same seed, as if it were the only one.
-                lambda rows, file: self._solve(
-                    rows, file, torch.Generator().manual_seed(seed), callbacks
-                ),
-                data,
-                rule,
-                refinement.Settings(
-                    passes=self.max_epochs,
-                    patience=self.patience,
-                    noise=None if self.input_noise == "auto" else float(self.input_noise),
-                    learn_beta=self.beta == "learn",
-                    validation_fraction=self.validation_fraction,
-                    generator=generator,
-                    callbacks=callbacks,
-                    checkpoint=path,
-                ),
-            )
-        self.history_ = [record.as_dict() for record in outcome.history]
-        self.status_, self.lineage_ = outcome.status, outcome.lineage
-        self._keep(outcome.params)
+        refinement = self._refinement()
+        if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
+            generator = torch.Generator().manual_seed(seed)
+            return self._solve(dataset, "", generator, callbacks)
+        return refine(
+            # Each joint solution from the same seed, as if it were the only one.
+            lambda rows, stage: self._solve(
+                rows, stage, torch.Generator().manual_seed(seed), callbacks
+            ),
+            dataset,
+            refinement,
+            learn_beta=self.beta == "learn",
+            generator=torch.Generator().manual_seed(seed),
+            callbacks=callbacks,
+        )
 
     def _solve(
         self,
-        data: Data,
-        checkpoint: Path | None,
+        dataset: Dataset,
+        stage: str,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
-    ) -> refinement.Outcome:
+    ) -> Trained:
         """The joint solution by the fixed point, or that of the objective by SGD."""
-        learn_beta = self.beta == "learn"
-        solver: Solver
         rule: LabelRule = objectives.joint
-        validation = None
-        if self.solver == "sgd":
-            rule = self._rule()
-            solver = sgd(
-                data.n_rows, self.batch_size, self.learning_rate, self.momentum,
-                learn_beta=learn_beta,
-                # On a GPU the paper's plain sweeps: they ask for nothing, so steps are replayed.
-                tolerance=None if data.x.is_cuda else SGD.tolerance,
+        validation, patience = None, None
+        solver = self._solver(dataset.n_rows, dataset.device)
+        passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
+        phase_iter = 2
+        if isinstance(solver, SGD):
+            rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
+            if solver.validation_fraction * dataset.n_rows >= _LEAST_HELD:
+                dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
+            patience = None if validation is None else solver.patience
+        passes = self.max_iter or passes
+        params = self._start()(dataset, self.varsigma_, generator)
+        early: Trained | None = None
+        if few_labels.has_unlabeled(dataset):
+            settled = few_labels.settle(
+                params, dataset, learn_beta=solver.learn_beta, generator=generator,
+                callbacks=callbacks, stage=stage,
             )  # fmt: skip
-            passes = self.max_epochs or _SGD_PASSES
-            data, validation = _hold_out(data, self.validation_fraction, generator)
-        else:
-            solver, passes = fixed_point(
-                data.n_rows, self.batch_size, self.max_epochs, learn_beta=learn_beta
-            )
-        common: dict[str, Any] = {
-            "rule": rule,
-            "tol": self.tol,
-            "validation": validation,
-            "patience": None if validation is None else self.patience,
-            "generator": generator,
-            "callbacks": callbacks,
-            "checkpoint": checkpoint,
-        }
-        params = self._initial(data, generator)
-        early: tuple[Record, ...] = ()
-        if semi_supervised.applies(data):
-            begun = semi_supervised.start(
-                params, data, batch_size=selection.default_batch_size(data.n_rows),
-                learn_beta=learn_beta, generator=generator, callbacks=callbacks,
-            )  # fmt: skip
-            params, early = begun.params, begun.history
-            if begun.status == "interrupted":
-                return refinement.Outcome(params, early, begun.status, None)
-        if self.growth == "split":
+            params = settled.params
+            early = Trained(params, settled.history, settled.status)
+            if early.status == "interrupted":
+                return early
+        history = () if early is None else early.history
+        if self.growth is not None:
             grown = grow(
-                params, data, solver, max_memories=self.n_memories_,
-                max_epochs=2 if self.solver == "fixed-point" else 100, final_epochs=passes,
-                **common,
+                params, dataset, solver, max_memories=self.n_memories_, rule=rule,
+                phase_iter=phase_iter, max_iter=passes, tol=self.tol, validation=validation,
+                patience=patience, generator=generator, callbacks=callbacks, stage=stage,
             )  # fmt: skip
-            history = (*early, *grown.history)
-            return refinement.Outcome(grown.params, history, grown.status, grown.lineage)
-        result = train(params, data, solver, max_epochs=passes, **common)
-        return refinement.Outcome(result.params, (*early, *result.history), result.status, None)
+            return Trained(grown.params, (*history, *grown.history), grown.status, grown.lineage)
+        result = fit(
+            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
+            validation=validation, patience=patience, generator=generator, callbacks=callbacks,
+            stage=stage,
+        )  # fmt: skip
+        return Trained(result.params, (*history, *result.history), result.status)
 
-    def _rule(self) -> LabelRule:
+    def _refinement(self) -> Refinement | None:
+        """The refinement that the objective asks for; None for the joint likelihood."""
+        if isinstance(self.objective, Refinement):
+            return self.objective
         names = {"joint": 0.0, "conditional": 1.0}
         weight = names[self.objective] if isinstance(self.objective, str) else self.objective
-        return objectives.Blend(float(weight))
+        return None if weight == 0 else Refinement(float(weight))
 
+    @property
+    def _rule(self) -> LabelRule:
+        refinement = self._refinement()
+        return objectives.joint if refinement is None else refinement.rule
 
-def _hold_out(data: Data, fraction: float, generator: torch.Generator) -> tuple[Data, Data | None]:
-    """Random rows apart for early stopping; none where there are too few to tell anything."""
-    n_held = round(fraction * data.n_rows)
-    if n_held < 20:
-        return data, None
-    order = torch.randperm(data.n_rows, generator=generator).to(data.x.device)
-    return data.take(order[n_held:]), data.take(order[:n_held])
+    # Reading.
 
+    def _set_params(self, params: Parameters) -> None:
+        super()._set_params(params)
+        self.temperature_ = 1.0
 
-def _label_mass(data: Data) -> torch.Tensor:
-    """Σ of label weights by class."""
-    q = data.targets.double()
-    return (q if data.sample_weight is None else q * data.sample_weight.double()[:, None]).sum(0)
+    def _own_tensors(self) -> dict[str, Tensor]:
+        return {"label_mass": self._label_mass}
+
+    def _own_header(self) -> dict[str, Any]:
+        return {
+            "selection": self.selection_,
+            "temperature": self.temperature_,
+            "novelty_threshold": self.novelty_threshold_,
+        }
+
+    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+        self._label_mass = tensors["label_mass"]
+        self.selection_ = header["selection"]
+        self.temperature_ = float(header["temperature"])
+        threshold = header["novelty_threshold"]
+        self.novelty_threshold_ = None if threshold is None else float(threshold)
+
+    def _class_index(self, y: Any) -> Tensor:
+        labels = as_labels(y)
+        return class_index(labels.reshape(-1), self.classes_, self.params_.w.device)[1]
+
+    def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
+        stored = self._stored(X, reset=False)
+        coded = self._encode(y, stored, self.classes_, require_label=False)
+        return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))
+
+    def _log_proba(self, X: Any) -> Any:
+        """Log P(y|x) of the model itself, before any temperature."""
+        check_is_fitted(self, "params_")
+        log_joint = self._log_joint()
+        return self._over_rows(
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1)
+        )
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Log of `predict_proba`, (n, C)."""
+        log_proba: Floats = self._log_proba(X)
+        if self.temperature_ != 1.0:
+            tempered = (torch.as_tensor(log_proba) / self.temperature_).log_softmax(1)
+            log_proba = like(X, tempered)
+        return log_proba
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """P(y | x, y is one of the C classes), (n, C); at the temperature of `calibrate`.
+
+        For ς = 1 these are the probabilities of the model. For ς < 1 the effective density is not
+        normalized, and its ratios are scores that sum to 1: `calibrate` makes them probabilities
+        as well as one number can, and held-out rows tell how well that is.
+        """
+        log_proba = self.predict_log_proba(X)
+        proba: Floats = log_proba.exp() if isinstance(log_proba, Tensor) else np.exp(log_proba)
+        return proba
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
+        scores = self.predict_log_proba(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row; a tensor where X is one and the labels are numbers.
+
+        Before any temperature, so that rounding cannot make calibration change a prediction.
+        """
+        best = self._log_proba(X).argmax(1)
+        if isinstance(best, Tensor):
+            if self.classes_.dtype.kind in "biuf":
+                labels: Any = torch.from_numpy(self.classes_).to(best.device)[best]
+                answer: NDArray[Any] = labels
+                return answer
+            best = best.cpu().numpy()
+        found: NDArray[Any] = self.classes_[best]
+        return found
+
+    def predict_or_reject(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row, None where the row is novel; an array of objects."""
+        answer = as_numpy(self.predict(X)).astype(object)
+        answer[as_numpy(self.is_novel(X))] = None
+        return answer
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Set `temperature_` to the T with the least log-loss of softmax(log P(y|x)/T) on (X, y).
+
+        Pass labeled rows that were not trained on. Predictions never change, `predict_proba` and
+        what is built on it do. Further training, shrinking and the like start again at T = 1.
+        """
+        log_proba, index = as_numpy(self._log_proba(X)), as_numpy(self._class_index(y))
+        if index.shape[0] != log_proba.shape[0]:
+            raise ValueError(
+                f"X has {log_proba.shape[0]} rows but y has {index.shape[0]}: one label per row"
+            )
+        weight = sample_weights(sample_weight, index.shape[0], torch.device("cpu"))
+        self.temperature_ = best_temperature(
+            log_proba, index, None if weight is None else weight.numpy()
+        )
+        return self
+
+    def with_class_prior(
+        self, prior: Mapping[Any, float] | ArrayLike, *, memory_weights: str = "follow"
+    ) -> Self:
+        """A fitted classifier with other class frequencies and the same memories, not retrained.
+
+        prior: {label: weight} with every class, or weights (C,) in the order of `classes_`; they
+        are scaled to sum to 1. The class "none of them" keeps its share.
+
+        memory_weights: "follow", Bayes' rule: probabilities are reweighted by new over old prior,
+        and the weights of memories follow. "hold" keeps the weights of memories: p is scaled to
+        its new column sums within the polytope of the old row sums, so memories take other soft
+        labels. See the user guide for when that is wanted.
+        """
+        check_is_fitted(self, "params_")
+        weights = self._prior_weights(prior)
+        p_q = self.params_.p_q.double()
+        new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
+        p_q = torch.cat([new, p_q[-1:]])
+        return self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
+
+    def _prior_weights(self, prior: Mapping[Any, float] | ArrayLike) -> NDArray[np.float64]:
+        names = self.classes_.tolist()
+        if isinstance(prior, Mapping):
+            if sorted(map(str, prior)) != sorted(map(str, names)):
+                raise ValueError(
+                    f"prior must name every class once, {names}, got {list(prior)}: "
+                    "weights are relative, so pass all of them"
+                )
+            index = as_numpy(self._class_index(np.array(list(prior))))
+            weights = np.empty(len(names))
+            weights[index] = np.array(list(prior.values()), dtype=np.float64)
+        else:
+            weights = as_numpy(prior).astype(np.float64)
+        if weights.shape != (len(names),) or not (
+            np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0
+        ):
+            raise ValueError(
+                f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
+            )
+        return weights
+
+    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+        """Why each row got its class: the memories that decided it, their shares, soft labels."""
+        return explain(self, X, n_nearest)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
-from os import PathLike
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,42 +12,49 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from mnemosphere.estimators.base import (
-    SphereEstimator,
-    check_callbacks,
-    check_whole,
-    draw_seed,
-    pick_device,
-)
-from mnemosphere.estimators.preparation import (
-    NORMALIZATIONS,
-    Floats,
-    Normalizer,
-    merge_duplicates,
-)
-from mnemosphere.estimators.solvers import fixed_point, onlookers, pick_dtype, sgd
-from mnemosphere.model import initialize, kernel, objectives
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.estimators.base import PASSES, Floats, check_whole, draw_seed, sample_weights
+from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.persistence import register
+from mnemosphere.estimators.selection import Start
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import evaluate
+from mnemosphere.model.memory_graph import group, share_graph
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training import latent
-from mnemosphere.training.batches import Data, Solver
-from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.loop import train
+from mnemosphere.training.refine import Trained
 from mnemosphere.training.sgd import SGD
+from mnemosphere.training.solver import Solver
+
+__all__ = ["DAMClusterer"]
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_CLASSES, _MEMORIES_PER_CLASS, _ROWS_PER_MEMORY = 10, 8, 5
+_CLUSTERS, _MEMORIES_PER_CLUSTER, _ROWS_PER_MEMORY = 10, 8, 5
 _SGD_PASSES = 30
-_CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows a step of the class weights at least; steps in all
+_CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows per step of the class weights at least; steps in all
 _CLASS_RATE, _CLASS_MOMENTUM = 0.1, 0.9
 _TABLE_FEATURES, _TABLE_SPREAD = 8, 10.0  # fewer features, or scales further apart: a table
+_GRAPH_ROWS, _SHARED_BY = 1 << 17, 2.0
+_LOOK_ROWS = 5000  # for the choice of normalization
+_LOST = 0.05  # share of rows that a normalization may leave without direction
 
 
+@register
 class DAMClusterer(
-    SphereEstimator,
+    MemoryModel,
     ClusterMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -63,173 +68,164 @@ class DAMClusterer(
 
     Parameters
     ----------
+    n_clusters : int or "auto"
+        Latent classes. "auto": as many as `class_prior` has, else ten, or fewer where there are
+        fewer distinct rows or memories.
     n_memories : int or "auto"
-        "auto": eight a class, at most one for five distinct rows, at least one a class.
-    n_classes : int or "auto"
-        Latent classes, the clusters. "auto": as many as `class_prior` has, else ten, or fewer
-        where there are fewer distinct rows or memories.
-    class_prior : "auto" or array of shape (n_classes,)
-        Share of the memories each class has. "auto": the shares of the groups found. An array is
+        "auto": eight per cluster, at most one for five distinct rows, at least one per cluster.
+    class_prior : "auto" or array of shape (n_clusters,)
+        Share of the memories each cluster has. "auto": the shares of the groups found. An array is
         met exactly, and should not be uniform if the data do not say so.
+    growth : None or int
+        Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1]
-        The regulariser ς; 1 is the plain likelihood, which `bic` and `aic` need.
+        The regularizer ς; 1 is the plain likelihood, which `bic` and `aic` need.
     beta : "learn" or float
         Inverse temperature; a number is held fixed.
     smoothing : float in [0, 1)
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay.
-    solver : {"fixed-point", "sgd"}
+    normalize : {"auto", "center", "unit", "standard", "none"}
+        How rows are put on the sphere. "auto": "standard" for tables (fewer than 8 features,
+        or a tenth of them with standard deviations over 10 times the median) and where many rows
+        would have no direction, else "unit" where there are negative numbers (embeddings),
+        "center" where there are none (images, counts).
+    solver : {"fixed-point", "sgd"}, FixedPoint or SGD
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
         for the memories, then for all parameters together.
-    growth : None or "split"
-        "split" starts from `n_initial` memories and splits those that are saddles.
-    n_initial : int
-        Memories to grow from; used with growth="split" only.
-    normalize : {"auto", "center", "unit", "standard", "none"}
-        How rows are put on the sphere. "auto": "standard" for tables (fewer than 8 features,
-        or a tenth of them with standard deviations over 10 times the median) and where a row
-        would have no direction, else "unit" where there are negative numbers (embeddings),
-        "center" where there are none (images, counts).
-    max_epochs : int or None
+    max_iter : int or None
         Passes over the data for the memories, and again for the classes. None: up to 50 exact or
         6 incremental fixed-point passes, then 60 steps of the class weights; 30 and 30 of SGD.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
-    batch_size : int, None or "auto"
-        Rows a step for the memories. None: all of them. "auto": a twentieth of the rows from 2000
-        rows on, else all; 1000 for SGD.
-    learning_rate, momentum : float
-        Of solver="sgd", heavy ball in the usual convention; the defaults are the paper's.
     uniform_weight : float
         Weight P_0 of the uniform component relative to a memory.
-    random_state : int, RandomState or None
-    device : str
-        "auto" (a GPU where there is one), "cpu", "cuda", …
-    dtype : {"auto", "float32", "float64"}
+    precision : {"auto", "float32", "float64"}
         "auto": float64 up to a million numbers, where it costs nothing, else float32.
-    checkpoint : path or None
-        Save training there after every pass, and go on from there if the file exists.
+    device : str
+        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
+    random_state : int, RandomState or None
     callbacks : sequence of Callback
-        Told about every pass; they only look.
+        Told about every pass; `Checkpoint(path)` among them stores the run and resumes it.
     verbose : int
         1 shows a progress bar.
 
     Attributes
     ----------
-    labels_ : (n,) the latent class of each training row, 0 to n_classes − 1
+    labels_ : (n,) the cluster of each training row, 0 to n_clusters − 1
+    cluster_centers_ : (n_clusters, n_features) the mean direction of each cluster's memories
     memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
-    memory_labels_ : (P,) the latent class of each memory; n_classes is "none of them"
+    memory_labels_ : (P,) the cluster of each memory; n_clusters is "none of them"
     class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
         the class "none of them"
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    classes_ : 0 to n_classes − 1
-    history_ : one dict a pass; the last phase is that of the classes, with their loss
+    classes_ : 0 to n_clusters − 1
+    history_ : one dict per pass; the last phase is that of the classes, with their loss
+    n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
-    status_ : how training ended
 
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
+        "n_clusters": [_COUNT, StrOptions({"auto"})],
         "n_memories": [_COUNT, StrOptions({"auto"})],
-        "n_classes": [_COUNT, StrOptions({"auto"})],
         "class_prior": "no_validation",
+        "growth": [None, _COUNT],
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "solver": [StrOptions({"fixed-point", "sgd"})],
-        "growth": [None, StrOptions({"split"})],
-        "n_initial": [_COUNT],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
-        "max_epochs": [_COUNT, None],
+        "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
+        "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "batch_size": [_COUNT, StrOptions({"auto"}), None],
-        "learning_rate": [_POSITIVE],
-        "momentum": [Interval(Real, 0, 1, closed="left")],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
-        "random_state": ["random_state"],
+        "precision": [StrOptions({"auto", "float32", "float64"})],
         "device": [str],
-        "dtype": [StrOptions({"auto", "float32", "float64"})],
-        "checkpoint": [str, PathLike, None],
+        "random_state": ["random_state"],
         "callbacks": "no_validation",
         "verbose": ["verbose"],
     }
 
     def __init__(
         self,
-        n_memories: int | str = "auto",
-        n_classes: int | str = "auto",
+        n_clusters: int | str = "auto",
         *,
+        n_memories: int | str = "auto",
         class_prior: ArrayLike | str = "auto",
+        growth: int | None = None,
         varsigma: float = 1.0,
         beta: float | str = "learn",
         smoothing: float = 0.1,
-        solver: str = "fixed-point",
-        growth: str | None = None,
-        n_initial: int = 16,
         normalize: str = "auto",
-        max_epochs: int | None = None,
+        solver: str | FixedPoint | SGD = "fixed-point",
+        max_iter: int | None = None,
         tol: float = 1e-4,
-        batch_size: int | str | None = "auto",
-        learning_rate: float = 0.01,
-        momentum: float = 0.99,
         uniform_weight: float = 1.0,
-        random_state: int | np.random.RandomState | None = None,
+        precision: str = "auto",
         device: str = "auto",
-        dtype: str = "auto",
-        checkpoint: str | PathLike[str] | None = None,
+        random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
         verbose: int = 0,
     ) -> None:
+        self.n_clusters = n_clusters
         self.n_memories = n_memories
-        self.n_classes = n_classes
         self.class_prior = class_prior
+        self.growth = growth
         self.varsigma = varsigma
         self.beta = beta
         self.smoothing = smoothing
-        self.solver = solver
-        self.growth = growth
-        self.n_initial = n_initial
         self.normalize = normalize
-        self.max_epochs = max_epochs
+        self.solver = solver
+        self.max_iter = max_iter
         self.tol = tol
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.momentum = momentum
         self.uniform_weight = uniform_weight
-        self.random_state = random_state
+        self.precision = precision
         self.device = device
-        self.dtype = dtype
-        self.checkpoint = checkpoint
+        self.random_state = random_state
         self.callbacks = callbacks
         self.verbose = verbose
+
+    # Training.
 
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their latent classes from rows X (n, N); y is not looked at."""
         self._validate_params()
-        check_callbacks(self.callbacks)
-        X = self._validate_rows(X, reset=True)
-        weight: Floats | None = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+        callbacks = self._callbacks()
+        stored = self._stored(X, reset=True)
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         prior = self._proportions()
-        data = self._prepare(X, weight, prior)
+        dataset = self._resolve_auto(stored, weight, prior)
+        self.__dict__.pop("_stream", None)
         generator = torch.Generator().manual_seed(draw_seed(self.random_state))
-        params, history, status = self._train_memories(data, generator)
-        params, history, status = self._train_classes(
-            params, data, prior, generator, history, status
-        )
-        self.history_ = [record.as_dict() for record in history]
-        self.status_ = status
-        self._keep(params)
+        trained = self._train_memories(dataset, generator, callbacks)
+        self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
         self.labels_ = self.predict(X)
         return self
 
-    def _keep(self, params: Parameters) -> None:
-        super()._keep(params)
-        self.memory_labels_ = latent.latent_class(params).cpu().numpy()
+    def partial_fit(
+        self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """One incremental fixed-point step from a batch, on a fresh or a fitted model.
+
+        A fresh model is fitted to the first batch, which settles what is "auto", the clusters
+        among it, so it should look like the rest. From then on memories follow the stream, and
+        take their clusters along. `labels_` are those of the last batch.
+        """
+        if not hasattr(self, "params_"):
+            return self.fit(X, sample_weight=sample_weight)
+        self._validate_params()
+        stored = self._stored(X, reset=False)
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        dataset = self._judged(X, self._no_labels(stored.n_rows), weight)
+        self._take_in(self.params_, dataset, objectives.marginal, first=False)
+        self.labels_ = self.predict(X)
+        return self
+
+    def _no_labels(self, n_rows: int, n_columns: int | None = None) -> Tensor:
+        """Label weights of rows without label; one row of zeros stands for all of them."""
+        columns = len(self.classes_) + 1 if n_columns is None else n_columns
+        return torch.zeros(1, columns, dtype=torch.float64).expand(n_rows, -1)
 
     def _proportions(self) -> torch.Tensor | None:
         """class_prior (C,) as a tensor; None for "auto"."""
@@ -241,158 +237,182 @@ class DAMClusterer(
             raise ValueError(
                 f"class_prior must be 'auto' or numbers, got {self.class_prior!r}"
             ) from error
-        n_classes = given.size if self.n_classes == "auto" else self.n_classes
-        if given.shape != (n_classes,):
+        n_clusters = given.size if self.n_clusters == "auto" else self.n_clusters
+        if given.shape != (n_clusters,):
             raise ValueError(
-                f"class_prior must have one entry for each of {n_classes} classes, got shape "
-                f"{given.shape}: pass n_classes={given.size}, or other proportions"
+                f"class_prior must have one entry for each of {n_clusters} clusters, got shape "
+                f"{given.shape}: pass n_clusters={given.size}, or other proportions"
             )
         if not (np.isfinite(given).all() and (given > 0).all()):
             raise ValueError(
-                f"class_prior must be positive, got {given.tolist()}: leave empty classes out"
+                f"class_prior must be positive, got {given.tolist()}: leave empty clusters out"
             )
         return torch.from_numpy(given)
 
-    def _prepare(self, X: Floats, weight: Floats | None, prior: torch.Tensor | None) -> Data:
+    def _resolve_auto(
+        self, stored: StoredRows, weight: Tensor | None, prior: Tensor | None
+    ) -> ArrayDataset:
         """Settle everything that is "auto"; return the distinct rows on the sphere."""
-        X, labels, weight, number = merge_duplicates(X, np.zeros((X.shape[0], 1)), weight)
-        n_rows = X.shape[0]
-        n_classes, n_memories = self.n_classes, self.n_memories
-        if n_classes == "auto":
+        labels = torch.zeros(stored.n_rows, 1, dtype=torch.float64, device=stored.device)
+        stored, labels, weight = merge_copies(stored, labels, weight)
+        n_rows = stored.n_rows
+        n_clusters, n_memories = self.n_clusters, self.n_memories
+        if n_clusters == "auto":
             most = n_rows if n_memories == "auto" else int(n_memories)
-            n_classes = min(_CLASSES, most) if prior is None else len(prior)
-        n_classes = int(n_classes)
+            n_clusters = min(_CLUSTERS, most) if prior is None else len(prior)
+        n_clusters = int(n_clusters)
         if n_memories == "auto":
-            most = max(n_rows // _ROWS_PER_MEMORY, n_classes)
-            n_memories = min(_MEMORIES_PER_CLASS * n_classes, most, n_rows)
+            most = max(n_rows // _ROWS_PER_MEMORY, n_clusters)
+            n_memories = min(_MEMORIES_PER_CLUSTER * n_clusters, most, n_rows)
         if int(n_memories) > n_rows:
             raise ValueError(
                 f"n_memories={n_memories} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
                 "use fewer memories or n_memories='auto'"
             )
-        if n_classes > int(n_memories):
+        if n_clusters > int(n_memories):
             raise ValueError(
-                f"n_classes={n_classes} needs as many memories, got {n_memories} for "
-                f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer classes"
+                f"n_clusters={n_clusters} needs as many memories, got {n_memories} for "
+                f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
             )
-        self.n_memories_, self.classes_ = int(n_memories), np.arange(n_classes)
-        self.normalize_ = _choose_normalization(X) if self.normalize == "auto" else self.normalize
-        self._normalizer = Normalizer.fit(self.normalize_, X, weight)
-        self._device = pick_device(self.device)
-        self._dtype = pick_dtype(self.dtype, X.size)
-        return self._tensors(self._normalizer(X, number), labels, weight)
+        self.n_memories_, self.classes_ = int(n_memories), np.arange(n_clusters)
+        kind = _choose_normalization(stored) if self.normalize == "auto" else self.normalize
+        dtype = self._precision(stored.values.numel())
+        x, kept = self._training_rows(stored, kind, weight, dtype)
+        return ArrayDataset.of(
+            x, labels[kept].to(dtype), None if weight is None else weight[kept].to(dtype)
+        )
 
     def _train_memories(
-        self, data: Data, generator: torch.Generator
-    ) -> tuple[Parameters, tuple[Record, ...], str]:
+        self, dataset: ArrayDataset, generator: torch.Generator, callbacks: Sequence[Callback]
+    ) -> Trained:
         """Memories of highest likelihood, with one class for all of them."""
-        grows = self.growth == "split"
-        n_memories = min(self.n_initial, self.n_memories_) if grows else self.n_memories_
-        w = initialize.from_data(data.x, n_memories, generator=generator)
-        beta = (
-            initialize.estimate_beta(w, data.x, self.varsigma, generator=generator)
-            if self.beta == "learn"
-            else float(self.beta)
-        )
+        width = self.n_memories_
+        n_memories = width if self.growth is None else min(self.growth, width)
+        beta = None if self.beta == "learn" else float(self.beta)
         # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-        scale = n_memories / self.n_memories_
-        params = from_memories(
-            w, w.new_ones(1), beta=beta, varsigma=self.varsigma,
-            uniform_weight=self.uniform_weight * scale,
-        )  # fmt: skip
-        solver: Solver
-        if self.solver == "sgd":
-            solver, passes = self._sgd(data), self.max_epochs or _SGD_PASSES
-        else:
-            solver, passes = fixed_point(
-                data.n_rows, self.batch_size, self.max_epochs, learn_beta=self.beta == "learn"
-            )
-        common = self._common(generator, "")
-        self.lineage_ = None
-        if grows:
+        start = Start(n_memories, beta, self.uniform_weight * n_memories / width)
+        params = start(dataset, self.varsigma, generator)
+        solver = self._solver(dataset.n_rows, dataset.device)
+        passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
+        phase_iter = 2
+        if isinstance(solver, SGD):
+            passes, phase_iter = _SGD_PASSES, 10
+        passes = self.max_iter or passes
+        rule = objectives.marginal
+        if self.growth is not None:
             grown = grow(
-                params, data, solver, rule=objectives.marginal, max_memories=self.n_memories_,
-                max_epochs=2 if self.solver == "fixed-point" else 10, final_epochs=passes,
-                **common,
+                params, dataset, solver, rule=rule, max_memories=width, phase_iter=phase_iter,
+                max_iter=passes, tol=self.tol, generator=generator, callbacks=callbacks,
             )  # fmt: skip
-            self.lineage_ = grown.lineage
-            return grown.params, grown.history, grown.status
-        result = train(params, data, solver, rule=objectives.marginal, max_epochs=passes, **common)
-        return result.params, result.history, result.status
+            return Trained(grown.params, grown.history, grown.status, grown.lineage)
+        result = fit(
+            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
+            generator=generator, callbacks=callbacks,
+        )  # fmt: skip
+        return Trained(result.params, result.history, result.status)
 
     def _train_classes(
         self,
-        params: Parameters,
-        data: Data,
-        prior: torch.Tensor | None,
+        trained: Trained,
+        dataset: ArrayDataset,
+        prior: Tensor | None,
         generator: torch.Generator,
-        history: tuple[Record, ...],
-        status: str,
-    ) -> tuple[Parameters, tuple[Record, ...], str]:
+        callbacks: Sequence[Callback],
+    ) -> Trained:
         """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
-        n_classes = len(self.classes_)
-        if params.n_memories < n_classes:
+        n_clusters = len(self.classes_)
+        params, history = trained.params, trained.history
+        if params.n_memories < n_clusters:
             raise ValueError(
-                f"growth ended at {params.n_memories} memories, fewer than n_classes="
-                f"{n_classes}: ask for fewer classes or raise n_initial"
+                f"growth ended at {params.n_memories} memories, fewer than n_clusters="
+                f"{n_clusters}: ask for fewer clusters or start from more memories"
             )
-        graph = latent.affinity(params, data, generator=generator)
-        groups = latent.group(graph, n_classes, generator=generator)
+        some = dataset.sample(_GRAPH_ROWS, generator=generator)
+        graph = share_graph(params.w, some, shared_by=_SHARED_BY)
+        groups = group(graph.edges, n_clusters, generator=generator)
         params = latent.start_classes(params, groups, prior, self.smoothing)
-        if status == "interrupted" or n_classes == 1:
-            return params, history, status
-        # No row has a label; one row of zeros stands for all of them.
-        none = data.x.new_zeros(1, n_classes + 1).expand(data.n_rows, -1)
-        rows = Data(data.x, none, data.sample_weight)
-        solver: SGD
-        if self.solver == "sgd":
-            solver, passes = self._sgd(rows), self.max_epochs or _SGD_PASSES
+        if trained.status == "interrupted" or n_clusters == 1:
+            return trained._replace(params=params)
+        rows = Batch(
+            dataset.rows.x,
+            self._no_labels(dataset.n_rows).to(dataset.rows.x),
+            dataset.rows.sample_weight,
+        )
+        solver: Solver = self._solver(dataset.n_rows, dataset.device)
+        if isinstance(solver, SGD):
+            passes = self.max_iter or _SGD_PASSES
         else:
-            size = min(max(data.n_rows // 20, _CLASS_ROWS), data.n_rows)
+            size = min(max(dataset.n_rows // 20, _CLASS_ROWS), dataset.n_rows)
             solver = latent.ClassWeightSGD(_CLASS_RATE, _CLASS_MOMENTUM, size)
-            passes = self.max_epochs or math.ceil(_CLASS_STEPS * size / data.n_rows)
+            passes = self.max_iter or math.ceil(_CLASS_STEPS * size / dataset.n_rows)
         rule = objectives.Unsupervised(self.smoothing)
-        result = train(
-            params, rows, solver, rule=rule, max_epochs=passes,
+        result = fit(
+            params, ArrayDataset(rows), solver, rule=rule, max_iter=passes, tol=self.tol,
+            generator=generator, callbacks=callbacks, stage="classes",
             phase=history[-1].phase + 1 if history else 1,
-            **self._common(generator, ".classes"),
         )  # fmt: skip
-        weight = {"sample_weight": rows.sample_weight}
-        losses = [
-            kernel.evaluate(p, rows.x, rows.targets, rule, **weight)
-            for p in (params, result.params)
-        ]
-        best = result.params if losses[1] <= losses[0] else params  # never worse than the start
-        return best, (*history, *result.history), result.status
+        # Never worse than the start.
+        better = evaluate(result.params, rows, rule) <= evaluate(params, rows, rule)
+        return trained._replace(
+            params=result.params if better else params,
+            history=(*history, *result.history),
+            status=result.status,
+        )
 
-    def _sgd(self, data: Data) -> SGD:
-        return sgd(
-            data.n_rows, self.batch_size, self.learning_rate, self.momentum,
-            learn_beta=self.beta == "learn",
-        )  # fmt: skip
+    # Reading.
 
-    def _common(self, generator: torch.Generator, suffix: str) -> dict[str, Any]:
-        """What both trainings share."""
-        path = None if self.checkpoint is None else Path(self.checkpoint)
-        return {
-            "tol": self.tol,
-            "generator": generator,
-            "callbacks": onlookers(self.callbacks, self.verbose),
-            "checkpoint": None if path is None else path.with_name(path.name + suffix),
-        }
+    def _set_params(self, params: Parameters) -> None:
+        super()._set_params(params)
+        self.memory_labels_ = latent.latent_class(params).cpu().numpy()
+        # Σ_μ P(memory | cluster) w^μ, the direction of the rows that a cluster holds.
+        means = params.p[1:, :-1].T @ params.w  # (C, P) (P, N)
+        norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
+        self.cluster_centers_ = self._normalizer.restore(means / norm).cpu().numpy()
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        labels = torch.as_tensor(self.labels_).to(torch.int32)
+        return {"labels": labels}
+
+    def _own_header(self) -> dict[str, Any]:
+        return {"novelty_threshold": self.novelty_threshold_}
+
+    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+        self.labels_ = tensors["labels"].numpy().astype(np.int64)
+        threshold = header["novelty_threshold"]
+        self.novelty_threshold_ = None if threshold is None else float(threshold)
+
+    def _class_index(self, y: Any) -> Tensor:
+        index = torch.as_tensor(y).reshape(-1).to(self.params_.w.device)
+        n_clusters = len(self.classes_)
+        if index.is_floating_point() or bool(((index < 0) | (index >= n_clusters)).any()):
+            raise ValueError(f"y must be clusters from 0 to {n_clusters - 1}, got {y!r}")
+        return index.long()
+
+    @property
+    def _rule(self) -> LabelRule:
+        return objectives.marginal
+
+    def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
+        stored = self._stored(X, reset=False)
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        return self._judged(X, self._no_labels(stored.n_rows), weight)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """P(class | x, the class is one of the C), (n, C)."""
+        """P(cluster | x, it is one of the C), (n, C)."""
         check_is_fitted(self, "params_")
-        scores = kernel.log_joint(self.params_, self._on_sphere(X))[:, :-1]
-        proba: Floats = scores.double().softmax(1).cpu().numpy()
+        log_joint = self._log_joint()
+        proba: Floats = self._over_rows(
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().softmax(1)
+        )
         return proba
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The most probable latent class of each row, (n,)."""
+        """The most probable cluster of each row, (n,)."""
         check_is_fitted(self, "params_")
-        best = kernel.log_joint(self.params_, self._on_sphere(X))[:, :-1].argmax(1)
-        labels: NDArray[np.int64] = best.cpu().numpy()
+        log_joint = self._log_joint()
+        labels: NDArray[np.int64] = self._over_rows(
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].argmax(1)
+        )
         return labels
 
     def score(self, X: ArrayLike, y: object = None) -> float:
@@ -433,9 +453,9 @@ class DAMClusterer(
         """
         check_is_fitted(self, "params_")
         if self.lineage_ is None:
-            raise ValueError("this model did not grow: fit with growth='split'")
+            raise ValueError("this model did not grow: fit with growth=16, say")
         check_whole(level, "level")
-        tree, early = self.lineage_, self.lineage_.at_level(level)
+        tree, early = self.lineage_, self.lineage_.at_level(int(level))
         place = torch.full((tree.n_nodes,), -1)
         place[tree.members[level]] = torch.arange(early.n_memories)
         p = self.params_.p.new_zeros(early.n_memories + 1, self.params_.n_columns)
@@ -445,14 +465,20 @@ class DAMClusterer(
             while place[node] < 0:
                 node = int(tree.parent[node])
             p[1 + place[node]] += weights
-        return self._with(early.replace(p=p, p_q=self.params_.p_q))
+        return self._copy_with(early.replace(p=p, p_q=self.params_.p_q))
 
 
-def _choose_normalization(X: Floats) -> str:
-    """What normalize="auto" is for these rows."""
-    kind = "unit" if X.min() < 0 else "center"
-    spread = X.std(axis=0, dtype=np.float64)
-    middle, wide = np.quantile(spread[spread > 0], [0.5, 0.9]) if spread.any() else (1.0, 1.0)
-    if X.shape[1] < _TABLE_FEATURES or wide > _TABLE_SPREAD * middle:
+def _choose_normalization(stored: StoredRows) -> str:
+    """What normalize="auto" is for these rows, by a look at some of them."""
+    step = -(-stored.n_rows // _LOOK_ROWS)
+    some = stored.take(torch.arange(0, stored.n_rows, step))
+    x = some.values.double()
+    kind = "unit" if bool(x.min() < 0) else "center"
+    spread = x.std(0, correction=0)
+    spread = spread[spread > 0]
+    levels = torch.tensor([0.5, 0.9], dtype=spread.dtype, device=spread.device)
+    middle, wide = torch.quantile(spread, levels).tolist() if len(spread) else (1.0, 1.0)
+    if stored.n_features < _TABLE_FEATURES or wide > _TABLE_SPREAD * middle:
         return "standard"
-    return "standard" if Normalizer(kind).directions(X)[2].any() else kind
+    lost = on_sphere(some, Normalizer(kind), torch.float64)[1]
+    return "standard" if int(lost.sum()) > _LOST * some.n_rows else kind

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere.estimators.base import as_numpy, check_whole
+from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.files import plain
+from mnemosphere.model import kernel, retrieval
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
+
+__all__ = ["Explanation", "Reason", "explain"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,7 @@ class Explanation:
         return [
             {
                 "row": row,
-                "verdict": _plain(self.verdict[row]),
+                "verdict": plain(self.verdict[row]),
                 "probability": float(self.probability[row]),
                 "rank": rank,
                 **vars(reason),
@@ -108,7 +115,7 @@ class Explanation:
             self.memories[row],
             np.clip(self.share[row] / max(1.0, float(self.share[row].sum())), 0, 1),
             self.soft_label[row],
-            _plain(self.verdict[row]),
+            plain(self.verdict[row]),
             self.classes.tolist(),
             image_shape,
             truth=truth,
@@ -117,6 +124,25 @@ class Explanation:
         )
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value it stands for."""
-    return value.item() if isinstance(value, np.generic) else value
+def explain(model: MemoryModel, X: Any, n_nearest: int) -> Explanation:
+    """Why each row got its class, by the memories with the largest P(memory | x)."""
+    x, params = model._unit_rows(X), model.params_
+    check_whole(n_nearest, "n_nearest", 1)
+    log_proba = kernel.log_joint(params, x)[:, :-1].double().log_softmax(1)
+    winner = as_numpy(log_proba.argmax(1))
+    tempered = (log_proba / getattr(model, "temperature_", 1.0)).log_softmax(1)  # as predict_proba
+    top = retrieval.shares(params, x, None, min(n_nearest, params.n_memories))
+    soft = params.p[1:] / params.p_h[1:, None]
+    memory = as_numpy(top.indices)
+    return Explanation(
+        rows=as_numpy(model._normalizer.restore(x)),
+        classes=model.classes_,
+        verdict=model.classes_[winner],
+        probability=as_numpy(tempered.amax(1).exp()),
+        memory=memory,
+        share=as_numpy(top.shares),
+        overlap=as_numpy(top.overlaps),
+        uniform_share=as_numpy(top.uniform),
+        soft_label=as_numpy(soft[top.indices]),
+        memories=model.memories_[memory],
+    )

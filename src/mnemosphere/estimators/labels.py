@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
+from torch import Tensor
 
-from mnemosphere.estimators.preparation import Floats
+from mnemosphere.model.objectives import soft_labels
+
+__all__ = ["Encoded", "as_labels", "class_index", "class_weights", "encode"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +22,15 @@ class Encoded:
     """Labels as numbers."""
 
     classes: NDArray[Any]  # (C,)
-    index: NDArray[np.intp]  # (n,) the class of each row, −1 where unknown
-    targets: Floats  # (n, C+1) label weights, smoothed
+    index: Tensor  # (n,) int64: the class of each row, −1 where unknown
+    targets: Tensor  # (n, C+1) float64 label weights, smoothed
+
+
+def as_labels(y: Any) -> Any:
+    """Y as a NumPy array, or the tensor it is; class names of a frame of soft labels are lost."""
+    if y is None or isinstance(y, Tensor):
+        return None if y is None else y.detach()
+    return np.asarray(y)
 
 
 def encode(
@@ -29,43 +40,61 @@ def encode(
     *,
     unlabeled: object,
     smoothing: float,
-    some: bool,
+    require_label: bool,
+    device: torch.device,
 ) -> Encoded:
     """Plain labels (n,) or soft ones (n, C); classes None: those found.
 
-    `some`: at least one row must have a label; without it `classes` must be given.
+    require_label: at least one row must have a label; without it `classes` must be given.
     """
+    names = list(y.columns) if getattr(y, "ndim", 1) == 2 and hasattr(y, "columns") else None
+    y = as_labels(y)
     if y is None or y.ndim == 0:
         raise ValueError(
             "requires y to be passed, but the target y is None: pass labels, and mark "
-            "unlabelled rows with unlabeled="
+            "unlabeled rows with unlabeled="
         )
     if y.shape[0] != n_rows:
-        raise ValueError(f"X has {n_rows} rows but y has {y.shape[0]}: pass one label a row")
+        raise ValueError(f"X has {n_rows} rows but y has {y.shape[0]}: pass one label per row")
     if y.ndim == 2 and y.shape[1] > 1:
-        return _encode_soft(y, classes, smoothing)
-    y = column_or_1d(y, warn=True)
-    missing = is_missing(y, unlabeled)
-    index = np.full(n_rows, -1, dtype=np.intp)
-    if not missing.all():
-        classes, index[~missing] = label_index(y[~missing], classes)
-    elif classes is None or some:
-        raise ValueError("every row of y is unlabelled: label some rows of each class")
-    return Encoded(classes, index, soft_label_matrix(index, classes.shape[0], smoothing))
+        return _encode_soft(y, classes, names, smoothing, device)
+    if isinstance(y, Tensor):
+        y = y.reshape(-1)
+        missing = _is_missing_tensor(y, unlabeled)
+    else:
+        y = column_or_1d(y, warn=True)
+        missing = torch.from_numpy(_is_missing(y, unlabeled))
+    index = torch.full((n_rows,), -1, dtype=torch.long, device=device)
+    if not bool(missing.all()):
+        present = ~missing
+        known = y[present] if isinstance(y, Tensor) else y[present.numpy()]
+        classes, found = class_index(known, classes, device)
+        index[present.to(device)] = found
+    elif classes is None or require_label:
+        raise ValueError("every row of y is unlabeled: label some rows of each class")
+    targets = soft_labels(index, classes.shape[0], smoothing, dtype=torch.float64)
+    return Encoded(classes, index, targets)
 
 
-def _encode_soft(y: NDArray[Any], classes: NDArray[Any] | None, smoothing: float) -> Encoded:
+def _encode_soft(
+    y: Any,
+    classes: NDArray[Any] | None,
+    names: list[Any] | None,
+    smoothing: float,
+    device: torch.device,
+) -> Encoded:
     try:
-        q = np.asarray(y, dtype=np.float64)
+        q = y if isinstance(y, Tensor) else torch.from_numpy(np.asarray(y, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise ValueError(
             "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
             "pass one-dimensional y for plain labels"
         ) from error
-    total = q.sum(axis=1)
-    bad = ~np.isfinite(q).all(axis=1) | (q < 0).any(axis=1) | (total > 1 + 1e-6)
-    if bad.any():
-        row = np.flatnonzero(bad)[0]
+    q = q.to(device).double()
+    total = q.sum(1)
+    bad = ~torch.isfinite(q).all(1) | (q < 0).any(1) | (total > 1 + 1e-6)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
         raise ValueError(
             f"row {row} of the soft labels y is {q[row].tolist()}: entries must be >= 0 and "
             "sum to at most 1 in each row"
@@ -73,51 +102,89 @@ def _encode_soft(y: NDArray[Any], classes: NDArray[Any] | None, smoothing: float
     if classes is not None and q.shape[1] != classes.shape[0]:
         raise ValueError(
             f"soft labels y have {q.shape[1]} columns for {classes.shape[0]} classes: "
-            "pass one column a class"
+            "pass one column per class"
         )
-    if not total.any():
-        raise ValueError("every row of y is unlabelled: label some rows of each class")
-    index = np.where(total > 0, q.argmax(axis=1), -1)
+    if not bool(total.any()):
+        raise ValueError("every row of y is unlabeled: label some rows of each class")
+    if classes is None:
+        # The columns of a frame name the classes.
+        classes = np.arange(q.shape[1]) if names is None else np.asarray(names)
+    index = torch.where(total > 0, q.argmax(1), -1)
     none = total[:, None] * smoothing / (q.shape[1] + 1)
-    targets = np.hstack([(1 - smoothing) * q + none, none])
-    return Encoded(np.arange(q.shape[1]) if classes is None else classes, index, targets)
+    targets = torch.cat([(1 - smoothing) * q + none, none], dim=1)
+    return Encoded(classes, index, targets)
 
 
-def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
+def _is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
     """Which labels are missing. The marker NaN stands for None and other marks of no value too."""
     if unlabeled is None:
         return np.zeros(y.shape[0], dtype=bool)
     if isinstance(unlabeled, float) and np.isnan(unlabeled):
-        return no_value(y)
+        return _no_value(y)
     return np.asarray(y == unlabeled, dtype=bool) & np.ones(y.shape[0], dtype=bool)
 
 
-def no_value(y: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_missing_tensor(y: Tensor, unlabeled: object) -> Tensor:
+    if unlabeled is None:
+        return torch.zeros(y.shape[0], dtype=torch.bool, device=y.device)
+    if isinstance(unlabeled, float) and np.isnan(unlabeled):
+        return torch.isnan(y)
+    return (y == unlabeled) & torch.ones_like(y, dtype=torch.bool)
+
+
+def _no_value(y: NDArray[Any]) -> NDArray[np.bool_]:
     """Where y is None, NaN, NaT or a data frame's missing value."""
     if y.dtype.kind == "O":
         # Of all values, only those compare unequal to themselves, or do not compare at all.
-        return np.array([v is None or _unlike_itself(v) for v in y.tolist()], dtype=bool)
+        return np.array([v is None or _differs_from_itself(v) for v in y.tolist()], dtype=bool)
     return np.asarray(y != y)
 
 
-def _unlike_itself(value: Any) -> bool:
+def _differs_from_itself(value: Any) -> bool:
     try:
         return not bool(value == value)
     except TypeError:
         return True
 
 
-def label_index(
-    y: NDArray[Any], classes: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def class_index(
+    y: Any, classes: NDArray[Any] | None, device: torch.device
+) -> tuple[NDArray[Any], Tensor]:
     """(classes, the index of each label among them); classes None: those found, sorted.
 
     ValueError names labels that are missing, of unlike types, or not among the classes.
     """
-    if no_value(y).any():
+    if isinstance(y, Tensor):
+        values, inverse = torch.unique(y, return_inverse=True)
+        found: NDArray[Any] = values.cpu().numpy()
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise ValueError("y holds a label that is NaN or infinite: drop such rows")
+        check_classification_targets(found)
+        index = inverse.to(device)
+    else:
+        found, plain = _unique_labels(y)
+        index = torch.from_numpy(plain).to(device)
+    if classes is None:
+        return found, index
+    # "1" is not 1: NumPy would compare them as strings.
+    alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")
+    unknown = found[~np.isin(found, classes)] if alike else found
+    if unknown.size:
         raise ValueError(
-            f"label {np.flatnonzero(no_value(y))[0]} of y has no value: drop the row, or mark "
-            "unlabelled rows by unlabeled=float('nan')"
+            f"y has labels {unknown.tolist()} that are not among the classes {classes.tolist()}: "
+            "drop those rows, or fit with them"
+        )
+    order = np.argsort(classes, kind="stable")  # those of a frame need not be sorted
+    place = order[np.searchsorted(classes, found, sorter=order)]
+    return classes, torch.from_numpy(place).to(device)[index]
+
+
+def _unique_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    missing = _no_value(y)
+    if missing.any():
+        raise ValueError(
+            f"label {np.flatnonzero(missing)[0]} of y has no value: drop the row, or mark "
+            "unlabeled rows by unlabeled=float('nan')"
         )
     if y.dtype.kind == "f" and np.isinf(y).any():
         raise ValueError(f"label {np.flatnonzero(np.isinf(y))[0]} of y is infinite: drop the row")
@@ -128,48 +195,28 @@ def label_index(
         y = np.asarray(y.tolist())
     check_classification_targets(y)
     found, index = np.unique(y, return_inverse=True)
-    if classes is None:
-        return found, index.astype(np.intp)
-    # "1" is not 1: NumPy would compare them as strings.
-    alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")
-    unknown = found[~np.isin(found, classes)] if alike else found
-    if unknown.size:
-        raise ValueError(
-            f"y has labels {unknown.tolist()} that are not among the classes {classes.tolist()}: "
-            "drop those rows, or fit with them"
-        )
-    return classes, np.searchsorted(classes, found)[index].astype(np.intp)
+    return found, index.astype(np.int64)
 
 
 def class_weights(
     setting: dict[Any, float] | str,
     classes: NDArray[Any],
-    index: NDArray[np.intp],
-    sample_weight: Floats,
-) -> Floats:
+    index: Tensor,
+    sample_weight: Tensor,
+) -> Tensor:
     """The weight of each class (C,): as given, or so that all classes weigh the same."""
-    each = np.ones(classes.shape[0])
     if isinstance(setting, dict):
         names = classes.tolist()
         unknown = [name for name in setting if name not in names]
         if unknown:
             raise ValueError(f"class_weight names {unknown}, not among the classes {names}")
-        each = np.array([float(setting.get(name, 1.0)) for name in names])
-        if not (each >= 0).all():
+        given = [float(setting.get(name, 1.0)) for name in names]
+        if not all(value >= 0 for value in given):
             raise ValueError(f"class_weight must be >= 0, got {setting}")
-        return each
-    labelled = index >= 0
-    mass = np.bincount(index[labelled], sample_weight[labelled], minlength=classes.shape[0])
+        return torch.tensor(given, dtype=sample_weight.dtype, device=sample_weight.device)
+    labeled = index >= 0
+    mass = sample_weight.new_zeros(classes.shape[0])
+    mass.index_add_(0, index[labeled], sample_weight[labeled])
     present = mass > 0
-    each[present] = mass.sum() / (present.sum() * mass[present])
-    return each
-
-
-def soft_label_matrix(index: NDArray[np.intp], n_classes: int, smoothing: float) -> Floats:
-    """Rows (1−ε)·onehot + ε/(C+1) over C+1 columns; index −1 (unlabelled) gives a row of zeros."""
-    columns = n_classes + 1
-    q = np.full((index.shape[0], columns), smoothing / columns)
-    labelled = np.flatnonzero(index >= 0)
-    q[labelled, index[labelled]] += 1 - smoothing
-    q[index < 0] = 0.0
-    return q
+    even = mass.sum() / (int(present.sum()) * torch.where(present, mass, 1.0))
+    return torch.where(present, even, 1.0)

@@ -5,82 +5,77 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.estimators.preparation import NORMALIZATIONS, Normalizer
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.files import plain, read_tensors, strip_prefix, write_tensors
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.checkpoint import read_tensors, write_tensors
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.refine import Refinement
+from mnemosphere.training.sgd import SGD
 
-if TYPE_CHECKING:
-    from mnemosphere.estimators.base import SphereEstimator
-    from mnemosphere.estimators.classifier import DAMClassifier
-    from mnemosphere.estimators.clusterer import DAMClusterer
+__all__ = ["load", "register", "save"]
 
 FORMAT = "mnemosphere-model"
-VERSION = 1
+VERSION = 2
 # Settings that name things of the machine or the program that trained the model.
-_NOT_SAVED = {"callbacks", "checkpoint", "device"}
-_CALIBRATED = {"temperature", "novelty_threshold"}
+_NOT_SAVED = {"callbacks", "device"}
+_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
+_ESTIMATORS: dict[str, type[Any]] = {}
+Estimator = TypeVar("Estimator")
 
 
-def save(model: SphereEstimator, path: Path) -> None:
+def register(kind: type[Estimator]) -> type[Estimator]:
+    """Let `load` give back estimators of this class."""
+    _ESTIMATORS[kind.__name__] = kind
+    return kind
+
+
+def save(model: Any, path: Path) -> None:
     """Write a fitted estimator."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
-    tensors: dict[str, Tensor] = {}
-    for field in dataclasses.fields(model.params_):
-        if field.name != "varsigma":
-            tensors[f"params.{field.name}"] = getattr(model.params_, field.name)
+    tensors = {f"params.{name}": t for name, t in model.params_.to_tensors().items()}
     for name in ("mean", "scale"):
-        tensors[f"normalizer.{name}"] = torch.as_tensor(getattr(model._normalizer, name))
-    tensors |= {name: t for name, t in _own_tensors(model).items() if t is not None}
+        value = getattr(model._normalizer, name)
+        if value is not None:
+            tensors[f"normalizer.{name}"] = value
     if model.lineage_ is not None:
         tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
-    about: Any = model  # what scikit-learn's base class and the two kinds of estimator add
-    settings = {k: _plain(v) for k, v in about.get_params().items() if k not in _NOT_SAVED}
-    meta = {
+    tensors |= {f"own.{name}": t for name, t in model._own_tensors().items()}
+    settings = {k: _to_json(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
+    header = {
         "format": FORMAT,
         "version": VERSION,
         "estimator": type(model).__name__,
-        "varsigma": model.params_.varsigma,
         "normalize": model._normalizer.kind,
-        "classes": _labels_to_json(about.classes_),
+        "classes": _labels_to_json(model.classes_),
         "n_features_in": model.n_features_in_,
-        "feature_names": getattr(model, "feature_names_in_", np.array([])).tolist(),
+        "feature_names": plain(getattr(model, "feature_names_in_", [])),
         "settings": settings,
-        "selection": getattr(model, "selection_", []),
-        "history": about.history_,
-        "status": about.status_,
+        "history": model.history_,
+        "status": model.status_,
+        "converged": model.converged_,
+        "own": plain(model._own_header()),
     }
-    # What held-out rows settled; absent from older files.
-    meta |= {name: getattr(model, name + "_") for name in _CALIBRATED if hasattr(model, name + "_")}
-    write_tensors(path, tensors, meta)
+    write_tensors(path, tensors, header)
 
 
-def _own_tensors(model: Any) -> dict[str, Tensor | None]:
-    """Arrays that only one kind of estimator has."""
-    labels = getattr(model, "labels_", None)
-    return {
-        "seen": getattr(model, "_seen", None),
-        "labels": None if labels is None else torch.from_numpy(labels.astype(np.int32)),
-    }
-
-
-def load(path: str | Path) -> DAMClassifier | DAMClusterer:
+def load(path: str | Path) -> Any:
     """Read a model file: the estimator that was saved there, which predicts the same bits."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"no model file at {path}: check the path")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
-    meta, tensors = read_tensors(path, FORMAT, VERSION)
+    header, tensors = read_tensors(path, FORMAT, VERSION)
     try:
-        return _rebuild(meta, tensors)
+        return _rebuild(header, tensors)
     except KeyError as error:
         reason = f"{error} is missing"
     except (TypeError, ValueError) as error:
@@ -88,80 +83,56 @@ def load(path: str | Path) -> DAMClassifier | DAMClusterer:
     raise ValueError(f"{path} is damaged: {reason}; save the model again")
 
 
-def load_classifier(path: str | Path) -> DAMClassifier:
-    """Read a model file that must hold a classifier."""
-    from mnemosphere.estimators.classifier import DAMClassifier
-
-    model = load(path)
-    if not isinstance(model, DAMClassifier):
-        raise ValueError(
-            f"{path} holds a {type(model).__name__}, which has latent classes and no labels: "
-            "give a model that was trained with labels"
-        )
-    return model
-
-
-def _rebuild(meta: dict[str, Any], tensors: dict[str, Tensor]) -> DAMClassifier | DAMClusterer:
+def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     """The estimator that `save` took apart."""
-    from mnemosphere.estimators.classifier import DAMClassifier
-    from mnemosphere.estimators.clusterer import DAMClusterer
-
-    def part(prefix: str) -> dict[str, Tensor]:
-        start = prefix + "."
-        return {k[len(start) :]: v for k, v in tensors.items() if k.startswith(start)}
-
-    settings = dict(meta["settings"])
-    if isinstance(settings.get("class_weight"), list):
-        settings["class_weight"] = dict(settings["class_weight"])
-    kinds: dict[str, type[DAMClassifier | DAMClusterer]] = {
-        kind.__name__: kind for kind in (DAMClassifier, DAMClusterer)
-    }
-    if meta["estimator"] not in kinds:
-        raise ValueError(f"estimator is {meta['estimator']!r}")
-    model: Any = kinds[meta["estimator"]](**settings)
-    if meta["normalize"] not in NORMALIZATIONS:
-        raise ValueError(f"normalize is {meta['normalize']!r}")
-    numbers = {name: t.numpy() for name, t in part("normalizer").items()}
-    model._normalizer = Normalizer(meta["normalize"], **numbers)
-    model._device = torch.device("cpu")
-    if isinstance(model, DAMClassifier):
-        model._seen = tensors["seen"]
-        model.selection_ = meta["selection"]
-    else:
-        model.labels_ = tensors["labels"].numpy().astype(np.int64)
-    model.classes_ = _labels_from_json(meta["classes"])
-    model.n_features_in_ = int(meta["n_features_in"])
-    if meta["feature_names"]:
-        model.feature_names_in_ = np.array(meta["feature_names"], dtype=object)
-    model.normalize_ = meta["normalize"]
-    model.history_ = meta["history"]
-    model.status_ = meta["status"]
-    lineage = part("lineage")
+    settings = {name: _from_json(value) for name, value in header["settings"].items()}
+    if header["estimator"] not in _ESTIMATORS:
+        raise ValueError(f"estimator is {header['estimator']!r}")
+    if header["normalize"] not in NORMALIZATIONS:
+        raise ValueError(f"normalize is {header['normalize']!r}")
+    model = _ESTIMATORS[header["estimator"]](**settings)
+    model._normalizer = Normalizer(header["normalize"], **strip_prefix(tensors, "normalizer"))
+    model.normalize_ = header["normalize"]
+    model.classes_ = _labels_from_json(header["classes"])
+    model.n_features_in_ = int(header["n_features_in"])
+    if header["feature_names"]:
+        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+    model.history_, model.status_ = header["history"], header["status"]
+    model.n_iter_, model.converged_ = len(model.history_), bool(header["converged"])
+    lineage = strip_prefix(tensors, "lineage")
     model.lineage_ = Lineage.from_tensors(lineage) if lineage else None
-    params = Parameters(varsigma=float(meta["varsigma"]), **part("params")).check()
+    params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
     shape = (model.n_features_in_ + model._normalizer.extra, model.classes_.shape[0] + 1)
     if (params.n_features, params.n_columns) != shape:
         raise ValueError(f"it is of {params.n_features} features and {params.n_columns} classes")
-    model._dtype = params.w.dtype
-    model._keep(params)
-    for name in _CALIBRATED & meta.keys():
-        setattr(model, name + "_", None if meta[name] is None else float(meta[name]))
-    fitted: DAMClassifier | DAMClusterer = model
-    return fitted
+    model._set_params(params)
+    model._set_own(strip_prefix(tensors, "own"), header["own"])
+    return model
 
 
-def _plain(value: object) -> object:
+def _to_json(value: object) -> object:
     """A setting as JSON can hold it; None for an object it cannot, such as a generator."""
-    if isinstance(value, np.generic):
-        value = value.item()
+    if type(value).__name__ in _OBJECTS and dataclasses.is_dataclass(value):
+        fields = {f.name: _to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"object": type(value).__name__, "fields": fields}
     if isinstance(value, dict):  # as pairs: a name in JSON is always a string
-        return [[_plain(name), _plain(weight)] for name, weight in value.items()]
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(item) for item in value]
+        return {"pairs": [[_to_json(name), _to_json(weight)] for name, weight in value.items()]}
+    value = plain(value)
+    if isinstance(value, list):
+        return [_to_json(item) for item in value]
     return value if isinstance(value, (bool, int, float, str)) else None
 
 
-def _labels_to_json(classes: np.ndarray[Any, Any]) -> dict[str, Any]:
+def _from_json(value: Any) -> Any:
+    if isinstance(value, dict) and "pairs" in value:
+        return dict(value["pairs"])
+    if isinstance(value, dict):
+        fields = {name: _from_json(field) for name, field in value["fields"].items()}
+        return _OBJECTS[value["object"]](**fields)
+    return value
+
+
+def _labels_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     """Labels with what is needed to get the same array back."""
     if classes.dtype.kind not in "biufUO" or not all(
         isinstance(v, (bool, int, float, str)) for v in classes.tolist()
@@ -172,5 +143,5 @@ def _labels_to_json(classes: np.ndarray[Any, Any]) -> dict[str, Any]:
     return {"dtype": classes.dtype.str, "values": json.loads(json.dumps(classes.tolist()))}
 
 
-def _labels_from_json(record: dict[str, Any]) -> np.ndarray[Any, Any]:
+def _labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
     return np.array(record["values"], dtype=np.dtype(record["dtype"]))

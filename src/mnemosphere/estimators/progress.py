@@ -12,7 +12,7 @@ from rich.progress import (
 )
 
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.callbacks import Callback, Record, Split
+from mnemosphere.training.callbacks import Callback, Run, SplitRecord
 
 
 class ProgressBar(Callback):
@@ -22,11 +22,9 @@ class ProgressBar(Callback):
         self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._total = 1
 
-    def on_start(self, params: Parameters, max_epochs: int) -> None:
+    def on_start(self, run: Run) -> None:
         """Draw the bar."""
-        self._total = max_epochs
         self._bar = Progress(
             TextColumn("[progress.description]{task.description}"),
             BarColumn(bar_width=16),
@@ -37,30 +35,31 @@ class ProgressBar(Callback):
         )
         self._bar.start()
         self._task = self._bar.add_task(
-            f"{params.n_memories} memories", total=float(max_epochs), note=""
+            f"{run.params.n_memories} memories", total=float(run.max_iter), note=""
         )
 
-    def on_batch(self, epoch: int, share_done: float) -> None:
+    def on_batch(self, run: Run, share_done: float) -> None:
         """Move on."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=epoch - 1 + share_done)
+            self._bar.update(self._task, completed=run.n_iter + share_done)
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
+    def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
-        note = f"{record.epoch}/{self._total}  loss {record.loss:.3f}  β {record.beta:.3g}"
+        record = run.history[-1]
+        note = f"{record.n_iter}/{run.max_iter}  loss {record.loss:.3f}  β {record.beta:.3g}"
         if record.validation_accuracy is not None:
             note += f"  {record.validation_accuracy:.1%}"
         if self._bar is not None:
-            self._bar.update(self._task, completed=float(record.epoch), note=note)
+            self._bar.update(self._task, completed=float(record.n_iter), note=note)
 
-    def on_split(self, split: Split, params: Parameters) -> None:
+    def on_split(self, split: SplitRecord, params: Parameters) -> None:
         """Say that the network has grown."""
         self._console.print(
             f"split {split.n_split} of {split.n_memories} memories "
             f"(λ_min {split.lambda_min:.3g}): {params.n_memories} now"
         )
 
-    def on_end(self, status: str) -> None:
+    def on_end(self, run: Run) -> None:
         """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()

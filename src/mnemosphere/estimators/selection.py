@@ -1,15 +1,17 @@
 """What `"auto"` means: the number of memories, the normalization and ς, chosen from the data.
 
-The rule, in full. Memories: a fifth of the distinct rows, at least two a class, at most 1000.
+The rule, in full. Memories: a fifth of the distinct rows, at least two per class, at most 1000.
 Normalization and ς: by the log-loss of the class on held-out rows. A pilot on at most 1000 rows
-tries every normalization that gives all rows a direction, each with twelve ς at once. Where there
-are more rows than that, the full model with the full number of memories then tries that ς and its
-neighbours on at most 5000 rows, as long as the loss falls: the best ς grows with the number of
-memories. Between normalizations within 5% of each other the paper's (center) goes first.
-Where some rows have no label, the first stage is that of `few_labels`: ς from the rows themselves,
-the normalization judged by labels left out, if there are 20 (else the first of center, unit and
-standard that gives all rows a direction); as many labelled rows as others are taken, if there are
-that many. With 500 labels the second stage goes on from there; fewer would judge too little.
+tries every normalization that gives nearly all rows a direction, each with twelve ς. Where there
+are more rows than that, the full number of memories then tries that ς and its neighbors on at most
+5000 rows, as long as the loss falls: the best ς grows with the number of memories. Between
+normalizations within 5% of each other the paper's (center) goes first.
+
+Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
+shared by a few memories, the scale on which labels will spread among them. The normalization is
+judged the way training will go, each fifth of the labels left out in turn, if there are 20 (else
+the first of center, unit and standard). With 500 labels the second stage goes on from there; fewer
+would judge too little.
 """
 
 from __future__ import annotations
@@ -18,38 +20,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
-from mnemosphere.estimators import few_labels
-from mnemosphere.estimators.preparation import (
-    NORMALIZATIONS,
-    Floats,
-    Normalizer,
-    usable_normalizations,
-)
-from mnemosphere.model import initialize
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.data.dataset import ArrayDataset, Dataset, held_out
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import accumulate, log_joint
+from mnemosphere.model.m_step import maximize_bound
+from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.model.parameters import Parameters, from_memories
-from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
-from mnemosphere.training import semi_supervised
-from mnemosphere.training.batches import Data
+from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.training import few_labels
+from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.loop import train
+
+__all__ = ["Choice", "Start", "choose", "choose_n_memories"]
 
 MAX_MEMORIES = 1000
 ROWS_PER_MEMORY = 5
 PILOT_ROWS = 1000
 FINE_ROWS = 5000
-_OCTAVES = torch.arange(0.0, 11.5, 1.0)  # log2 of β_eff: 1 to 2048
+_LEAST_VARSIGMA, _TRIALS = 0.05, 12
 _PILOT_STEPS = 5
-_SMALL = 600  # rows below which one held-out set is too small to trust and folds are used
-_FOLDS = 3
-_LEAST_VARSIGMA = 0.05
+_SMALL, _FOLDS = 600, 3  # rows below which one held-out set is too small to trust
+_HELD = 0.2
 _NEARLY = 1.05  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
+_LOST = 0.05  # share of rows that a normalization may leave without direction
 
 
 @dataclass(frozen=True)
@@ -61,114 +63,87 @@ class Choice:
     trials: tuple[dict[str, Any], ...]
 
 
+@dataclass(frozen=True)
+class Start:
+    """How parameters start: on training rows, with uninformative class weights."""
+
+    n_memories: int
+    beta: float | None = None  # None: the one that fits the memories
+    uniform_weight: float = 1.0
+
+    def __call__(self, dataset: Dataset, varsigma: float, generator: torch.Generator) -> Parameters:
+        """Parameters to train from."""
+        rows = dataset.sample(self.n_memories, generator=generator)
+        w = initialize.from_data(rows.x, self.n_memories, generator=generator)
+        beta: float | Tensor
+        if self.beta is None:
+            probe = dataset.sample(initialize.PROBE_ROWS, generator=generator)
+            beta = initialize.estimate_beta(w, probe.x, varsigma)
+        else:
+            beta = self.beta
+        mass = dataset.label_mass()
+        # Where no row has a label, every class is as good as any.
+        p_q = mass / mass.sum() if bool(mass.sum() > 0) else torch.ones_like(mass) / len(mass)
+        return from_memories(
+            w, p_q, beta=beta, varsigma=varsigma, uniform_weight=self.uniform_weight
+        )
+
+
 def choose_n_memories(n_rows: int, n_classes: int) -> int:
-    """A fifth of the rows, at least two a class, at most 1000 and at most one a row."""
+    """A fifth of the rows, at least two per class, at most 1000 and at most one per row."""
     return max(1, min(max(n_rows // ROWS_PER_MEMORY, 2 * n_classes), MAX_MEMORIES, n_rows))
 
 
-def default_batch_size(n_rows: int) -> int | None:
-    """Twenty steps a pass for large data; below 2000 rows exact full steps are cheap enough."""
-    return None if n_rows < 2000 else max(n_rows // 20, 256)
-
-
-def initial_parameters(
-    x: torch.Tensor,
-    targets: torch.Tensor,
-    weight: torch.Tensor | None,
-    *,
-    n_memories: int,
-    varsigma: float,
-    beta: float | None,
-    uniform_weight: float,
-    generator: torch.Generator,
-) -> Parameters:
-    """Memories on training rows, class weights that know nothing yet, β that fits the memories."""
-    w = initialize.from_data(x, n_memories, generator=generator)
-    start = (
-        initialize.estimate_beta(w, x, varsigma, generator=generator)
-        if beta is None
-        else torch.tensor(beta)
-    )
-    return from_memories(
-        w,
-        class_prior(targets, weight),
-        beta=start,
-        varsigma=varsigma,
-        uniform_weight=uniform_weight,
-    )
-
-
-def class_prior(targets: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
-    """p_q: the proportions of the classes among labelled rows."""
-    q = targets.double() if weight is None else targets.double() * weight.double()[:, None]
-    total = q.sum(0)
-    return (total / total.sum()).to(targets)
-
-
 def choose(
-    x: Floats,
-    targets: Floats,
-    index: NDArray[np.intp],
-    sample_weight: Floats | None,
+    rows: StoredRows,
+    targets: Tensor,
+    sample_weight: Tensor | None,
+    start: Start,
     *,
     normalize: str,
     varsigma: float | None,
-    beta: float | None,
-    n_memories: int,
-    uniform_weight: float,
     seed: int,
     dtype: torch.dtype,
-    device: torch.device,
 ) -> Choice:
-    """Choose what is 'auto' (normalize) or None (varsigma); what is given stays as it is.
-
-    `index` holds the class of each row, −1 where it is not known; only labelled rows are judged.
-    """
-    kinds = usable_normalizations(x) if normalize == "auto" else [normalize]
+    """Choose what is 'auto' (normalize) or None (varsigma); what is given stays as it is."""
+    labeled = targets.sum(1) > 0
+    order = torch.randperm(rows.n_rows, generator=torch.Generator().manual_seed(seed))
+    order = order.to(targets.device)
+    n_labeled = int(labeled.sum())
+    partly = n_labeled < rows.n_rows
+    if partly:
+        order = _labeled_in_turn(order, labeled)
+    some = order[:FINE_ROWS]
+    sample = _Sample(
+        rows.take(some),
+        targets[some],
+        None if sample_weight is None else sample_weight[some],
+        dtype,
+    )
+    kinds = sample.usable() if normalize == "auto" else [normalize]
     if len(kinds) == 1 and varsigma is not None:
         return Choice(kinds[0], varsigma, ())
+    if partly and n_labeled < _PILOT_LABELS:  # too few to judge by
+        kinds = kinds[:1]
 
-    n_labelled = int((index >= 0).sum())
-    partly = n_labelled < index.size
-    if partly and n_labelled < _PILOT_LABELS:  # too few to judge by
-        kinds = [next(kind for kind in NORMALIZATIONS if kind in kinds)]
-
-    def tensors(z: Floats, rows: NDArray[np.intp]) -> Data:
-        weight = None if sample_weight is None else torch.from_numpy(sample_weight[rows])
-        return Data(
-            torch.from_numpy(np.ascontiguousarray(z)).to(device, dtype),
-            torch.from_numpy(targets[rows]).to(device, dtype),
-            None if weight is None else weight.to(device, dtype),
-        )
-
-    order = np.random.default_rng(seed).permutation(x.shape[0])
-    if partly:
-        order = _labelled_in_turn(order, index)
-    rows = order[:PILOT_ROWS]
-    pilot_memories = max(2, round(n_memories * rows.size / x.shape[0]))
     trials: list[dict[str, Any]] = []
     for kind in kinds:
-        normalizer = Normalizer.fit(kind, x, sample_weight)
-        data = tensors(normalizer(x[rows]), rows)
+        more = sample.dataset(kind)
+        data = ArrayDataset(more.rows.take(slice(0, PILOT_ROWS)))
         if partly:
-            more = order[:FINE_ROWS]
-            z = tensors(normalizer(x[more]), more).x
-            found = [
-                _pilot_partly(data, z, index[rows], n_memories, uniform_weight, varsigma, seed)
-            ]
+            found = [_pilot_partly(data, more, start, varsigma, seed)]
         else:
-            found = _pilot(data, index[rows], pilot_memories, uniform_weight, varsigma, seed)
+            share = data.n_rows / max(rows.n_rows, 1)
+            found = _pilot(data, start, max(2, round(start.n_memories * share)), varsigma, seed)
         trials += [{"stage": "pilot", "normalize": kind, **trial} for trial in found]
     best = _preferred(trials)
     if varsigma is not None:
         return Choice(best["normalize"], varsigma, tuple(trials))
-    if x.shape[0] > PILOT_ROWS and not (partly and n_labelled < _FINE_LABELS):
-        rows = order[:FINE_ROWS]
-        normalizer = Normalizer.fit(best["normalize"], x, sample_weight)
-        data = tensors(normalizer(x[rows]), rows)
+    if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
+        data = sample.dataset(best["normalize"])
 
         def trial(vs: float) -> dict[str, Any]:
-            loss = _held_out_loss(data, index[rows], vs, beta, n_memories, uniform_weight, seed)
+            loss = _held_out_loss(data, start, vs, seed)
             trials.append(
                 {"stage": "fine", "normalize": best["normalize"], "varsigma": vs, "log_loss": loss}
             )
@@ -178,17 +153,49 @@ def choose(
     return Choice(best["normalize"], float(best["varsigma"]), tuple(trials))
 
 
-def _labelled_in_turn(order: NDArray[np.intp], index: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows in that order, labelled ones and others by turns until one kind runs out."""
-    labelled = index[order] >= 0
-    turn = np.where(labelled, np.cumsum(labelled), np.cumsum(~labelled) + 0.5)
-    return order[np.argsort(turn, kind="stable")]
+@dataclass(frozen=True)
+class _Sample:
+    """Some stored rows, to be put on the sphere in one way or another."""
+
+    rows: StoredRows
+    targets: Tensor
+    weight: Tensor | None
+    dtype: torch.dtype
+
+    def usable(self) -> list[str]:
+        """The normalizations that leave hardly a row without direction, the paper's first."""
+        kinds = []
+        for kind, least in (("center", 3), ("unit", 2)):
+            if self.rows.n_features < least:
+                continue
+            lost = on_sphere(self.rows, Normalizer(kind), self.dtype)[1]
+            if int(lost.sum()) <= _LOST * self.rows.n_rows:
+                kinds.append(kind)
+        return [*kinds, "standard"]
+
+    def dataset(self, kind: str) -> ArrayDataset:
+        """The rows that have a direction, on the sphere."""
+        normalizer = Normalizer.fit(kind, self.rows, self.weight)
+        x, lost = on_sphere(self.rows, normalizer, self.dtype)
+        batch = Batch(
+            x,
+            self.targets.to(self.dtype),
+            None if self.weight is None else self.weight.to(self.dtype),
+        )
+        return ArrayDataset(batch.take(~lost) if bool(lost.any()) else batch)
+
+
+def _labeled_in_turn(order: Tensor, labeled: Tensor) -> Tensor:
+    """The rows in that order, labeled ones and others by turns until one kind runs out."""
+    known = labeled[order]
+    turn = torch.where(known, known.cumsum(0).double(), (~known).cumsum(0) + 0.5)
+    return order[turn.argsort(stable=True)]
 
 
 def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
     """The best trial; of normalizations that do nearly as well, the paper's first."""
     best = {}
-    for kind in ("center", "unit", "standard", "none"):
+    for kind in NORMALIZATIONS:
         mine = [t for t in trials if t["normalize"] == kind]
         if mine:
             # Rounded, so that where the loss is flat the smoothest wins and not the last bit.
@@ -215,178 +222,95 @@ def _climb(trial: Callable[[float], dict[str, Any]], start: float) -> dict[str, 
     return best
 
 
-def _held_out_rows(index: NDArray[np.intp], fold: int, seed: int) -> torch.Tensor:
-    """A mask of a fifth of the rows, each class in proportion; none without label."""
-    order = np.random.default_rng(seed).permutation(index.size)
-    dealt = order[np.argsort(index[order], kind="stable")]  # class after class, dealt out in turn
-    held = np.zeros(index.size, dtype=bool)
-    held[dealt[fold::5]] = True
-    return torch.from_numpy(held & (index >= 0))
+def _log_loss(params: Parameters, judged: Batch) -> float:
+    """Mean −log P(class | x) of labeled rows, the class being one of the C."""
+    own = log_joint(params, judged.x)[:, :-1].double().log_softmax(1)
+    truth = judged.targets[:, :-1].argmax(1)
+    return -judged.mean(own.gather(1, truth[:, None])[:, 0])
 
 
 def _pilot(
-    data: Data,
-    index: NDArray[np.intp],
-    n_memories: int,
-    uniform_weight: float,
-    varsigma: float | None,
-    seed: int,
+    data: ArrayDataset, start: Start, n_memories: int, varsigma: float | None, seed: int
 ) -> list[dict[str, float]]:
-    """Held-out log-loss for many β_eff at once, each with the ς that would lead to it.
-
-    A stripped mixture (no uniform component, equal weights, β_eff held) takes a few fixed-point
-    steps for all β_eff in one batch. At the fixed point of the full model A_N(β) = ς·m̄, so a
-    β_eff with mean overlap m̄ belongs to the ς that solves ς·A_N⁻¹(ς·m̄) = β_eff. Held-out rows
-    are judged with the uniform component, which speaks for rows that no memory reaches.
-    """
-    folds = _FOLDS if data.n_rows < _SMALL else 1
-    octaves = _OCTAVES.to(data.x)
-    losses, overlaps = [], []
-    for fold in range(folds):
-        held = _held_out_rows(index, fold, seed).to(data.x.device)
-        if not bool(held.any()) or bool(held.all()):
-            held = torch.zeros_like(held)
-            held[0] = True  # one row, or none labelled: judge on what there is
-        fitted = data.take(~held) if data.n_rows > 1 else data
-        judged = data.take(held)
-        generator = torch.Generator().manual_seed(seed)
-        memories = min(n_memories, fitted.n_rows)
-        picked = torch.randperm(fitted.n_rows, generator=generator)[:memories].to(data.x.device)
-        truth = torch.from_numpy(np.maximum(index, 0)).to(data.x.device)[held]
-        loss, overlap = _batched_mixture(
-            fitted, judged, truth, fitted.x[picked], 2.0**octaves, uniform_weight
-        )
-        losses.append(loss)
-        overlaps.append(overlap)
-    loss, overlap = torch.stack(losses).mean(0), torch.stack(overlaps).mean(0)
-    varsigmas = _varsigma_for(2.0**octaves, overlap, data.x.shape[1])
-    out = [
-        {"varsigma": round(float(vs), 4), "beta_eff": float(b), "log_loss": float(value)}
-        for vs, b, value in zip(varsigmas, 2.0**octaves, loss, strict=True)
+    """Held-out log-loss for each ς after a few steps of the fixed point, classes let go."""
+    trials = _LEAST_VARSIGMA ** torch.linspace(1, 0, _TRIALS, dtype=torch.float64)
+    candidates = [round(vs, 4) for vs in trials.tolist()] if varsigma is None else [varsigma]
+    losses = torch.zeros(len(candidates), dtype=torch.float64)
+    for fold in range(_FOLDS if data.n_rows < _SMALL else 1):
+        generator = torch.Generator().manual_seed(seed + fold)
+        fitted, judged = data.split(_HELD, generator=generator)
+        judged = fitted if judged is None else judged  # too few rows: judge on what there is
+        small = Start(min(n_memories, fitted.n_rows), start.beta, start.uniform_weight)
+        drawn = generator.get_state()
+        for k, vs in enumerate(candidates):
+            params = small(fitted, vs, torch.Generator().manual_seed(0).set_state(drawn))
+            for _ in range(_PILOT_STEPS):
+                stats = accumulate(params, fitted.rows, objectives.joint)
+                params = maximize_bound(
+                    params, stats.w_bar, stats.p_bar,
+                    learn_beta=start.beta is None, hold_classes=False,
+                )  # fmt: skip
+            losses[k] += _log_loss(params, judged.rows)
+    return [
+        {"varsigma": vs, "log_loss": float(loss)}
+        for vs, loss in zip(candidates, losses / (fold + 1), strict=True)
     ]
-    if varsigma is not None:
-        out = [min(out, key=lambda trial: abs(trial["varsigma"] - varsigma))]
-    return out
 
 
 def _pilot_partly(
-    data: Data,
-    more: torch.Tensor,
-    index: NDArray[np.intp],
-    n_memories: int,
-    uniform_weight: float,
-    varsigma: float | None,
-    seed: int,
+    data: ArrayDataset, more: ArrayDataset, start: Start, varsigma: float | None, seed: int
 ) -> dict[str, float]:
     """The trial where some rows have no label: ς as the rows (more of them) have it."""
-    order = torch.randperm(more.shape[0], generator=torch.Generator().manual_seed(seed))
-    beta_eff, overlap = few_labels.sharing(more[order.to(more.device)], n_memories)
+    x = more.rows.x
+    n_memories = max(1, min(start.n_memories, more.n_rows // 2))
+    overlap = (x[n_memories:] @ x[:n_memories].T).double()  # (rows left, P)
+    beta_eff = sharing_temperature(overlap, few_labels.SHARED_BY)
     if varsigma is None:
-        pair = torch.tensor([[beta_eff], [overlap]], dtype=torch.float64)
-        varsigma = round(float(_varsigma_for(pair[0], pair[1], more.shape[1])), 4)
-    folds = [_held_out_rows(index, fold, seed).to(data.x.device) for fold in range(5)]
-    truth = torch.from_numpy(np.maximum(index, 0)).to(data.x.device)
-    initial = initial_parameters(
-        data.x, data.targets, data.sample_weight,
-        n_memories=min(n_memories, max(2, data.n_rows // ROWS_PER_MEMORY)), varsigma=varsigma,
-        beta=None, uniform_weight=uniform_weight, generator=torch.Generator().manual_seed(seed),
-    )  # fmt: skip
-    loss = few_labels.held_out_loss(initial, data, truth, folds, seed=seed)
-    return {"varsigma": varsigma, "beta_eff": beta_eff, "log_loss": loss}
+        mean = ((beta_eff * overlap).softmax(1) * overlap).sum(1).mean()
+        varsigma = round(_varsigma_for(beta_eff, float(mean), x.shape[1]), 4)
+    generator = torch.Generator().manual_seed(seed)
+    width = min(start.n_memories, max(2, data.n_rows // ROWS_PER_MEMORY))
+    initial = Start(width, None, start.uniform_weight)(data, varsigma, generator)
+    settled = few_labels.settle(initial, data, learn_beta=True, generator=generator).params
+    losses = []
+    for _ in range(_FOLDS):
+        held = held_out(data.rows.targets, _HELD, generator=generator)
+        if not bool(held.any()):
+            held = data.rows.targets.sum(1) > 0
+        hidden = torch.where(held[:, None], 0.0, data.rows.targets)
+        rows = Batch(data.rows.x, hidden, data.rows.sample_weight)
+        losses.append(_log_loss(few_labels.label_memories(settled, rows), data.rows.take(held)))
+    return {"varsigma": varsigma, "log_loss": sum(losses) / len(losses)}
 
 
-def _batched_mixture(
-    fitted: Data,
-    judged: Data,
-    truth: torch.Tensor,
-    w: torch.Tensor,
-    betas: torch.Tensor,
-    uniform_weight: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(held-out log-loss (K,), mean overlap (K,)) of K mixtures that differ in β_eff (K,)."""
-    k = betas.shape[0]
-    w = w.expand(k, -1, -1)  # (K, P, N)
-    prior = class_prior(fitted.targets, fitted.sample_weight)
-    profile = prior.expand(k, w.shape[1], -1)  # (K, P, C+1)
-    q = fitted.targets
-    if fitted.sample_weight is not None:
-        q = q * fitted.sample_weight[:, None]
-    overlap = betas.new_zeros(k)
-
-    def exponents(x: torch.Tensor) -> torch.Tensor:
-        return betas[:, None, None] * torch.einsum("bn,kpn->kbp", x, w)
-
-    for _ in range(_PILOT_STEPS):
-        h = exponents(fitted.x)  # (K, B, P)
-        e = (h - h.amax(2, keepdim=True)).exp()
-        tiny = torch.finfo(e.dtype).tiny
-        s = q / (e @ profile).clamp_min(tiny)  # (K, B, C+1)
-        r = e * (s @ profile.mT)  # (K, B, P)
-        w_bar = torch.einsum("kbp,bn->kpn", r, fitted.x)
-        norms = w_bar.norm(dim=2, keepdim=True)
-        w = torch.where(norms > tiny, w_bar / norms.clamp_min(tiny), w)
-        p_bar = profile * (e.mT @ s)  # (K, P, C+1)
-        mass = p_bar.sum(2, keepdim=True)
-        profile = torch.where(mass > tiny, p_bar / mass.clamp_min(tiny), profile)
-        overlap = norms.sum((1, 2)) / mass.sum((1, 2)).clamp_min(tiny)
-    n = fitted.x.shape[1]
-    beta = betas / _varsigma_for(betas, overlap, n)
-    h = exponents(judged.x) - log_omega_ratio(beta, n).to(betas)[:, None, None]
-    shift = h.amax(2, keepdim=True).clamp_min(0)  # 0 is the exponent of the uniform component
-    joint = (h - shift).exp() @ profile + uniform_weight * (-shift).exp() * prior
-    log_proba = joint[:, :, :-1].clamp_min(tiny).log().log_softmax(2)  # (K, B, C)
-    rows = torch.arange(truth.shape[0], device=truth.device)
-    own = log_proba[:, rows, truth]
-    if judged.sample_weight is None:
-        return -own.mean(1), overlap
-    return -(own @ judged.sample_weight) / judged.sample_weight.sum(), overlap
-
-
-def _varsigma_for(beta_eff: torch.Tensor, overlap: torch.Tensor, n: int) -> torch.Tensor:
-    """The ς in [0.05, 1] with ς·A_N⁻¹(ς·m̄) = β_eff.
+def _varsigma_for(beta_eff: float, overlap: float, n: int) -> float:
+    """The ς in [0.05, 1] with ς·A_N⁻¹(ς·m̄) = β_eff: the ς whose fixed point has that slope.
 
     In β that is β·A_N(β) = m̄·β_eff with ς = A_N(β)/m̄. With Amos' lower bound on A_N the root is
     known in closed form, and a few Newton steps from there are exact to rounding.
     """
-    m = overlap.double().clamp(1e-3, 1 - 1e-6)
+    m = min(max(overlap, 1e-3), 1 - 1e-6)
     target = m * beta_eff
-    beta = (target * (target + n)).sqrt()
+    beta = torch.tensor(target * (target + n), dtype=torch.float64).sqrt()
     for _ in range(4):
         a = mean_resultant(beta, n)
         slope = a + beta * (1 - a * a) - (n - 1) * a  # A_N' = 1 − A_N² − (N−1)A_N/β
         beta = beta - (beta * a - target) / slope
-    return (mean_resultant(beta, n) / m).clamp(_LEAST_VARSIGMA, 1.0)
+    return min(1.0, max(_LEAST_VARSIGMA, float(mean_resultant(beta, n)) / m))
 
 
-def _held_out_loss(
-    data: Data,
-    index: NDArray[np.intp],
-    varsigma: float,
-    beta: float | None,
-    n_memories: int,
-    uniform_weight: float,
-    seed: int,
-) -> float:
-    """Mean −log P(class | x) of the full model over rows that were not fitted."""
-    held = _held_out_rows(index, 0, seed).to(data.x.device)
-    fitted, judged = data.take(~held), data.take(held)
+def _held_out_loss(data: ArrayDataset, start: Start, varsigma: float, seed: int) -> float:
+    """Log-loss of the full model over rows that were not fitted, after two passes."""
     generator = torch.Generator().manual_seed(seed)
-    params = initial_parameters(
-        fitted.x, fitted.targets, fitted.sample_weight,
-        n_memories=min(n_memories, fitted.n_rows), varsigma=varsigma, beta=beta,
-        uniform_weight=uniform_weight, generator=generator,
-    )  # fmt: skip
-    solver = FixedPoint(batch_size=max(fitted.n_rows // 10, 1), learn_beta=beta is None)
-    if semi_supervised.applies(fitted):
-        params = semi_supervised.start(
-            params, fitted, batch_size=solver.batch_size, learn_beta=beta is None,
-            generator=generator,
-        ).params  # fmt: skip
-    result = train(params, fitted, solver, max_epochs=2, generator=generator)
-    scores = log_joint(result.params, judged.x)[:, :-1].double().log_softmax(1)
-    truth = torch.from_numpy(index).to(data.x.device)[held]
-    own = scores[torch.arange(truth.shape[0], device=truth.device), truth]
-    if judged.sample_weight is None:
-        return -float(own.mean())
-    weight = judged.sample_weight.double()
-    return -float((own * weight).sum() / weight.sum())
+    fitted, judged = data.split(_HELD, generator=generator)
+    judged = fitted if judged is None else judged
+    width = min(start.n_memories, fitted.n_rows)
+    learn_beta = start.beta is None
+    params = Start(width, start.beta, start.uniform_weight)(fitted, varsigma, generator)
+    if few_labels.has_unlabeled(fitted):
+        params = few_labels.settle(
+            params, fitted, learn_beta=learn_beta, generator=generator
+        ).params
+    solver = FixedPoint(max(fitted.n_rows // 10, 1), learn_beta)
+    result = fit(params, fitted, solver, max_iter=2, generator=generator)
+    return _log_loss(result.params, judged.rows)

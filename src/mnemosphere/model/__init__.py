@@ -1,1 +1,33 @@
-"""Layer 1: the model, the single pass over data, objectives, curvature."""
+"""Layer 1: parameters, the single pass and its readings, objectives, curvature, recall."""
+
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.curvature import Curvature, Krylov, Nearest, split_temperature
+from mnemosphere.model.duplicate import duplicate, split
+from mnemosphere.model.kernel import Statistics, accumulate, evaluate, log_joint
+from mnemosphere.model.m_step import displacement, maximize_bound
+from mnemosphere.model.merge import merge
+from mnemosphere.model.parameters import BoltzmannMachine, Parameters, from_memories
+from mnemosphere.model.recall import recall
+from mnemosphere.model.retrieval import sample
+
+__all__ = [
+    "Batch",
+    "BoltzmannMachine",
+    "Curvature",
+    "Krylov",
+    "Nearest",
+    "Parameters",
+    "Statistics",
+    "accumulate",
+    "displacement",
+    "duplicate",
+    "evaluate",
+    "from_memories",
+    "log_joint",
+    "maximize_bound",
+    "merge",
+    "recall",
+    "sample",
+    "split",
+    "split_temperature",
+]

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -55,34 +56,33 @@ class Curvature:
 class CurvatureMethod(Protocol):
     """A way to find the curvature of every memory."""
 
+    def rows_wanted(self, n_memories: int) -> int | None:
+        """How many random rows are enough for so many memories; None: all there are."""
+        ...
+
     def __call__(
         self,
         params: Parameters,
-        x: Tensor,
-        targets: Tensor,
+        batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
-        sample_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Curvature:
-        """Curvature at `params` on the rows x (n, N) with targets (n, C+1)."""
+        """Curvature at `params` on these rows."""
         ...
 
 
 def split_temperature(
     params: Parameters,
-    x: Tensor,
-    targets: Tensor,
+    batch: Batch,
     rule: LabelRule = objectives.joint,
     *,
     method: CurvatureMethod | None = None,
-    sample_weight: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
     """β_split(μ) for every memory, (P,): memory μ is a saddle of the grown network above it."""
     method = Krylov() if method is None else method
-    found = method(params, x, targets, rule, sample_weight=sample_weight, generator=generator)
-    return found.beta_split
+    return method(params, batch, rule, generator=generator).beta_split
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Nearest:
     `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. The
     rows used, in T_μ and in o_μ alike, are these strongest ones.
 
-    With few rows a memory the direction is fitted to their noise, and λ_min comes out too low:
+    With few rows per memory the direction is fitted to their noise, and λ_min comes out too low:
     raise `rows_per_memory`, or use `Krylov`, where its sign decides.
     """
 
@@ -106,25 +106,25 @@ class Nearest:
         if min(self.rows_per_memory, self.strongest, self.steps) < 1:
             raise ValueError(f"rows_per_memory, strongest and steps must be >= 1, got {self}")
 
+    def rows_wanted(self, n_memories: int) -> int:
+        """`rows_per_memory` for each."""
+        return self.rows_per_memory * n_memories
+
     def __call__(
         self,
         params: Parameters,
-        x: Tensor,
-        targets: Tensor,
+        batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
-        sample_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Curvature:
         """Curvature at `params` on the strongest rows of each memory."""
-        n_rows, n_memories = x.shape[0], params.n_memories
-        n_drawn = min(n_rows, self.rows_per_memory * n_memories)
+        n_rows, n_memories = batch.n_rows, params.n_memories
+        n_drawn = min(n_rows, self.rows_wanted(n_memories))
         if n_drawn < n_rows:
-            drawn = _permutation(n_rows, generator, x.device)[:n_drawn]
-            x, targets = x[drawn], targets[drawn]
-            sample_weight = None if sample_weight is None else sample_weight[drawn]
-        n = _total(x, sample_weight)
-        shares, rows = self._select(params, x, targets, rule, sample_weight)  # (P, m)
+            batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
+        x, n = batch.x, batch.total_weight
+        shares, rows = self._select(params, batch, rule)  # (P, m)
         start = _random_tangent(params.w, generator)
 
         direction = torch.empty_like(params.w)
@@ -145,23 +145,16 @@ class Nearest:
             ritz = _rayleigh_ritz(product, w, start[block], self.steps)
             direction[block], spread[block], residual[block] = ritz
             overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
-        # Forward half of a pass over the rows drawn; two products a step with the strongest.
+        # Forward half of a pass over the rows drawn; two products per step with the strongest.
         passes = 0.5 * n_drawn / n_rows + rows.shape[1] * (self.steps + 0.5) / n_rows
         return _curvature(params, direction, spread / n, overlap / n, residual, passes)
 
-    def _select(
-        self,
-        params: Parameters,
-        x: Tensor,
-        targets: Tensor,
-        rule: LabelRule,
-        sample_weight: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+    def _select(self, params: Parameters, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
         """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
         shares = params.w.new_zeros(params.n_memories, 0)
         rows = torch.zeros_like(shares, dtype=torch.long)
-        for part, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
-            new = torch.arange(part.start, part.stop, device=x.device)
+        for part, r in memory_shares(params, batch, rule):
+            new = torch.arange(part.start, part.stop, device=r.device)
             shares = torch.cat([shares, r.T], dim=1)
             rows = torch.cat([rows, new.expand(params.n_memories, -1)], dim=1)
             if shares.shape[1] > self.strongest:
@@ -186,34 +179,31 @@ class Krylov:
         if self.steps < 2 or self.max_cycles < 1 or not self.tol > 0:
             raise ValueError(f"steps must be >= 2, max_cycles >= 1 and tol > 0, got {self}")
 
+    def rows_wanted(self, n_memories: int) -> None:
+        """All there are."""
+
     def __call__(
         self,
         params: Parameters,
-        x: Tensor,
-        targets: Tensor,
+        batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
-        sample_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Curvature:
         """Curvature at `params` on all rows."""
-        start = Nearest()(
-            params, x, targets, rule, sample_weight=sample_weight, generator=generator
-        )
+        start = Nearest()(params, batch, rule, generator=generator)
         passes, direction = start.passes, start.direction
 
         def product(u: Tensor) -> Tensor:
-            return split_products(params, x, targets, rule, u, sample_weight=sample_weight)
+            return split_products(params, batch, rule, u)
 
         for _ in range(self.max_cycles):
             direction, spread, residual = _rayleigh_ritz(product, params.w, direction, self.steps)
             passes += 1.5 * self.steps
             if bool((residual <= self.tol).all()):
                 break
-        _, overlap = split_quotients(
-            params, x, targets, rule, direction, sample_weight=sample_weight
-        )
-        n = _total(x, sample_weight)
+        _, overlap = split_quotients(params, batch, rule, direction)
+        n = batch.total_weight
         return _curvature(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
@@ -222,7 +212,7 @@ class Descent:
     """The paper's way: stochastic descent of the Rayleigh quotients (App. splitting).
 
     Each gradient is divided by a running mean of its own norm, for the quotients span orders of
-    magnitude. One epoch of three matrix products a batch, and one product with all rows for the
+    magnitude. One epoch of three matrix products per batch, and one product with all rows for the
     values reported.
     """
 
@@ -237,14 +227,15 @@ class Descent:
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must lie in [0, 1), got {self.decay}")
 
+    def rows_wanted(self, n_memories: int) -> None:
+        """All there are."""
+
     def __call__(
         self,
         params: Parameters,
-        x: Tensor,
-        targets: Tensor,
+        batch: Batch,
         rule: LabelRule = objectives.joint,
         *,
-        sample_weight: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Curvature:
         """Curvature at `params`: directions from batches, values on all rows."""
@@ -254,11 +245,10 @@ class Descent:
         tiny = torch.finfo(u.dtype).tiny
         step = 0
         for _ in range(self.epochs):
-            order = _permutation(x.shape[0], generator, x.device)
+            order = _permutation(batch.n_rows, generator, batch.x.device)
             for first in range(0, order.shape[0], self.batch_size):
-                rows = order[first : first + self.batch_size]
-                weight = None if sample_weight is None else sample_weight[rows]
-                t_u, w_bar = _products(params, x[rows], targets[rows], rule, u, weight)
+                rows = batch.take(order[first : first + self.batch_size])
+                t_u, w_bar = _products(params, rows, rule, u)
                 overlap = (w_bar * params.w).sum(1, keepdim=True)
                 gradient = 2 * (beta * overlap * u - beta**2 * sphere.to_tangent(params.w, t_u))
                 gradient = sphere.to_tangent(u, gradient)
@@ -268,60 +258,44 @@ class Descent:
                 mean = (scale / (1 - self.decay**step)).clamp_min(tiny)
                 u = sphere.retract(u, -self.learning_rate * gradient / mean)
                 u = sphere.project(sphere.to_tangent(params.w, u))
-        t_u, w_bar = _products(params, x, targets, rule, u, sample_weight)
+        t_u, w_bar = _products(params, batch, rule, u)
         t_u = sphere.to_tangent(params.w, t_u)
         spread, overlap = (u * t_u).sum(1), (w_bar * params.w).sum(1)
         residual = _relative_residual(u, t_u, spread)
-        n = _total(x, sample_weight)
+        n = batch.total_weight
         return _curvature(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2.0)
 
 
-def split_products(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    rule: LabelRule,
-    u: Tensor,
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+def split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:
     """n·T_μ u^μ for every memory and tangent vectors u (P, N); three matrix products, (P, N)."""
     out = torch.zeros_like(u)
-    for rows, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
-        out.addmm_(r.mul_(x[rows] @ u.T).T, x[rows])  # (P, B) (B, N)
+    for rows, r in memory_shares(params, batch, rule):
+        x = batch.x[rows]
+        out.addmm_(r.mul_(x @ u.T).T, x)  # (P, B) (B, N)
     return sphere.to_tangent(params.w, out)
 
 
 def split_quotients(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    rule: LabelRule,
-    u: Tensor,
-    *,
-    sample_weight: Tensor | None = None,
+    params: Parameters, batch: Batch, rule: LabelRule, u: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(n·uᵀT_μu, n·o_μ), each (P,), for tangent vectors u (P, N); three matrix products."""
     spread, overlap = (torch.zeros_like(u[:, 0]) for _ in range(2))
-    for rows, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
-        spread += (r * (x[rows] @ u.T).square_()).sum(0)  # (B, P) -> (P,)
-        overlap += r.mul_(x[rows] @ params.w.T).sum(0)
+    for rows, r in memory_shares(params, batch, rule):
+        x = batch.x[rows]
+        spread += (r * (x @ u.T).square_()).sum(0)  # (B, P) -> (P,)
+        overlap += r.mul_(x @ params.w.T).sum(0)
     return spread, overlap
 
 
 def _products(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    rule: LabelRule,
-    u: Tensor,
-    sample_weight: Tensor | None,
+    params: Parameters, batch: Batch, rule: LabelRule, u: Tensor
 ) -> tuple[Tensor, Tensor]:
     """n·T_μ u^μ up to its part along w^μ, and w_bar, each (P, N); four matrix products."""
     out, w_bar = torch.zeros_like(u), torch.zeros_like(u)
-    for rows, r in memory_shares(params, x, targets, rule, sample_weight=sample_weight):
-        w_bar.addmm_(r.T, x[rows])  # (P, N)
-        out.addmm_(r.mul_(x[rows] @ u.T).T, x[rows])
+    for rows, r in memory_shares(params, batch, rule):
+        x = batch.x[rows]
+        w_bar.addmm_(r.T, x)  # (P, N)
+        out.addmm_(r.mul_(x @ u.T).T, x)
     return out, w_bar
 
 
@@ -396,7 +370,3 @@ def _random_tangent(w: Tensor, generator: torch.Generator | None) -> Tensor:
 def _permutation(n: int, generator: torch.Generator | None, device: torch.device) -> Tensor:
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     return torch.randperm(n, generator=generator, device=generator.device).to(device)
-
-
-def _total(x: Tensor, sample_weight: Tensor | None) -> float:
-    return float(x.shape[0] if sample_weight is None else sample_weight.double().sum())

@@ -8,8 +8,8 @@ from torch import Tensor
 from mnemosphere.numerics import sphere, vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant
 
-# An estimate of β from a few thousand rows is good to a percent; the first step refines it.
-_PROBE_ROWS = 2048
+# An estimate of β from so many rows is good to a percent; the first step refines it.
+PROBE_ROWS = 2048
 
 
 def from_data(x: Tensor, n_memories: int, *, generator: torch.Generator) -> Tensor:
@@ -58,15 +58,13 @@ def around_mean(
     )
 
 
-def estimate_beta(w: Tensor, x: Tensor, varsigma: float, *, generator: torch.Generator) -> Tensor:
+def estimate_beta(w: Tensor, x: Tensor, varsigma: float) -> Tensor:
     """The β that Eq. (effective_loss) would choose if each row went to its nearest memory.
 
     β = A_N⁻¹(ς·m̄), m̄ the mean overlap of a row with its nearest memory. Rows that are themselves
-    memories would say 1 and are left out where others exist.
+    memories would say 1 and are left out where others exist. x (B, N): `PROBE_ROWS` are enough.
     """
-    order = torch.randperm(x.shape[0], generator=generator, device=generator.device)
-    probe = x[order[:_PROBE_ROWS].to(x.device)]
-    nearest = (probe @ w.T).amax(1)  # (rows, P) -> (rows,)
+    nearest = (x @ w.T).amax(1)  # (rows, P) -> (rows,)
     own = nearest > 1 - 1e-5
     if not own.all():
         nearest = nearest[~own]

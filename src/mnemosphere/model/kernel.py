@@ -21,10 +21,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import aside, together
-from mnemosphere.numerics import sphere
+from mnemosphere.model.streams import join, side_stream
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 # Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
@@ -131,7 +131,7 @@ class _Pass:
     """What every chunk of one pass shares."""
 
     def __init__(self, params: Parameters) -> None:
-        with aside(params.beta):
+        with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.scaled_w = (params.beta_eff * params.w).T  # (N, P)
         if not self.scaled_w.is_cuda:
@@ -143,7 +143,7 @@ class _Pass:
 
     def forward(self, x: Tensor) -> _Forward:
         e = x @ self.scaled_w  # (B, P)
-        together()
+        join()
         # The largest exponent of the row, the uniform component's 0 included.
         top = torch.maximum(e.amax(1), self.log_ratio)
         e.sub_(top[:, None]).exp_()
@@ -184,79 +184,56 @@ def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
 
 
 def memory_shares(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    rule: LabelRule,
-    *,
-    sample_weight: Tensor | None = None,
+    params: Parameters, batch: Batch, rule: LabelRule
 ) -> Iterator[tuple[slice, Tensor]]:
     """One pass, forward half: (rows of the chunk, responsibilities r (rows, P) of the memories).
 
     r is that of `accumulate`: for the label weights that `rule` gives, times the sample weights.
     """
     run = _Pass(params)
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        f = run.forward(x[rows])
-        _, weights = rule(f.log_joint, targets[rows])
-        if sample_weight is not None:
-            weights = weights * sample_weight[rows, None]
+    for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
+        part = batch.take(rows)
+        f = run.forward(part.x)
+        _, weights = rule(f.log_joint, part.targets)
+        if part.sample_weight is not None:
+            weights = weights * part.sample_weight[:, None]
         yield rows, f.e.mul_((weights / f.joint) @ run.p.T)
 
 
-def evaluate(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    rule: LabelRule,
-    *,
-    sample_weight: Tensor | None = None,
-) -> float:
+def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
     """Mean loss over the rows, forward half of the pass only."""
-    loss, _ = rule(log_joint(params, x), targets)
-    if sample_weight is None:
-        return float(loss.double().mean())
-    return float((loss.double() * sample_weight).sum() / sample_weight.double().sum())
+    loss, _ = rule(log_joint(params, batch.x), batch.targets)
+    return batch.mean(loss)
 
 
-def accumulate(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    rule: LabelRule,
-    *,
-    sample_weight: Tensor | None = None,
-) -> Statistics:
-    """One pass over the rows: sufficient statistics for the label weights that `rule` gives.
-
-    x (B, N) unit rows; targets (B, C+1); sample_weight (B,) or None.
-    """
+def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
+    """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     run = _Pass(params)
     w_bar = torch.zeros_like(params.w)
     ratio0 = torch.zeros_like(params.p[0])  # p_bar / p of the uniform component
     ratio = params.p.new_zeros(params.n_columns, params.n_memories)  # and of the memories
-    loss = torch.zeros((), dtype=torch.float64, device=x.device)
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
-        xb = x[rows]
-        f = run.forward(xb)
-        row_loss, weights = rule(f.log_joint, targets[rows])
-        if sample_weight is not None:
-            weights = weights * sample_weight[rows, None]
-        with aside(row_loss, lane=2):
-            if sample_weight is not None:
-                row_loss = row_loss * sample_weight[rows]
+    loss = torch.zeros((), dtype=torch.float64, device=batch.x.device)
+    for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
+        part = batch.take(rows)
+        f = run.forward(part.x)
+        row_loss, weights = rule(f.log_joint, part.targets)
+        if part.sample_weight is not None:
+            weights = weights * part.sample_weight[:, None]
+        with side_stream(row_loss, lane=2):
+            if part.sample_weight is not None:
+                row_loss = row_loss * part.sample_weight
             loss += row_loss.sum(dtype=torch.float64)
         s = weights / f.joint  # (B, C+1)
         ratio0.addmv_(s.T, f.e0)  # (C+1, B) (B,)
         ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
-        with aside(s, f.e, xb):
+        with side_stream(s, f.e, part.x):
             r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
-            w_bar.addmm_(r.T, xb)  # (P, N)
-    if sample_weight is None:
-        count = torch.full_like(loss, float(x.shape[0]))
+            w_bar.addmm_(r.T, part.x)  # (P, N)
+    if batch.sample_weight is None:
+        count = torch.full_like(loss, float(batch.n_rows))
     else:
-        count = sample_weight.sum(dtype=torch.float64)
-    with aside(lane=1, after=0):
+        count = batch.sample_weight.sum(dtype=torch.float64)
+    with side_stream(lane=1, after=0):
         overlap = (w_bar * params.w).sum(1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
     return Statistics(
         w_bar=w_bar,
@@ -265,42 +242,3 @@ def accumulate(
         loss=loss,
         count=count,
     )
-
-
-def check_data(
-    x: Tensor, targets: Tensor, sample_weight: Tensor | None, params: Parameters
-) -> None:
-    """Raise ValueError unless the data fit the parameters: the border of the core."""
-    if x.ndim != 2 or x.shape[1] != params.n_features:
-        raise ValueError(
-            f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
-        )
-    if targets.shape != (x.shape[0], params.n_columns):
-        raise ValueError(
-            f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
-            f"got {tuple(targets.shape)}"
-        )
-    given = {"x": x, "targets": targets}
-    if sample_weight is not None:
-        given["sample_weight"] = sample_weight
-    for name, tensor in given.items():
-        if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
-            raise ValueError(
-                f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
-                f"{params.w.dtype} on {params.w.device}: convert one of them"
-            )
-    if x.shape[0] == 0:
-        raise ValueError("x has no rows: pass at least one")
-    sphere.check(x, "x")
-    totals = targets.sum(1)
-    if not (torch.isfinite(targets).all() and (targets >= 0).all() and (totals <= 1 + 1e-4).all()):
-        raise ValueError("targets must be label weights: finite, >= 0, at most 1 in a row's sum")
-    if sample_weight is not None:
-        if sample_weight.shape != x.shape[:1]:
-            raise ValueError(
-                f"sample_weight must be ({x.shape[0]},), got {tuple(sample_weight.shape)}"
-            )
-        if not (torch.isfinite(sample_weight).all() and (sample_weight >= 0).all()):
-            raise ValueError("sample_weight must be finite and >= 0")
-        if not sample_weight.sum() > 0:
-            raise ValueError("sample_weight is zero everywhere: nothing to learn from")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -36,13 +37,7 @@ class Merged:
 
 
 def merge(
-    params: Parameters,
-    x: Tensor,
-    targets: Tensor,
-    n_memories: int,
-    rule: LabelRule = objectives.joint,
-    *,
-    sample_weight: Tensor | None = None,
+    params: Parameters, batch: Batch, n_memories: int, rule: LabelRule = objectives.joint
 ) -> Merged:
     """Merge pairs of memories, cheapest first, until n_memories are left.
 
@@ -62,20 +57,17 @@ def merge(
     # The estimate needs non-negative responsibilities.
     counting = rule if rule.supports_fixed_point else objectives.joint
 
-    def loss(of: Parameters) -> float:
-        return evaluate(of, x, targets, rule, sample_weight=sample_weight)
-
-    before = loss(params)
+    before = evaluate(params, batch, rule)
     source = torch.arange(params.n_memories, device=params.w.device)
     while params.n_memories > n_memories:
-        stats = accumulate(params, x, targets, counting, sample_weight=sample_weight)
+        stats = accumulate(params, batch, counting)
         # A memory that nothing pulls goes anywhere for free.
         pull = stats.overlap.clamp_min(0)
         limit = min(params.n_memories - n_memories, max(1, int(_ROUND * params.n_memories)))
         first, second = _pairs(params, pull, stats.p_bar[1:], limit)
         params, where = _join(params, pull, first, second)
         source = where[source]
-    return Merged(params, source, before, loss(params))
+    return Merged(params, source, before, evaluate(params, batch, rule))
 
 
 def _pairs(params: Parameters, pull: Tensor, p_bar: Tensor, limit: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mnemosphere.model.streams import aside
+from mnemosphere.model.streams import side_stream
 
 
 class LabelRule(Protocol):
@@ -30,7 +30,7 @@ class LabelRule(Protocol):
 
 
 @dataclass(frozen=True)
-class Blend:
+class JointConditional:
     """Joint likelihood, with weight `conditional` in [0, 1] on its conditional part.
 
     A row with label weights q of total s = Σ q_y ≤ 1 costs
@@ -61,7 +61,7 @@ class Blend:
         log_predictions = log_joint.log_softmax(1)  # one kernel, where logsumexp is eight
         # Weight of log P(x); minus its coefficient in the loss.
         on_marginal = missing if self.conditional == 0.0 else missing - self.conditional * given
-        with aside(targets, log_joint, log_predictions, on_marginal, lane=2):
+        with side_stream(targets, log_joint, log_predictions, on_marginal, lane=2):
             log_marginal = log_joint[:, 0] - log_predictions[:, 0]
             loss = -torch.addcmul((targets * log_joint).sum(1), on_marginal, log_marginal)
         return loss, torch.addcmul(targets, on_marginal[:, None], log_predictions.exp())
@@ -110,8 +110,8 @@ class Unsupervised:
         return loss, labels + (1 - self.smoothing) * predictions * (log_joint - mean)
 
 
-joint = Blend(0.0)
-conditional = Blend(1.0)
+joint = JointConditional(0.0)
+conditional = JointConditional(1.0)
 marginal = Marginal()
 
 

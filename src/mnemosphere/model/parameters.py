@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -81,12 +82,24 @@ class Parameters:
     ) -> Self:
         """Return a copy on another device or in another precision."""
         return self.replace(
-            **{
-                f.name: getattr(self, f.name).to(device=device, dtype=dtype)
-                for f in dataclasses.fields(self)
-                if f.name != "varsigma"
-            }
+            **{name: getattr(self, name).to(device=device, dtype=dtype) for name in _TENSORS}
         )
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Everything as named tensors, for a file or a buffer; ς as a float64 number."""
+        tensors = {name: getattr(self, name) for name in _TENSORS}
+        return {**tensors, "varsigma": torch.tensor(self.varsigma, dtype=torch.float64)}
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], *, device: torch.device | str | None = None
+    ) -> Self:
+        """Undo `to_tensors`; KeyError names what is missing."""
+        parts = {name: tensors[name].to(device) for name in _TENSORS}
+        return cls(varsigma=float(tensors["varsigma"]), **parts)
+
+
+_TENSORS = tuple(f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma")
 
 
 def component_prior(
@@ -112,7 +125,7 @@ def from_memories(
     varsigma: float = 1.0,
     uniform_weight: float = 1.0,
 ) -> Parameters:
-    """Memories with class weights that know nothing yet: p = p_h p_q^T (App. initialization)."""
+    """Memories with uninformative class weights: p = p_h p_q^T (App. initialization)."""
     p_h = component_prior(w.shape[0], uniform_weight, dtype=w.dtype, device=w.device)
     p_q = p_q.to(w)
     return Parameters(

@@ -1,4 +1,4 @@
-"""Work that a GPU may do beside other work, while a step is captured. Elsewhere: in order.
+"""Work that a GPU may do beside other work while a step is captured. Elsewhere: in order.
 
 One step is a long chain of small kernels; parts of it that do not need each other can overlap.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 _LANES = 3
 
 
-class _Lanes:
+class _SideStreams:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.streams = [
@@ -23,49 +23,49 @@ class _Lanes:
             for _ in range(_LANES)
         ]
         self.busy: set[int] = set()
-        # What the lanes read: freed too early, its memory would be written over.
+        # What the side streams read: freed too early, its memory would be written over.
         self.held: list[Tensor] = []
 
 
-_lanes: ContextVar[_Lanes | None] = ContextVar("lanes", default=None)
+_active: ContextVar[_SideStreams | None] = ContextVar("side_streams", default=None)
 
 
 @contextmanager
 def overlapping(device: torch.device) -> Iterator[None]:
-    """Let `aside` take effect inside; whoever uses it calls `together` before the end."""
-    token = _lanes.set(_Lanes(device))
+    """Let `side_stream` take effect inside; whoever uses it calls `join` before the end."""
+    token = _active.set(_SideStreams(device))
     try:
         yield
     finally:
-        _lanes.reset(token)
+        _active.reset(token)
 
 
 @contextmanager
-def aside(*read: Tensor, lane: int = 0, after: int | None = None) -> Iterator[None]:
-    """What is inside may run beside what comes after it, until `together`.
+def side_stream(*read: Tensor, lane: int = 0, after: int | None = None) -> Iterator[None]:
+    """What is inside may run beside what comes after it, until `join`.
 
-    It waits for all that came before it, in its own lane and outside the lanes; and for another
-    lane if asked to. read: the tensors it reads that may be dropped before `together`.
+    It waits for all that came before it, in its own lane and on the main stream, and for another
+    lane if asked to. read: the tensors it reads that may be dropped before `join`.
     """
-    lanes = _lanes.get()
-    if lanes is None:
+    side = _active.get()
+    if side is None:
         yield
         return
-    lanes.held.extend(read)
-    lanes.busy.add(lane)
-    stream = lanes.streams[lane]
-    stream.wait_stream(torch.cuda.current_stream(lanes.device))
-    if after in lanes.busy:
-        stream.wait_stream(lanes.streams[after])
+    side.held.extend(read)
+    side.busy.add(lane)
+    stream = side.streams[lane]
+    stream.wait_stream(torch.cuda.current_stream(side.device))
+    if after in side.busy:
+        stream.wait_stream(side.streams[after])
     with torch.cuda.stream(stream):
         yield
 
 
-def together() -> None:
-    """Go on only when everything aside is done."""
-    lanes = _lanes.get()
-    if lanes is not None:
-        for lane in lanes.busy:
-            torch.cuda.current_stream(lanes.device).wait_stream(lanes.streams[lane])
-        lanes.busy.clear()
-        lanes.held.clear()
+def join() -> None:
+    """Go on only when everything on side streams is done."""
+    side = _active.get()
+    if side is not None:
+        for lane in side.busy:
+            torch.cuda.current_stream(side.device).wait_stream(side.streams[lane])
+        side.busy.clear()
+        side.held.clear()

@@ -26,6 +26,8 @@ __all__ = [
     "check",
     "check_marginals",
     "maximize",
+    "project",
+    "retract",
     "sinkhorn",
     "sweep",
     "to_tangent",
@@ -222,6 +224,32 @@ def to_tangent(p: Tensor, g: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
     beta = _solve_laplacian(flat, big, b.reshape(-1, n)).reshape(b.shape)
     alpha = mean - (share @ beta[..., None])[..., 0]
     return (h - (alpha[..., None] + beta[..., None, :]) * q).to(p.dtype)
+
+
+def project(k: Tensor, rows: Tensor, cols: Tensor, *, tol: float = 1e-9) -> Tensor:
+    """Scale k ≥ 0 (..., R, C) into the polytope: its nearest point in relative entropy."""
+    return sinkhorn(k.log(), rows, cols, tol=tol).raise_if_failed().p
+
+
+def retract(
+    p: Tensor,
+    v: Tensor,
+    rows: Tensor,
+    cols: Tensor,
+    *,
+    tol: float | None = 1e-9,
+    sweeps: int = 10,
+) -> Tensor:
+    """Move from p along the tangent vector v and return to the polytope: p·exp(v/p), scaled.
+
+    The retraction of Douik and Hassibi. tol: of the marginals; None takes `sweeps` sweeps
+    whatever they reach, and never waits for the device.
+    """
+    base = p.clamp_min(torch.finfo(p.dtype).tiny)  # where p = 0 nothing moves
+    log_k = base.log() + v / base
+    if tol is None:
+        return sweep(log_k, rows, cols, sweeps)
+    return sinkhorn(log_k, rows, cols, tol=tol).p
 
 
 def center_rows(p: Tensor, g: Tensor, rows: Tensor) -> Tensor:

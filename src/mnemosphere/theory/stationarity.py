@@ -15,34 +15,20 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import CurvatureMethod, Krylov
-from mnemosphere.model.kernel import Statistics, accumulate, check_data
+from mnemosphere.model.kernel import Statistics, accumulate
+from mnemosphere.model.m_step import Residual, displacement, maximize_bound
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
+from mnemosphere.numerics.bessel import mean_resultant
 
 __all__ = ["Certificate", "Residual", "Verdict", "certify", "residual"]
 
 Verdict = Literal["minimum", "saddle", "not converged"]
 
-# β stays finite where every row lies on its memory, and positive where none pulls.
-_MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
 _ROUNDING = 64  # units in the last place by which β_eff must exceed β_split
-
-
-@dataclass(frozen=True)
-class Residual:
-    """How far the parameters are from Eq. (stationarity), in float64."""
-
-    w: Tensor  # (P,) ‖Δw^μ‖
-    p: Tensor  # (P+1,) Σ_y |Δp^γ_y| / p_h(γ)
-    beta: Tensor  # () |Δβ|/β, or 0 if β is held
-
-    @property
-    def largest(self) -> float:
-        """The largest of all."""
-        return float(torch.cat([self.w, self.p, self.beta[None]]).amax())
 
 
 @dataclass(frozen=True)
@@ -74,7 +60,7 @@ class Certificate:
     @property
     def converged(self) -> bool:
         """Whether every residual is within tol, the uniform component's too."""
-        return self.residual.largest <= self.tol
+        return float(self.residual.largest) <= self.tol
 
     def summary(self, max_rows: int = 20) -> str:
         """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""
@@ -108,16 +94,14 @@ class Certificate:
 
 def residual(
     params: Parameters,
-    x: Tensor,
-    targets: Tensor,
+    batch: Batch,
     rule: LabelRule = objectives.joint,
     *,
-    sample_weight: Tensor | None = None,
     learn_beta: bool = True,
 ) -> Residual:
-    """Residual of Eq. (stationarity) on the rows x (n, N) with targets (n, C+1): one pass.
+    """Residual of Eq. (stationarity) on these rows: one pass, judged in float64.
 
-    The step is w ← w̄/‖w̄‖, p ← p̄/ζ, β ← A_N⁻¹(ς Σ‖w̄‖/Σ mass). A rule whose label weights can
+    It is how far `m_step.maximize_bound` moves the parameters. A rule whose label weights can
     be negative has no such step. There the tangent parts of the gradient of the mean loss stand
     in for it, in units that make both agree near a fixed point of the joint likelihood up to
     factors of order 1: for w^μ in units of β_eff p_h(μ), for p as the natural gradient, for β in
@@ -125,18 +109,15 @@ def residual(
 
     learn_beta: False if β is held fixed, so that it need not be stationary.
     """
-    check_data(x, targets, sample_weight, params)
-    stats = accumulate(params, x, targets, rule, sample_weight=sample_weight)
+    stats = accumulate(params, batch.check(params), rule)
     return _residual(params, stats, rule, learn_beta)
 
 
 def certify(
     params: Parameters,
-    x: Tensor,
-    targets: Tensor,
+    batch: Batch,
     rule: LabelRule = objectives.joint,
     *,
-    sample_weight: Tensor | None = None,
     tol: float = 1e-3,
     learn_beta: bool = True,
     method: CurvatureMethod | None = None,
@@ -149,11 +130,10 @@ def certify(
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
-    check_data(x, targets, sample_weight, params)
-    stats = accumulate(params, x, targets, rule, sample_weight=sample_weight)
+    stats = accumulate(params, batch.check(params), rule)
     moved = _residual(params, stats, rule, learn_beta)
     method = Krylov() if method is None else method
-    found = method(params, x, targets, rule, sample_weight=sample_weight, generator=generator)
+    found = method(params, batch, rule, generator=generator)
     beta_eff = params.beta_eff
     rests = torch.maximum(moved.w, moved.p[1:]).clamp_min(float(moved.beta)) <= tol
     # The value found is that of a direction, so a saddle is proven. A minimum is not, unless the
@@ -181,26 +161,17 @@ def certify(
 
 
 def _residual(params: Parameters, stats: Statistics, rule: LabelRule, learn_beta: bool) -> Residual:
-    w, p = params.w.double(), params.p.double()
+    old = params.to(dtype=torch.float64)
     w_bar, p_bar = stats.w_bar.double(), stats.p_bar.double()
-    p_h, p_q = params.p_h.double(), params.p_q.double()
-    n, a = params.n_features, mean_resultant(params.beta.double(), params.n_features)
-    prior = p_h.clamp_min(torch.finfo(p.dtype).tiny)
     if rule.supports_fixed_point:
-        norms = w_bar.norm(dim=1)
-        new_w = sphere.project(torch.where(norms[:, None] > 0, w_bar, w))  # no pull, no move
-        delta_w = (new_w - w).norm(dim=1)
-        delta_p = polytope.maximize(p_bar, p_h, p_q).p - p
-        resultant = params.varsigma * norms.sum() / p_bar[1:].sum().clamp_min(1e-300)
-        beta = inverse_mean_resultant(resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), n)
-        delta_beta = (beta / params.beta.double() - 1).abs()
-    else:
-        delta_w = sphere.to_tangent(w, w_bar).norm(dim=1) / (stats.count * prior[1:])
-        delta_p = polytope.to_tangent(p, p_bar / stats.count, p_h, p_q)
-        pull = params.varsigma * stats.overlap.double().sum()
-        delta_beta = (pull / a - p_bar[1:].sum()).abs() / stats.count
+        return displacement(old, maximize_bound(old, w_bar, p_bar, learn_beta=learn_beta))
+    prior = old.p_h.clamp_min(torch.finfo(torch.float64).tiny)
+    delta_p = polytope.to_tangent(old.p, p_bar / stats.count, old.p_h, old.p_q)
+    pull = params.varsigma * stats.overlap.double().sum()
+    push = mean_resultant(old.beta, params.n_features)
+    delta_beta = (pull / push - p_bar[1:].sum()).abs() / stats.count
     return Residual(
-        delta_w,
-        delta_p.abs().sum(1) / prior,
-        delta_beta if learn_beta else torch.zeros_like(delta_beta),
+        w=sphere.to_tangent(old.w, w_bar).norm(dim=1) / (stats.count * prior[1:]),
+        p=delta_p.abs().sum(1) / prior,
+        beta=delta_beta if learn_beta else torch.zeros_like(delta_beta),
     )

@@ -1,1 +1,44 @@
-"""Layer 2: solvers, the training loop, growth, checkpoints."""
+"""Layer 2: the training loop, its solvers and callbacks, growth, refinement."""
+
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.callbacks import (
+    Callback,
+    Convergence,
+    EarlyStopping,
+    PassRecord,
+    Run,
+    SplitRecord,
+)
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.growth import GrowthResult, Splitting, grow
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.refine import Refinement, refine
+from mnemosphere.training.sgd import SGD
+from mnemosphere.training.solver import Solver, SolverState
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "Callback",
+    "Checkpoint",
+    "Convergence",
+    "EarlyStopping",
+    "FitResult",
+    "FixedPoint",
+    "GrowthResult",
+    "Lineage",
+    "PassRecord",
+    "Refinement",
+    "Run",
+    "Solver",
+    "SolverState",
+    "SphereNoise",
+    "SplitRecord",
+    "Splitting",
+    "fit",
+    "grow",
+    "refine",
+]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import together
+from mnemosphere.model.streams import join
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.batches import Batch, State
+from mnemosphere.training.solver import SolverState
+
+__all__ = ["Adam"]
 
 _BETA_SHARE = 0.1  # β acts on all memories at once: its rate is this much smaller
 
@@ -24,10 +28,10 @@ class Adam:
 
     In each set of coordinates m ← a·m + (1−a)·g, v ← b·v + (1−b)·‖g‖², and the step is
     −rate·m/√v with Adam's correction for the start. A coordinate means nothing on the sphere, so v
-    is one number a memory and a step one angle, less for a memory with little gradient (`floor`):
+    is one number per memory and a step one angle, less for a memory with little gradient (`floor`):
 
     - memories: g is the tangent gradient; the step is retracted, m carried along by projection;
-    - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v a row; the step
+    - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v per row; the step
       multiplies p and the marginals are restored by scaling, to `tolerance`. With None, g is
       centered in each row alone, and `sweeps` sweeps leave the rows a little off;
     - β: its logarithm, at a tenth of the rate of log p.
@@ -61,14 +65,33 @@ class Adam:
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
     @property
+    def rows_per_step(self) -> int:
+        """Rows per step."""
+        return self.batch_size
+
+    @property
     def capturable(self) -> bool:
         """Whether a step never asks the device for a number: scaling p to a tolerance does."""
         return self.tolerance is None
 
+    @property
+    def exact(self) -> bool:
+        """The length of a step is that of its rate."""
+        return False
+
+    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
+        """On a GPU with a set number of sweeps: they ask for nothing, so steps are replayed."""
+        return replace(
+            self,
+            batch_size=min(self.batch_size, n_rows),
+            learn_beta=learn_beta,
+            tolerance=None if device.type == "cuda" else self.tolerance,
+        )
+
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
 
-    def start(self, params: Parameters) -> State:
+    def start(self, params: Parameters) -> SolverState:
         """At rest, at the beginning of the schedule."""
         return {
             "w": torch.zeros_like(params.w),
@@ -82,10 +105,10 @@ class Adam:
         }
 
     def step(
-        self, params: Parameters, state: State, stats: Statistics, batch: Batch
-    ) -> tuple[Parameters, State]:
+        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
-        together()
+        join()
         a, b = self.decay
         done = state["step"]
         fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1)))
@@ -106,11 +129,15 @@ class Adam:
         m_p = a * state["p"] + (1 - a) * g
         v_p = b * state["p_square"] + (1 - b) * g.square().sum(1)
         tiny = torch.finfo(params.p.dtype).tiny
-        log_k = params.p.clamp_min(tiny).log() - rate * m_p / self._size(v_p, params.p_h)[:, None]
-        if self.tolerance is None:
-            p = polytope.sweep(log_k, params.p_h, params.p_q, self.sweeps)
-        else:
-            p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
+        step = -rate * m_p / self._size(v_p, params.p_h)[:, None]  # of log p
+        p = polytope.retract(
+            params.p,
+            params.p * step,
+            params.p_h,
+            params.p_q,
+            tol=self.tolerance,
+            sweeps=self.sweeps,
+        )
 
         beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
         if self.learn_beta:
@@ -129,7 +156,7 @@ class Adam:
             "step": done + 1,
         }
 
-    def follow(self, state: State, params: Parameters, source: Tensor) -> State:
+    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
 
         k copies share its gradients, so each takes 1/k of the means and 1/k² of the squares.

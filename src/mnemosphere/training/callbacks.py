@@ -1,18 +1,24 @@
-"""Records of training, and callbacks that look at them. A callback must not change anything."""
+"""A fit in progress, and the callbacks that watch it, stop it or store it."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import torch
+
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.solver import SolverState
+
+__all__ = ["Callback", "Convergence", "EarlyStopping", "PassRecord", "Run", "SplitRecord"]
 
 
 @dataclass(frozen=True)
-class Record:
+class PassRecord:
     """One pass over the training data."""
 
-    epoch: int  # counted from 1, across resumptions
+    n_iter: int  # counted from 1, across resumptions
     loss: float  # mean training loss, each batch at the parameters it met
     validation_loss: float | None
     validation_accuracy: float | None
@@ -20,7 +26,7 @@ class Record:
     residual: float | None  # of stationarity before the pass (exact fixed-point steps only)
     n_memories: int
     seconds: float  # wall time of the pass, validation included
-    phase: int = 0  # of growth; 0 where the network does not grow
+    phase: int = 0  # of growth or refinement; 0 where there is one phase
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -28,7 +34,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitRecord:
     """One step of growth, between two phases."""
 
     phase: int  # the phase that ended, counted from 0
@@ -44,20 +50,93 @@ class Split:
         return asdict(self)
 
 
+@dataclass
+class Run:
+    """A fit in progress: all that changes between two passes, and all that tells runs apart."""
+
+    params: Parameters  # after the last pass
+    state: SolverState
+    generator: torch.Generator
+    max_iter: int
+    stage: str = ""  # names a part of a longer training, such as a phase of growth
+    fingerprint: str = ""  # of the data and the settings; empty where no callback needs it
+    best: Parameters | None = None  # by validation loss
+    best_loss: float = math.inf
+    waited: int = 0  # passes since the best
+    history: list[PassRecord] = field(default_factory=list)
+    status: str = "running"
+
+    @property
+    def n_iter(self) -> int:
+        """Passes done."""
+        return len(self.history)
+
+    def add(self, record: PassRecord, params: Parameters, state: SolverState) -> None:
+        """Take in a finished pass."""
+        self.params, self.state = params, state
+        self.history.append(record)
+        if record.validation_loss is None:
+            return
+        if record.validation_loss < self.best_loss:
+            self.best, self.best_loss, self.waited = params, record.validation_loss, 0
+        else:
+            self.waited += 1
+
+
 class Callback:
-    """Override what you want to see."""
+    """Override what you want to see; only `stop_reason` has a say in training."""
 
-    def on_start(self, params: Parameters, max_epochs: int) -> None:
-        """Training starts; it takes at most max_epochs passes."""
+    needs_fingerprint = False  # of the data, which takes a look at every row
 
-    def on_batch(self, epoch: int, share_done: float) -> None:
+    def on_start(self, run: Run) -> None:
+        """Training starts; it takes at most run.max_iter passes."""
+
+    def on_batch(self, run: Run, share_done: float) -> None:
         """A batch is done; share_done of this pass in [0, 1]."""
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
-        """A pass is done."""
+    def on_pass(self, run: Run) -> None:
+        """A pass is done; run.history[-1] tells of it."""
 
-    def on_split(self, split: Split, params: Parameters) -> None:
+    def stop_reason(self, run: Run) -> str | None:
+        """Why to stop here, after a pass or before the first; None to go on."""
+        return None
+
+    def on_split(self, split: SplitRecord, params: Parameters) -> None:
         """The network has grown to `params`; the next phase of training comes."""
 
-    def on_end(self, status: str) -> None:
-        """Training ended: 'converged', 'stopped early', 'max_epochs' or 'interrupted'."""
+    def on_end(self, run: Run) -> None:
+        """Training ended; run.status tells how."""
+
+
+@dataclass(frozen=True)
+class Convergence(Callback):
+    """Stop where a pass changes the mean loss by less than `tol` relative.
+
+    Or where an exact fixed-point step moves the parameters by less than that.
+    """
+
+    tol: float
+
+    def stop_reason(self, run: Run) -> str | None:
+        """'converged', or None."""
+        if len(run.history) < 2:
+            return None
+        last, before = run.history[-1], run.history[-2]
+        small_step = last.residual is not None and last.residual < self.tol
+        small_gain = abs(before.loss - last.loss) < self.tol * abs(last.loss)
+        return "converged" if small_step or small_gain else None
+
+
+@dataclass(frozen=True)
+class EarlyStopping(Callback):
+    """Stop after `patience` passes without a lower validation loss."""
+
+    patience: int
+
+    def __post_init__(self) -> None:
+        if self.patience < 1:
+            raise ValueError(f"patience must be >= 1, got {self.patience}")
+
+    def stop_reason(self, run: Run) -> str | None:
+        """'stopped early', or None."""
+        return "stopped early" if run.waited >= self.patience else None

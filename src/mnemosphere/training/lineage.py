@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from mnemosphere.files import strip_prefix
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import Parameters
 
@@ -102,11 +103,7 @@ class Lineage:
         }
         out |= {f"members.{k}": nodes for k, nodes in enumerate(self.members)}
         for k, params in enumerate(self.models):
-            for field in dataclasses.fields(params):
-                value = getattr(params, field.name)
-                out[f"models.{k}.{field.name}"] = torch.as_tensor(
-                    value, dtype=value.dtype if isinstance(value, Tensor) else torch.float64
-                )
+            out |= {f"models.{k}.{name}": t for name, t in params.to_tensors().items()}
         return out
 
     @classmethod
@@ -116,13 +113,10 @@ class Lineage:
         """Undo `to_tensors`; the models go to `device`, the tree itself stays on the CPU."""
         n_levels = sum(name.startswith("members.") for name in tensors)
         n_models = sum(name.startswith("models.") and name.endswith(".w") for name in tensors)
-        names = [field.name for field in dataclasses.fields(Parameters)]
-        models = []
-        for k in range(n_models):
-            parts = {name: tensors[f"models.{k}.{name}"] for name in names}
-            varsigma = float(parts.pop("varsigma"))
-            parts = {name: t.to(device) for name, t in parts.items()}
-            models.append(Parameters(varsigma=varsigma, **parts))
+        models = [
+            Parameters.from_tensors(strip_prefix(tensors, f"models.{k}"), device=device)
+            for k in range(n_models)
+        ]
         return cls(
             level=tensors["level"],
             parent=tensors["parent"],

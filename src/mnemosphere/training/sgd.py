@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import aside, together
+from mnemosphere.model.streams import join, side_stream
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
-from mnemosphere.training.batches import Batch, State
+from mnemosphere.training.solver import SolverState
+
+__all__ = ["SGD"]
 
 _MIN_BETA = 1e-6  # a mixture as good as uniform
 
@@ -23,13 +26,14 @@ _MIN_BETA = 1e-6  # a mixture as good as uniform
 class SGD:
     """Heavy ball, v ← m·v − lr·gradient, θ ← θ + v, kept on the sphere and in the polytope.
 
-    Memories: the gradient is projected onto the tangent space, the step normalised. Class
+    Memories: the gradient is projected onto the tangent space, the step normalized. Class
     weights: multiplied by exp(v), then scaled back to their marginals by Sinkhorn–Knopp; their
     rate is P + P_0 times smaller than that of the memories, which is the same as training
     g = (P + P_0)p at the same rate. β: plain, kept positive by construction.
 
     `tolerance` is that of the marginals; None stops after `sweeps` sweeps whatever they reached,
-    which is what the paper does and never waits for the device.
+    which is what the paper does and never waits for the device. The estimators hold out
+    `validation_fraction` of the rows and stop after `patience` passes without improvement there.
     """
 
     learning_rate: float = 0.01
@@ -38,15 +42,19 @@ class SGD:
     learn_beta: bool = True
     sweeps: int = 10
     tolerance: float | None = 1e-7
+    validation_fraction: float = 0.1
+    patience: int = 3
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
-        if self.batch_size < 1 or self.sweeps < 1:
+        if min(self.batch_size, self.sweeps, self.patience) < 1:
+            raise ValueError(f"batch_size, sweeps and patience must be >= 1, got {self}")
+        if not 0 < self.validation_fraction < 1:
             raise ValueError(
-                f"batch_size and sweeps must be >= 1, got {self.batch_size} and {self.sweeps}"
+                f"validation_fraction must lie in (0, 1), got {self.validation_fraction}"
             )
 
     @classmethod
@@ -59,14 +67,33 @@ class SGD:
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, tolerance=None)
 
     @property
+    def rows_per_step(self) -> int:
+        """Rows per step."""
+        return self.batch_size
+
+    @property
     def capturable(self) -> bool:
         """Whether a step never asks the device for a number: sweeps to a tolerance do."""
         return self.tolerance is None
 
+    @property
+    def exact(self) -> bool:
+        """The length of a step is that of its rate."""
+        return False
+
+    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
+        """On a GPU with the paper's plain sweeps: they ask for nothing, so steps are replayed."""
+        return replace(
+            self,
+            batch_size=min(self.batch_size, n_rows),
+            learn_beta=learn_beta,
+            tolerance=None if device.type == "cuda" else self.tolerance,
+        )
+
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
 
-    def start(self, params: Parameters) -> State:
+    def start(self, params: Parameters) -> SolverState:
         """Momentum at rest."""
         return {
             "w": torch.zeros_like(params.w),
@@ -75,18 +102,18 @@ class SGD:
         }
 
     def step(
-        self, params: Parameters, state: State, stats: Statistics, batch: Batch
-    ) -> tuple[Parameters, State]:
+        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
         m, lr = self.momentum, self.learning_rate
         beta, v_beta = params.beta, state["beta"]
         if self.learn_beta:
-            with aside(beta, lane=2):
+            with side_stream(beta, lane=2):
                 resultant = mean_resultant(beta, params.n_features)
-            with aside(stats.overlap, stats.p_bar, stats.count, lane=1, after=2):
+            with side_stream(stats.overlap, stats.p_bar, stats.count, lane=1, after=2):
                 v_beta = torch.sub(m * v_beta, stats.gradient_beta(params, resultant), alpha=lr)
                 beta = _positive_step(beta, v_beta)
-        with aside(stats.w_bar, stats.count):
+        with side_stream(stats.w_bar, stats.count):
             g = sphere.to_tangent(params.w, stats.gradient_w(params))
             v_w = torch.sub(m * state["w"], g, alpha=lr)
             w = sphere.retract(params.w, v_w)
@@ -96,16 +123,14 @@ class SGD:
         p = params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
         rate = (1 - params.p_h[0]) * (lr / params.n_memories) / stats.count.to(p.dtype)
         g = polytope.center_rows(params.p, stats.p_bar / p, params.p_h)
-        v_p = torch.addcmul(m * state["p"], g, rate)
-        log_k = p.log() + v_p
-        if self.tolerance is None:
-            p = polytope.sweep(log_k, params.p_h, params.p_q, self.sweeps)
-        else:
-            p = polytope.sinkhorn(log_k, params.p_h, params.p_q, tol=self.tolerance).p
-        together()
+        v_p = torch.addcmul(m * state["p"], g, rate)  # the velocity of log p
+        p = polytope.retract(
+            p, p * v_p, params.p_h, params.p_q, tol=self.tolerance, sweeps=self.sweeps
+        )
+        join()
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
-    def follow(self, state: State, params: Parameters, source: Tensor) -> State:
+    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on with the velocity of the memory they come from.
 
         Velocities of class weights are those of log p, which halving p leaves as they are.

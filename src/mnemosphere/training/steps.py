@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from mnemosphere.data.dataset import Dataset
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import overlapping
-from mnemosphere.training.batches import Batch, Data, Solver, State
-from mnemosphere.training.fixed_point import FixedPoint, residual
 from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.solver import Solver, SolverState
 
 _WARM_UP = 3  # steps before the capture: libraries allocate what they need at their first calls
 _CHANGING = ("w", "p", "beta")
@@ -26,40 +27,46 @@ class Steps:
     def __init__(
         self,
         params: Parameters,
-        state: State,
-        data: Data,
+        state: SolverState,
         solver: Solver,
         rule: LabelRule,
         noise: SphereNoise | None = None,
     ) -> None:
         self._params, self._state = params, state
-        self._data, self._solver, self._rule, self._noise = data, solver, rule, noise
-        self._loss = torch.zeros((), dtype=torch.float64, device=data.x.device)
+        self._solver, self._rule, self._noise = solver, rule, noise
+        self._loss = torch.zeros((), dtype=torch.float64, device=params.w.device)
         self._count = torch.zeros_like(self._loss)
-        self.moved: Tensor | None = None  # by an exact fixed-point step: its residual
+        self.residual: Tensor | None = None  # of stationarity, where a step was exact
 
-    def __call__(self, rows: Tensor | None, generator: torch.Generator) -> float:
-        """One step on these rows of the data (None: all); returns their share of it."""
-        part = self._data if rows is None else self._data.take(rows)
+    def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
+        """One step on a batch that is this share of all rows."""
         if self._noise is not None:
-            part = replace(part, x=self._noise(part.x, generator))
-        return self._step(part)
+            batch = replace(batch, x=self._noise(batch.x, generator))
+        self._step(batch, share)
 
-    def _step(self, part: Data) -> float:
-        share = part.n_rows / self._data.n_rows
-        batch = Batch(part.x, part.targets, part.sample_weight, share)
+    def full_pass(self, dataset: Dataset) -> None:
+        """One step on all rows, whose statistics are summed batch by batch."""
+        batches = dataset.batches(None)
+        first = next(batches)
+        stats = accumulate(self._params, first, self._rule)
+        for batch in batches:
+            stats = stats + accumulate(self._params, batch, self._rule)
         before = self._params
-        stats = accumulate(
-            before, batch.x, batch.targets, self._rule, sample_weight=batch.sample_weight
-        )
-        self._params, self._state = self._solver.step(before, self._state, stats, batch)
+        self._params, self._state = self._solver.step(before, self._state, stats, first, 1.0)
         self._loss += stats.loss
         self._count += stats.count
-        if isinstance(self._solver, FixedPoint) and share == 1.0:
-            self.moved = residual(before, self._params)
-        return share
+        if self._solver.exact:
+            self.residual = displacement(before, self._params).largest
 
-    def read(self) -> tuple[Parameters, State]:
+    def _step(self, batch: Batch, share: float) -> None:
+        stats = accumulate(self._params, batch, self._rule)
+        self._params, self._state = self._solver.step(
+            self._params, self._state, stats, batch, share
+        )
+        self._loss += stats.loss
+        self._count += stats.count
+
+    def read(self) -> tuple[Parameters, SolverState]:
         """The parameters and the state as they are now."""
         return self._params, self._state
 
@@ -74,60 +81,73 @@ class Steps:
 class CapturedSteps(Steps):
     """The same, recorded once and replayed: a plain step is bound by launching its kernels.
 
-    The graph reads and writes parameters, state and loss in place.
+    The graph reads a batch from a place of its own, and reads and writes parameters, state and
+    loss in place. It is recorded at the first batch of full size.
     """
 
     def __init__(
         self,
         params: Parameters,
-        state: State,
-        data: Data,
+        state: SolverState,
         solver: Solver,
         rule: LabelRule,
         noise: SphereNoise | None = None,
     ) -> None:
-        super().__init__(_copy(params), _copy_state(state), data, solver, rule, noise)
-        device = data.x.device
-        self._own = self.read()
-        self._rows = torch.zeros(solver.batch_size or 1, dtype=torch.long, device=device)
-        # Noise is drawn outside the graph and handed in.
-        self._x = None if noise is None else data.x[self._rows]
+        super().__init__(_copy(params), _copy_state(state), solver, rule, noise)
+        self._own = self._params, self._state
+        self._batch: Batch | None = None
+        self._graph = torch.cuda.CUDAGraph()
+
+    def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
+        """One step on a batch that is this share of all rows."""
+        if self._noise is not None:
+            batch = replace(batch, x=self._noise(batch.x, generator))
+        if self._batch is None:
+            self._capture(batch, share)
+        if self._batch is None or batch.n_rows != self._batch.n_rows:  # the last rows of a pass
+            self._step(batch, share)
+            self._write(self._params, self._state)
+            return
+        self._batch.x.copy_(batch.x)
+        self._batch.targets.copy_(batch.targets)
+        if self._batch.sample_weight is not None and batch.sample_weight is not None:
+            self._batch.sample_weight.copy_(batch.sample_weight)
+        self._graph.replay()
+
+    def read(self) -> tuple[Parameters, SolverState]:
+        """Copies of the parameters and the state as they are now."""
+        return _copy(self._params), _copy_state(self._state)
+
+    def _capture(self, batch: Batch, share: float) -> None:
+        weight = batch.sample_weight
+        # Cloned, and targets made dense: a copy into an expanded view would go wrong.
+        self._batch = Batch(
+            batch.x.clone(),
+            batch.targets.clone(memory_format=torch.contiguous_format),
+            None if weight is None else weight.clone(),
+        )
+        begun = self.read()
+        losses = self._loss.clone(), self._count.clone()
+        device = batch.x.device
         side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
             for _ in range(_WARM_UP):
-                self._step_in_place()
+                self._step_in_place(share)
         torch.cuda.current_stream(device).wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._step_in_place()
-        self._write(params, state)
-        self._loss.zero_()
-        self._count.zero_()
+            self._step_in_place(share)
+        self._write(*begun)
+        self._loss.copy_(losses[0])
+        self._count.copy_(losses[1])
 
-    def __call__(self, rows: Tensor | None, generator: torch.Generator) -> float:
-        """One step on these rows of the data (None: all); returns their share of it."""
-        if rows is None or rows.shape != self._rows.shape:  # the last rows of a pass
-            share = super().__call__(rows, generator)
-            self._write(self._params, self._state)
-            return share
-        self._rows.copy_(rows)
-        if self._x is not None and self._noise is not None:
-            self._x.copy_(self._noise(self._data.x[rows], generator))
-        self._graph.replay()
-        return rows.shape[0] / self._data.n_rows
-
-    def read(self) -> tuple[Parameters, State]:
-        """Copies of the parameters and the state as they are now."""
-        return _copy(self._params), _copy_state(self._state)
-
-    def _step_in_place(self) -> None:
-        with overlapping(self._rows.device):
-            part = self._data.take(self._rows)
-            self._step(part if self._x is None else replace(part, x=self._x))
+    def _step_in_place(self, share: float) -> None:
+        assert self._batch is not None
+        with overlapping(self._batch.x.device):
+            self._step(self._batch, share)
         self._write(self._params, self._state)
 
-    def _write(self, params: Parameters, state: State) -> None:
+    def _write(self, params: Parameters, state: SolverState) -> None:
         self._params, self._state = self._own
         ours = [getattr(self._params, name) for name in _CHANGING] + list(self._state.values())
         new = [getattr(params, name) for name in _CHANGING] + [state[name] for name in self._state]
@@ -136,23 +156,21 @@ class CapturedSteps(Steps):
 
 def steps_for(
     params: Parameters,
-    state: State,
-    data: Data,
+    state: SolverState,
+    dataset: Dataset,
     solver: Solver,
     rule: LabelRule,
     noise: SphereNoise | None = None,
 ) -> Steps:
     """Replayed steps where all is on a GPU and no step asks the device for a number."""
-    size = solver.batch_size or data.n_rows
-    if data.x.is_cuda and solver.capturable and size < data.n_rows:
-        return CapturedSteps(params, state, data, solver, rule, noise)
-    return Steps(params, state, data, solver, rule, noise)
+    size = solver.rows_per_step or dataset.n_rows
+    replayed = params.w.is_cuda and solver.capturable and size < dataset.n_rows
+    return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
 
 
 def _copy(params: Parameters) -> Parameters:
-    tensors = {f.name: getattr(params, f.name) for f in dataclasses.fields(params)}
-    return params.replace(**{k: t.clone() for k, t in tensors.items() if isinstance(t, Tensor)})
+    return Parameters.from_tensors({name: t.clone() for name, t in params.to_tensors().items()})
 
 
-def _copy_state(state: State) -> State:
+def _copy_state(state: SolverState) -> SolverState:
     return {name: t.clone() for name, t in state.items()}

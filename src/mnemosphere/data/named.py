@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.datasets.idx import read_idx
+from mnemosphere.data.idx import read_idx
 
 _DIGITS = tuple("0123456789")
 _CLOTHES = (
@@ -50,7 +50,7 @@ NAMES: tuple[str, ...] = ("mnist-small", "digits", *_IDX_SOURCES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Dataset:
+class NamedData:
     """Images as rows with integer labels, split into training and test rows.
 
     `x_train` (n, d) and `x_test` (m, d) hold the values as stored (uint8 pixels; float64 for
@@ -70,12 +70,12 @@ class Dataset:
     def __repr__(self) -> str:
         rows, columns = self.image_shape
         return (
-            f"Dataset({self.name!r}: {len(self.x_train)} train + {len(self.x_test)} test images "
+            f"NamedData({self.name!r}: {len(self.x_train)} train + {len(self.x_test)} test images "
             f"of {rows}x{columns}, {len(self.class_names)} classes)"
         )
 
 
-def load(name: str, directory: str | Path | None = None) -> Dataset:
+def load(name: str, directory: str | Path | None = None) -> NamedData:
     """Load a data set by name.
 
     - "mnist-small": 5,000 + 1,000 MNIST digits, in the package; needs no network.
@@ -97,13 +97,13 @@ def load(name: str, directory: str | Path | None = None) -> Dataset:
     raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
 
 
-def _load_mnist_small() -> Dataset:
-    resource = files("mnemosphere.datasets").joinpath("data", "mnist-small.npz")
+def _load_mnist_small() -> NamedData:
+    resource = files("mnemosphere.data").joinpath("embedded", "mnist-small.npz")
     with resource.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
         x_train, y_train, x_test, y_test = (
             stored[key] for key in ("x_train", "y_train", "x_test", "y_test")
         )
-    return _dataset(
+    return _named(
         "mnist-small",
         (x_train, y_train),
         (x_test, y_test),
@@ -113,7 +113,7 @@ def _load_mnist_small() -> Dataset:
     )
 
 
-def _load_digits() -> Dataset:
+def _load_digits() -> NamedData:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -122,7 +122,7 @@ def _load_digits() -> Dataset:
     is_test = np.zeros(len(labels), dtype=bool)
     for label in range(len(_DIGITS)):
         is_test[np.flatnonzero(labels == label)[4::5]] = True
-    return _dataset(
+    return _named(
         "digits",
         (images[~is_test], labels[~is_test]),
         (images[is_test], labels[is_test]),
@@ -132,7 +132,7 @@ def _load_digits() -> Dataset:
     )
 
 
-def _load_idx_or_openml(name: str, directory: Path | None) -> Dataset:
+def _load_idx_or_openml(name: str, directory: Path | None) -> NamedData:
     if directory is not None and not directory.is_dir():
         raise FileNotFoundError(f"directory {directory} does not exist or is not a folder")
     source = _IDX_SOURCES[name]
@@ -148,7 +148,7 @@ def _load_idx_or_openml(name: str, directory: Path | None) -> Dataset:
             break
     else:
         train, test = _fetch_openml(name, source)
-    return _dataset(name, train, test, source.class_names, source.description)
+    return _named(name, train, test, source.class_names, source.description)
 
 
 def _candidate_folders(name: str, directory: Path | None) -> Iterator[Path]:
@@ -241,16 +241,16 @@ def _fetch_openml(
     return (images[:_N_TRAIN], labels[:_N_TRAIN]), (images[_N_TRAIN:], labels[_N_TRAIN:])
 
 
-def _dataset(
+def _named(
     name: str,
     train: tuple[NDArray[Any], NDArray[Any]],
     test: tuple[NDArray[Any], NDArray[Any]],
     class_names: tuple[str, ...],
     description: str,
-) -> Dataset:
+) -> NamedData:
     """Flatten images (n, rows, columns) to rows (n, d)."""
     _, rows, columns = train[0].shape
-    return Dataset(
+    return NamedData(
         name=name,
         x_train=train[0].reshape(len(train[0]), -1),
         y_train=train[1].astype(np.int64),

@@ -1,0 +1,166 @@
+"""Where rows lie: the one thing that training knows of data, and rows held in memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.batch import Batch
+
+__all__ = ["ArrayDataset", "Dataset", "StreamedBatch", "held_out"]
+
+
+class Dataset(Protocol):
+    """Unit rows with label weights and sample weights, wherever they lie."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches come out."""
+        ...
+
+    def batches(
+        self, size: int | None, *, generator: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """One pass in batches of `size` rows (None: as few as memory allows).
+
+        In random order, drawn from `generator`; in the stored order where that is None.
+        """
+        ...
+
+    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
+        """Random rows, n of them or all: for starts, pilots and curvature."""
+        ...
+
+    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
+        """(rows to learn from, rows to judge by): see `held_out`; None where it holds none."""
+        ...
+
+    def shard(self, rank: int, world_size: int) -> Self:
+        """The part of the rows that one of `world_size` processes takes."""
+        ...
+
+    def label_mass(self) -> Tensor:
+        """Label weights summed over all rows, by class, (C+1,) float64."""
+        ...
+
+    def checksum(self) -> str:
+        """The same for the same rows, on every device: what a checkpoint knows its data by."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayDataset:
+    """Rows on the sphere, held on one device."""
+
+    rows: Batch
+
+    @classmethod
+    def of(cls, x: Tensor, targets: Tensor, sample_weight: Tensor | None = None) -> Self:
+        """From unit rows; those of no weight are left out, a batch of them would have no mean."""
+        rows = Batch(x, targets, sample_weight)
+        if sample_weight is not None and not bool((sample_weight > 0).all()):
+            rows = rows.take(sample_weight > 0)
+        return cls(rows)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.rows.n_rows
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are."""
+        return self.rows.x.device
+
+    def batches(
+        self, size: int | None, *, generator: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """One pass; all rows as one batch where `size` is None."""
+        if size is None or size >= self.n_rows:
+            yield self.rows
+            return
+        order = None if generator is None else self._order(generator)
+        for start in range(0, self.n_rows, size):
+            part = slice(start, start + size)
+            yield self.rows.take(part if order is None else order[part])
+
+    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
+        """Random rows, n of them or all."""
+        return self.rows if n >= self.n_rows else self.rows.take(self._order(generator)[:n])
+
+    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
+        """(rows to learn from, rows to judge by)."""
+        held = held_out(self.rows.targets, fraction, generator=generator)
+        if not bool(held.any()):
+            return self, None
+        return type(self)(self.rows.take(~held)), type(self)(self.rows.take(held))
+
+    def shard(self, rank: int, world_size: int) -> Self:
+        """Contiguous rows, as many as the others have or one more."""
+        bounds = [self.n_rows * k // world_size for k in (rank, rank + 1)]
+        return type(self)(self.rows.take(slice(*bounds)))
+
+    def label_mass(self) -> Tensor:
+        """Label weights summed over all rows, by class, (C+1,) float64."""
+        q, weight = self.rows.targets.double(), self.rows.sample_weight
+        return q.sum(0) if weight is None else weight.double() @ q
+
+    def checksum(self) -> str:
+        """CRC of the bytes of everything."""
+        parts = (self.rows.x, self.rows.targets, self.rows.sample_weight)
+        sums = [zlib.crc32(t.cpu().contiguous().numpy().data) for t in parts if t is not None]
+        return f"{tuple(self.rows.x.shape)} {sums}"
+
+    def _order(self, generator: torch.Generator) -> Tensor:
+        order = torch.randperm(self.n_rows, generator=generator, device=generator.device)
+        return order.to(self.device)
+
+
+@dataclass(frozen=True)
+class StreamedBatch(ArrayDataset):
+    """One batch of a stream, which counts as a set share of a pass over rows without end."""
+
+    share: float = 0.05
+
+    @property
+    def n_rows(self) -> int:
+        """As many rows as a pass would have."""
+        return round(self.rows.n_rows / self.share)
+
+    def batches(
+        self, size: int | None, *, generator: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """The batch, whatever `size`."""
+        yield self.rows
+
+
+def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:
+    """Which rows to judge by, (n,) bool: the one hold-out.
+
+    A `fraction` of the labeled rows of each class, in random order, and none of a class with fewer
+    than 1/fraction. Where no row has a label, that fraction of all rows.
+    """
+    n_rows = targets.shape[0]
+    order = torch.randperm(n_rows, generator=generator, device=generator.device).to(targets.device)
+    labeled = targets.sum(1) > 0
+    label = torch.where(labeled, targets.argmax(1), -1)[order]
+    if not bool(labeled.any()):
+        label = torch.zeros_like(label)
+    label, by_class = label.sort(stable=True)
+    # Row r of its class, r = 1, 2, …, is held where r·fraction passes a whole number.
+    first = torch.searchsorted(label, label)
+    rank = (torch.arange(n_rows, device=label.device) - first).double()
+    chosen = (((rank + 1) * fraction).floor() > (rank * fraction).floor()) & (label >= 0)
+    held = torch.zeros_like(chosen)
+    held[order[by_class[chosen]]] = True
+    return held

@@ -1,0 +1,138 @@
+"""How rows are put on the unit sphere, batch by batch, where they are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.rows import StoredRows
+
+__all__ = ["NORMALIZATIONS", "Normalizer"]
+
+NORMALIZATIONS = ("center", "unit", "standard", "none")
+_CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
+_UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
+
+
+@dataclass(frozen=True)
+class Normalizer:
+    """Puts rows on the unit sphere, in float64.
+
+    center    minus the row's mean, over the row's norm (images, spectra, counts)
+    unit      over the row's norm (embeddings)
+    standard  each feature to mean 0 and variance 1 over the training rows, one constant
+              coordinate √N appended, over the norm (tables of unlike features): keeps the length
+              of a row as well as its direction, and no row is ever zero
+    none      the rows are unit vectors already
+    """
+
+    kind: str
+    mean: Tensor | None = None  # (N,) float64, with 'standard'
+    scale: Tensor | None = None
+
+    @classmethod
+    def fit(cls, kind: str, rows: StoredRows, sample_weight: Tensor | None = None) -> Self:
+        """Learn what the kind needs from the training rows: for 'standard', in two sweeps."""
+        if kind != "standard":
+            return cls(kind)
+        n = rows.n_features
+        peak, mean, square = (
+            torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3)
+        )
+        for _, x in rows.chunks():
+            peak = torch.maximum(peak, x.abs().amax(0))
+        # In units of a power of two near the largest number: squares stay finite.
+        unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent)
+        unit = torch.where((peak > 0) & torch.isfinite(unit), unit, 1.0)
+        weight = None if sample_weight is None else sample_weight.double().to(rows.device)
+        total = rows.n_rows if weight is None else float(weight.sum())
+        for part, x in rows.chunks():
+            mean += _weighted_sum(x / unit, weight, part) / total
+        for part, x in rows.chunks():
+            square += _weighted_sum((x / unit - mean).square(), weight, part) / total
+        scale = square.sqrt()
+        # A constant feature tells nothing: any scale does.
+        scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0)
+        return cls(kind, mean * unit, scale * unit)
+
+    @property
+    def extra(self) -> int:
+        """How many coordinates are appended."""
+        return 1 if self.kind == "standard" else 0
+
+    def to(self, device: torch.device | str) -> Self:
+        """A copy whose numbers are on another device."""
+        if self.mean is None or self.scale is None:
+            return self
+        return type(self)(self.kind, self.mean.to(device), self.scale.to(device))
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
+        x, norm, lost = self._directions(x.double())
+        keep = torch.where(lost, 1.0, norm)[:, None]
+        return torch.where(lost[:, None], 0.0, x / keep), lost
+
+    def off_norm(self, x: Tensor) -> Tensor:
+        """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
+        if self.kind != "none":
+            return torch.ones_like(x[:, 0], dtype=torch.float64)
+        norm = torch.linalg.vector_norm(x.double(), dim=1)
+        return torch.where((norm - 1).abs() > _UNIT, norm, 1.0)
+
+    def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows that only need to be divided by their norms, the norms, which have no direction."""
+        if self.mean is not None and self.scale is not None:
+            root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
+            x = torch.cat([(x - self.mean) / self.scale, root], dim=1)
+        x = _rescale_extreme_rows(x)
+        norm = torch.linalg.vector_norm(x, dim=1)
+        if self.kind != "center":
+            return x, norm, norm == 0
+        x = x - x.mean(1, keepdim=True)
+        left = torch.linalg.vector_norm(x, dim=1)
+        # Measured against the row as it came: what is left of a constant row is rounding.
+        return x, left, left <= _CONSTANT * norm
+
+    def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
+        """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
+        value = torch.zeros((), dtype=torch.float64, device=x.device)
+        if self.kind == "center":  # the mean of the row is that of the features that are known
+            known = torch.where(unknown, 0.0, x.double())
+            value = known.sum(1, keepdim=True) / (~unknown).sum(1, keepdim=True).clamp_min(1)
+        elif self.mean is not None:
+            value = self.mean
+        filled = torch.where(unknown, value, x.double())
+        if self.kind == "none":
+            norm = torch.linalg.vector_norm(filled, dim=1, keepdim=True)
+            filled = filled / torch.where(norm > 0, norm, 1.0)
+        return filled
+
+    def restore(self, w: Tensor) -> Tensor:
+        """Points of the sphere as a user would read them: in the features' units if possible."""
+        if self.mean is None or self.scale is None:
+            return w
+        n = w.shape[-1] - 1
+        # The last coordinate is √N over the norm, so it gives the norm back; a memory on the far
+        # side of the sphere has no counterpart, and its direction is shown at unit length.
+        last = torch.where(w[..., -1:] > 1e-6, w[..., -1:] / n**0.5, 1.0)
+        mean, scale = self.mean.to(w.device), self.scale.to(w.device)
+        return mean + scale * (w[..., :-1] / last).double()
+
+
+def _weighted_sum(x: Tensor, weight: Tensor | None, part: slice) -> Tensor:
+    return x.sum(0) if weight is None else weight[part] @ x
+
+
+def _rescale_extreme_rows(x: Tensor) -> Tensor:
+    """Rows of huge or tiny numbers times a power of 2, so that squares are finite."""
+    peak = x.abs().amax(1, keepdim=True)
+    far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
+    if not bool(far.any()):
+        return x
+    exponent = torch.where(far, torch.frexp(peak).exponent, 0)
+    # In two steps: 2^-1074 has no inverse.
+    half = exponent // 2
+    return torch.ldexp(torch.ldexp(x, -half), half - exponent)

@@ -1,0 +1,46 @@
+"""From stored rows to unit rows on the device, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.rows import StoredRows
+
+__all__ = ["on_sphere", "unit_chunks"]
+
+
+def unit_chunks(
+    rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
+    normalizer = normalizer.to(rows.device)
+    for part, x in rows.chunks():
+        norm = normalizer.off_norm(x)
+        off = (norm != 1).nonzero()[:, 0]
+        if off.shape[0] > 0:
+            (number,) = rows.call(part.start + off[:1].cpu())
+            raise ValueError(
+                f"row {number} of X has norm {float(norm[off[0]]):.6g} but normalize='none' wants "
+                "unit rows: divide by the norm or use normalize='unit'"
+            )
+        unit, lost = normalizer(x)
+        yield unit.to(dtype), lost
+
+
+def on_sphere(
+    rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """(all unit rows (n, N'), which have no direction (n,)) on the device of `rows`."""
+    n_features = rows.n_features + normalizer.extra
+    x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
+    lost = torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
+    first = 0
+    for unit, without in unit_chunks(rows, normalizer, dtype):
+        part = slice(first, first + unit.shape[0])
+        x[part], lost[part] = unit, without
+        first = part.stop
+    return x, lost

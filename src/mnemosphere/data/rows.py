@@ -1,0 +1,158 @@
+"""Rows as they came: any type of number, wherever they lie, looked at in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["StoredRows", "merge_copies"]
+
+_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
+_KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+         torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
+_PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
+_FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
+_WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """A table of numbers as stored, and the device it is looked at on."""
+
+    values: Tensor  # (n, N) of any type, on any device
+    device: torch.device
+    number: Tensor | None = None  # (n,) what the user calls each row; None: its place
+
+    @classmethod
+    def of(cls, x: Any, device: torch.device) -> Self:
+        """From a NumPy array or a torch tensor, without a copy where that is possible."""
+        if not isinstance(x, Tensor):
+            if not x.flags.writeable or not x.dtype.isnative or min(x.strides, default=1) < 0:
+                x = np.array(x, dtype=x.dtype.newbyteorder("="))
+            known = x.dtype.kind in "buif" and x.dtype.itemsize <= 8
+            # Unsigned 16 bits and more are not at home in torch.
+            odd = not known or (x.dtype.kind == "u" and x.dtype.itemsize > 1)
+            x = torch.from_numpy(x.astype(np.float64) if odd else x)
+        x = x.detach()
+        if x.dtype not in _KEPT:
+            x = x.to(torch.uint8 if x.dtype == torch.bool else torch.float64)
+        return cls(x, device)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.values.shape[0]
+
+    @property
+    def n_features(self) -> int:
+        """How many features."""
+        return self.values.shape[1]
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        """(rows, their values in float64 on the device), in order; they cross as stored."""
+        step = max(1, _CHUNK_NUMBERS.get(self.device.type, 1 << 24) // max(1, self.n_features))
+        for start in range(0, self.n_rows, step):
+            part = slice(start, min(start + step, self.n_rows))
+            yield part, self.values[part].to(self.device).double()
+
+    def take(self, rows: Tensor) -> Self:
+        """Some of the rows, in that order; they keep what they are called."""
+        at = rows.to(self.values.device)
+        number = rows if self.number is None else self.number[rows.to(self.number.device)]
+        return type(self)(self.values[at], self.device, number)
+
+    def call(self, rows: Tensor) -> list[int]:
+        """What the user calls these rows."""
+        if self.number is not None:
+            rows = self.number[rows.to(self.number.device)]
+        return [int(row) for row in rows.tolist()]
+
+    def check_finite(self, names: Sequence[Any] | None = None) -> Self:
+        """Return self; ValueError names the first number that is none, by row and column."""
+        if not self.values.is_floating_point():
+            return self
+        for part, x in self.chunks():
+            # A sum is cheaper than a look at each number, and right but for overflow.
+            if bool(torch.isfinite(x.sum())):
+                continue
+            bad = ~torch.isfinite(x)
+            if not bool(bad.any()):
+                continue
+            row, column = (int(i) for i in bad.nonzero()[0])
+            what = "NaN" if bool(torch.isnan(x[row, column])) else "infinite (inf)"
+            where = column if names is None else repr(names[column])
+            (number,) = self.call(torch.tensor([part.start + row]))
+            raise ValueError(
+                f"row {number} of X is {what} in column {where}: drop the row or fill it in"
+            )
+        return self
+
+
+def merge_copies(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """One row for each distinct row, with the label weights and sample weights of its copies.
+
+    The statistics of the model are linear in them, so nothing changes but the cost; and a row of
+    weight 2 trains exactly as the same row given twice. Rows of weight 0 are dropped. It is done
+    where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
+    come out in an order of their own.
+    """
+    if sample_weight is not None and not bool((sample_weight > 0).all()):
+        kept = (sample_weight > 0).nonzero()[:, 0]
+        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+    if sample_weight is not None and bool((sample_weight == 1).all()):
+        sample_weight = None
+    order, is_first = _sort_copies(rows)
+    n_distinct = int(is_first.sum())
+    few = rows.values.numel() <= _FEW_NUMBERS
+    if not few and n_distinct > (1 - _WORTH_MERGING) * rows.n_rows:
+        return rows, targets, sample_weight
+    group = is_first.cumsum(0) - 1  # (n,) of the sorted rows
+    first = order[is_first]
+    weight = targets.new_ones(rows.n_rows) if sample_weight is None else sample_weight
+    weight = weight[order].double()
+    total = weight.new_zeros(n_distinct).index_add_(0, group, weight)
+    # The mean of the labels as a change of the first one: copies that agree keep it to the bit.
+    one = targets[first].double()
+    change = (targets[order].double() - one[group]) * weight[:, None]
+    label = one + torch.zeros_like(one).index_add_(0, group, change) / total[:, None]
+    distinct = rows.take(first)  # sorted: nothing depends on the order in which rows came
+    all_equal = sample_weight is None and n_distinct == rows.n_rows
+    return distinct, label.to(targets), None if all_equal else total.to(targets)
+
+
+def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
+    """(an order (n,) in which copies are neighbors, which of them is the first of its kind)."""
+    generator = torch.Generator().manual_seed(_PROJECTION_SEED)
+    key = torch.randn(rows.n_features, generator=generator, dtype=torch.float64).to(rows.device)
+    # Row by row, so that equal rows have equal projections to the last bit.
+    projected = torch.cat([(x * key).sum(1) for _, x in rows.chunks()])
+    value, order = projected.sort(stable=True)
+    tied = torch.zeros_like(value, dtype=torch.bool)
+    tied[1:] = value[1:] == value[:-1]
+    at = tied.nonzero()[:, 0]
+    if at.shape[0] == 0:
+        return order, ~tied
+    stored = rows.values
+    step = 1 << 16
+    parts = []
+    for start in range(0, at.shape[0], step):
+        here = at[start : start + step]
+        one, other = (stored[order[i].to(stored.device)] for i in (here, here - 1))
+        parts.append((one == other).all(1))
+    same_row = torch.cat(parts).to(tied.device)
+    if bool(same_row.all()):
+        return order, ~tied
+    # Rounding of the projection hid a difference, in a feature of small numbers say.
+    table = stored.cpu().numpy()
+    order = torch.from_numpy(np.lexsort(table.T)).to(rows.device)
+    ordered = stored[order.to(stored.device)]
+    copy = torch.zeros_like(tied)
+    copy[1:] = (ordered[1:] == ordered[:-1]).all(1).to(tied.device)
+    return order, ~copy

@@ -1,0 +1,337 @@
+"""What a fitted model can do without labels: density, novelty, recall, samples, certificates."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.estimators.base import (
+    Floats,
+    SphereEstimator,
+    as_numpy,
+    check_whole,
+    draw_seed,
+    like,
+)
+from mnemosphere.estimators.calibration import rejection_threshold
+from mnemosphere.model import kernel, retrieval
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.merge import merge
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.recall import Recall, recall
+from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.theory import stationarity
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
+
+__all__ = ["MemoryModel", "RecallPath"]
+
+
+@dataclass(frozen=True)
+class RecallPath:
+    """The way of n rows down the energy, S steps at most; a row that has stopped stays."""
+
+    rows: Floats  # (S+1, n, N) from the rows as given to those recalled
+    energies: Floats  # (S+1, n) −log P(x|y), or −log P(x), relative to the uniform law
+    steps: NDArray[np.intp]  # (n,) steps taken
+    converged: NDArray[np.bool_]  # (n,)
+
+
+class MemoryModel(SphereEstimator, ABC):
+    """All that reads a fitted model and needs no labels.
+
+    A row without direction is like none of the memories: its class is that of the prior, its
+    novelty 1.
+    """
+
+    classes_: NDArray[Any]
+    novelty_threshold_: float | None  # of novelty_score, set by `calibrate_novelty`
+
+    def _set_params(self, params: Parameters) -> None:
+        """Set the fitted attributes; what was calibrated on other parameters holds no more."""
+        super()._set_params(params)
+        self.novelty_threshold_ = None
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_memories_)
+
+    @abstractmethod
+    def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
+        """(X, y) as training would see them: label weights and all."""
+
+    @property
+    @abstractmethod
+    def _rule(self) -> LabelRule:
+        """The objective the model was trained by."""
+
+    @abstractmethod
+    def _class_index(self, y: Any) -> Tensor:
+        """The columns of p that these classes have, (n,)."""
+
+    def _log_joint(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """log_joint of unit rows; that of the uniform component where there is no direction."""
+        params = self.params_
+        tiny = torch.finfo(params.p.dtype).tiny
+        prior = params.p_q.clamp_min(tiny).log() + params.p_h[0].clamp_min(tiny).log()
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            scores = kernel.log_joint(params, x)
+            return torch.where(lost[:, None], prior, scores)
+
+        return read
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """How much each memory answers for each row: P(memory | x), (n, P)."""
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            scores = kernel.log_joint(self.params_, x)
+            shares = kernel.responsibilities(self.params_, x, scores.softmax(1))[:, 1:]
+            return torch.where(lost[:, None], self.params_.p_h[1:], shares)
+
+        out: Floats = self._over_rows(X, read)
+        if isinstance(out, Tensor):
+            return out
+        same = getattr(X, "dtype", None) == np.float32
+        return out.astype(np.float32 if same else np.float64, copy=False)
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Log of the effective density of each row on the sphere, labels summed out, (n,).
+
+        For ς = 1 that is the model's log-density. For ς < 1 it is the log of
+        𝒫_{β,ς}(x) of Eq. (effective_loss), which is not normalized: it ranks rows, but its
+        exponential does not integrate to 1.
+        """
+        check_is_fitted(self, "params_")
+        area = float(log_omega(0.0, self.params_.n_features))
+        log_joint = self._log_joint()
+        scores: Floats = self._over_rows(
+            X, lambda x, lost: log_joint(x, lost).logsumexp(1).double() - area
+        )
+        return scores
+
+    def novelty(self, X: ArrayLike) -> Floats:
+        """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            x = torch.where(lost[:, None], self.params_.w[0], x)
+            return torch.where(lost, 1.0, retrieval.novelty(self.params_, x))
+
+        values: Floats = self._over_rows(X, read)
+        return values
+
+    def novelty_score(self, X: ArrayLike) -> Floats:
+        """How far a row is from all memories, (n,): minus the log of their part of the density.
+
+        It ranks rows as `novelty` and `score_samples` do, and unlike them it saturates at neither
+        end: `novelty` is p⁰/(p⁰ + exp(−score)), p⁰ the weight of the uniform component. Infinite
+        for a row without direction.
+        """
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            x = torch.where(lost[:, None], self.params_.w[0], x)
+            scores = retrieval.novelty_score(self.params_, x).double()
+            return torch.where(lost, torch.inf, scores)
+
+        values: Floats = self._over_rows(X, read)
+        return values
+
+    def calibrate_novelty(self, X: ArrayLike, rate: float = 0.01) -> Self:
+        """Set `novelty_threshold_` so that a share `rate` of new rows like X counts as novel.
+
+        Pass rows that were not trained on; labels are not needed. The promise is for the average
+        over draws of X: with n rows, a new one of their kind is rejected with probability at most
+        `rate`, and at least `rate` − 1/(n+1).
+        """
+        self.novelty_threshold_ = rejection_threshold(as_numpy(self.novelty_score(X)), rate)
+        return self
+
+    def is_novel(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Which rows have a `novelty_score` above the threshold of `calibrate_novelty`, (n,)."""
+        scores = self.novelty_score(X)
+        if self.novelty_threshold_ is None:
+            raise ValueError(
+                "no threshold yet: call calibrate_novelty(X, rate=0.01) with held-out rows first"
+            )
+        novel: NDArray[np.bool_] = scores > self.novelty_threshold_
+        return novel
+
+    def recall(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        known: ArrayLike | None = None,
+        steps: int = 50,
+        method: str = "fixed-point",
+        rate: float = 1.0,
+    ) -> Floats:
+        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N).
+
+        X: where to start, such as damaged patterns or noise. A feature that is NaN is not known:
+        it is found, and the other features of X stay as given (up to one factor per row, since
+        length means nothing). known: (n, N) booleans, True for the features that are to stay, in
+        place of all that are not NaN. y: the class of each row, or None for any class. method:
+        "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere, in
+        steps of rate/β_eff, rate in (0, 2]. Neither ever raises the energy.
+        """
+        found = self._recall(X, y, known, steps, method, rate, "nothing")
+        rows: Floats = like(X, self._normalizer.restore(found.x))
+        return rows
+
+    def recall_path(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        known: ArrayLike | None = None,
+        steps: int = 50,
+        method: str = "fixed-point",
+        rate: float = 1.0,
+    ) -> RecallPath:
+        """As `recall`, with the rows and energies after every step."""
+        found = self._recall(X, y, known, steps, method, rate, "rows")
+        assert found.path is not None
+        assert found.energies is not None
+        return RecallPath(
+            rows=self._normalizer.restore(found.path).cpu().numpy(),
+            energies=found.energies.cpu().numpy(),
+            steps=found.steps.cpu().numpy(),
+            converged=found.converged.cpu().numpy(),
+        )
+
+    def _recall(
+        self,
+        X: Any,
+        y: Any,
+        known: Any,
+        steps: int,
+        method: str,
+        rate: float,
+        record: str,
+    ) -> Recall:
+        check_is_fitted(self, "params_")
+        x, held = self._with_gaps(X, known)
+        index = None if y is None else self._class_index(y)
+        if index is not None and index.shape[0] != x.shape[0]:
+            raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
+        return recall(
+            self.params_, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
+            record=record,
+        )  # fmt: skip
+
+    def _with_gaps(self, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
+        """Unit rows, NaN filled in neutrally, and the mask of the coordinates that are known."""
+        stored = self._stored(X, reset=False, allow_nan=True)
+        values = stored.values.to(stored.device).double()
+        gaps = torch.isnan(values)
+        mask: Tensor | None = None
+        if known is not None:
+            mask = known if isinstance(known, Tensor) else torch.from_numpy(np.asarray(known))
+            if mask.dtype != torch.bool:
+                raise ValueError(f"known must be booleans, True to keep, got {mask.dtype}")
+            if mask.shape != values.shape:
+                raise ValueError(
+                    f"known must be {tuple(values.shape)} like X, got {tuple(mask.shape)}"
+                )
+            mask = mask.to(values.device)
+            gaps &= ~mask
+        elif bool(gaps.any()):
+            mask = ~gaps
+        empty = gaps.all(1)
+        if bool(empty.any()):
+            raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
+        normalizer = self._normalizer.to(values.device)
+        filled = type(stored)(normalizer.fill(values, gaps), stored.device)
+        filled.check_finite(self._feature_names())
+        x, lost = on_sphere(filled, normalizer, self.params_.w.dtype)
+        if bool(lost.any()):
+            what = "constant" if self.normalize_ == "center" else "all zeros"
+            raise ValueError(
+                f"row {int(lost.nonzero()[0])} of X is {what} where it is known, so it has no "
+                "direction to start from: drop it"
+            )
+        if mask is not None and normalizer.extra:
+            mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=1)
+        return x, mask
+
+    def sample(
+        self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw patterns and their labels from the model; y: one class to draw from, or None.
+
+        A pattern of the class "none of them" is labeled None, in an array of objects.
+        """
+        check_is_fitted(self, "params_")
+        check_whole(n_samples, "n_samples", 1)
+        generator = torch.Generator().manual_seed(draw_seed(random_state))
+        index = None if y is None else int(self._class_index(np.asarray([y]))[0])
+        x, drawn = retrieval.sample(
+            self.params_.to(device="cpu"), int(n_samples), class_index=index, generator=generator
+        )
+        names = np.array([*self.classes_.tolist(), None], dtype=object)[drawn.numpy()]
+        labels = names if None in names.tolist() else names.astype(self.classes_.dtype)
+        rows: Floats = self._normalizer.to("cpu").restore(x).numpy()
+        return rows, labels
+
+    def certify(
+        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        *, tol: float = 1e-3,
+    ) -> stationarity.Certificate:  # fmt: skip
+        """Is each memory a minimum, a saddle, or not converged, on these rows? See the docs."""
+        check_is_fitted(self, "params_")
+        rows = self._rows_to_judge(X, y, sample_weight).rows
+        return stationarity.certify(
+            self.params_, rows, self._rule, tol=tol, learn_beta=self.beta == "learn"
+        )
+
+    def shrink(self, X: ArrayLike, y: ArrayLike | None = None, *, n_memories: int) -> Self:
+        """A smaller fitted model: the memories that the loss misses least are merged away."""
+        check_is_fitted(self, "params_")
+        check_whole(n_memories, "n_memories")
+        rows = self._rows_to_judge(X, y, None).rows
+        return self._copy_with(merge(self.params_, rows, int(n_memories), self._rule).params)
+
+    def at_level(self, level: int) -> Self:
+        """The smaller model at the end of one level of growth, as a fitted estimator."""
+        check_is_fitted(self, "params_")
+        if self.lineage_ is None:
+            raise ValueError("this model did not grow: fit with growth=16, say")
+        check_whole(level, "level")
+        return self._copy_with(self.lineage_.at_level(level))
+
+    def _judged(self, X: Any, targets: Tensor, weight: Tensor | None) -> ArrayDataset:
+        """Unit rows with label weights, those without direction left out."""
+        dtype = self.params_.w.dtype
+        x, lost = on_sphere(self._stored(X, reset=False), self._normalizer, dtype)
+        rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
+        return ArrayDataset(rows.take(~lost) if bool(lost.any()) else rows)
+
+    def _take_in(
+        self, params: Parameters, dataset: ArrayDataset, rule: LabelRule, *, first: bool
+    ) -> None:
+        """One incremental fixed-point step from a batch of a stream."""
+        solver = FixedPoint(dataset.n_rows, learn_beta=self.beta == "learn")
+        if not hasattr(self, "_stream"):
+            self._stream = solver.start(params) if first else solver.resume(params)
+        if first:
+            self.history_, self.lineage_ = [], None
+        result = fit(
+            params, StreamedBatch(dataset.rows), solver, rule=rule, max_iter=1, state=self._stream
+        )
+        self._stream = result.state
+        (record,) = result.history
+        self.history_ = [*self.history_, {**record.as_dict(), "n_iter": len(self.history_) + 1}]
+        self.n_iter_, self.converged_, self.status_ = len(self.history_), False, "streaming"
+        self._set_params(result.params)

@@ -1,0 +1,45 @@
+"""What a computation ran on: its device, and the versions of what it used."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+
+__all__ = ["device_name", "pick_device", "versions"]
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name, or ValueError; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        float(torch.zeros(1, device=device))  # 'meta' holds no numbers, say
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
+    return device
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the figures depend on."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def device_name(device: torch.device | str = "cpu") -> str:
+    """Name of the GPU or processor, as far as the system tells."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

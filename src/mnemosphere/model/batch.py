@@ -1,0 +1,88 @@
+"""A batch of rows: what every kernel takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import side_stream
+from mnemosphere.numerics import sphere
+
+__all__ = ["Batch"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Unit rows with their label weights and, where they differ, their sample weights."""
+
+    x: Tensor  # (B, N) unit rows
+    targets: Tensor  # (B, C+1) label weights, at most 1 per row; zeros: the row has no label
+    sample_weight: Tensor | None = None  # (B,)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.x.shape[0]
+
+    @property
+    def total_weight(self) -> float:
+        """Summed sample weight: the number of rows where they all weigh 1."""
+        if self.sample_weight is None:
+            return float(self.n_rows)
+        return float(self.sample_weight.double().sum())
+
+    def take(self, rows: Tensor | slice) -> Self:
+        """A part of the rows."""
+        with side_stream(lane=2):  # needed only after the first product with x
+            targets = self.targets[rows]
+            weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return type(self)(self.x[rows], targets, weight)
+
+    def mean(self, values: Tensor) -> float:
+        """Mean of one value per row, by sample weight, in float64."""
+        if self.sample_weight is None:
+            return float(values.double().mean())
+        weight = self.sample_weight.double()
+        return float((values.double() * weight).sum() / weight.sum())
+
+    def check(self, params: Parameters) -> Self:
+        """Return self; raise ValueError unless the rows fit the parameters."""
+        x, targets, weight = self.x, self.targets, self.sample_weight
+        if x.ndim != 2 or x.shape[1] != params.n_features:
+            raise ValueError(
+                f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
+            )
+        if targets.shape != (x.shape[0], params.n_columns):
+            raise ValueError(
+                f"targets must be {(x.shape[0], params.n_columns)} (rows, classes + 1), "
+                f"got {tuple(targets.shape)}"
+            )
+        given = {"x": x, "targets": targets}
+        if weight is not None:
+            given["sample_weight"] = weight
+        for name, tensor in given.items():
+            if tensor.dtype != params.w.dtype or tensor.device != params.w.device:
+                raise ValueError(
+                    f"{name} is {tensor.dtype} on {tensor.device} but the parameters are "
+                    f"{params.w.dtype} on {params.w.device}: convert one of them"
+                )
+        if x.shape[0] == 0:
+            raise ValueError("x has no rows: pass at least one")
+        sphere.check(x, "x")
+        usable = torch.isfinite(targets).all() and (targets >= 0).all()
+        if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):
+            raise ValueError("targets must be label weights: finite, >= 0, at most 1 per row")
+        if weight is not None:
+            if weight.shape != x.shape[:1]:
+                raise ValueError(
+                    f"sample_weight must be ({x.shape[0]},), got {tuple(weight.shape)}"
+                )
+            if not (torch.isfinite(weight).all() and (weight >= 0).all()):
+                raise ValueError("sample_weight must be finite and >= 0")
+            if not weight.sum() > 0:
+                raise ValueError("sample_weight is zero everywhere: nothing to learn from")
+        return self

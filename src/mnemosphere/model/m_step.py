@@ -1,0 +1,95 @@
+"""The fixed-point step, read from the statistics of a pass: Eq. (stationarity), (saddle-point).
+
+    w ← w̄/‖w̄‖,   p ← p̄/ζ in the polytope,   β ← A_N⁻¹(ς Σ‖w̄‖ / Σ mass)
+
+It maximizes a lower bound of the likelihood exactly, so with statistics of all rows the loss never
+increases for ς ≤ 1. How far it moves the parameters is their stationarity residual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio
+
+__all__ = ["Residual", "bound", "displacement", "maximize_bound"]
+
+# β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
+_MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How far one fixed-point step moves the parameters: zero where Eq. (stationarity) holds."""
+
+    w: Tensor  # (P,) ‖Δw^μ‖
+    p: Tensor  # (P+1,) Σ_y |Δp^γ_y| / p_h(γ)
+    beta: Tensor  # () |Δβ|/β, or 0 if β is held
+
+    @property
+    def largest(self) -> Tensor:
+        """The largest of all, ()."""
+        return torch.stack([self.w.amax(), self.p.amax(), self.beta]).amax()
+
+
+def maximize_bound(
+    params: Parameters,
+    w_bar: Tensor,
+    p_bar: Tensor,
+    *,
+    learn_beta: bool = True,
+    hold_classes: bool = True,
+) -> Parameters:
+    """One exact step from w̄ (P, N) and p̄ (P+1, C+1), both up to one common factor.
+
+    With statistics of all rows, taken at `params` with non-negative label weights, the loss does
+    not increase for any ς in (0, 1]. hold_classes=False gives up the class prior: the rows of p
+    keep their sums p_h, the columns follow, in closed form.
+    """
+    norms = w_bar.norm(dim=1)
+    # A memory with no pull at all stays where it is.
+    w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
+    beta = params.beta
+    if learn_beta:
+        mass = p_bar[1:].double().sum().clamp_min(torch.finfo(torch.float64).tiny)
+        resultant = params.varsigma * norms.double().sum() / mass
+        beta = inverse_mean_resultant(
+            resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), params.n_features
+        ).to(params.beta)
+    if not hold_classes:
+        total = p_bar.sum(1, keepdim=True)
+        share = p_bar / torch.where(total > 0, total, 1.0)
+        p = torch.where(total > 0, params.p_h[:, None] * share, params.p)
+        return params.replace(w=w, p=p, beta=beta, p_q=p.sum(0))
+    # Beyond the precision of the statistics there is nothing to gain.
+    tol = 1e-12 if p_bar.dtype == torch.float64 else 1e-8
+    p = polytope.maximize(p_bar, params.p_h, params.p_q, tol=tol).p
+    return params.replace(w=w, p=p, beta=beta)
+
+
+def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
+    """The lower bound that `maximize_bound` maximizes, up to a constant, in float64.
+
+    Σ p̄ log p + ςβ Σ_μ⟨w̄^μ, w^μ⟩ − log(Ω_N(β)/Ω_N(0)) Σ_μ mass. Where it is no lower than at the
+    parameters at which the statistics of all rows were taken, the loss is no higher.
+    """
+    w, p, beta = params.w.double(), params.p.double(), params.beta.double()
+    p_bar = p_bar.double()
+    pull = params.varsigma * beta * (w_bar.double() * w).sum()
+    push = log_omega_ratio(beta, params.n_features) * p_bar[1:].sum()
+    return torch.xlogy(p_bar, p).sum() + pull - push
+
+
+def displacement(old: Parameters, new: Parameters) -> Residual:
+    """How far apart two sets of parameters are, memory by memory."""
+    prior = old.p_h.clamp_min(torch.finfo(old.p.dtype).tiny)
+    return Residual(
+        w=(new.w - old.w).norm(dim=1),
+        p=(new.p - old.p).abs().sum(1) / prior,
+        beta=(new.beta - old.beta).abs() / old.beta,
+    )

@@ -1,0 +1,185 @@
+"""The graph of memories that share rows: labels spread along it, latent classes are its parts.
+
+The share of a memory in a row is r[b,μ] ∝ exp(κ⟨w^μ, x_b⟩), at the κ where a row is shared by a
+few memories: enough to connect neighbors, whatever β is. The weight of the edge (μ, ν) is how often
+a row is divided between the two, Σ_b r[b,μ] r[b,ν].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import chunk_rows
+from mnemosphere.numerics import sphere
+
+__all__ = [
+    "Coherence",
+    "Graph",
+    "Groups",
+    "coherence",
+    "group",
+    "share_graph",
+    "sharing_temperature",
+    "spread_labels",
+]
+
+_PROBE_ROWS = 4096  # enough for the temperature
+_WALKS = 100  # price^100 is 1e-7 at 0.85
+_RESTARTS, _ROUNDS = 20, 50
+
+
+class Graph(NamedTuple):
+    """Memories, and what they share."""
+
+    edges: Tensor  # (P, P) Σ_b r[b,μ] r[b,ν]
+    labels: Tensor  # (P, C+1) Σ_b r[b,μ] q[b,y]: the label weights of the rows of each memory
+
+
+def sharing_temperature(overlap: Tensor, shared_by: float, weight: Tensor | None = None) -> float:
+    """The κ at which softmax(κ·overlap) of rows (B, P) has the mean entropy log(shared_by)."""
+    overlap = overlap.double()
+    # A few of few memories would be no selection at all.
+    target = math.log(min(shared_by, 1 + 0.1 * overlap.shape[1]))
+    low, high = math.log(1e-2), math.log(1e6)
+    for _ in range(30):
+        middle = (low + high) / 2
+        log_share = (math.exp(middle) * overlap).log_softmax(1)
+        entropy = -(log_share.exp() * log_share).sum(1)
+        mean = entropy.mean() if weight is None else (entropy * weight).sum() / weight.sum()
+        low, high = (middle, high) if float(mean) > target else (low, middle)
+    return math.exp(high)
+
+
+def share_graph(w: Tensor, batch: Batch, *, shared_by: float) -> Graph:
+    """The graph of the memories w (P, N) on these rows."""
+    step = -(-batch.n_rows // _PROBE_ROWS)
+    probe = batch.take(slice(None, None, step))
+    kappa = sharing_temperature(probe.x @ w.T, shared_by, probe.sample_weight)
+    edges = w.new_zeros(w.shape[0], w.shape[0], dtype=torch.float64)
+    labels = w.new_zeros(w.shape[0], batch.targets.shape[1], dtype=torch.float64)
+    # A chunk no smaller than the graph: adding to the edges costs as much as a product then.
+    step = max(chunk_rows(w.shape[0], w.device), w.shape[0])
+    for first in range(0, batch.n_rows, step):
+        part = batch.take(slice(first, first + step))
+        r = (kappa * (part.x @ w.T)).softmax(1)  # (B, P)
+        weighted = r if part.sample_weight is None else r * part.sample_weight[:, None]
+        edges += weighted.T @ r  # (P, B) (B, P)
+        labels += weighted.T @ part.targets  # (P, B) (B, C+1)
+    return Graph(edges, labels)
+
+
+def spread_labels(graph: Graph, price: float) -> tuple[Tensor, Tensor]:
+    """Label propagation: (soft labels (P, C+1) of sum 1, which memories a label reaches (P,)).
+
+    F = Σ_k (price·A)^k D^(-1/2) Y with A = D^(-1/2) S D^(-1/2): walks on the graph S from the
+    labels Y, each step at a price. The rows of D^(-1/2) F, scaled to sum 1, are the soft labels;
+    zeros where no walk arrives.
+    """
+    scale = graph.edges.sum(1).clamp_min(torch.finfo(graph.edges.dtype).tiny).rsqrt()  # D^(-1/2)
+    walk = price * scale[:, None] * graph.edges * scale
+    source = scale[:, None] * graph.labels
+    spread = source
+    for _ in range(_WALKS):
+        spread = torch.addmm(source, walk, spread)  # (P, P) (P, C+1)
+    soft = scale[:, None] * spread
+    total = soft.sum(1, keepdim=True)
+    reached = total > 0
+    soft = torch.where(reached, soft / torch.where(reached, total, 1.0), 0.0)
+    return soft, reached[:, 0]
+
+
+class Groups(NamedTuple):
+    """Groups of memories, the largest first."""
+
+    label: Tensor  # (P,)
+    closeness: Tensor  # (P, C) in [−1, 1]: of each memory to each group
+
+
+def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups:
+    """Cut the graph (P, P) into n_groups parts of strong ties: normalized spectral clustering.
+
+    The leading eigenvectors of D^(−1/2) A D^(−1/2) place every memory on a sphere, where k-means
+    finds the groups.
+    """
+    a = edges.double().cpu()
+    a = a + 1e-6 * a.mean()  # a memory that answers for nothing has ties to all
+    root = a.sum(1).rsqrt()
+    _, vectors = torch.linalg.eigh(root[:, None] * a * root)
+    u = sphere.project(vectors[:, -n_groups:])  # (P, C)
+    label, centers = _spherical_kmeans(u, n_groups, generator)
+    order = torch.bincount(label, minlength=n_groups).argsort(descending=True, stable=True)
+    place = order.argsort()
+    return Groups(
+        place[label].to(edges.device),
+        (u @ centers[order].T).to(edges.device),  # (P, C)
+    )
+
+
+def _spherical_kmeans(u: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """(label (n,), centers (k, d)) of unit rows u, the best of many starts, none of them empty."""
+    best, found = -torch.inf, (torch.zeros(len(u), dtype=torch.long), u[:k])
+    for _ in range(_RESTARTS):
+        centers = u[_spread_out(u, k, generator)]
+        label = (u @ centers.T).argmax(1)
+        for _ in range(_ROUNDS):
+            sums = torch.zeros_like(centers).index_add_(0, label, u)
+            norms = sums.norm(dim=1, keepdim=True)
+            centers = torch.where(norms > 1e-9, sums / norms.clamp_min(1e-9), centers)
+            before, label = label, (u @ centers.T).argmax(1)
+            if torch.equal(before, label):
+                break
+        score = float((u * centers[label]).sum())
+        full = bool((torch.bincount(label, minlength=k) > 0).all())
+        if full and score > best:
+            best, found = score, (label, centers)
+    if best == -torch.inf:  # copies of one memory cannot be told apart: deal them out
+        found = (torch.arange(len(u)) % k, u[:k])
+    return found
+
+
+def _spread_out(u: Tensor, k: int, generator: torch.Generator) -> Tensor:
+    """Indices of k rows, each drawn in proportion to its squared distance to those before it."""
+    distance = torch.ones(len(u), dtype=torch.float64)
+    chosen = []
+    for _ in range(k):
+        chosen.append(int(torch.multinomial(distance, 1, generator=generator)))
+        distance = torch.minimum(distance, (1 - u @ u[chosen[-1]]).clamp_min(1e-12))
+    return torch.tensor(chosen)
+
+
+class Coherence(NamedTuple):
+    """Mean overlap of pairs of memories: of one class, of two classes, and of one shuffled class.
+
+    Classes are coherent as far as `within` lies above `shuffled`.
+    """
+
+    within: float
+    across: float
+    shuffled: float
+
+
+def coherence(w: Tensor, label: Tensor, *, generator: torch.Generator) -> Coherence:
+    """How alike the memories w (P, N) of one class (P,) are.
+
+    Shuffled: the same class sizes dealt out at random, mean of 100.
+    """
+    w, label = w.double().cpu(), label.cpu()
+    overlap = w @ w.T  # (P, P)
+    pair = ~torch.eye(len(w), dtype=torch.bool)
+
+    def within(y: Tensor) -> float:
+        same = (y[:, None] == y[None, :]) & pair
+        return float(overlap[same].mean()) if bool(same.any()) else float("nan")
+
+    other = label[:, None] != label[None, :]
+    draws = [within(label[torch.randperm(len(w), generator=generator)]) for _ in range(100)]
+    return Coherence(
+        within(label),
+        float(overlap[other].mean()) if bool(other.any()) else float("nan"),
+        sum(draws) / len(draws),
+    )

@@ -1,0 +1,179 @@
+"""The training loop: start, pass, step, check, callbacks. Every solver and every data set."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mnemosphere.data.dataset import Dataset
+from mnemosphere.model import objectives
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.callbacks import Callback, Convergence, EarlyStopping, PassRecord, Run
+from mnemosphere.training.checkpoint import parameter_checksum
+from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.solver import Solver, SolverState
+from mnemosphere.training.steps import Steps, steps_for
+
+__all__ = ["FitResult", "fit", "judge"]
+
+_JUDGED_ROWS = 1 << 16  # per batch of validation
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What training returns."""
+
+    params: Parameters  # the best by validation loss where there is validation, else the last
+    state: SolverState  # the solver's, after the last step
+    history: tuple[PassRecord, ...]
+    status: str  # 'converged', 'stopped early', 'max_iter' or 'interrupted'
+
+    @property
+    def message(self) -> str:
+        """The status in a sentence, with what to try."""
+        passes = f"{len(self.history)} passes"
+        return {
+            "converged": f"converged after {passes}",
+            "stopped early": f"validation loss stopped improving after {passes}",
+            "max_iter": f"not converged in {passes}: raise max_iter or loosen tol",
+            "interrupted": f"interrupted after {passes}: the model is usable as it is",
+        }[self.status]
+
+
+def fit(
+    params: Parameters,
+    dataset: Dataset,
+    solver: Solver,
+    *,
+    rule: LabelRule = objectives.joint,
+    max_iter: int = 100,
+    tol: float = 0.0,
+    validation: Dataset | None = None,
+    patience: int | None = None,
+    generator: torch.Generator | None = None,
+    callbacks: Sequence[Callback] = (),
+    stage: str = "",
+    phase: int = 0,
+    state: SolverState | None = None,
+    noise: SphereNoise | None = None,
+) -> FitResult:
+    """Train until convergence, early stopping, max_iter passes or Ctrl-C.
+
+    tol and patience are `Convergence` and `EarlyStopping` among the callbacks; 0 and None switch
+    them off. With `validation`, its loss is taken after every pass and the best parameters are
+    returned. `stage` names this part of a longer training to a `Checkpoint` among the callbacks.
+    `state` is the solver's to start with, where it goes on from an earlier run. `noise` is laid
+    anew on the rows of every batch, never on those of validation.
+    """
+    solver.check_rule(rule)
+    next(dataset.batches(None)).check(params.check())
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be >= 1, got {max_iter}")
+    if patience is not None and validation is None:
+        raise ValueError("patience needs validation rows: pass validation=")
+    watchers = [
+        *([Convergence(tol)] if tol > 0 else []),
+        *([EarlyStopping(patience)] if patience is not None else []),
+        *callbacks,
+    ]
+    run = Run(
+        params=params,
+        state=solver.start(params) if state is None else state,
+        generator=torch.Generator().manual_seed(0) if generator is None else generator,
+        max_iter=max_iter,
+        stage=stage,
+    )
+    if any(callback.needs_fingerprint for callback in callbacks):
+        rows = [None if part is None else part.checksum() for part in (dataset, validation)]
+        run.fingerprint = repr(
+            (solver, rule, tol, patience, phase, stage, noise, rows, parameter_checksum(params))
+        )
+    for callback in watchers:
+        callback.on_start(run)
+    steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
+    interrupted = None
+    try:
+        while (stop := _stop_reason(run, watchers)) is None:
+            began = time.perf_counter()
+            _one_pass(steps, dataset, solver, run, watchers)
+            run.add(_record(steps, run, validation, rule, phase, began), *steps.read())
+            for callback in watchers:
+                callback.on_pass(run)
+        run.status = stop
+    except KeyboardInterrupt:
+        run.status = "interrupted"
+        interrupted = steps.read()  # in the middle of a pass
+    if interrupted is not None and run.best is None:
+        run.params, run.state = interrupted
+    for callback in watchers:
+        callback.on_end(run)
+    final = run.params if run.best is None else run.best
+    return FitResult(final, run.state, tuple(run.history), run.status)
+
+
+def _stop_reason(run: Run, watchers: Sequence[Callback]) -> str | None:
+    reasons = [callback.stop_reason(run) for callback in watchers]
+    found = next((reason for reason in reasons if reason is not None), None)
+    return "max_iter" if found is None and run.n_iter >= run.max_iter else found
+
+
+def _one_pass(
+    steps: Steps, dataset: Dataset, solver: Solver, run: Run, watchers: Sequence[Callback]
+) -> None:
+    size = solver.rows_per_step
+    if size is None or size >= dataset.n_rows:
+        steps.full_pass(dataset)
+        return
+    done = 0.0
+    for batch in dataset.batches(size, generator=run.generator):
+        share = batch.n_rows / dataset.n_rows
+        steps(batch, share, run.generator)
+        done += share
+        for callback in watchers:
+            callback.on_batch(run, done)
+
+
+def _record(
+    steps: Steps, run: Run, validation: Dataset | None, rule: LabelRule, phase: int, began: float
+) -> PassRecord:
+    params, _ = steps.read()
+    loss, accuracy = (None, None) if validation is None else judge(params, validation, rule)
+    record = PassRecord(
+        n_iter=run.n_iter + 1,
+        loss=steps.mean_loss(),
+        validation_loss=loss,
+        validation_accuracy=accuracy,
+        beta=float(params.beta),
+        residual=None if steps.residual is None else float(steps.residual),
+        n_memories=params.n_memories,
+        seconds=time.perf_counter() - began,
+        phase=phase,
+    )
+    if not math.isfinite(record.loss):
+        raise FloatingPointError(
+            f"the loss became {record.loss} in pass {record.n_iter}: lower the learning rate"
+        )
+    return record
+
+
+def judge(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[float, float | None]:
+    """(mean loss, accuracy on the labeled rows or None) from one forward pass."""
+    loss, total, right, n_labeled = 0.0, 0.0, 0, 0
+    for batch in dataset.batches(_JUDGED_ROWS):
+        scores = log_joint(params, batch.x)
+        loss += batch.mean(rule(scores, batch.targets)[0]) * batch.total_weight
+        total += batch.total_weight
+        # The class "none of the C" is never predicted: rows that are mostly that do not count.
+        of_a_class = batch.targets.argmax(1) < params.n_columns - 1
+        labeled = (batch.targets.sum(1) > 0) & of_a_class
+        n_labeled += int(labeled.sum())
+        if params.n_columns > 1:
+            hit = scores[:, :-1].argmax(1) == batch.targets[:, :-1].argmax(1)
+            right += int((hit & labeled).sum())
+    return loss / total, right / n_labeled if n_labeled else None

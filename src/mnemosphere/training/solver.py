@@ -1,0 +1,59 @@
+"""What the loop asks of a solver."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import Statistics
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+
+__all__ = ["Solver", "SolverState"]
+
+# A solver's memory between steps: named tensors, so that a checkpoint can hold it.
+SolverState = dict[str, Tensor]
+
+
+class Solver(Protocol):
+    """A pure step: parameters and state in, parameters and state out."""
+
+    @property
+    def rows_per_step(self) -> int | None:
+        """Rows per step; None for all of them."""
+        ...
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a step never asks the device for a number, so that a GPU can replay it."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether a step on all rows is the fixed-point step, whose length is the residual."""
+        ...
+
+    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
+        """The solver for so many rows on that device, with nothing left "auto"."""
+        ...
+
+    def check_rule(self, rule: LabelRule) -> None:
+        """Raise ValueError where the objective is not for this solver."""
+        ...
+
+    def start(self, params: Parameters) -> SolverState:
+        """The state before the first step."""
+        ...
+
+    def step(
+        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Parameters, SolverState]:
+        """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
+        ...
+
+    def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
+        """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""
+        ...
