@@ -1,74 +1,83 @@
-"""The files of a run: JSON, arrays, pictures, and what was installed where it ran."""
+"""What every measurement shares: its head, its files, parts that are never redone, comparisons.
+
+A report is a JSON file. Its head says how it was made: the command, seeds, versions, device and
+threads. Files appear whole or not at all.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import platform
+import shlex
 import time
 import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from mnemosphere.cli.shell import plain
 from mnemosphere.training.checkpoint import write_atomically
 
-RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
+ROOT = Path(__file__).parents[1]
+STORED = Path(__file__).parent / "results"  # what the documentation is made from
+PROGRAM = ("python", "-m", "research")
+
 _PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
 _MODULES = {"scikit-learn": "sklearn"}
+# Options whose value is a place on one machine: named by a word, or left out.
+_PLACES = {"--data": "DIR", "--out": None, "-o": None, "--output": None}
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
+Stored = TypeVar("Stored")
 
 
-def finished_folders(out: Path, name: str) -> list[Path]:
-    """The folders of finished runs, oldest first."""
-    found = [path.parent for path in (out / name).glob(f"*/{RESULT}")]
-    return sorted(found, key=lambda folder: (read_result(folder)["finished"], folder.name))
+# --- the head
 
 
-def read_result(folder: Path) -> Json:
-    """What a finished run left."""
-    result = read_json(folder / RESULT, "delete its folder to run it again")
-    missing = [
-        key
-        for key in ("name", "settings", "measured", "paper", "finished", "pictures")
-        if not isinstance(result, dict) or key not in result
-    ]
-    if missing:
-        raise ValueError(
-            f"{folder / RESULT} lacks {', '.join(missing)}: delete its folder to run it again"
-        )
-    content: Json = result
-    return content
+def command_line(words: Sequence[str]) -> str:
+    """The command as it was typed, less the places of files on one machine."""
+    shown: list[str] = []
+    left = iter(words)
+    for word in left:
+        option, joined, _ = word.partition("=")
+        if option not in _PLACES:
+            shown.append(word)
+            continue
+        if not joined:
+            next(left, None)
+        name = _PLACES[option]
+        if name is not None:
+            shown += [option, name]
+    return shlex.join([*PROGRAM, *shown])
 
 
-def load_arrays(folder: Path) -> Arrays:
-    """What `Run.save_arrays` wrote."""
-    return read_arrays(folder / ARRAYS)
+def head(command: str, *, device: str | torch.device = "cpu", seeds: Iterable[int] = (0,)) -> Json:
+    """How a report came about."""
+    return {
+        "command": command,
+        "seeds": list(seeds),
+        "versions": versions(),
+        "device": device_name(torch.device(device)),
+        "threads": torch.get_num_threads(),
+    }
 
 
-def save_picture(picture: Any, folder: Path, name: str, result: Json, *, dpi: float = 150) -> Path:
-    """Write FOLDER/NAME.png; a quick run's carries a line that says what it is."""
-    from mnemosphere.plots import save
-    from mnemosphere.plots.look import VERMILLION, root_figure
+def versions() -> dict[str, str]:
+    """What was used."""
+    import mnemosphere
 
-    if result["quick"]:
-        sources = ", ".join(dict.fromkeys(d.partition(",")[0] for d in result["data"].values()))
-        text = "quick run" + (f" on {sources}" if sources else "")
-        root_figure(picture).text(
-            0.0,
-            -0.005,
-            f"{text}: not the paper's experiment",
-            color=VERMILLION,
-            fontsize=8,
-            va="top",
-        )
-    return save(picture, folder / f"{name}.png", dpi=dpi)
+    found = {"python": platform.python_version(), "mnemosphere": mnemosphere.__version__}
+    for name in _PACKAGES:
+        found[name] = import_module(_MODULES.get(name, name)).__version__
+    return found
 
 
 def choose_device(name: str) -> torch.device:
@@ -82,14 +91,30 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def versions() -> dict[str, str]:
-    """What was used."""
-    import mnemosphere
+def device_name(device: torch.device) -> str:
+    """In words: a GPU by its name, a processor as far as the system tells."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    threads = torch.get_num_threads()
+    return f"{_processor()} processor, {threads} thread{'s' if threads > 1 else ''}"
 
-    found = {"python": platform.python_version(), "mnemosphere": mnemosphere.__version__}
-    for name in _PACKAGES:
-        found[name] = import_module(_MODULES.get(name, name)).__version__
-    return found
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def synchronize(device: str | torch.device) -> None:
+    """Wait for all that a GPU was told to do."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# --- files
 
 
 def to_json(value: Any) -> bytes:
@@ -97,12 +122,10 @@ def to_json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def device_name(device: torch.device) -> str:
-    """In words, for the record."""
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    threads = torch.get_num_threads()
-    return f"{platform.machine()} processor, {threads} thread{'s' if threads > 1 else ''}"
+def write(path: Path, report: Json) -> None:
+    """A report as JSON, whole or not at all; arrays become lists, NaN and infinities null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, to_json(plain(report)))
 
 
 def read_json(path: Path, advice: str) -> Any:
@@ -113,7 +136,63 @@ def read_json(path: Path, advice: str) -> Any:
         raise ValueError(f"{path} is damaged ({error}): {advice}") from error
 
 
-class Clock:
+def pack(arrays: Arrays) -> bytes:
+    """The bytes of an .npz file: the same for the same arrays."""
+    content = io.BytesIO()
+    packed: dict[str, Any] = dict(arrays)
+    np.savez_compressed(content, **packed)
+    return content.getvalue()
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """An .npz file, whole or not at all."""
+    write_atomically(path, pack(arrays))
+
+
+def read_arrays(path: Path) -> Arrays:
+    """All arrays of an .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): delete its folder to run it again"
+        ) from error
+
+
+# --- parts that are never redone
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The finished parts of a run, by which an interrupted one goes on."""
+
+    folder: Path
+
+    def step(self, key: str, function: Callable[[], Stored]) -> Stored:
+        """The JSON value of a part: read where it is finished, else computed and stored."""
+        path = self.folder / f"{key}.json"
+        if path.exists():
+            stored: Stored = read_json(path, "delete it to have that part done again")
+            return stored
+        content = to_json(function())
+        write_atomically(path, content)
+        for rest in self.folder.glob(f"{key}.checkpoint*"):
+            rest.unlink()
+        # What a run that goes on would read: the same types either way.
+        same: Stored = json.loads(content)
+        return same
+
+    def save(self, key: str, **arrays: NDArray[Any]) -> None:
+        """Store arrays of a part; call it inside the part's function."""
+        write_arrays(self.folder / f"{key}.npz", arrays)
+
+    def load(self, key: str) -> Arrays:
+        """The arrays of a finished part."""
+        return read_arrays(self.folder / f"{key}.npz")
+
+
+class WorkTime:
     """Seconds of work, over interruptions."""
 
     def __init__(self, path: Path) -> None:
@@ -127,20 +206,39 @@ class Clock:
         return total
 
 
-def pack(arrays: Arrays) -> bytes:
-    """The bytes of an .npz file: the same for the same arrays."""
-    content = io.BytesIO()
-    packed: dict[str, Any] = dict(arrays)
-    np.savez_compressed(content, **packed)
-    return content.getvalue()
+# --- comparisons
 
 
-def read_arrays(path: Path) -> Arrays:
-    """All arrays of an .npz file."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}): delete its folder to run it again"
-        ) from error
+@dataclass(frozen=True)
+class Comparison:
+    """One number beside a published one.
+
+    `low` and `high` bound what agrees with it, given how it is rounded and how much seeds differ;
+    both None where there is no number to hold against.
+    """
+
+    what: str
+    measured: float
+    paper: str = ""  # as the paper has it: "79%"; "" where it has none
+    low: float | None = None
+    high: float | None = None
+    unit: str = "%"
+    spread: float | None = None  # standard deviation over seeds
+    digits: int = 2  # decimals that are worth showing
+    note: str = ""  # what it cost, and the like
+
+    def as_dict(self, *, quick: bool) -> Json:
+        """Plain values, and whether they agree: None where there is nothing to hold against."""
+        within: bool | None = None
+        if not quick and self.low is not None and self.high is not None:
+            within = self.low <= self.measured <= self.high
+        return {**asdict(self), "within": within}
+
+
+def measured_text(compared: Json, *, n_seeds: int | None = None) -> str:
+    """The measured number with its unit, and with its deviation unless there is one seed only."""
+    digits = compared["digits"]
+    text = f"{compared['measured']:.{digits}f}"
+    if compared["spread"] is not None and n_seeds != 1:
+        text += f" ± {compared['spread']:.{digits}f}"
+    return f"{text}{compared['unit']}"

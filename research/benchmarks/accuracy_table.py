@@ -1,7 +1,7 @@
 """Test accuracy on MNIST: Table (accuracy_table) by SGD, and the fixed point beside it.
 
-    python -m benchmarks.accuracy_table --solver sgd --device cuda --data DIR --out FILE.json
-    python -m benchmarks.accuracy_table --solver fixed-point --seeds 3 --data DIR
+    python -m research accuracy_table --solver sgd --device cuda --data DIR
+    python -m research accuracy_table --solver fixed-point --seeds 3 --data DIR
 
 SGD runs the authors' preset: memories uniform on the sphere, batch 1000, the last 10% of the
 training rows for early stopping with patience 1, at most 300 passes. The fixed point starts from
@@ -10,22 +10,15 @@ training rows and takes 5 passes over all of them.
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
 
 import torch
 
-from benchmarks._report import made_by, write
-from mnemosphere import datasets
-from mnemosphere.model import initialize, objectives
-from mnemosphere.model.parameters import from_memories
 from mnemosphere.training.batches import Data
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.loop import judge, train
-from mnemosphere.training.sgd import SGD
+from mnemosphere.training.loop import Result
+from research import fits, report
+from research.benchmarks._options import digits_parser
 
-SMOOTHING = 0.1
 SETTINGS = {  # name: (β, ς); β None is learned
     "beta=6": (6.0, 1.0),
     "beta=10": (10.0, 1.0),
@@ -35,64 +28,45 @@ SETTINGS = {  # name: (β, ς); β None is learned
 }
 
 
-def load(directory: str | None, device: str) -> tuple[Data, Data]:
-    """MNIST on the sphere: pixel/255, minus the row mean, over the row norm."""
-    raw = datasets.load("mnist", directory=directory)
-    parts = []
-    for images, labels in ((raw.x_train, raw.y_train), (raw.x_test, raw.y_test)):
-        x = torch.from_numpy(images).to(device, torch.float32) / 255
-        x = x - x.mean(1, keepdim=True)
-        y = torch.from_numpy(labels).to(device)
-        parts.append(
-            Data(x / x.norm(dim=1, keepdim=True), objectives.soft_labels(y, 10, SMOOTHING))
-        )
-    return parts[0], parts[1]
-
-
-def run_sgd(
-    data: Data, test: Data, beta: float | None, varsigma: float, memories: int, seed: int
-) -> dict[str, object]:
+def run_sgd(data: Data, beta: float | None, varsigma: float, memories: int, seed: int) -> Result:
     """The authors' preset."""
     generator = torch.Generator().manual_seed(seed)
     rows, validation = data.split_tail(0.1)
-    w = initialize.uniform(memories, rows.x.shape[1], generator=generator, device=rows.x.device)
-    params = from_memories(
-        w, rows.targets.mean(0), beta=1.0 if beta is None else beta, varsigma=varsigma
+    start = fits.uniform_start(
+        rows, memories, beta=1.0 if beta is None else beta, generator=generator
     )
-    result = train(
-        params,
+    return fits.train_from(
+        start,
         rows,
-        SGD.paper(learn_beta=beta is None),
-        max_epochs=300,
+        fits.paper_sgd(learn_beta=beta is None),
+        varsigma=varsigma,
+        passes=300,
         validation=validation,
         patience=1,
         generator=generator,
     )
-    return _summary(result, test)
 
 
 def run_fixed_point(
-    data: Data, test: Data, beta: float | None, varsigma: float, memories: int, seed: int
-) -> dict[str, object]:
+    data: Data, beta: float | None, varsigma: float, memories: int, seed: int
+) -> Result:
     """Five passes of incremental fixed-point steps from training rows."""
     generator = torch.Generator().manual_seed(seed)
-    w = initialize.from_data(data.x, memories, generator=generator)
-    start = beta or initialize.estimate_beta(w, data.x, varsigma, generator=generator)
-    params = from_memories(w, data.targets.mean(0), beta=start, varsigma=varsigma)
-    result = train(
-        params,
+    start = fits.data_start(data, memories, varsigma=varsigma, beta=beta, generator=generator)
+    return fits.train_from(
+        start,
         data,
-        FixedPoint(batch_size=3000, learn_beta=beta is None),
-        max_epochs=5,
+        fits.fixed_point(batch_size=fits.BATCH, learn_beta=beta is None),
+        varsigma=varsigma,
+        passes=5,
         generator=generator,
     )
-    return _summary(result, test)
 
 
-def _summary(result, test):  # type: ignore[no-untyped-def]
-    _, accuracy = judge(result.params, test, objectives.joint)
+def summary(result: Result, test: Data) -> report.Json:
+    """What is kept of a training."""
     return {
-        "accuracy": round(100 * accuracy, 2),
+        "accuracy": round(100 * fits.accuracy(result.params, test), 2),
         "passes": len(result.history),
         "beta": round(float(result.params.beta), 2),
         "status": result.status,
@@ -101,35 +75,22 @@ def _summary(result, test):  # type: ignore[no-untyped-def]
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(argv: list[str]) -> None:
+    parser = digits_parser(__doc__, "accuracy_table", seeds=1)
     parser.add_argument("--solver", choices=["sgd", "fixed-point"], default="fixed-point")
     parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=None)
-    parser.add_argument("--memories", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--data", default=None)
-    parser.add_argument("--out", type=Path, default=None)
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     names = args.settings or (list(SETTINGS) if args.solver == "sgd" else ["varsigma=0.25"])
-    data, test = load(args.data, args.device)
+    data, test = fits.mnist_rows(args.data, args.device)
     run = run_sgd if args.solver == "sgd" else run_fixed_point
     rows = []
     for name in names:
         for seed in range(args.seeds):
             began = time.perf_counter()
-            row = {"setting": name, "seed": seed}
-            row |= run(data, test, *SETTINGS[name], args.memories, seed)
+            result = run(data, *SETTINGS[name], args.memories, seed)
+            row = {"setting": name, "seed": seed, **summary(result, test)}
             print(row, f"wall {time.perf_counter() - began:.1f} s", flush=True)
             rows.append(row)
-    command = (
-        f"python -m benchmarks.accuracy_table --solver {args.solver} --settings "
-        f"{' '.join(names)} --memories {args.memories} --seeds {args.seeds} "
-        f"--device {args.device} --data DIR"
-    )
-    head = made_by(command, args.device)
-    write(args.out, {**head, "memories": args.memories, "rows": rows})
-
-
-if __name__ == "__main__":
-    main()
+    command = report.command_line(["accuracy_table", *argv])
+    head = report.head(command, device=args.device, seeds=range(args.seeds))
+    report.write(args.out, {**head, "memories": args.memories, "rows": rows})

@@ -1,10 +1,10 @@
 """Growth by splitting on MNIST: test accuracy and cost in passes of the full width.
 
-    python -m benchmarks.growth --solver fixed-point --initial 16 --memories 1000 --data DIR
-    python -m benchmarks.growth --solver sgd --initial 100 --memories 1000 --tol 0.001 --data DIR
+    python -m research growth --solver fixed-point --initial 16 --memories 1000 --data DIR
+    python -m research growth --solver sgd --initial 100 --memories 1000 --tol 0.001 --data DIR
 
 SGD runs the authors' preset: memories uniform on the sphere, batch 1000, β from 1, the last 10%
-of the training rows for early stopping with patience 1, at most 100 passes a phase, δ=0.25, τ=1.
+of the training rows for early stopping with patience 1, at most 100 passes per phase, δ=0.25, τ=1.
 `--tol` ends a phase sooner, when a pass changes the loss by less than that, relative: the tail of
 a phase costs much and the next split undoes it.
 The fixed point starts from training rows and takes a fixed number of passes over all of them.
@@ -19,32 +19,27 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 
-from benchmarks._report import command, made_by, write
-from benchmarks.accuracy_table import load
-from mnemosphere.model import initialize, objectives
+from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Descent, Nearest
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.batches import Data, Solver
 from mnemosphere.training.callbacks import Callback, Record, Split
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import GrowthResult, Splitting, grow, start
-from mnemosphere.training.loop import judge, train
-from mnemosphere.training.sgd import SGD
+from mnemosphere.training.growth import GrowthResult, Splitting
+from research import fits, report
+from research.benchmarks._options import digits_parser
+from research.report import synchronize
 
-VARSIGMA = 0.25
-BATCH = 3000
 METHODS = {"nearest": Nearest, "descent": Descent}
 
 
-class Progress(Callback):
-    """One line a split."""
+class PrintSplits(Callback):
+    """One line per split."""
 
     def on_split(self, split: Split, params: Parameters) -> None:
         """Print what was split."""
@@ -56,8 +51,8 @@ class Progress(Callback):
         )
 
 
-class Epochs(Callback):
-    """One line a pass."""
+class PrintPasses(Callback):
+    """One line per pass."""
 
     def on_epoch(self, record: Record, params: Parameters) -> None:
         """Print the loss."""
@@ -68,30 +63,14 @@ class Epochs(Callback):
         )
 
 
-def synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def run(
-    data: Data, validation: Data | None, solver: Solver, args: argparse.Namespace, seed: int
-) -> GrowthResult:
+def run(data: Data, validation: Data | None, args: argparse.Namespace, seed: int) -> GrowthResult:
     """One growth from args.initial to args.memories."""
     generator = torch.Generator().manual_seed(seed)
-    sgd = isinstance(solver, SGD)
-    if sgd:
-        w = initialize.uniform(
-            args.initial, data.x.shape[1], generator=generator, device=data.x.device
-        )
-        beta = torch.tensor(1.0)
-    else:
-        w = initialize.from_data(data.x, args.initial, generator=generator)
-        beta = initialize.estimate_beta(w, data.x, VARSIGMA, generator=generator)
-    params = start(
-        w, data.targets.mean(0), max_memories=args.memories, beta=beta.to(w), varsigma=VARSIGMA
-    )
-    return grow(
-        params,
+    sgd = args.solver == "sgd"
+    solver: Solver = fits.paper_sgd() if sgd else fits.fixed_point(batch_size=fits.BATCH)
+    start = fits.uniform_start if sgd else fits.data_start
+    return fits.grow_from(
+        start(data, args.initial, generator=generator),
         data,
         solver,
         max_memories=args.memories,
@@ -100,13 +79,13 @@ def run(
             delta=args.delta or None,
             curvature=METHODS[args.curvature](),
         ),
-        max_epochs=args.phase_passes or (100 if sgd else 1),
-        final_epochs=args.final_passes or (100 if sgd else 6),
+        passes=args.phase_passes or (100 if sgd else 1),
+        final_passes=args.final_passes or (100 if sgd else 6),
         validation=validation,
         patience=1 if sgd else None,
         tol=args.tol,
         generator=generator,
-        callbacks=[Progress(), *([Epochs()] if args.verbose else [])],
+        callbacks=[PrintSplits(), *([PrintPasses()] if args.verbose else [])],
     )
 
 
@@ -127,12 +106,11 @@ def cost(result: GrowthResult, n_rows: int, n_validation: int) -> dict[str, floa
 def curvature_cost(data: Data, args: argparse.Namespace) -> dict[str, object]:
     """Seconds of one curvature phase and of one training pass, each the best of three."""
     generator = torch.Generator().manual_seed(0)
-    w = initialize.from_data(data.x, args.curvature_cost, generator=generator)
-    beta = initialize.estimate_beta(w, data.x, VARSIGMA, generator=generator)
-    params = from_memories(w, data.targets.mean(0), beta=beta, varsigma=VARSIGMA)
-    params = train(params, data, FixedPoint(BATCH), max_epochs=2, generator=generator).params
+    start = fits.data_start(data, args.curvature_cost, generator=generator)
+    solver = fits.fixed_point(batch_size=fits.BATCH)
+    params = fits.train_from(start, data, solver, passes=2, generator=generator).params
 
-    def best(work) -> float:  # type: ignore[no-untyped-def]
+    def best(work: Callable[[], object]) -> float:
         times = []
         for _ in range(3):
             synchronize(args.device)
@@ -156,12 +134,11 @@ def curvature_cost(data: Data, args: argparse.Namespace) -> dict[str, object]:
     return out
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = digits_parser(__doc__, "growth", seeds=1)
+    parser.set_defaults(device="auto")
     parser.add_argument("--solver", choices=["sgd", "fixed-point"], default="fixed-point")
     parser.add_argument("--initial", type=int, default=16)
-    parser.add_argument("--memories", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--phase-passes", type=int, help="at most, in all phases but the last")
     parser.add_argument("--final-passes", type=int, help="at most, in the last phase")
@@ -170,73 +147,62 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--fraction", type=float, default=1.0, help="of the memories, at most")
     parser.add_argument("--curvature", choices=list(METHODS), default="nearest")
     parser.add_argument("--curvature-cost", type=int, metavar="P")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--rows", type=int, help="training rows used; all if not given")
-    parser.add_argument("--data", help="folder of the data set")
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    if args.device == "auto":
-        args.device = "cuda" if torch.cuda.is_available() else "cpu"
-    return args
+    return parser.parse_args(argv)
 
 
-def main() -> None:
-    args = parse()
-    data, test = load(args.data, args.device)
+def row_of(result: GrowthResult, test: Data, seed: int, seconds: float) -> report.Json:
+    """What is kept of a growth, less its cost."""
+    models = result.lineage.models
+    return {
+        "seed": seed,
+        "accuracy": round(100 * fits.accuracy(result.params, test), 2),
+        "seconds": round(seconds, 1),
+        "memories": result.params.n_memories,
+        "beta": round(float(result.params.beta), 2),
+        "status": result.status,
+        "loss": round(result.history[-1].loss, 5),
+        "levels": [
+            {
+                "memories": model.n_memories,
+                "accuracy": round(100 * fits.accuracy(model, test), 2),
+                "passes": sum(r.phase == k for r in result.history),
+            }
+            for k, model in enumerate(models)
+        ],
+        "splits": [s.as_dict() for s in result.splits],
+    }
+
+
+def main(argv: list[str]) -> None:
+    args = parse(argv)
+    data, test = fits.mnist_rows(args.data, args.device)
     data = data if args.rows is None else data.take(slice(0, args.rows))
-    shown_as = {args.data: "DIR", str(args.out): "FILE.json"}
-    report = made_by(command("growth", sys.argv[1:], shown_as), args.device)
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    command = report.command_line(["growth", *argv])
+    content = report.head(command, device=args.device, seeds=seeds)
     if args.curvature_cost:
-        report["curvature_cost"] = curvature_cost(data, args)
-        print(json.dumps(report, indent=1))
+        content["curvature_cost"] = curvature_cost(data, args)
+        print(json.dumps(content, indent=1))
     else:
-        solver: Solver = SGD.paper() if args.solver == "sgd" else FixedPoint(BATCH)
         validation = None
         if args.solver == "sgd":
             data, validation = data.split_tail(0.1)
+        n_validation = 0 if validation is None else validation.n_rows
         rows = []
-        for seed in range(args.first_seed, args.first_seed + args.seeds):
+        for seed in seeds:
             synchronize(args.device)
             began = time.perf_counter()
-            result = run(data, validation, solver, args, seed)
+            result = run(data, validation, args, seed)
             synchronize(args.device)
-            seconds = time.perf_counter() - began
-            _, accuracy = judge(result.params, test, objectives.joint)
-            levels = [judge(model, test, objectives.joint)[1] for model in result.lineage.models]
-            rows.append(
-                {
-                    "seed": seed,
-                    "accuracy": round(100 * (accuracy or 0.0), 2),
-                    "cost": cost(
-                        result, data.n_rows, 0 if validation is None else validation.n_rows
-                    ),
-                    "seconds": round(seconds, 1),
-                    "memories": result.params.n_memories,
-                    "beta": round(float(result.params.beta), 2),
-                    "status": result.status,
-                    "loss": round(result.history[-1].loss, 5),
-                    "levels": [
-                        {
-                            "memories": model.n_memories,
-                            "accuracy": round(100 * (level or 0.0), 2),
-                            "passes": sum(r.phase == k for r in result.history),
-                        }
-                        for k, (model, level) in enumerate(
-                            zip(result.lineage.models, levels, strict=True)
-                        )
-                    ],
-                    "splits": [s.as_dict() for s in result.splits],
-                }
-            )
-            shown = {k: v for k, v in rows[-1].items() if k != "splits"}
+            row = row_of(result, test, seed, time.perf_counter() - began)
+            row["cost"] = cost(result, data.n_rows, n_validation)
+            rows.append(row)
+            shown = {k: v for k, v in row.items() if k != "splits"}
             print(json.dumps(shown), flush=True)
-        report["rows"] = rows
-        report["mean_accuracy"] = round(statistics.fmean(r["accuracy"] for r in rows), 3)
-        report["mean_cost"] = round(statistics.fmean(r["cost"]["total"] for r in rows), 3)
-        print(f"mean accuracy {report['mean_accuracy']}%, cost {report['mean_cost']} passes")
-    write(args.out, report)
-
-
-if __name__ == "__main__":
-    main()
+        content["rows"] = rows
+        content["mean_accuracy"] = round(statistics.fmean(r["accuracy"] for r in rows), 3)
+        content["mean_cost"] = round(statistics.fmean(r["cost"]["total"] for r in rows), 3)
+        print(f"mean accuracy {content['mean_accuracy']}%, cost {content['mean_cost']} passes")
+    report.write(args.out, content)

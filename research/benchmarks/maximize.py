@@ -1,6 +1,6 @@
-"""The exact maximiser over the polytope at 1,000 memories and 10 classes, on one thread.
+"""The exact maximizer over the polytope at 1,000 memories and 10 classes, on one thread.
 
-    python -m benchmarks.maximize
+    python -m research maximize
 
 Weights p̄: log-normal ones, even to sharp, and the statistics of the first exact passes over the
 embedded digits, which span ever more decades. Each call is timed many times and taken at its
@@ -9,27 +9,24 @@ fastest, next to the two large matrix products of one batch of 1,000 rows (float
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks._report import command, made_by, write
-from benchmarks.one_pass import problem, products
 from mnemosphere import datasets
-from mnemosphere.model import initialize, objectives
+from mnemosphere.model import objectives
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import polytope, sphere
+from mnemosphere.training.batches import Data
 from mnemosphere.training.fixed_point import maximize_bound
+from research import fits, report
+from research.benchmarks._options import parser
+from research.benchmarks.one_pass import problem, products
 
-RESULT = Path(__file__).parent / "results" / "maximize.json"
 N_MEMORIES, N_CLASSES = 1000, 10
 
 
@@ -50,8 +47,8 @@ def trained_weights(seed: int, passes: int) -> Iterator[tuple[Tensor, Tensor, Te
     classes = torch.from_numpy(np.asarray(data.y_train, dtype=np.int64))
     q = objectives.soft_labels(classes, N_CLASSES, 0.1, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    memories = initialize.from_data(x, N_MEMORIES, generator=generator)
-    params = from_memories(memories, q.mean(0), beta=160.0, varsigma=0.25)
+    start = fits.data_start(Data(x, q), N_MEMORIES, beta=160.0, generator=generator)
+    params = fits.begin(start, q.mean(0), varsigma=fits.VARSIGMA)
     for _ in range(passes):
         found = accumulate(params, x, q, objectives.joint)
         yield found.p_bar, params.p_h, params.p_q
@@ -71,12 +68,11 @@ def fastest(act: Callable[[], object], repeats: int) -> float:
 
 def main(argv: list[str]) -> None:
     """Measure, print, store."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=30)
-    parser.add_argument("--passes", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    args = parser.parse_args(argv)
+    options = parser(__doc__, "maximize")
+    options.add_argument("--repeats", type=int, default=30)
+    options.add_argument("--passes", type=int, default=8)
+    options.add_argument("--seed", type=int, default=0)
+    args = options.parse_args(argv)
     problems = [
         (f"random, log-normal({s:g})", random_weights(args.seed, s)) for s in (0.3, 1.0, 3.0)
     ]
@@ -106,13 +102,8 @@ def main(argv: list[str]) -> None:
             flush=True,
         )
     content = {
-        **made_by(command("maximize", argv, {str(args.output): "FILE.json"})),
-        "seed": args.seed,
+        **report.head(report.command_line(["maximize", *argv]), seeds=[args.seed]),
         "load_average": os.getloadavg()[0],
         "rows": rows,
     }
-    write(args.output, content)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    report.write(args.out, content)

@@ -1,7 +1,7 @@
 """Novelty: MNIST test digits against Fashion-MNIST and noise, and the promise of the reject option.
 
-    python -m benchmarks.novelty --data DIR
-    python -m benchmarks.novelty --device cuda --seeds 3 --data DIR
+    python -m research novelty --data DIR
+    python -m research novelty --device cuda --seeds 3 --data DIR
 
 The threshold is set on one half of the test digits, the share rejected is counted on the other.
 """
@@ -13,20 +13,25 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from benchmarks._mnist import fit, parser, write
 from mnemosphere import datasets
+from research import report
+from research.benchmarks._options import digits_parser
+from research.fits import CLASSIFIER, fit_classifier
 
 RATES = (0.001, 0.01, 0.05)
 
 
-def main() -> None:
-    args = parser(__doc__.splitlines()[0], "novelty.json", seeds=1).parse_args()
+def main(argv: list[str]) -> None:
+    args = digits_parser(__doc__, "novelty", seeds=1).parse_args(argv)
     data = datasets.load("mnist", args.data)
     clothes = datasets.load("fashion-mnist", args.data).x_test
     digits = data.x_test
     runs = []
     for seed in range(args.seeds):
-        model = fit(args.memories, seed, args.device, data)
+        model, _ = fit_classifier(
+            data.x_train, data.y_train, n_memories=args.memories, seed=seed, device=args.device,
+            **CLASSIFIER,
+        )  # fmt: skip
         rng = np.random.default_rng(seed)
         strange = {
             "fashion-mnist": clothes,
@@ -70,8 +75,10 @@ def main() -> None:
             )
         print(run, flush=True)
         runs.append(run)
-    write(args, "novelty", {"runs": runs})
-
-
-if __name__ == "__main__":
-    main()
+    command = report.command_line(["novelty", *argv])
+    content = {
+        **report.head(command, device=args.device, seeds=range(args.seeds)),
+        "settings": {"memories": args.memories, **CLASSIFIER},
+        "runs": runs,
+    }
+    report.write(args.out, content)

@@ -1,7 +1,7 @@
 """The single pass: share of its time in its two large matrix products, and its peak memory.
 
-    python -m benchmarks.one_pass
-    python -m benchmarks.one_pass --threads 2 --memories 1000 4000 --repeats 50
+    python -m research one_pass
+    python -m research one_pass --threads 2 --memories 1000 4000 --repeats 50
 
 Speed: `accumulate` in float32 on random rows, against its two large products alone (x wᵀ and
 rᵀ x, the same chunks, the same operations, nothing between them). The two are timed in turn, many
@@ -23,17 +23,16 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks._report import command, made_by, write
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import accumulate, chunk_rows, chunks
 from mnemosphere.model.parameters import Parameters, from_memories
+from research import report
+from research.benchmarks._options import parser
 
-RESULT = Path(__file__).parent / "results" / "one_pass.json"
 N_FEATURES, N_CLASSES = 784, 10
 TARGET_RATIO, TARGET_MEGABYTES = 0.85, 300.0
 
@@ -133,27 +132,24 @@ def measure_memory(n_memories: int, n_rows: int) -> dict[str, float]:
 
 def memory(n_memories: int, n_rows: int, threads: int) -> dict[str, float]:
     """`measure_memory` in a child process."""
-    command = [sys.executable, "-m", "benchmarks.one_pass", "--threads", str(threads)]
+    command = [sys.executable, "-m", "research", "one_pass", "--threads", str(threads)]
     command += ["--measure-memory", str(n_memories), str(n_rows)]
-    done = subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
-    )
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=report.ROOT)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--memories", type=int, nargs="+", default=[1000, 4000], metavar="P")
-    parser.add_argument("--rows", type=int, help="default: four chunks")
-    parser.add_argument("--repeats", type=int, default=25)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--memory-at", type=int, nargs=2, default=[8000, 60_000],
+    options = parser(__doc__, "one_pass")
+    options.add_argument("--memories", type=int, nargs="+", default=[1000, 4000], metavar="P")
+    options.add_argument("--rows", type=int, help="default: four chunks")
+    options.add_argument("--repeats", type=int, default=25)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--memory-at", type=int, nargs=2, default=[8000, 60_000],
                         metavar=("P", "ROWS"))  # fmt: skip
-    parser.add_argument("--measure-memory", type=int, nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    return parser.parse_args(argv)
+    options.add_argument("--measure-memory", type=int, nargs=2, help=argparse.SUPPRESS)
+    return options.parse_args(argv)
 
 
 def main(argv: list[str]) -> None:
@@ -181,7 +177,7 @@ def main(argv: list[str]) -> None:
         f"peak extra memory {used['megabytes_extra']:.0f} MB (target {TARGET_MEGABYTES:.0f})"
     )
     content = {
-        **made_by(command("one_pass", argv, {str(args.output): "FILE.json"})),
+        **report.head(report.command_line(["one_pass", *argv])),
         "features": N_FEATURES,
         "dtype": "float32",
         "targets": {"ratio": TARGET_RATIO, "megabytes_extra": TARGET_MEGABYTES},
@@ -189,8 +185,4 @@ def main(argv: list[str]) -> None:
         "speed": rows,
         "memory": used,
     }
-    write(args.output, content)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    report.write(args.out, content)

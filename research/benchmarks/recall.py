@@ -1,7 +1,7 @@
 """Recall of damaged MNIST test digits: how often the recalled pattern has the right class.
 
-    python -m benchmarks.recall --data DIR
-    python -m benchmarks.recall --device cuda --seeds 3 --data DIR
+    python -m research recall --data DIR
+    python -m research recall --device cuda --seeds 3 --data DIR
 
 Pixels are hidden at random, or noise is laid on the digit. Hidden pixels start at the mean of those
 left. Recall descends the energy for at most 20 steps, the pixels left held ("completed") or not
@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks._mnist import fit, parser, write
 from mnemosphere import datasets
+from research import report
+from research.benchmarks._options import digits_parser
+from research.fits import CLASSIFIER, fit_classifier
 
 STEPS = 20
 HIDDEN = (0.3, 0.5, 0.7, 0.8)
@@ -35,21 +37,24 @@ def hide(
 
 
 def disturb(x: NDArray[np.float64], length: float, rng: np.random.Generator) -> Any:
-    """Gaussian noise of `length` times the norm of the centred digit."""
+    """Gaussian noise of `length` times the norm of the centered digit."""
     noise = rng.normal(size=x.shape)
     size = np.linalg.norm(x - x.mean(1, keepdims=True), axis=1, keepdims=True)
     return x + length * size * noise / np.linalg.norm(noise, axis=1, keepdims=True)
 
 
-def main() -> None:
-    options = parser(__doc__.splitlines()[0], "recall.json", seeds=1)
+def main(argv: list[str]) -> None:
+    options = digits_parser(__doc__, "recall", seeds=1)
     options.add_argument("--rows", type=int, default=10_000, help="test digits to damage")
-    args = options.parse_args()
+    args = options.parse_args(argv)
     data = datasets.load("mnist", args.data)
     x, y = data.x_test[: args.rows].astype(np.float64), data.y_test[: args.rows]
     runs = []
     for seed in range(args.seeds):
-        model = fit(args.memories, seed, args.device, data)
+        model, _ = fit_classifier(
+            data.x_train, data.y_train, n_memories=args.memories, seed=seed, device=args.device,
+            **CLASSIFIER,
+        )  # fmt: skip
         rng = np.random.default_rng(seed)
 
         def right(rows: Any, model: Any = model) -> float:
@@ -82,8 +87,12 @@ def main() -> None:
         rise = float(np.diff(path.energies, axis=0).max())
         run["largest rise of an energy in a step, float32"] = rise
         runs.append(run)
-    write(args, "recall", {"steps": STEPS, "rows": len(y), "runs": runs})
-
-
-if __name__ == "__main__":
-    main()
+    command = report.command_line(["recall", *argv])
+    content = {
+        **report.head(command, device=args.device, seeds=range(args.seeds)),
+        "settings": {"memories": args.memories, **CLASSIFIER},
+        "steps": STEPS,
+        "rows": len(y),
+        "runs": runs,
+    }
+    report.write(args.out, content)

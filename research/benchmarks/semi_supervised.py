@@ -1,40 +1,38 @@
-"""Few labels: test accuracy with 100, 1000 and 6000 labels of MNIST and the other rows unlabelled.
+"""Few labels: test accuracy with 100, 1000 and 6000 labels of MNIST and the other rows unlabeled.
 
-    python -m benchmarks.semi_supervised --data DIR --device cuda
-    python -m benchmarks.semi_supervised --data DIR --rows 10000 --memories 300 --seeds 1
+    python -m research semi_supervised --data DIR --device cuda
+    python -m research semi_supervised --data DIR --rows 10000 --memories 300 --seeds 1
 
-Beside it, the same model trained on the labelled rows alone, and on all rows with every label.
+Beside it, the same model trained on the labeled rows alone, and on all rows with every label.
 Labelled rows are drawn at random, so classes are as frequent among them as chance has it.
 """
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
-import mnemosphere as mn
-from benchmarks._mnist import SETTINGS, parser, write
 from mnemosphere import datasets
+from research import report
+from research.benchmarks._options import digits_parser
+from research.fits import CLASSIFIER, fit_classifier
 
 
-def main() -> None:
-    options = parser(__doc__.splitlines()[0], "semi_supervised.json", seeds=3)
+def main(argv: list[str]) -> None:
+    options = digits_parser(__doc__, "semi_supervised", seeds=3)
     options.add_argument("--labels", type=int, nargs="+", default=[100, 1000, 6000])
     options.add_argument("--rows", type=int, default=60_000, help="training rows")
-    args = options.parse_args()
+    args = options.parse_args(argv)
     data = datasets.load("mnist", args.data)
     x, y = data.x_train[: args.rows], data.y_train[: args.rows]
 
     def accuracy(rows: Any, labels: Any, seed: int) -> tuple[float, float]:
-        model = mn.DAMClassifier(
-            args.memories, unlabeled=-1, random_state=seed, device=args.device, **SETTINGS
-        )
-        began = time.perf_counter()
-        model.fit(rows, labels)
-        seconds = time.perf_counter() - began
-        return round(100 * model.score(data.x_test, data.y_test), 2), round(seconds, 1)
+        model, seconds = fit_classifier(
+            rows, labels, n_memories=args.memories, seed=seed, device=args.device, unlabeled=-1,
+            **CLASSIFIER,
+        )  # fmt: skip
+        return round(100 * model.score(data.x_test, data.y_test), 2), seconds
 
     rows = []
     for seed in range(args.seeds):
@@ -45,16 +43,17 @@ def main() -> None:
             partly[chosen] = y[chosen]
             alone, _ = accuracy(x[chosen], y[chosen], seed)
             both, seconds = accuracy(x, partly, seed)
-            row = {"seed": seed, "labels": n_labels, "labelled rows alone": alone}
+            row = {"seed": seed, "labels": n_labels, "labeled rows alone": alone}
             row |= {"all rows": both, "gain": round(both - alone, 2), "seconds": seconds}
             rows.append(row)
             print(row, flush=True)
         full, seconds = accuracy(x, y, seed)
         rows.append({"seed": seed, "labels": len(y), "all rows": full, "seconds": seconds})
         print(rows[-1], flush=True)
-    args.labels = " ".join(map(str, args.labels))
-    write(args, "semi_supervised", {"runs": rows})
-
-
-if __name__ == "__main__":
-    main()
+    command = report.command_line(["semi_supervised", *argv])
+    content = {
+        **report.head(command, device=args.device, seeds=range(args.seeds)),
+        "settings": {"memories": args.memories, **CLASSIFIER},
+        "runs": rows,
+    }
+    report.write(args.out, content)

@@ -1,46 +1,37 @@
 """One step of the paper's SGD: plain, and replayed from a CUDA graph.
 
-    python -m benchmarks.sgd_step --device cuda
+    python -m research sgd_step --device cuda
 
-Random unit rows of 784 features, float32. Milliseconds a step, each the median of several runs of
+Random unit rows of 784 features, float32. Milliseconds per step, each the median of several runs of
 many steps, next to the two large matrix products of a step alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
-from benchmarks._report import command, made_by, write
-from benchmarks.one_pass import problem, products
 from mnemosphere.model.objectives import joint
 from mnemosphere.training.batches import Data
-from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import Steps, steps_for
-
-RESULT = Path(__file__).parent / "results" / "sgd_step.json"
+from research import fits, report
+from research.benchmarks._options import add_device, parser
+from research.benchmarks.one_pass import problem, products
+from research.report import synchronize
 
 
 def milliseconds(act: Callable[[], object], device: torch.device, steps: int, runs: int) -> float:
     """Median over runs of the mean time of `act` over many calls."""
-
-    def wait() -> None:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-
     times = []
     for run in range(runs + 1):
-        wait()
+        synchronize(device)
         began = time.perf_counter()
         for _ in range(steps):
             act()
-        wait()
+        synchronize(device)
         if run > 0:  # the first warms up
             times.append(1e3 * (time.perf_counter() - began) / steps)
     return statistics.median(times)
@@ -53,7 +44,7 @@ def measure(
     params, x, targets = problem(10 * batch_size, n_memories)
     params = params.to(device=device)
     data = Data(x.to(device), targets.to(device))
-    solver = SGD(0.01, 0.99, batch_size, tolerance=None)
+    solver = fits.sgd(learning_rate=0.01, momentum=0.99, batch_size=batch_size, tolerance=None)
     generator = torch.Generator().manual_seed(0)
     rows = torch.randperm(data.n_rows, generator=generator)[:batch_size].to(device)
     plain = Steps(params, solver.start(params), data, solver, joint)
@@ -68,29 +59,21 @@ def measure(
     }
 
 
-def main() -> None:
+def main(argv: list[str]) -> None:
     """Measure, print, write the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--memories", type=int, nargs="+", default=[1000, 2000])
-    parser.add_argument("--batch-size", type=int, default=1000)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--runs", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=RESULT)
-    arguments = parser.parse_args()
-    device = torch.device(arguments.device)
-    found = [
-        measure(p, arguments.batch_size, device, arguments.steps, arguments.runs)
-        for p in arguments.memories
-    ]
+    options = parser(__doc__, "sgd_step")
+    add_device(options, "cuda")
+    options.add_argument("--memories", type=int, nargs="+", default=[1000, 2000])
+    options.add_argument("--batch-size", type=int, default=1000)
+    options.add_argument("--steps", type=int, default=200)
+    options.add_argument("--runs", type=int, default=7)
+    args = options.parse_args(argv)
+    device = torch.device(args.device)
+    found = [measure(p, args.batch_size, device, args.steps, args.runs) for p in args.memories]
     for row in found:
         print(
             f"P={row['memories']:5d}  plain {row['plain']:.3f} ms  "
             f"in training {row['in training']:.3f} ms  products alone {row['products']:.3f} ms"
         )
-    words = command("sgd_step", sys.argv[1:], {str(arguments.out): "FILE.json"})
-    write(arguments.out, {**made_by(words, device.type), "milliseconds": found})
-
-
-if __name__ == "__main__":
-    main()
+    head = report.head(report.command_line(["sgd_step", *argv]), device=device)
+    report.write(args.out, {**head, "milliseconds": found})

@@ -1,6 +1,6 @@
 """Saddle-point theory against Gibbs sampling of the student's posterior, at growing N.
 
-Run with `python -m benchmarks.theory_vs_gibbs`; writes benchmarks/results/theory_vs_gibbs.json.
+    python -m research theory_vs_gibbs
 
 Theory is the solution of Eq. (saddle-point) of largest free entropy, for orthonormal teacher
 memories (the limit of many features). Simulation draws several teachers for each setting, runs
@@ -10,7 +10,7 @@ others start at random and show that the state is reached without help: chains s
 the end (two memories on one teacher memory, say) are counted as trapped.
 
 What is compared depends on the phase that the theory predicts. Broken: the overlaps of matched
-memories, one permutation a chain. Symmetric: the average of all overlaps, which no permutation
+memories, one permutation per chain. Symmetric: the average of all overlaps, which no permutation
 changes; matching would pick the larger fluctuation and read high. The same where the broken state
 gains so little free entropy that chains hop between permutations at these N.
 
@@ -23,15 +23,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks._report import command, made_by, write
 from mnemosphere.numerics import sphere
 from mnemosphere.theory import saddle_point, solver
 from mnemosphere.theory.diagnostics import estimate, split_r_hat
@@ -42,15 +39,16 @@ from mnemosphere.theory.teacher_student import (
     sample_posterior,
     sample_teacher,
 )
+from research import report
+from research.benchmarks._options import add_device, parser
 
-RESULT = Path(__file__).parent / "results" / "theory_vs_gibbs.json"
 N_STARTS = 32
 TRAPPED = 0.05  # a random chain's mean this far from the informed chains' sits in another state
 TOLERANCE = 0.01  # at the largest N in the broken phase, on top of three standard errors
 
 
 @dataclass(frozen=True)
-class Setting:
+class Case:
     """One point of the phase diagram; p_0 is the share of the student's uniform component."""
 
     name: str
@@ -97,26 +95,26 @@ EVEN_2 = ((0.5, 0.3, 0.2),) * 2
 EVEN_3 = ((0.5, 0.3, 0.2),) * 3
 SHARP_3 = ((0.8, 0.1, 0.1), (0.1, 0.8, 0.1), (0.7, 0.2, 0.1))
 
-SETTINGS = [
-    Setting("2x2", 2, 2, upsilon=1.0, rho=2.0, beta=10.0),
-    Setting("2x2", 2, 2, upsilon=0.5, rho=2.0, beta=10.0),
-    Setting("2x2", 2, 2, upsilon=1.0, rho=0.5, beta=10.0),
-    Setting("2x2", 2, 2, upsilon=2.0, rho=1.0, beta=8.0),
-    Setting("3x3", 3, 3, upsilon=1.0, rho=2.0, beta=10.0),
-    Setting("2x2 uniform", 2, 2, upsilon=1.0, rho=2.0, beta=10.0, p_0=0.2),
-    Setting("2x2", 2, 2, upsilon=0.3, rho=1.0, beta=6.0),
-    Setting("2x2", 2, 2, upsilon=0.2, rho=1.0, beta=5.0),
-    Setting("3x3", 3, 3, upsilon=0.3, rho=0.5, beta=5.0),
-    Setting("2x2 uniform", 2, 2, upsilon=0.3, rho=1.0, beta=4.0, p_0=0.2),
-    Setting("2x2 labels", 2, 2, upsilon=1.0, rho=2.0, beta=10.0, soft_labels=SHARP_2),
-    Setting("2x2 labels", 2, 2, upsilon=0.3, rho=1.0, beta=6.0, soft_labels=SHARP_2),
-    Setting("2x2 soft labels", 2, 2, upsilon=0.5, rho=1.0, beta=10.0, soft_labels=SOFT_2),
-    Setting("3x3 labels", 3, 3, upsilon=1.0, rho=1.0, beta=10.0, soft_labels=SHARP_3),
-    Setting("2x2 even labels", 2, 2, upsilon=0.3, rho=1.0, beta=6.0, soft_labels=EVEN_2),
-    Setting("3x3 even labels", 3, 3, upsilon=0.2, rho=1.0, beta=5.0, soft_labels=EVEN_3),
+CASES = [
+    Case("2x2", 2, 2, upsilon=1.0, rho=2.0, beta=10.0),
+    Case("2x2", 2, 2, upsilon=0.5, rho=2.0, beta=10.0),
+    Case("2x2", 2, 2, upsilon=1.0, rho=0.5, beta=10.0),
+    Case("2x2", 2, 2, upsilon=2.0, rho=1.0, beta=8.0),
+    Case("3x3", 3, 3, upsilon=1.0, rho=2.0, beta=10.0),
+    Case("2x2 uniform", 2, 2, upsilon=1.0, rho=2.0, beta=10.0, p_0=0.2),
+    Case("2x2", 2, 2, upsilon=0.3, rho=1.0, beta=6.0),
+    Case("2x2", 2, 2, upsilon=0.2, rho=1.0, beta=5.0),
+    Case("3x3", 3, 3, upsilon=0.3, rho=0.5, beta=5.0),
+    Case("2x2 uniform", 2, 2, upsilon=0.3, rho=1.0, beta=4.0, p_0=0.2),
+    Case("2x2 labels", 2, 2, upsilon=1.0, rho=2.0, beta=10.0, soft_labels=SHARP_2),
+    Case("2x2 labels", 2, 2, upsilon=0.3, rho=1.0, beta=6.0, soft_labels=SHARP_2),
+    Case("2x2 soft labels", 2, 2, upsilon=0.5, rho=1.0, beta=10.0, soft_labels=SOFT_2),
+    Case("3x3 labels", 3, 3, upsilon=1.0, rho=1.0, beta=10.0, soft_labels=SHARP_3),
+    Case("2x2 even labels", 2, 2, upsilon=0.3, rho=1.0, beta=6.0, soft_labels=EVEN_2),
+    Case("3x3 even labels", 3, 3, upsilon=0.2, rho=1.0, beta=5.0, soft_labels=EVEN_3),
     # Labels that barely inform: over the whole polytope of class weights log Z varies by 0.0036 N
     # only. At N = 4000 chains keep their permutation and matched overlaps meet the theory.
-    Setting("2x2 weak labels", 2, 2, upsilon=0.2, rho=0.5, beta=3.0, soft_labels=SOFT_2, hops=True),
+    Case("2x2 weak labels", 2, 2, upsilon=0.2, rho=0.5, beta=3.0, soft_labels=SOFT_2, hops=True),
 ]
 
 
@@ -139,29 +137,29 @@ def quantity(m: Tensor, matched: bool) -> Tensor:
     return m.diagonal(dim1=-2, dim2=-1).mean(-1) if matched else m.mean((-2, -1))
 
 
-def simulate(setting: Setting, n: int, matched: bool, args: argparse.Namespace, seed: int) -> dict:
+def simulate(case: Case, n: int, matched: bool, args: argparse.Namespace, seed: int) -> dict:
     """One teacher: the chains' estimate, its diagnostics, and theory for these very memories."""
     generator = torch.Generator(device=args.device).manual_seed(seed)
     teacher = sample_teacher(
-        setting.n_teacher,
+        case.n_teacher,
         n,
-        setting.targets.shape[1] - 1,
-        upsilon=setting.upsilon,
-        soft_labels=setting.targets,
+        case.targets.shape[1] - 1,
+        upsilon=case.upsilon,
+        soft_labels=case.targets,
         generator=generator,
     )
-    data = sample_data(teacher, setting.rho, generator=generator)
+    data = sample_data(teacher, case.rho, generator=generator)
     half = args.chains // 2
-    informed = teacher.w[torch.arange(setting.n_student) % setting.n_teacher].expand(half, -1, -1)
-    n_random = (args.chains - half) * setting.n_student
+    informed = teacher.w[torch.arange(case.n_student) % case.n_teacher].expand(half, -1, -1)
+    n_random = (args.chains - half) * case.n_student
     random = sphere.sample_uniform(n_random, n, generator=generator, dtype=torch.float64)
-    start = torch.cat([informed, random.reshape(-1, setting.n_student, n)])
+    start = torch.cat([informed, random.reshape(-1, case.n_student, n)])
     posterior = sample_posterior(
         teacher,
         data,
-        n_memories=setting.n_student,
-        beta=setting.beta,
-        p_h=setting.p_h,
+        n_memories=case.n_student,
+        beta=case.beta,
+        p_h=case.p_h,
         start=start,
         n_chains=args.chains,
         n_burn_in=args.burn_in,
@@ -171,7 +169,7 @@ def simulate(setting: Setting, n: int, matched: bool, args: argparse.Namespace, 
     trace = quantity(posterior.overlaps("chain").trace, matched)  # (chains, draws)
     result = estimate(trace[:half])
     chains = trace.mean(1)
-    clamped = solve(setting.problem(n, (teacher.w @ teacher.w.T).cpu()), seed=seed)
+    clamped = solve(case.problem(n, (teacher.w @ teacher.w.T).cpu()), seed=seed)
     return {
         "seed": seed,
         "gibbs": float(result.mean),
@@ -188,25 +186,25 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) / len(values) ** 0.5
 
 
-def compare(setting: Setting, n: int, n_teachers: int, args: argparse.Namespace, seed: int) -> dict:
+def compare(case: Case, n: int, n_teachers: int, args: argparse.Namespace, seed: int) -> dict:
     """Theory against the average over teachers for one setting and one N."""
     began = time.perf_counter()
-    m = solve(setting.problem(n), seed=seed)
+    m = solve(case.problem(n), seed=seed)
     broken = is_broken(m)
-    matched = broken and not setting.hops
+    matched = broken and not case.hops
     theory = float(quantity(m, matched))
-    runs = [simulate(setting, n, matched, args, seed + 1 + i) for i in range(n_teachers)]
+    runs = [simulate(case, n, matched, args, seed + 1 + i) for i in range(n_teachers)]
     gibbs, error = mean_and_error([run["gibbs"] for run in runs])
     clamped, clamped_error = mean_and_error([run["gibbs"] - run["theory_clamped"] for run in runs])
     return {
-        "setting": setting.name,
-        "n_teacher": setting.n_teacher,
-        "n_student": setting.n_student,
-        "upsilon": setting.upsilon,
-        "rho": setting.rho,
-        "beta": setting.beta,
-        "p_0": setting.p_0,
-        "soft_labels": setting.soft_labels,
+        "setting": case.name,
+        "n_teacher": case.n_teacher,
+        "n_student": case.n_student,
+        "upsilon": case.upsilon,
+        "rho": case.rho,
+        "beta": case.beta,
+        "p_0": case.p_0,
+        "soft_labels": case.soft_labels,
         "n_features": n,
         "phase": "broken" if broken else "symmetric",
         "quantity": "matched overlap" if matched else "mean overlap",
@@ -274,47 +272,45 @@ def summarize(rows: list[dict]) -> dict:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 300, 1000], metavar="N")
-    parser.add_argument("--teachers", type=int, nargs="+", default=[12, 8, 5], metavar="T",
+    options = parser(__doc__, "theory_vs_gibbs")
+    options.add_argument("--sizes", type=int, nargs="+", default=[100, 300, 1000], metavar="N")
+    options.add_argument("--teachers", type=int, nargs="+", default=[12, 8, 5], metavar="T",
                         help="teachers for each size")  # fmt: skip
-    parser.add_argument("--settings", type=int, nargs="+", metavar="I", help="rows of SETTINGS")
-    parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--burn-in", type=int, default=80)
-    parser.add_argument("--sweeps", type=int, default=160)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    args = parser.parse_args(argv)
-    args.command = command("theory_vs_gibbs", argv, {str(args.output): "FILE.json"})
+    options.add_argument("--settings", type=int, nargs="+", metavar="I", help="rows of CASES")
+    options.add_argument("--chains", type=int, default=4)
+    options.add_argument("--burn-in", type=int, default=80)
+    options.add_argument("--sweeps", type=int, default=160)
+    options.add_argument("--seed", type=int, default=0)
+    add_device(options, "cpu")
+    options.add_argument("--threads", type=int, default=1)
+    args = options.parse_args(argv)
+    args.command = report.command_line(["theory_vs_gibbs", *argv])
     if len(args.teachers) != len(args.sizes):
-        parser.error("give one number of --teachers for each of --sizes")
+        options.error("give one number of --teachers for each of --sizes")
     if min(args.teachers) < 2 or args.chains < 2:
-        parser.error("need at least 2 teachers and 2 chains: one informed, one random")
+        options.error("need at least 2 teachers and 2 chains: one informed, one random")
     return args
 
 
-def main(argv: list[str] | None = None) -> None:
-    args = parse(sys.argv[1:] if argv is None else argv)
+def main(argv: list[str]) -> None:
+    args = parse(argv)
     torch.set_num_threads(args.threads)
-    chosen = range(len(SETTINGS)) if args.settings is None else args.settings
+    chosen = range(len(CASES)) if args.settings is None else args.settings
     rows = []
     print(HEADER, flush=True)
     for index in chosen:
         for n, n_teachers in zip(args.sizes, args.teachers, strict=True):
             seed = args.seed + 10_000_000 * index + 1_000 * n  # its own teachers for each pair
-            rows.append(compare(SETTINGS[index], n, n_teachers, args, seed))
+            rows.append(compare(CASES[index], n, n_teachers, args, seed))
             print(line(rows[-1]), flush=True)
-        write(args.output, report(args, rows))
+        report.write(args.out, content(args, rows))
     print(json.dumps(summarize(rows)))
 
 
-def report(args: argparse.Namespace, rows: list[dict]) -> dict:
+def content(args: argparse.Namespace, rows: list[dict]) -> dict:
     """All that is written: how the numbers came about, and the numbers."""
     return {
-        **made_by(args.command, args.device),
-        "seed": args.seed,
+        **report.head(args.command, device=args.device, seeds=[args.seed]),
         "chains": args.chains,
         "burn_in": args.burn_in,
         "sweeps": args.sweeps,
@@ -322,7 +318,3 @@ def report(args: argparse.Namespace, rows: list[dict]) -> dict:
         "summary": summarize(rows),
         "rows": rows,
     }
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Training time against the number of memories, with and without growth, for both solvers.
 
-    python -m benchmarks.training_time --device auto --data DIR --out FILE.json
+    python -m research training_time --device auto --data DIR --out FILE.json
 
 One stopping rule for all: training ends with the first pass at the full width after which the
 accuracy on the last 10% of the training rows (not trained on) reaches the target of that width.
@@ -9,7 +9,7 @@ less `--margin` points. So the times compared are those to equal accuracy.
 
 Phases of growth before the full width: one pass for the fixed point, from 16 memories; for SGD,
 from 100, until the validation loss rises, at most `--sgd-phase` passes. Settings as in
-benchmarks.growth. Next to seconds, `products` counts rows times memories, curvature and
+the benchmark `growth`. Next to seconds, `products` counts rows times memories, curvature and
 validation included, in units of a million; the exponents are least-squares slopes of the
 logarithm of either against that of P.
 """
@@ -20,60 +20,39 @@ import argparse
 import contextlib
 import json
 import math
-import sys
 import time
-from pathlib import Path
 
 import torch
 
-from benchmarks._report import command, made_by, write
-from benchmarks.accuracy_table import load
-from mnemosphere.model import initialize, objectives
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.batches import Data, Solver
 from mnemosphere.training.callbacks import Callback, Record
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import grow, start
-from mnemosphere.training.loop import judge, train
-from mnemosphere.training.sgd import SGD
+from research import fits, report
+from research.benchmarks._options import add_data, add_device, parser
+from research.report import synchronize
 
-VARSIGMA = 0.25
-BATCH = 3000
 INITIAL = {"fixed-point": 16, "sgd": 100}
 METHODS = [(solver, growth) for solver in ("fixed-point", "sgd") for growth in (False, True)]
 
 
-def first_memories(
-    solver: str, data: Data, n_memories: int, generator: torch.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Memories and β to start from."""
-    if solver == "sgd":
-        w = initialize.uniform(
-            n_memories, data.x.shape[1], generator=generator, device=data.x.device
-        )
-        return w, torch.ones((), device=w.device)
-    w = initialize.from_data(data.x, n_memories, generator=generator)
-    return w, initialize.estimate_beta(w, data.x, VARSIGMA, generator=generator)
-
-
 def make_solver(name: str) -> Solver:
-    return SGD.paper() if name == "sgd" else FixedPoint(BATCH)
+    return fits.paper_sgd() if name == "sgd" else fits.fixed_point(batch_size=fits.BATCH)
 
 
 def target(data: Data, validation: Data, n_memories: int, args: argparse.Namespace) -> float:
     """The accuracy that counts as trained."""
     generator = torch.Generator().manual_seed(args.seed + 1000)
-    w, beta = first_memories("fixed-point", data, n_memories, generator)
-    params = from_memories(w, data.targets.mean(0), beta=beta, varsigma=VARSIGMA)
-    result = train(params, data, FixedPoint(BATCH), max_epochs=5, generator=generator)
-    return (judge(result.params, validation, objectives.joint)[1] or 0.0) - args.margin / 100
+    start = fits.data_start(data, n_memories, generator=generator)
+    solver = make_solver("fixed-point")
+    result = fits.train_from(start, data, solver, passes=5, generator=generator)
+    return fits.accuracy(result.params, validation) - args.margin / 100
 
 
 class Reached(Exception):  # noqa: N818 (no error)
     """The accuracy asked for is there."""
 
 
-class Watch(Callback):
+class StopAtGoal(Callback):
     """Keeps the last parameters, and ends training with `Reached`."""
 
     def __init__(self, params: Parameters, goal: float) -> None:
@@ -108,18 +87,16 @@ def run(
     products = 0.0  # in passes × memories
     reached, passes, total = 0.0, 0, 0
     initial = INITIAL[name] if growth else n_memories
-    w, beta = first_memories(name, data, min(initial, n_memories), generator)
+    begin = fits.uniform_start if name == "sgd" else fits.data_start
+    start = begin(data, min(initial, n_memories), generator=generator)
     if growth:
-        params = start(
-            w, data.targets.mean(0), max_memories=n_memories, beta=beta, varsigma=VARSIGMA
-        )
-        grown = grow(
-            params,
+        grown = fits.grow_from(
+            start,
             data,
             solver,
             max_memories=n_memories,
-            max_epochs=args.sgd_phase if name == "sgd" else 1,
-            final_epochs=1,
+            passes=args.sgd_phase if name == "sgd" else 1,
+            final_passes=1,
             validation=validation,
             patience=1 if name == "sgd" else None,
             generator=generator,
@@ -130,15 +107,15 @@ def run(
         reached = grown.history[-1].validation_accuracy or 0.0
         passes, total = 1, len(grown.history)
     else:
-        params = from_memories(w, data.targets.mean(0), beta=beta, varsigma=VARSIGMA)
+        params = fits.begin(start, data.targets.mean(0), varsigma=fits.VARSIGMA)
     if reached < goal and passes < args.max_passes:
-        watch = Watch(params, goal)
+        watch = StopAtGoal(params, goal)
         with contextlib.suppress(Reached):
-            train(
+            fits.continue_training(
                 params,
                 data,
                 solver,
-                max_epochs=args.max_passes - passes,
+                passes=args.max_passes - passes,
                 validation=validation,
                 generator=generator,
                 state=state,
@@ -174,34 +151,25 @@ def slope(sizes: list[int], values: list[float]) -> float | None:
     return round(top / sum((a - mx) ** 2 for a in x), 3)
 
 
-def synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
+def parse(argv: list[str]) -> argparse.Namespace:
+    options = parser(__doc__, "training_time")
+    options.add_argument(
         "--sizes", type=int, nargs="+", default=[250, 500, 1000, 2000, 4000, 8000], metavar="P"
     )
-    parser.add_argument("--solvers", nargs="+", choices=list(INITIAL), default=list(INITIAL))
-    parser.add_argument("--margin", type=float, default=0.3, help="points below the reference")
-    parser.add_argument("--max-passes", type=int, default=1000, help="at the full width")
-    parser.add_argument("--sgd-phase", type=int, default=20, help="passes a phase of growth")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", type=int, help="training rows used; all if not given")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--data", help="folder of the data set")
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
-    if args.device == "auto":
-        args.device = "cuda" if torch.cuda.is_available() else "cpu"
-    return args
+    options.add_argument("--solvers", nargs="+", choices=list(INITIAL), default=list(INITIAL))
+    options.add_argument("--margin", type=float, default=0.3, help="points below the reference")
+    options.add_argument("--max-passes", type=int, default=1000, help="at the full width")
+    options.add_argument("--sgd-phase", type=int, default=20, help="passes per phase of growth")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--rows", type=int, help="training rows used; all if not given")
+    add_device(options, "auto")
+    add_data(options)
+    return options.parse_args(argv)
 
 
-def main() -> None:
-    args = parse()
-    data, test = load(args.data, args.device)
+def main(argv: list[str]) -> None:
+    args = parse(argv)
+    data, test = fits.mnist_rows(args.data, args.device)
     data = data if args.rows is None else data.take(slice(0, args.rows))
     data, validation = data.split_tail(0.1)
     methods = [m for m in METHODS if m[0] in args.solvers]
@@ -213,7 +181,7 @@ def main() -> None:
         for method in methods:
             row, params = run(*method, n_memories, goal, data, validation, args)
             row["target"] = round(100 * goal, 3)
-            row["test_accuracy"] = round(100 * (judge(params, test, objectives.joint)[1] or 0.0), 2)
+            row["test_accuracy"] = round(100 * fits.accuracy(params, test), 2)
             rows.append(row)
             print(json.dumps(row), flush=True)
     exponents = []
@@ -231,10 +199,6 @@ def main() -> None:
             }
         )
         print(json.dumps(exponents[-1]))
-    shown = {args.data: "DIR", str(args.out): "FILE.json"}
-    head = made_by(command("training_time", sys.argv[1:], shown), args.device)
-    write(args.out, {**head, "seed": args.seed, "rows": rows, "exponents": exponents})
-
-
-if __name__ == "__main__":
-    main()
+    command = report.command_line(["training_time", *argv])
+    head = report.head(command, device=args.device, seeds=[args.seed])
+    report.write(args.out, {**head, "rows": rows, "exponents": exponents})

@@ -1,7 +1,7 @@
 """One pass of unsupervised training over all 6x6 patches of MNIST: time and peak memory.
 
-    python -m benchmarks.unsupervised_pass --data DIR
-    python -m benchmarks.unsupervised_pass --data DIR --images 5000 --repeats 5
+    python -m research unsupervised_pass --data DIR
+    python -m research unsupervised_pass --data DIR --images 5000 --repeats 5
 
 P = 100 memories, C = 10 latent classes, ς = 0.6, ε = 0.1, float32: forward and backward half of
 Eq. (unsupervised_loss) over the 5.6 million patches that are not blank, by `kernel.accumulate`. A
@@ -31,43 +31,36 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks._report import command, made_by, write
 from mnemosphere import datasets
-from mnemosphere.model import initialize, objectives
+from mnemosphere.model import objectives
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training import latent
-from mnemosphere.training.batches import Batch, Data
-from mnemosphere.training.sgd import SGD
+from mnemosphere.training.batches import Batch
+from research import fits, report
+from research.benchmarks._options import add_data, parser
 
-RESULT = Path(__file__).parent / "results" / "unsupervised_pass.json"
 SIZE, STRIDE, MEMORIES, VARSIGMA, SMOOTHING, BETA = 6, 2, 100, 0.6, 0.1, 25.0
 PRIOR = (110, 132, 121, 101, 105, 108, 104, 102, 112, 125)
 # The authors' epoch on two cores of an Arm server with this rate of float32 products.
 AUTHORS = {"seconds": 37.0, "gigabytes": 8.3, "gflop_per_second": 68.0}
 TARGETS = {"times_faster": 5.0, "gigabytes": 3.0}
-_CHUNK = 1 << 16
+_WARM_UP = 1 << 16  # rows
 
 
 def unit_patches(directory: Path | None, n_images: int | None) -> Tensor:
-    """All patches that are not blank as unit rows (n, 36), normalised chunk by chunk."""
+    """All patches that are not blank as unit rows (n, 36)."""
     stored = datasets.load("mnist", directory=directory)
     images = stored.x_train[:n_images].reshape(-1, *stored.image_shape)
-    pixels = torch.from_numpy(datasets.extract_patches(images, SIZE, STRIDE).x)
-    x = torch.empty(pixels.shape)
-    for start in range(0, len(x), _CHUNK):
-        part = pixels[start : start + _CHUNK].float()
-        part -= part.mean(1, keepdim=True)
-        x[start : start + _CHUNK] = part / part.norm(dim=1, keepdim=True)
-    return x
+    return fits.unit_patches(images, SIZE, STRIDE)
 
 
 def model(x: Tensor) -> Parameters:
     """Memories on patches, β near its final value, class weights from groups of memories."""
     generator = torch.Generator().manual_seed(0)
-    w = initialize.from_data(x, MEMORIES, generator=generator)
-    params = from_memories(w, torch.ones(1), beta=BETA, varsigma=VARSIGMA)
-    rows = Data(x, x.new_zeros(1, 1).expand(len(x), -1))
+    rows = fits.unlabeled(x, 1)
+    start = fits.data_start(rows, MEMORIES, beta=BETA, generator=generator)
+    params = fits.begin(start, torch.ones(1), varsigma=VARSIGMA)
     graph = latent.affinity(params, rows, generator=generator)
     groups = latent.group(graph, len(PRIOR), generator=generator)
     return latent.start_classes(params, groups, torch.tensor(PRIOR, dtype=torch.float32), SMOOTHING)
@@ -101,13 +94,13 @@ def one_product() -> Times:
 
 def sgd_steps(params: Parameters, x: Tensor, n_steps: int, rows: int) -> None:
     """Steps of SGD, as `train` makes them."""
-    solver = SGD(batch_size=rows)
+    solver = fits.sgd(batch_size=rows)
     state = solver.start(params)
     rule = objectives.Unsupervised(SMOOTHING)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     for step in range(n_steps):
         xb = x[order[step * rows : (step + 1) * rows]]
-        none = xb.new_zeros(1, params.n_columns).expand(len(xb), -1)
+        none = fits.unlabeled(xb, params.n_columns).targets
         stats = accumulate(params, xb, none, rule)
         params, state = solver.step(params, state, stats, Batch(xb, none, None, rows / len(x)))
 
@@ -136,14 +129,14 @@ def peak() -> float:
 
 
 def measure(args: argparse.Namespace) -> dict[str, float]:
-    """In a fresh process: cut, normalise, pass."""
+    """In a fresh process: cut, normalize, pass."""
     began = time.perf_counter()
     x = unit_patches(args.data, args.images)
     preparation = time.perf_counter() - began
     params = model(x)
-    none = x.new_zeros(1, params.n_columns).expand(len(x), -1)
+    none = fits.unlabeled(x, params.n_columns).targets
     rule = objectives.Unsupervised(SMOOTHING)
-    accumulate(params, x[:_CHUNK], none[:_CHUNK], rule)  # thread pools
+    accumulate(params, x[:_WARM_UP], none[:_WARM_UP], rule)  # thread pools
     passes, products = [], []
     for _ in range(args.repeats):
         products.append(one_product())
@@ -166,15 +159,14 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="folder with the IDX files of MNIST")
-    parser.add_argument("--images", type=int, help="only the first so many")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=100, help="of SGD that are timed")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--output", type=Path, default=RESULT)
-    return parser.parse_args(argv)
+    options = parser(__doc__, "unsupervised_pass")
+    add_data(options)
+    options.add_argument("--images", type=int, help="only the first so many")
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--steps", type=int, default=100, help="of SGD that are timed")
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    return options.parse_args(argv)
 
 
 def main(argv: list[str]) -> None:
@@ -185,11 +177,11 @@ def main(argv: list[str]) -> None:
         print(json.dumps(measure(args)))
         return
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.unsupervised_pass", "--measure", *argv],
+        [sys.executable, "-m", "research", "unsupervised_pass", "--measure", *argv],
         check=True,
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parents[1],
+        cwd=report.ROOT,
     )
     found: dict[str, float] = json.loads(done.stdout)
     print(
@@ -202,23 +194,10 @@ def main(argv: list[str]) -> None:
         f"(target under {TARGETS['gigabytes']:.0f})"
     )
     content = {
-        **made_by(command("unsupervised_pass", _public(argv))),
-        "seed": 0,
+        **report.head(report.command_line(["unsupervised_pass", *argv])),
         "load_average": os.getloadavg()[0],
         "authors": AUTHORS,
         "targets": TARGETS,
         "measured": found,
     }
-    write(args.output, content)
-
-
-def _public(argv: list[str]) -> list[str]:
-    """The arguments without the place of the data on this machine."""
-    return [
-        "DIR" if i and argv[i - 1] in ("--data", "--output") else word
-        for i, word in enumerate(argv)
-    ]
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    report.write(args.out, content)

@@ -1,43 +1,15 @@
-"""Pictures and tables of the documentation, made from the stored results; measures nothing.
-
-    python -m benchmarks.plot_results            write docs/images/benchmark-*.png and the tables
-    python -m benchmarks.plot_results --check    exit code 1 if a table is out of date
-
-Tables stand in README.md and docs/benchmarks.md between `<!-- begin: NAME -->` and
-`<!-- end: NAME -->`; what is between the marks is replaced.
-"""
+"""The pictures of the benchmarks, from the stored results."""
 
 from __future__ import annotations
-
-import argparse
-import re
-import sys
-from pathlib import Path
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from benchmarks._results import growth_runs, read, solver, width
-from benchmarks._tables import TABLES
-from mnemosphere.plots import save
-from mnemosphere.plots.look import BLUE, MARKERS, PALETTE, VERMILLION, new_figure, style
-
-ROOT = Path(__file__).parents[1]
-IMAGES = ROOT / "docs" / "images"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+from mnemosphere.plots.style import BLUE, MARKERS, PALETTE, VERMILLION, figure_style, new_figure
+from research.pages.stored import growth_runs, read, solver, width
 
 
-def filled(text: str) -> str:
-    """A page with its tables made anew."""
-
-    def replace(found: re.Match[str]) -> str:
-        return f"{found[1]}\n\n{TABLES[found[2]]()}\n\n{found[3]}"
-
-    mark = r"(<!-- begin: ([\w ]+) -->)\n.*?(<!-- end: \2 -->)"
-    return re.sub(mark, replace, text, flags=re.DOTALL)
-
-
-@style()
+@figure_style()
 def training_time() -> Figure:
     """Arithmetic and time to equal accuracy against the number of memories."""
     run = read("training_time")
@@ -81,12 +53,12 @@ def training_time() -> Figure:
     return figure
 
 
-@style()
+@figure_style()
 def growth() -> Figure:
     """Test accuracy at the end of every level of growth."""
     figure = new_figure(5.6, 3.6)
     ax = figure.subplots()
-    labelled = set()
+    labeled = set()
     for run in growth_runs():
         name = f"{solver(run)}, to {width(run)}"
         names = sorted({(solver(r), width(r)) for r in growth_runs()})
@@ -100,9 +72,9 @@ def growth() -> Figure:
                 markersize=3.5,
                 linewidth=1.0,
                 color=PALETTE[k],
-                label=None if name in labelled else name,
+                label=None if name in labeled else name,
             )
-            labelled.add(name)
+            labeled.add(name)
     ax.set_xscale("log", base=2)
     ticks = [16, 64, 256, 1024, 4096]
     ax.set_xticks(ticks, [str(t) for t in ticks])
@@ -115,30 +87,3 @@ def growth() -> Figure:
 
 
 PICTURES = {"benchmark-training-time": training_time, "benchmark-growth": growth}
-
-
-def main(arguments: list[str]) -> int:
-    """Write everything, or only look whether the tables are up to date."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    check = parser.parse_args(arguments).check
-    stale = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        new = filled(text)
-        if new != text:
-            stale.append(page.relative_to(ROOT))
-            if not check:
-                page.write_text(new, encoding="utf-8")
-    if check:
-        for page in stale:
-            print(f"{page}: tables differ from benchmarks/results, run this without --check")
-        return int(bool(stale))
-    for name, draw in PICTURES.items():
-        print(save(draw(), IMAGES / f"{name}.png", dpi=150).relative_to(ROOT))
-    print(f"tables: {', '.join(map(str, stale)) or 'as they were'}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

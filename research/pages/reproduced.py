@@ -1,29 +1,24 @@
-"""The page "The paper, reproduced", filled from the stored results; measures nothing.
+"""The page "The paper, reproduced": tables and pictures of the latest full runs.
 
-    python -m mnemosphere.experiments.paper.page docs/paper-reproduced.md results/paper
-    python -m mnemosphere.experiments.paper.page docs/paper-reproduced.md results/paper --check
-
-What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` is replaced by the table and the
-pictures of the latest full run of that name, and the pictures are copied to images/paper beside
-the page. NAME-cpu is the latest run on a processor, where that of NAME is on a GPU. With --check
-nothing is written, and the exit code is 1 if the page is out of date.
+A mark NAME stands for the latest full run of that experiment, NAME-cpu for the latest one on a
+processor where that of NAME is on a GPU, and `summary` for one line per mark. Pictures are copied
+to images/paper beside the page.
 """
 
 from __future__ import annotations
 
-import argparse
-import re
 import shutil
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from mnemosphere.experiments.paper.files import Json, finished_folders, read_result
+from research.pages import marks
+from research.pages.marks import markdown
+from research.paper.experiment import finished_folders, read_result
+from research.report import Json, measured_text
 
 IMAGES = Path("images") / "paper"
 SUMMARY = "summary"
 _ON_CPU = "-cpu"
-_MARK = re.compile(r"(<!-- begin: ([\w-]+) -->)\n.*?(<!-- end: \2 -->)", re.DOTALL)
 _WORDS = {None: "", True: "yes", False: "**no**"}
 
 
@@ -47,23 +42,22 @@ def _copy_name(name: str, picture: str) -> str:
 
 def filled(text: str, results: Path) -> str:
     """The page with everything between its marks made anew."""
-    names = [found[2] for found in _MARK.finditer(text) if found[2] != SUMMARY]
+    names = [name for name in marks.names(text) if name != SUMMARY]
 
-    def replace(found: re.Match[str]) -> str:
-        body = summary(names, results) if found[2] == SUMMARY else section(found[2], results)
-        return f"{found[1]}\n\n{body}\n\n{found[3]}"
+    def body(name: str) -> str:
+        return summary(names, results) if name == SUMMARY else section(name, results)
 
-    return _MARK.sub(replace, text)
+    return marks.filled(text, body)
 
 
 def pictures(text: str, results: Path) -> dict[str, Path]:
     """File name in images/paper: the picture it is a copy of."""
     found: dict[str, Path] = {}
-    for mark in _MARK.finditer(text):
-        folder = None if mark[2] == SUMMARY else latest(results, mark[2])
+    for name in marks.names(text):
+        folder = None if name == SUMMARY else latest(results, name)
         if folder is not None:
             found |= {
-                _copy_name(mark[2], picture): folder / picture
+                _copy_name(name, picture): folder / picture
                 for picture in read_result(folder)["pictures"]
             }
     return found
@@ -73,18 +67,25 @@ def section(name: str, results: Path) -> str:
     """Table, source, remarks and pictures of one experiment."""
     folder = latest(results, name)
     if folder is None:
-        return f"*No full run is stored yet: `mnemosphere reproduce {name} --data DIR`.*"
+        return f"*No full run is stored yet: `python -m research reproduce {name} --data DIR`.*"
     result = read_result(folder)
     parts = []
     if result["paper"]:
+        n = len(result["seeds"])
         rows = [
-            [c["what"], c["paper"], value(c, result["seeds"]), _WORDS[c["within"]], c["note"]]
+            [
+                c["what"],
+                c["paper"],
+                measured_text(c, n_seeds=n),
+                _WORDS[c["within"]],
+                c["note"],
+            ]
             for c in result["paper"]
         ]
         head = ["", "paper", "measured", "agrees", ""]
         if not any(row[-1] for row in rows):
             head, rows = head[:-1], [row[:-1] for row in rows]
-        parts.append(_markdown(head, rows))
+        parts.append(markdown(head, rows))
     parts.append(_source(result))
     parts += [f"*{remark}*" for remark in result["remarks"]]
     parts += [
@@ -95,7 +96,7 @@ def section(name: str, results: Path) -> str:
 
 
 def summary(names: Iterable[str], results: Path) -> str:
-    """One line an experiment: how many numbers agree, what it cost."""
+    """One line per experiment: how many numbers agree, what it cost."""
     rows = []
     for name in names:
         folder = latest(results, name)
@@ -111,16 +112,7 @@ def summary(names: Iterable[str], results: Path) -> str:
             [f"[{anchor}](#{anchor})", label, agree, f"{result['seconds']:,.0f}", result["device"]]
         )
     head = ["name", "in the paper", "numbers that agree", "seconds", "device"]
-    return _markdown(head, rows)
-
-
-def value(compared: Json, seeds: Sequence[int]) -> str:
-    """The measured number, with its deviation over seeds."""
-    digits = compared["digits"]
-    text = f"{compared['measured']:.{digits}f}"
-    if compared["spread"] is not None and len(seeds) > 1:
-        text += f" ± {compared['spread']:.{digits}f}"
-    return f"{text}{compared['unit']}"
+    return markdown(head, rows)
 
 
 def _source(result: Json) -> str:
@@ -137,19 +129,14 @@ def _source(result: Json) -> str:
     return f"Source: {', '.join(facts)}."
 
 
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def stale(page: Path, results: Path) -> list[str]:
+def stale(page: Path, results: Path) -> list[Path]:
     """What of a page is out of date."""
     text = page.read_text(encoding="utf-8")
-    found = [] if filled(text, results) == text else [str(page)]
+    found = [] if filled(text, results) == text else [page]
     for name, source in pictures(text, results).items():
         copy = page.parent / IMAGES / name
         if not copy.is_file() or copy.read_bytes() != source.read_bytes():
-            found.append(str(copy))
+            found.append(copy)
     return found
 
 
@@ -161,24 +148,3 @@ def write(page: Path, results: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in pictures(text, results).items():
         shutil.copyfile(source, folder / name)
-
-
-def main(arguments: list[str]) -> int:
-    """Write the page, or say what of it is out of date."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("page", type=Path)
-    parser.add_argument("results", type=Path)
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    chosen = parser.parse_args(arguments)
-    found = stale(chosen.page, chosen.results)
-    for name in found:
-        print(f"{name} {'is out of date' if chosen.check else 'brought up to date'}")
-    if chosen.check:
-        return int(bool(found))
-    if found:
-        write(chosen.page, chosen.results)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,17 +1,14 @@
-"""The stored results, and how their numbers are written."""
+"""The stored results of the benchmarks, and how their numbers are written."""
 
 from __future__ import annotations
 
 import json
-import re
 import statistics
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
 
-RESULTS = Path(__file__).parent / "results"
+from research.report import STORED, Json
 
-Json = dict[str, Any]
+RESULTS = STORED / "benchmarks"
 
 
 def read(name: str) -> Json:
@@ -35,8 +32,8 @@ def width(run: Json) -> int:
 
 
 def command(run: Json) -> str:
-    """Without the place of its output, which is the reader's affair."""
-    return "`" + re.sub(r" --out \S+", "", run["command"]) + "`"
+    """As code."""
+    return f"`{run['command']}`"
 
 
 def device(run: Json) -> str:
@@ -52,11 +49,6 @@ def percent(values: Iterable[float]) -> str:
     found = list(values)
     mean = f"{statistics.fmean(found):.2f}%"
     return mean if len(found) == 1 else f"{mean} ({min(found):.2f}–{max(found):.2f})"
-
-
-def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def conditional_runs() -> list[Json]:

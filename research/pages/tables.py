@@ -1,17 +1,16 @@
-"""The tables of the documentation, from the stored results."""
+"""The tables of the benchmarks, from the stored results."""
 
 from __future__ import annotations
 
 import statistics
 
-from benchmarks._results import (
-    Json,
+from research.pages.marks import markdown
+from research.pages.stored import (
     average,
     command,
     conditional_runs,
     device,
     growth_runs,
-    markdown,
     of_objective,
     percent,
     read,
@@ -21,6 +20,7 @@ from benchmarks._results import (
     sources,
     width,
 )
+from research.report import Json
 
 PAPER = {"beta=6": 79, "beta=10": 85, "beta=14": 89, "beta=18": 91, "varsigma=0.25": 96}
 SETTINGS = {"varsigma=0.25": "β learned, ς = 0.25"} | {
@@ -31,7 +31,7 @@ DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
 def summary_table() -> str:
-    """The README's: one line a claim, and the commands behind them."""
+    """The README's: one line per claim, and the commands behind them."""
     sgd, fixed = read("accuracy_table_sgd"), read("accuracy_table_fixed_point")
     learned = [r for r in sgd["rows"] if r["setting"] == "varsigma=0.25"]
     average_passes = round(statistics.fmean(r["passes"] for r in learned))
@@ -175,12 +175,12 @@ def few_labels_table() -> str:
         lines.append(
             [
                 labels,
-                percent(r["labelled rows alone"] for r in rows) if some else "",
+                percent(r["labeled rows alone"] for r in rows) if some else "",
                 percent(r["all rows"] for r in rows),
                 ", ".join(signed(r["gain"]) for r in rows) if some else "",
             ]
         )
-    head = ["labels", "labelled rows alone", "with all 60,000 rows", "points gained, seed by seed"]
+    head = ["labels", "labeled rows alone", "with all 60,000 rows", "points gained, seed by seed"]
     return markdown(head, lines) + "\n\n" + source(run)
 
 
@@ -250,7 +250,7 @@ def step_table() -> str:
         ]
         for r in run["milliseconds"]
     ]
-    head = ["memories", "rows a step", "plain, ms", "replayed, ms", "times faster",
+    head = ["memories", "rows per step", "plain, ms", "replayed, ms", "times faster",
             "two large products alone, ms"]  # fmt: skip
     return markdown(head, lines) + "\n\n" + source(run)
 
@@ -326,7 +326,7 @@ def abilities_table() -> str:
             "learn from [few labels](docs/user-guide.md#few-labels)",
             "`unlabeled=-1`",
             f"{fewest[0]['labels']} labels: {average(fewest, 'all rows'):.1f}%, without the other "
-            f"rows {average(fewest, 'labelled rows alone'):.1f}%",
+            f"rows {average(fewest, 'labeled rows alone'):.1f}%",
         ],
         [
             "[recall](docs/user-guide.md#recall) what is hidden or damaged",

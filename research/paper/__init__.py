@@ -3,7 +3,7 @@
 A module holds a tuple EXPERIMENTS and joins by its name in the import and a line of _IN_ORDER.
 """
 
-from mnemosphere.experiments.paper import (
+from research.paper import (
     accuracy,
     hierarchy,
     interpretability,
@@ -12,15 +12,7 @@ from mnemosphere.experiments.paper import (
     umap_tree,
     unsupervised,
 )
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
-    Experiment,
-    MissingPackageError,
-    Outcome,
-    Run,
-    redraw,
-    reproduce,
-)
+from research.paper.experiment import Experiment
 
 _IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
     memories.EXPERIMENTS,
@@ -33,14 +25,3 @@ _IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
 )
 
 REGISTRY: dict[str, Experiment] = {e.name: e for group in _IN_ORDER for e in group}
-
-__all__ = [
-    "REGISTRY",
-    "Comparison",
-    "Experiment",
-    "MissingPackageError",
-    "Outcome",
-    "Run",
-    "redraw",
-    "reproduce",
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mnemosphere.experiments.paper.classification import (
+from research.paper.classification import (
     cost,
     deviation,
     gather,
@@ -16,8 +16,9 @@ from mnemosphere.experiments.paper.classification import (
     train_all,
     values,
 )
-from mnemosphere.experiments.paper.curves import draw_curves
-from mnemosphere.experiments.paper.frame import Comparison, Experiment, Json, Run, save_picture
+from research.paper.curves import draw_curves
+from research.paper.experiment import Experiment, Run, save_picture
+from research.report import Comparison, Json
 
 PAPER = {"beta=6": 79, "beta=10": 85, "beta=14": 89, "beta=18": 91, "varsigma=0.25": 96}
 BETAS = (6, 10, 14, 18)
@@ -25,7 +26,7 @@ BETAS = (6, 10, 14, 18)
 
 def _settings(quick: bool) -> Json:
     cases = [*(held(beta) for beta in BETAS), learned(0.25, start=20.0 if quick else 1.0)]
-    return settings(cases, 1000, quick=quick, quick_memories=64, quick_epochs=8)
+    return settings(cases, 1000, quick=quick, quick_memories=64, quick_passes=8)
 
 
 def _run(run: Run) -> Json:

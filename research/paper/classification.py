@@ -18,16 +18,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.experiments.paper.frame import Comparison, Json, Run
-from mnemosphere.model import initialize, objectives
 from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Callback, Record
 from mnemosphere.training.checkpoint import write_atomically
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.loop import Result, judge, train
-from mnemosphere.training.sgd import SGD
+from mnemosphere.training.loop import Result
+from research import fits
+from research.paper.experiment import Run
+from research.report import Comparison, Json
 
 SOLVERS = ("sgd", "fixed-point")
 NAMES = {"sgd": "SGD", "fixed-point": "fixed point"}
@@ -37,17 +36,17 @@ SHOWN = 25  # memories in a gallery of the paper
 
 
 def settings(
-    cases: Sequence[Json], memories: int, *, quick: bool, quick_memories: int, quick_epochs: int
+    cases: Sequence[Json], memories: int, *, quick: bool, quick_memories: int, quick_passes: int
 ) -> Json:
     """All that decides the numbers. A case: name, ς, β (None: learned, from `start`)."""
-    sgd = asdict(SGD.paper())
+    sgd = asdict(fits.paper_sgd())
     del sgd["learn_beta"]  # of each case
     return {
         "memories": quick_memories if quick else memories,
         "smoothing": 0.1,
         "validation": 0.1,
         "patience": None if quick else 1,
-        "max_epochs": quick_epochs if quick else 300,
+        "max_epochs": quick_passes if quick else 300,
         "sgd": sgd | (_QUICK_SGD if quick else {}),
         "fixed_point": {
             "batch_size": 500 if quick else 3000,
@@ -82,7 +81,9 @@ def train_all(run: Run) -> list[Json]:
         for solver in SOLVERS:
             for seed in run.seeds:
                 part = _Training(run, case, solver, seed)
-                found.append(run.step(part.key, lambda p=part: p.train(rows, validation, test)))  # type: ignore[misc]
+                found.append(
+                    run.parts.step(part.key, lambda p=part: p.train(rows, validation, test))
+                )  # type: ignore[misc]
     return found
 
 
@@ -95,9 +96,9 @@ def gather(run: Run, rows: Iterable[Json], *, galleries: Iterable[Json] = ()) ->
     """Store the curves of all rows and the galleries of some."""
     arrays: dict[str, NDArray[Any]] = {}
     for row in rows:
-        arrays[f"curve {key(row)}"] = run.load_part(key(row))["curve"]
+        arrays[f"curve {key(row)}"] = run.parts.load(key(row))["curve"]
     for row in galleries:
-        part = run.load_part(key(row))
+        part = run.parts.load(key(row))
         arrays |= {f"{name} {key(row)}": part[name] for name in ("w", "soft")}
     run.save_arrays(**arrays)
 
@@ -131,7 +132,7 @@ class _Training:
         run.finished(result.status)
         last = curve.last
         accuracy, seconds = curve.finish(result)
-        run.save_part(
+        run.parts.save(
             self.key,
             curve=np.stack([accuracy, seconds]).astype(np.float32),
             w=last.w[:SHOWN].cpu().numpy().astype(np.float16),
@@ -143,11 +144,11 @@ class _Training:
             "seed": self.seed,
             "memories": last.n_memories,
             "accuracy": round(100 * float(accuracy[-1]), 2),
-            "accuracy_best_validation": round(100 * _accuracy(result.params, test), 2),
+            "accuracy_best_validation": round(100 * fits.accuracy(result.params, test), 2),
             "passes": len(result.history),
             "status": result.status,
             "beta": round(float(last.beta), 3),
-            "loss": round(judge(last, rows, objectives.joint)[0], 5),
+            "loss": round(fits.mean_loss(last, rows), 5),
             "seconds": round(float(seconds[-1]), 2),
             "fidelity": fidelity(last, test),
             "memory": memory_quality(last, run.data("mnist").image_shape),
@@ -163,20 +164,13 @@ class _Training:
     ) -> Result:
         chosen, case = self.run.settings, self.case
         fixed = case["beta"] is not None
-        w = initialize.uniform(
-            chosen["memories"], rows.x.shape[1], generator=generator, device=rows.x.device
-        )
-        params = from_memories(
-            w,
-            rows.targets.mean(0),
-            beta=case["beta"] if fixed else case["start"],
-            varsigma=case["varsigma"],
-        )
-        return train(
-            params,
+        beta = case["beta"] if fixed else case["start"]
+        return fits.train_from(
+            fits.uniform_start(rows, chosen["memories"], beta=beta, generator=generator),
             rows,
-            SGD(**chosen["sgd"], learn_beta=not fixed),
-            max_epochs=chosen["max_epochs"],
+            fits.sgd(**chosen["sgd"], learn_beta=not fixed),
+            varsigma=case["varsigma"],
+            passes=chosen["max_epochs"],
             validation=validation,
             patience=chosen["patience"],
             generator=generator,
@@ -194,17 +188,19 @@ class _Training:
     ) -> Result:
         chosen, case = self.run.settings, self.case
         fixed = case["beta"] is not None
-        w = initialize.from_data(rows.x, chosen["memories"], generator=generator)
-        beta = (
-            case["beta"]
-            if fixed
-            else initialize.estimate_beta(w, rows.x, case["varsigma"], generator=generator)
-        )
-        return train(
-            from_memories(w, rows.targets.mean(0), beta=beta, varsigma=case["varsigma"]),
+        start = fits.data_start(
             rows,
-            FixedPoint(batch_size=chosen["fixed_point"]["batch_size"], learn_beta=not fixed),
-            max_epochs=chosen["fixed_point"]["max_epochs"],
+            chosen["memories"],
+            varsigma=case["varsigma"],
+            beta=case["beta"],
+            generator=generator,
+        )
+        return fits.train_from(
+            start,
+            rows,
+            fits.fixed_point(batch_size=chosen["fixed_point"]["batch_size"], learn_beta=not fixed),
+            varsigma=case["varsigma"],
+            passes=chosen["fixed_point"]["max_epochs"],
             generator=generator,
             callbacks=callbacks,
             checkpoint=checkpoint,
@@ -229,14 +225,14 @@ class Curve(Callback):
     def on_start(self, params: Parameters, max_epochs: int) -> None:
         """Training starts, or goes on."""
         self.last = params
-        self._at_start = _accuracy(params, self._test)
+        self._at_start = fits.accuracy(params, self._test)
 
     def on_epoch(self, record: Record, params: Parameters) -> None:
         """A pass is done."""
         self.last = params
         # A run killed between its checkpoint and this lacks the pass it then starts from.
         self._accuracy.setdefault(record.epoch - 1, self._at_start)
-        self._accuracy[record.epoch] = _accuracy(params, self._test)
+        self._accuracy[record.epoch] = fits.accuracy(params, self._test)
         if self._path is not None:
             write_atomically(self._path, json.dumps(self._accuracy).encode())
 
@@ -246,12 +242,6 @@ class Curve(Callback):
         self._accuracy.setdefault(passes, self._at_start)
         seconds = np.cumsum([0.0, *(record.seconds for record in result.history)])
         return np.array([self._accuracy[k] for k in range(passes + 1)]), seconds
-
-
-def _accuracy(params: Parameters, test: Data) -> float:
-    accuracy = judge(params, test, objectives.joint)[1]
-    assert accuracy is not None  # the test rows have labels
-    return accuracy
 
 
 def soft_labels(params: Parameters) -> NDArray[np.float64]:

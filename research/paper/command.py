@@ -1,4 +1,4 @@
-"""`mnemosphere reproduce`: the paper's tables and figures, measured again."""
+"""`python -m research reproduce`: the paper's tables and figures, measured again."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from mnemosphere.cli.shell import (
     BAD_INPUT,
@@ -20,20 +22,12 @@ from mnemosphere.cli.shell import (
     Terminal,
     describe,
 )
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from mnemosphere.experiments.paper.frame import Experiment, Outcome, Reporter
+from research import paper
+from research.paper import experiment as experiments
+from research.paper.experiment import Experiment, FinishedRun, MissingPackageError, Reporter
+from research.report import choose_device, measured_text
 
 ALL = "all"
-
-
-def _complete(incomplete: str) -> list[str]:
-    from mnemosphere.experiments.paper import REGISTRY
-
-    names = [name for e in REGISTRY.values() for name in (e.name, *e.also)]
-    return [name for name in (*names, ALL) if name.startswith(incomplete)]
 
 
 def reproduce(
@@ -43,7 +37,6 @@ def reproduce(
             help="Tables and figures, such as fig1 table1, or all.",
             metavar="NAME…|all",
             show_default=False,
-            autocompletion=_complete,
         ),
     ] = None,
     quick: Annotated[
@@ -82,15 +75,12 @@ def reproduce(
     Finished runs are not done again and interrupted ones go on: give the same command. Other
     settings, seeds, data or kind of device get a folder of their own.
     """
-    from mnemosphere.experiments.paper import REGISTRY
-    from mnemosphere.experiments.paper.files import choose_device
-
     terminal = Terminal(json_only=json_, quiet=quiet)
     if list_:
-        terminal.result({"experiments": [_about(e) for e in REGISTRY.values()]})
-        terminal.show(_list_table(list(REGISTRY.values())))
+        terminal.result({"experiments": [_about(e) for e in paper.REGISTRY.values()]})
+        terminal.show(_list_table(list(paper.REGISTRY.values())))
         return
-    chosen = _choose(names or ([ALL] if redraw else []), REGISTRY)
+    chosen = _choose(names or ([ALL] if redraw else []), paper.REGISTRY)
     if redraw:
         _redraw(terminal, chosen, out)
         return
@@ -152,12 +142,10 @@ def _run(
     options: dict[str, Any],
 ) -> dict[str, Any]:
     """One line of the report."""
-    from mnemosphere.experiments.paper import MissingPackageError, reproduce
-
     name = experiment.name
     try:
         with _bar(terminal, name) as report:
-            outcome = reproduce(experiment, report=report, **options)
+            done = experiments.reproduce(experiment, report=report, **options)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted in {name}: what is finished is kept in {options['out'] / name}, "
@@ -173,21 +161,21 @@ def _run(
             raise
         reason, code = describe(error)
         return {"name": name, "status": "failed", "code": code, "reason": reason}
-    if outcome.reused:
-        terminal.note(f"{name}: finished before, in {outcome.folder}")
+    if done.reused:
+        terminal.note(f"{name}: finished before, in {done.folder}")
     else:
-        for remark in outcome.result["remarks"]:
+        for remark in done.result["remarks"]:
             terminal.note(f"{name}: {remark}")
-    return _line(outcome)
+    return _line(done)
 
 
-def _line(outcome: Outcome) -> dict[str, Any]:
-    result = outcome.result
+def _line(done: FinishedRun) -> dict[str, Any]:
+    result = done.result
     return {
         "name": result["name"],
-        "status": "finished before" if outcome.reused else "done",
+        "status": "finished before" if done.reused else "done",
         "code": 0,
-        "folder": str(outcome.folder),
+        "folder": str(done.folder),
         "seconds": result["seconds"],
         "paper": result["paper"],
         "measured": result["measured"],
@@ -198,8 +186,6 @@ def _line(outcome: Outcome) -> dict[str, Any]:
 
 @contextmanager
 def _bar(terminal: Terminal, name: str) -> Iterator[Reporter]:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
     bar = Progress(
         TextColumn(name),
         BarColumn(bar_width=16),
@@ -220,9 +206,7 @@ def _bar(terminal: Terminal, name: str) -> Iterator[Reporter]:
 
 
 def _redraw(terminal: Terminal, chosen: list[Experiment], out: Path) -> None:
-    from mnemosphere.experiments.paper import redraw
-
-    pictures = [path for experiment in chosen for path in redraw(experiment, out)]
+    pictures = [path for experiment in chosen for path in experiments.redraw(experiment, out)]
     if not pictures:
         raise ValueError(f"no finished run in {out}: run it first, or pass --out")
     terminal.result({"pictures": pictures})
@@ -240,8 +224,6 @@ def _about(experiment: Experiment) -> dict[str, Any]:
 
 
 def _list_table(experiments: list[Experiment]) -> Table:
-    from rich.table import Table
-
     table = Table(box=None, pad_edge=False)
     for head in ("name", "what", "data", "needs"):
         table.add_column(head)
@@ -252,8 +234,6 @@ def _list_table(experiments: list[Experiment]) -> Table:
 
 def _table(rows: list[dict[str, Any]], out: Path, quick: bool) -> Table:
     """A head for each experiment, then a line for each number."""
-    from rich.table import Table
-
     title = f"results in {out}"
     if quick:
         title += "; quick runs: the paper's values are for its own sizes"
@@ -281,7 +261,5 @@ def _table(rows: list[dict[str, Any]], out: Path, quick: bool) -> Table:
 
 def _compared(c: dict[str, Any]) -> tuple[str, str, str, str]:
     """(what, measured, paper, within) for people."""
-    spread = "" if c["spread"] is None else f" ± {c['spread']:.{c['digits']}f}"
     within = {None: "", True: "[green]yes[/green]", False: "[red]no[/red]"}[c["within"]]
-    measured = f"{c['measured']:.{c['digits']}f}{spread}{c['unit']}"
-    return f"  {c['what']}", measured, c["paper"], within
+    return f"  {c['what']}", measured_text(c), c["paper"], within

@@ -10,15 +10,24 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mnemosphere.experiments.paper.classification import NAMES, SOLVERS, key, label
-from mnemosphere.experiments.paper.frame import Json, load_arrays
-from mnemosphere.plots.look import BLACK, GREY, PALETTE, new_figure, plain_log, root_figure, style
+from mnemosphere.plots.style import (
+    BLACK,
+    GREY,
+    PALETTE,
+    figure_style,
+    new_figure,
+    plain_log,
+    root_figure,
+)
+from research.paper.classification import NAMES, SOLVERS, key, label
+from research.paper.experiment import load_arrays
+from research.report import Json
 
 _LINE: dict[str, Literal["-", "--"]] = {"sgd": "-", "fixed-point": "--"}
 _MARK = {"sgd": "o", "fixed-point": "D"}
 
 
-@style()
+@figure_style()
 def draw_curves(result: Json, folder: Path, *, paper: Mapping[str, float] | None = None) -> Figure:
     """Accuracy after 1, 2, … passes: a color a case, a line a seed, the end marked.
 

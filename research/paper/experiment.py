@@ -1,4 +1,4 @@
-"""What every reproduction shares: folders, parts that are never redone, the record, the pictures.
+"""A table or figure of the paper: how it is run, and the folder that a run leaves.
 
 An `Experiment` says what is computed and drawn, `reproduce` does it. One run has one folder,
 OUT/<name>/<quick|full>-<8 hex digits>/, whose digits stand for everything that decides the numbers:
@@ -13,60 +13,30 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from mnemosphere import datasets
-from mnemosphere.experiments.paper.files import (
-    ARRAYS,
-    PARTS,
-    RESULT,
-    Arrays,
-    Clock,
-    Json,
-    choose_device,
-    device_name,
-    finished_folders,
-    load_arrays,
-    pack,
-    read_arrays,
-    read_json,
-    read_result,
-    save_picture,
-    to_json,
-    versions,
-)
-from mnemosphere.model import objectives
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.plots import save
+from mnemosphere.plots.style import VERMILLION, root_figure
 from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Callback, Record
-from mnemosphere.training.checkpoint import write_atomically
+from research import report as reports
+from research.fits import on_sphere
+from research.report import Arrays, Comparison, Json, Parts, WorkTime, choose_device, read_json
 
+RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
 # What a quick run has instead: nothing that needs a file or a network. It does without the rest.
 EMBEDDED = {"mnist": "mnist-small"}
 _INSTALL = {"umap": "umap-learn, pip install 'mnemosphere[umap]'"}
-
-Stored = TypeVar("Stored")
-
-__all__ = [
-    "Comparison",
-    "Experiment",
-    "Json",
-    "MissingPackageError",
-    "Outcome",
-    "Run",
-    "load_arrays",
-    "redraw",
-    "reproduce",
-    "save_picture",
-]
 
 
 class MissingPackageError(ValueError):
@@ -83,32 +53,6 @@ class Reporter(Protocol):
 
 def _silent(text: str, done: float | None = None, total: float | None = None) -> None:
     """Show nothing."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One number beside the paper's.
-
-    `low` and `high` bound what agrees with the paper, given how it rounds and how much seeds
-    differ; both None where the paper gives no number to hold against.
-    """
-
-    what: str
-    measured: float
-    paper: str = ""  # as the paper has it: "79%"; "" where it has none
-    low: float | None = None
-    high: float | None = None
-    unit: str = "%"
-    spread: float | None = None  # standard deviation over seeds
-    digits: int = 2  # decimals that are worth showing
-    note: str = ""  # what it cost, and the like
-
-    def as_dict(self, *, quick: bool) -> Json:
-        """Plain values, and whether they agree: None where there is nothing to hold against."""
-        within: bool | None = None
-        if not quick and self.low is not None and self.high is not None:
-            within = self.low <= self.measured <= self.high
-        return {**asdict(self), "within": within}
 
 
 @dataclass(frozen=True)
@@ -148,9 +92,9 @@ class Run:
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def parts(self) -> Path:
-        """Where parts and checkpoints are, until the run is finished."""
-        return self.folder / PARTS
+    def parts(self) -> Parts:
+        """Finished parts and checkpoints, until the run is finished."""
+        return Parts(self.folder / PARTS)
 
     def data(self, name: str) -> datasets.Dataset:
         """A data set as stored; the embedded one that stands in for it if the run is quick."""
@@ -161,47 +105,11 @@ class Run:
 
         As the paper has them: pixel/255, minus the row mean, divided by the row norm.
         """
-        stored = self.data(name)
-        n_classes = len(stored.class_names)
-        parts = []
-        for images, classes in (
-            (stored.x_train, stored.y_train),
-            (stored.x_test, stored.y_test),
-        ):
-            x = torch.from_numpy(images).to(self.device, torch.float32)
-            x = x / (255.0 if images.dtype == np.uint8 else 1.0)
-            x = x - x.mean(1, keepdim=True)
-            x = x / x.norm(dim=1, keepdim=True)
-            y = torch.from_numpy(classes).to(self.device)
-            parts.append(Data(x, objectives.soft_labels(y, n_classes, smoothing).to(x)))
-        return parts[0], parts[1]
-
-    def step(self, key: str, function: Callable[[], Stored]) -> Stored:
-        """The JSON value of a part: read where it is finished, else computed and stored."""
-        path = self.parts / f"{key}.json"
-        if path.exists():
-            stored: Stored = read_json(path, "delete it to have that part done again")
-            return stored
-        value = function()
-        content = to_json(value)
-        write_atomically(path, content)
-        for rest in self.parts.glob(f"{key}.checkpoint*"):
-            rest.unlink()
-        # What a run that goes on would read: the same types either way.
-        same: Stored = json.loads(content)
-        return same
-
-    def save_part(self, key: str, **arrays: NDArray[Any]) -> None:
-        """Store arrays of a part, atomically; call it inside the part's function."""
-        write_atomically(self.parts / f"{key}.npz", pack(arrays))
-
-    def load_part(self, key: str) -> Arrays:
-        """The arrays of a finished part."""
-        return read_arrays(self.parts / f"{key}.npz")
+        return on_sphere(self.data(name), self.device, smoothing)
 
     def save_arrays(self, **arrays: NDArray[Any]) -> None:
         """Write arrays.npz, all that `draw` will have beside the result. Keep it under 1 MB."""
-        write_atomically(self.folder / ARRAYS, pack(arrays))
+        reports.write_arrays(self.folder / ARRAYS, arrays)
 
     def checkpoint(self, key: str) -> Path | None:
         """Where `train` or `grow` may save a long training of part `key`; None on a GPU.
@@ -209,7 +117,7 @@ class Run:
         There a whole training takes less time than its checkpoints would, and an interrupted run
         goes on from its last finished part.
         """
-        return None if self.device.type == "cuda" else self.parts / f"{key}.checkpoint"
+        return None if self.device.type == "cuda" else self.parts.folder / f"{key}.checkpoint"
 
     def finished(self, status: str) -> None:
         """Pass Ctrl-C on, which `train` and `grow` turn into a status: call it after them."""
@@ -222,7 +130,7 @@ class Run:
 
     def watch(self, text: str) -> Callback:
         """A callback of training that moves the bar."""
-        return _Watch(self.report, text)
+        return _MoveBar(self.report, text)
 
     def remark(self, text: str) -> None:
         """Keep a remark in the record. Not inside a part: a finished part is not run again."""
@@ -230,7 +138,7 @@ class Run:
             self.remarks.append(text)
 
 
-class _Watch(Callback):
+class _MoveBar(Callback):
     def __init__(self, report: Reporter, text: str) -> None:
         self._report, self._text, self._total = report, text, 1
 
@@ -246,8 +154,8 @@ class _Watch(Callback):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A finished run."""
+class FinishedRun:
+    """What `reproduce` leaves."""
 
     folder: Path
     result: Json
@@ -263,7 +171,7 @@ def reproduce(
     seeds: int | None = None,
     directory: Path | None = None,
     report: Reporter | None = None,
-) -> Outcome:
+) -> FinishedRun:
     """Run an experiment, or go on with it, or find that it is finished."""
     for module in experiment.needs:
         if find_spec(module) is None:
@@ -287,7 +195,7 @@ def reproduce(
     if (folder / RESULT).exists():
         # There still where a run was killed in its very last act.
         shutil.rmtree(folder / PARTS, ignore_errors=True)
-        return Outcome(folder, read_result(folder), reused=True)
+        return FinishedRun(folder, read_result(folder), reused=True)
 
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
     seeds_used = list(range(n_seeds))
@@ -299,9 +207,9 @@ def reproduce(
         )
         for name, small in loaded.items():
             run.remark(f"{small.name} in the place of {name}")
-    spent = Clock(folder / PARTS / "seconds.json")
+    spent = WorkTime(folder / PARTS / "seconds.json")
     try:
-        measured = json.loads(to_json(experiment.run(run)))
+        measured = json.loads(reports.to_json(experiment.run(run)))
     except BaseException:
         spent.stop()
         raise
@@ -309,12 +217,11 @@ def reproduce(
         "name": experiment.name,
         "title": experiment.title,
         "quick": quick,
-        "command": _command(experiment, quick, chosen.type, seeds),
+        **reports.head(
+            _command(experiment, quick, chosen.type, seeds), device=chosen, seeds=run.seeds
+        ),
         "settings": settings,
-        "seeds": run.seeds,
         "data": {name: f"{d.name}, {_rows_of(d)}" for name, d in loaded.items()},
-        "device": device_name(chosen),
-        "versions": versions(),
         "seconds": round(spent.stop(), 1),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "measured": measured,
@@ -323,9 +230,52 @@ def reproduce(
     }
     run.report("drawing")
     result["pictures"] = [path.name for path in experiment.draw(result, folder)]
-    write_atomically(folder / RESULT, to_json(result))
+    reports.write(folder / RESULT, result)
     shutil.rmtree(folder / PARTS)
-    return Outcome(folder, read_result(folder), reused=False)
+    return FinishedRun(folder, read_result(folder), reused=False)
+
+
+def finished_folders(out: Path, name: str) -> list[Path]:
+    """The folders of finished runs, oldest first."""
+    found = [path.parent for path in (out / name).glob(f"*/{RESULT}")]
+    return sorted(found, key=lambda folder: (read_result(folder)["finished"], folder.name))
+
+
+def read_result(folder: Path) -> Json:
+    """What a finished run left."""
+    result = read_json(folder / RESULT, "delete its folder to run it again")
+    missing = [
+        key
+        for key in ("name", "settings", "measured", "paper", "finished", "pictures")
+        if not isinstance(result, dict) or key not in result
+    ]
+    if missing:
+        raise ValueError(
+            f"{folder / RESULT} lacks {', '.join(missing)}: delete its folder to run it again"
+        )
+    content: Json = result
+    return content
+
+
+def load_arrays(folder: Path) -> Arrays:
+    """What `Run.save_arrays` wrote."""
+    return reports.read_arrays(folder / ARRAYS)
+
+
+def save_picture(picture: Any, folder: Path, name: str, result: Json, *, dpi: float = 150) -> Path:
+    """Write FOLDER/NAME.png; a quick run's carries a line that says what it is."""
+    if result["quick"]:
+        sources = ", ".join(dict.fromkeys(d.partition(",")[0] for d in result["data"].values()))
+        text = "quick run" + (f" on {sources}" if sources else "")
+        root_figure(picture).text(
+            0.0,
+            -0.005,
+            f"{text}: not the paper's experiment",
+            color=VERMILLION,
+            fontsize=8,
+            va="top",
+        )
+    return save(picture, folder / f"{name}.png", dpi=dpi)
 
 
 def redraw(experiment: Experiment, out: Path) -> list[Path]:
@@ -358,9 +308,9 @@ def _rows_of(d: datasets.Dataset) -> str:
 
 def _command(experiment: Experiment, quick: bool, device: str, seeds: int | None) -> str:
     """What was run, less the places of files on one machine."""
-    words = ["mnemosphere reproduce", experiment.name]
+    words = ["reproduce", experiment.name]
     words += ["--quick"] if quick else []
     words += ["--device", device]
     words += [] if seeds is None else ["--seeds", str(seeds)]
     words += ["--data", "DIR"] if experiment.datasets and not quick else []
-    return " ".join(words)
+    return reports.command_line(words)

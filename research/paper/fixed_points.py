@@ -22,7 +22,7 @@ _PROBE = 1e-3
 
 
 @dataclass(frozen=True)
-class Descent:
+class Relaxation:
     """Exact fixed-point steps until the parameters rest."""
 
     params: Parameters
@@ -43,10 +43,10 @@ def descend(
     max_steps: int,
     learn_beta: bool = True,
     only_memories: bool = False,
-) -> Descent:
+) -> Relaxation:
     """Step until no memory, class weight or β moves by more than `tol`.
 
-    β can be held, and with `only_memories` the class weights too: the bound that a step maximises
+    β can be held, and with `only_memories` the class weights too: the bound that a step maximizes
     rises with the memories alone as well.
     """
     losses: list[float] = []
@@ -62,7 +62,7 @@ def descend(
             )
         moved, params = float(step_length(params, new)), new
     losses.append(mean_loss(params, data))
-    return Descent(params, losses, moved)
+    return Relaxation(params, losses, moved)
 
 
 def splitting_spectra(params: Parameters, data: Data) -> list[Tensor]:

@@ -23,21 +23,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.experiments.paper.fixed_points import (
-    Descent,
-    descend,
-    finite_differences,
-    mean_loss,
-    splitting_spectra,
-)
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
-    Experiment,
-    Json,
-    Run,
-    load_arrays,
-    save_picture,
-)
 from mnemosphere.model.curvature import Curvature, Krylov
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.merge import merge
@@ -45,8 +30,18 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import certify, residual
 from mnemosphere.training.batches import Data
-from mnemosphere.training.growth import start
 from mnemosphere.training.lineage import Lineage
+from research import fits
+from research.paper.experiment import Experiment, Run, load_arrays, save_picture
+from research.paper.fixed_points import (
+    Relaxation,
+    descend,
+    finite_differences,
+    mean_loss,
+    splitting_spectra,
+)
+from research.plots.hierarchy import saddle_hierarchy, split_threshold
+from research.report import Comparison, Json
 
 # The curvature decides what is a saddle: to more digits than the default.
 _CURVATURE = Krylov(tol=1e-6, max_cycles=60)
@@ -69,7 +64,7 @@ def _settings(quick: bool) -> Json:
     }
 
 
-def _level(descent: Descent, data: Data, tol: float) -> tuple[Json, Curvature]:
+def _level(descent: Relaxation, data: Data, tol: float) -> tuple[Json, Curvature]:
     """Everything the principle says of one fixed point, measured."""
     params = descent.params
     loss = mean_loss(params, data)
@@ -109,11 +104,10 @@ def grow_tree(run: Run, data: Data) -> Json:
     """From one memory at the mean direction down the levels; arrays of the nodes stored."""
     chosen = run.settings
     mean = sphere.project(data.x.mean(0))[None]
-    params = start(
-        mean,
+    params = fits.begin_growth(
+        fits.Start(mean, 40.0),  # any β: the first steps find it
         data.targets.mean(0),
         max_memories=chosen["memories"],
-        beta=40.0,  # any: the first steps find it
         varsigma=chosen["varsigma"],
     )
     lineage = Lineage.root(1)
@@ -135,7 +129,7 @@ def grow_tree(run: Run, data: Data) -> Json:
         lineage = lineage.split(which, curvature)
         params = split(params, which, curvature.direction, chosen["delta"])
     nodes = _nodes(lineage, levels)
-    run.save_part("tree", memories=nodes.pop("w").astype(np.float16))
+    run.parts.save("tree", memories=nodes.pop("w").astype(np.float16))
     return {"levels": levels, "nodes": nodes}
 
 
@@ -191,11 +185,10 @@ def scan(run: Run, data: Data) -> Json:
         ).params
 
     def alone(beta_eff: float) -> tuple[Parameters, Curvature]:
-        params = start(
-            mean,
+        params = fits.begin_growth(
+            fits.Start(mean, beta_eff / chosen["varsigma"]),
             data.targets.mean(0),
             max_memories=chosen["memories"],
-            beta=beta_eff / chosen["varsigma"],
             varsigma=chosen["varsigma"],
         )
         params = rest(params)
@@ -233,9 +226,9 @@ def _run(run: Run) -> Json:
     part = rows.take(order.to(run.device))
     targets = part.targets.double()
     data = Data(sphere.project(part.x.double()), targets / targets.sum(1, keepdim=True))
-    tree = run.step("tree", lambda: grow_tree(run, data))
-    scanned = run.step("scan", lambda: scan(run, data))
-    run.save_arrays(**run.load_part("tree"))
+    tree = run.parts.step("tree", lambda: grow_tree(run, data))
+    scanned = run.parts.step("scan", lambda: scan(run, data))
+    run.save_arrays(**run.parts.load("tree"))
     run.remark(
         "the paper's figure is an illustration; here every level is a fixed point of Eq. "
         f"(stationarity) on {data.n_rows} digits in float64, residual below {run.settings['tol']:g}"
@@ -294,8 +287,6 @@ def _compare(measured: Json) -> list[Comparison]:
 
 
 def _draw(result: Json, folder: Path) -> list[Path]:
-    from mnemosphere.plots.hierarchy import saddle_hierarchy, split_threshold
-
     memories = load_arrays(folder)["memories"]
     side = round(memories.shape[1] ** 0.5)
     measured = result["measured"]

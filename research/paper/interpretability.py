@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mnemosphere.experiments.paper.classification import (
+from mnemosphere.plots import memory_gallery
+from research.paper.classification import (
     SOLVERS,
     compared,
     cost,
@@ -16,15 +17,9 @@ from mnemosphere.experiments.paper.classification import (
     settings,
     train_and_gather,
 )
-from mnemosphere.experiments.paper.curves import draw_curves
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
-    Experiment,
-    Json,
-    load_arrays,
-    save_picture,
-)
-from mnemosphere.plots import memory_gallery
+from research.paper.curves import draw_curves
+from research.paper.experiment import Experiment, load_arrays, save_picture
+from research.report import Comparison, Json
 
 _SIDE = (28, 28)
 _DIGITS = tuple(range(10))
@@ -34,7 +29,7 @@ _FIDELITY = {"all": (98, 97.0, 99.0), "correct": (99, 98.0, 100.0), "wrong": (70
 
 def _settings(quick: bool) -> Json:
     cases = [learned(0.25, start=20.0 if quick else 1.0)]
-    return settings(cases, 2000, quick=quick, quick_memories=64, quick_epochs=8)
+    return settings(cases, 2000, quick=quick, quick_memories=64, quick_passes=8)
 
 
 def _compare(measured: Json) -> list[Comparison]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mnemosphere.experiments.paper.files import Json
 from mnemosphere.training.callbacks import Record, Split
+from research.report import Json
 
 
 def n_splits(initial: int, p_max: int) -> int:

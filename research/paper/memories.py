@@ -8,7 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from mnemosphere.experiments.paper.classification import (
+from mnemosphere.plots import memories
+from mnemosphere.plots.style import figure_style, new_figure
+from research.paper.classification import (
     NAMES,
     SOLVERS,
     compared,
@@ -19,28 +21,21 @@ from mnemosphere.experiments.paper.classification import (
     settings,
     train_and_gather,
 )
-from mnemosphere.experiments.paper.curves import draw_curves
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
-    Experiment,
-    Json,
-    load_arrays,
-    save_picture,
-)
-from mnemosphere.plots import memories
-from mnemosphere.plots.look import new_figure, style
+from research.paper.curves import draw_curves
+from research.paper.experiment import Experiment, load_arrays, save_picture
+from research.report import Comparison, Json
 
 _SIDE = (28, 28)
 _BETAS = (18, 14, 10, 6)
 
 
 def _first_settings(quick: bool) -> Json:
-    return settings([held(16)], 25, quick=quick, quick_memories=25, quick_epochs=8)
+    return settings([held(16)], 25, quick=quick, quick_memories=25, quick_passes=8)
 
 
 def _suboptimal_settings(quick: bool) -> Json:
     cases = [held(beta) for beta in (_BETAS[:1] + _BETAS[-1:] if quick else _BETAS)]
-    return settings(cases, 1000, quick=quick, quick_memories=100, quick_epochs=8)
+    return settings(cases, 1000, quick=quick, quick_memories=100, quick_passes=8)
 
 
 def _compare_first(measured: Json) -> list[Comparison]:
@@ -69,7 +64,7 @@ def _compare_suboptimal(measured: Json) -> list[Comparison]:
     return found
 
 
-@style()
+@figure_style()
 def _panels(result: Json, folder: Path, cases: list[str], solvers: tuple[str, ...]) -> Figure:
     """Galleries side by side: a column a case, a row a solver; one scale in all of them."""
     arrays, rows = load_arrays(folder), galleries(result)

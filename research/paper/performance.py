@@ -23,23 +23,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.experiments.paper.fits import best_fit, sweeps, work_of
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
-    Experiment,
-    Json,
-    Run,
-    save_picture,
-)
-from mnemosphere.model import initialize, objectives
 from mnemosphere.model.curvature import Descent, Nearest
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.batches import Data, Solver
 from mnemosphere.training.callbacks import Record, Split
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import Splitting, grow, start
-from mnemosphere.training.loop import judge, train
-from mnemosphere.training.sgd import SGD
+from mnemosphere.training.growth import Splitting
+from research import fits
+from research.paper.experiment import Experiment, Run, save_picture
+from research.paper.laws import best_fit, sweeps, work_of
+from research.plots.performance import performance
+from research.report import Comparison, Json, synchronize
 
 METHODS = ("sgd", "sgd-split", "fixed-point", "fixed-point-split")
 NAMES = {
@@ -110,7 +103,7 @@ class _Part:
             synchronize(self.run.device)
             seconds.append(round(time.perf_counter() - began, 4))
             self.run.finished(status)
-            accuracy = judge(params, test, objectives.joint)[1] or 0.0
+            accuracy = fits.accuracy(params, test)
             found = {
                 "data": self.data,
                 "method": self.method,
@@ -135,31 +128,24 @@ class _Part:
         own = _own(chosen, self.method)
         generator = torch.Generator().manual_seed(self.seed)
         n_first = min(own["initial"], self.p_max) if self.split else self.p_max
-        p_q = rows.targets.mean(0)
         solver: Solver
         if self.sgd:
-            solver = SGD(**own["solver"])
-            w = initialize.uniform(
-                n_first, rows.x.shape[1], generator=generator, device=rows.x.device
-            )
-            beta = torch.full((), own["beta"], device=w.device)
+            solver = fits.sgd(**own["solver"])
+            start = fits.uniform_start(rows, n_first, beta=own["beta"], generator=generator)
         else:
-            solver = FixedPoint(own["batch_size"])
-            w = initialize.from_data(rows.x, n_first, generator=generator)
-            beta = initialize.estimate_beta(w, rows.x, chosen["varsigma"], generator=generator)
-        stop: Json = {}
+            solver = fits.fixed_point(batch_size=own["batch_size"])
+            start = fits.data_start(rows, n_first, varsigma=chosen["varsigma"], generator=generator)
+        options: Json = {"varsigma": chosen["varsigma"], "generator": generator}
         if self.sgd:
             patience = own["patience"]
-            stop = {"tol": own["tolerance"][self.method], "patience": patience}
-            stop["validation"] = None if patience is None else validation
+            options |= {"tol": own["tolerance"][self.method], "patience": patience}
+            options["validation"] = None if patience is None else validation
         if not self.split:
             limit = own["epochs"]
             if self.sgd:
                 limit = round(limit[0] + limit[1] * self.p_max)
-            params = from_memories(w, p_q, beta=beta, varsigma=chosen["varsigma"])
-            result = train(params, rows, solver, max_epochs=limit, generator=generator, **stop)
+            result = fits.train_from(start, rows, solver, passes=limit, **options)
             return result.params, result.history, (), result.status
-        params = start(w, p_q, max_memories=self.p_max, beta=beta, varsigma=chosen["varsigma"])
         splitting = Splitting()
         if self.sgd:
             splitting = Splitting(
@@ -167,24 +153,17 @@ class _Part:
                 delta=own["delta"],
                 curvature=Descent(**own["eigenvectors"]) if own["eigenvectors"] else Nearest(),
             )
-        grown = grow(
-            params,
+        grown = fits.grow_from(
+            start,
             rows,
             solver,
             max_memories=self.p_max,
             splitting=splitting,
-            max_epochs=own["phase_epochs"],
-            final_epochs=own["phase_epochs"] if self.sgd else own["epochs"],
-            generator=generator,
-            **stop,
+            passes=own["phase_epochs"],
+            final_passes=own["phase_epochs"] if self.sgd else own["epochs"],
+            **options,
         )
         return grown.params, grown.history, grown.splits, grown.status
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for all that a GPU was told to do."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _prepared(run: Run, name: str) -> tuple[Data, Data, Data]:
@@ -216,7 +195,7 @@ def _run(run: Run) -> Json:
                 for seed in run.seeds:
                     part = _Part(run, name, method, width, seed)
                     rows.append(
-                        run.step(part.key, lambda p=part, d=data, n=n: p.measure(*d, n))  # type: ignore[misc]
+                        run.parts.step(part.key, lambda p=part, d=data, n=n: p.measure(*d, n))  # type: ignore[misc]
                     )
     tolerance = chosen["sgd"]["tolerance"]["sgd-split"]
     descent = chosen["sgd"]["eigenvectors"]
@@ -226,7 +205,7 @@ def _run(run: Run) -> Json:
         f"where a pass changes the loss by less than {tolerance:g} relative; the weights kept are "
         "those of the lowest validation loss"
     )
-    return {"rows": rows, "sweeps": sweeps(rows), "fits": _fits(run, rows)}
+    return {"rows": rows, "sweeps": sweeps(rows), "fits": _laws(run, rows)}
 
 
 def _own(chosen: Json, method: str) -> Json:
@@ -235,7 +214,7 @@ def _own(chosen: Json, method: str) -> Json:
     return own
 
 
-def _fits(run: Run, rows: Sequence[Json]) -> Json:
+def _laws(run: Run, rows: Sequence[Json]) -> Json:
     found: Json = {}
     for data, methods in sweeps(rows).items():
         for method, sweep in methods.items():
@@ -320,8 +299,6 @@ def _compare(measured: Json) -> list[Comparison]:
 
 
 def _draw(result: Json, folder: Path) -> list[Path]:
-    from mnemosphere.plots.performance import performance
-
     measured, chosen = result["measured"], result["settings"]
     pictures = []
     for what, name, words in (

@@ -25,16 +25,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
+from mnemosphere.model import initialize
+from mnemosphere.model.curvature import Descent
+from mnemosphere.numerics import sphere
+from mnemosphere.training.batches import Data
+from mnemosphere.training.growth import Splitting
+from research import fits
+from research.paper.experiment import (
     Experiment,
-    Json,
     MissingPackageError,
     Run,
     load_arrays,
     save_picture,
 )
-from mnemosphere.experiments.paper.recorder import (
+from research.paper.recorder import (
     Floats,
     Recorder,
     clusters,
@@ -42,15 +46,8 @@ from mnemosphere.experiments.paper.recorder import (
     sources,
     trunk_size,
 )
-from mnemosphere.model import initialize
-from mnemosphere.model.curvature import Descent
-from mnemosphere.model.parameters import from_memories
-from mnemosphere.numerics import sphere
-from mnemosphere.training.batches import Data
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import Splitting, grow, start
-from mnemosphere.training.loop import train
-from mnemosphere.training.sgd import SGD
+from research.plots.trees import LearningRun, learning_trees
+from research.report import Comparison, Json
 
 RUNS = ("without", "with", "fixed-point")
 
@@ -93,42 +90,43 @@ def _train(run: Run, name: str, data: Data) -> Json:
     recorder = Recorder(sphere.project(data.x.mean(0)), chosen["trunk"], chosen["step"])
     n_memories = chosen["initial"] if name == "with" else chosen["memories"]
     w = initialize.around_mean(data.x, n_memories, chosen["concentration"], generator=generator)
-    given: Json = {"beta": chosen["beta"], "varsigma": chosen["varsigma"]}
+    start = fits.Start(w, chosen["beta"])
     words = {"without": "no splitting", "with": "splitting", "fixed-point": "fixed point"}
-    callbacks = (run.watch(words[name]), recorder)
     came_from: list[list[int]] = []
-    p_q = data.targets.mean(0)
+    common: Json = {
+        "varsigma": chosen["varsigma"],
+        "generator": generator,
+        "callbacks": (run.watch(words[name]), recorder),
+    }
     if name == "with":
-        grown = grow(
-            start(w, p_q, max_memories=chosen["memories"], **given),
+        grown = fits.grow_from(
+            start,
             data,
-            SGD(**chosen["sgd"]),
+            fits.sgd(**chosen["sgd"]),
             max_memories=chosen["memories"],
             splitting=Splitting(
                 threshold=chosen["threshold"],
                 delta=chosen["delta"],
                 curvature=Descent(**chosen["eigenvectors"]),
             ),
-            max_epochs=chosen["phase_epochs"],
-            final_epochs=chosen["phase_epochs"],
-            generator=generator,
-            callbacks=callbacks,
+            passes=chosen["phase_epochs"],
+            final_passes=chosen["phase_epochs"],
+            **common,
         )
         run.finished(grown.status)
         came_from = sources(grown.lineage)
     else:
-        solver = FixedPoint() if name == "fixed-point" else SGD(**chosen["sgd"])
-        result = train(
-            from_memories(w, p_q, **given),
+        exact = name == "fixed-point"
+        result = fits.train_from(
+            start,
             data,
-            solver,
-            max_epochs=chosen["fixed_point_steps" if name == "fixed-point" else "epochs"],
-            generator=generator,
-            callbacks=callbacks,
+            fits.fixed_point() if exact else fits.sgd(**chosen["sgd"]),
+            passes=chosen["fixed_point_steps" if exact else "epochs"],
+            **common,
         )
         run.finished(result.status)
     arrays = recorder.arrays(came_from)
-    run.save_part(name, **arrays)
+    run.parts.save(name, **arrays)
     return _summary(recorder, chosen)
 
 
@@ -187,7 +185,7 @@ def embed(points: list[Floats], kind: str, *, n_neighbors: int, seed: int) -> li
 def _embed(run: Run, data: Data) -> Json:
     chosen = run.settings
     digits = data.x.cpu().numpy()
-    memories = [run.load_part(name)["w"].astype(np.float32) for name in RUNS]
+    memories = [run.parts.load(name)["w"].astype(np.float32) for name in RUNS]
     overlaps = memories[0] @ digits.T  # (points, digits)
     _, scale, axes = np.linalg.svd(digits, full_matrices=False)
     # ‖X(w − w')‖ is all that matters, and X = U S Vᵀ: the rotation by U is exact, and what lies
@@ -199,7 +197,7 @@ def _embed(run: Run, data: Data) -> Json:
     n_neighbors = max(10, round(chosen["n_neighbors"] * len(points[0]) / every_pass))
     run.progress(f"{chosen['embedding']} of {len(points[0])} points")
     places = embed(points, chosen["embedding"], n_neighbors=n_neighbors, seed=run.seeds[0])
-    run.save_part("places", **dict(zip(RUNS, places, strict=True)))
+    run.parts.save("places", **dict(zip(RUNS, places, strict=True)))
     return {
         "points": [len(p) for p in points],
         "n_neighbors": n_neighbors,
@@ -214,12 +212,12 @@ def _run(run: Run) -> Json:
         )
     rows, _ = run.rows("mnist", run.settings["smoothing"])
     data = rows.take(slice(0, run.settings["rows"]))
-    summaries = {name: run.step(name, lambda n=name: _train(run, n, data)) for name in RUNS}  # type: ignore[misc]
-    embedding = run.step("places", lambda: _embed(run, data))
+    summaries = {name: run.parts.step(name, lambda n=name: _train(run, n, data)) for name in RUNS}  # type: ignore[misc]
+    embedding = run.parts.step("places", lambda: _embed(run, data))
     arrays: dict[str, NDArray[Any]] = {}
-    places = run.load_part("places")
+    places = run.parts.load("places")
     for name in RUNS:
-        part = run.load_part(name)
+        part = run.parts.load(name)
         arrays[f"{name} place"] = places[name].astype(np.float16)
         arrays |= {f"{name} {k}": part[k] for k in ("label", "time", "before")}
         arrays[f"{name} passes"] = part["passes"][:, :4]
@@ -285,8 +283,6 @@ def _compare(measured: Json) -> list[Comparison]:
 
 
 def _draw(result: Json, folder: Path) -> list[Path]:
-    from mnemosphere.plots.trees import Growth, learning_trees
-
     arrays = load_arrays(folder)
     measured = result["measured"]
     chosen = result["settings"]
@@ -297,7 +293,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
         "fixed-point": f"fixed point, {p} memories",
     }
     trees = {
-        titles[name]: Growth(
+        titles[name]: LearningRun(
             place=arrays[f"{name} place"],
             label=arrays[f"{name} label"],
             time=arrays[f"{name} time"],

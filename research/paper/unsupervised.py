@@ -23,26 +23,18 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from mnemosphere.datasets import extract_patches
-from mnemosphere.experiments.paper.frame import (
-    Comparison,
-    Experiment,
-    Json,
-    Run,
-    load_arrays,
-    save_picture,
-)
 from mnemosphere.model import initialize, kernel, objectives
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope
 from mnemosphere.plots import latent_classes, latent_order, memory_gallery
-from mnemosphere.plots.look import new_figure, style
+from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import latent
-from mnemosphere.training.batches import Data
+from mnemosphere.training.batches import Solver
 from mnemosphere.training.callbacks import Record
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.loop import train
-from mnemosphere.training.sgd import SGD
+from research import fits
+from research.fits import unlabeled
+from research.paper.experiment import Experiment, Run, load_arrays, save_picture
+from research.report import Comparison, Json, synchronize
 
 _PRIOR = (110, 132, 121, 101, 105, 108, 104, 102, 112, 125)
 _TITLES = {
@@ -52,7 +44,6 @@ _TITLES = {
     "fixed-point": "fixed point, classes by SGD",
 }
 _SHOWN = 25
-_CHUNK = 1 << 18
 
 
 def _settings(quick: bool) -> Json:
@@ -90,21 +81,10 @@ def _settings(quick: bool) -> Json:
 
 
 def unit_patches(run: Run) -> torch.Tensor:
-    """Patches that are not blank as unit rows (n, 36), normalised chunk by chunk on the device."""
+    """Patches that are not blank as unit rows (n, 36) on the device."""
     stored, chosen = run.data("mnist"), run.settings
     images = stored.x_train[: chosen["images"]].reshape(-1, *stored.image_shape)
-    pixels = torch.from_numpy(extract_patches(images, chosen["size"], chosen["stride"]).x)
-    x = torch.empty(pixels.shape, device=run.device)
-    for start in range(0, len(x), _CHUNK):
-        part = pixels[start : start + _CHUNK].to(run.device, torch.float32)
-        part -= part.mean(1, keepdim=True)
-        x[start : start + _CHUNK] = part / part.norm(dim=1, keepdim=True)
-    return x
-
-
-def unlabelled(x: torch.Tensor, columns: int) -> Data:
-    """Rows without labels: one row of zeros stands for all targets."""
-    return Data(x, x.new_zeros(1, columns).expand(len(x), -1))
+    return fits.unit_patches(images, chosen["size"], chosen["stride"], run.device)
 
 
 def _run(run: Run) -> Json:
@@ -116,9 +96,9 @@ def _run(run: Run) -> Json:
         for seed in run.seeds:
             key = f"{case['name']}-{seed}"
             part = _Training(run, case, seed, key)
-            rows.append(run.step(key, lambda p=part: p.train(x)))  # type: ignore[misc]
+            rows.append(run.parts.step(key, lambda p=part: p.train(x)))  # type: ignore[misc]
             if seed == run.seeds[0]:
-                stored = run.load_part(key)
+                stored = run.parts.load(key)
                 arrays |= {f"{name} {case['name']}": a for name, a in stored.items()}
     run.save_arrays(**arrays)
     run.remark(
@@ -145,21 +125,19 @@ class _Training:
         if case["start"] == "grouped":
             params, first = self._grouped(x, w, generator)
         else:
-            params = from_memories(
-                w,
+            params = fits.begin(
+                fits.Start(w, run.settings["beta"]),
                 latent.latent_prior(self.prior, case["smoothing"]),
-                beta=run.settings["beta"],
                 varsigma=run.settings["varsigma"],
             )
         params, history = self._descend(x, params, generator)
-        if x.device.type == "cuda":
-            torch.cuda.synchronize()
+        synchronize(x.device)
         seconds = time.perf_counter() - began
         missing = marginal_error(params)
         log_p = params.p.clamp_min(torch.finfo(params.p.dtype).tiny).double().log()
         p = polytope.sinkhorn(log_p, params.p_h, params.p_q, tol=1e-9).p
         params = params.replace(p=p.to(params.p))
-        run.save_part(
+        run.parts.save(
             self.key,
             w=params.w.cpu().numpy().astype(np.float16),
             p=params.p.cpu().numpy(),
@@ -181,14 +159,14 @@ class _Training:
         self, x: torch.Tensor, w: torch.Tensor, generator: torch.Generator
     ) -> tuple[Parameters, tuple[Record, ...]]:
         chosen = self.run.settings
-        rows = unlabelled(x, 1)
-        params = from_memories(w, w.new_ones(1), beta=chosen["beta"], varsigma=chosen["varsigma"])
-        result = train(
-            params,
+        rows = unlabeled(x, 1)
+        size = -(-len(x) // chosen["fixed_point"]["steps_per_pass"])
+        result = fits.continue_training(
+            fits.begin(fits.Start(w, chosen["beta"]), w.new_ones(1), varsigma=chosen["varsigma"]),
             rows,
-            FixedPoint(-(-len(x) // chosen["fixed_point"]["steps_per_pass"])),
+            fits.fixed_point(batch_size=size),
             rule=objectives.marginal,
-            max_epochs=chosen["fixed_point"]["epochs"],
+            passes=chosen["fixed_point"]["epochs"],
             generator=generator,
             callbacks=[self.run.watch(f"{self.case['name']}, memories")],
         )
@@ -205,18 +183,19 @@ class _Training:
     ) -> tuple[Parameters, tuple[Record, ...]]:
         """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
         run, case = self.run, self.case
-        solver, epochs = SGD(**run.settings["sgd"]), run.settings["epochs"]
+        solver: Solver = fits.sgd(**run.settings["sgd"])
+        passes = run.settings["epochs"]
         if case["solver"] == "classes":
             chosen = run.settings["classes"]
             size = max(len(x) // 20, min(len(x), 4096))
             solver = latent.ClassWeightSGD(chosen["learning_rate"], chosen["momentum"], size)
-            epochs = -(-chosen["steps"] * size // len(x))
-        result = train(
+            passes = -(-chosen["steps"] * size // len(x))
+        result = fits.continue_training(
             params,
-            unlabelled(x, params.n_columns),
+            unlabeled(x, params.n_columns),
             solver,
             rule=objectives.Unsupervised(case["smoothing"]),
-            max_epochs=epochs,
+            passes=passes,
             generator=generator,
             callbacks=[run.watch(f"{case['name']}, seed {self.seed}")],
             checkpoint=run.checkpoint(self.key),
@@ -240,7 +219,7 @@ def measure(params: Parameters, x: torch.Tensor, prior: torch.Tensor, smoothing:
     found = latent.coherence(params.w, label, generator=torch.Generator().manual_seed(0))
     counts = torch.bincount(label, minlength=n_classes + 1).cpu()
     wanted = (params.n_memories * prior / prior.sum()).cpu()
-    none = unlabelled(x, n_classes + 1).targets
+    none = unlabeled(x, n_classes + 1).targets
     soft = params.p[1:] / params.p_h[1:, None]
     rules: dict[str, objectives.LabelRule] = {
         "loss": objectives.Unsupervised(smoothing),
@@ -299,7 +278,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
     return found
 
 
-@style()
+@figure_style()
 def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure:
     """All memories of every case, a row a latent class."""
     first = [row for row in result["measured"]["rows"] if row["seed"] == result["seeds"][0]]

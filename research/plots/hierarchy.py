@@ -11,26 +11,27 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from mnemosphere.plots.checks import Array, as_array, as_patterns, increasing, same_length
-from mnemosphere.plots.growth import _branch, _checked_tree, _tree_places
-from mnemosphere.plots.look import (
+from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
+from mnemosphere.plots.growth import branch, checked_tree, tree_places
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
     BLUE,
     GREEN,
     GREY,
     PURPLE,
     VERMILLION,
     category_style,
+    figure_style,
     new_figure,
     plain,
-    style,
 )
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from research.plots.checks import increasing
 
 _NODE = 0.86  # width of a memory, where leaves are 1 apart
 _TEXT = 0.46  # height of the two lines below a memory
 
 
-@style()
+@figure_style()
 def saddle_hierarchy(
     levels: Any,
     parents: Any,
@@ -51,7 +52,7 @@ def saddle_hierarchy(
     (n,). loss and beta_eff (L,) are those of the fixed point of each level. A descent is (steps,
     losses) of the way to that level; the first losses are those of the saddle it leaves.
     """
-    level, parent = _checked_tree(levels, parents)
+    level, parent = checked_tree(levels, parents)
     pictures = as_patterns(memories, "memories", image_shape)
     losses, strength = as_array(loss, "loss", 1), as_array(beta_eff, "beta_eff", 1)
     threshold = as_array(beta_split, "beta_split", 1, infinite=True)
@@ -75,7 +76,7 @@ def saddle_hierarchy(
     # The closest two levels are as far apart as their pictures and text need.
     unit = (height + _TEXT + 0.3) / gaps.min() if len(gaps) else 1.0
     y = unit * losses[level]
-    x, n_leaves = _tree_places(parent)
+    x, n_leaves = tree_places(parent)
     bottom, top = y.min() - height / 2 - _TEXT - 0.1, y.max() + height / 2 + 0.35
     depth = float(top - bottom)
     inch = float(np.clip(9.0 / n_leaves, 0.6, 0.75))
@@ -92,7 +93,7 @@ def saddle_hierarchy(
     tree.add_collection(
         LineCollection(
             [
-                _branch(x[parent[k]], y[parent[k]] - height / 2 - _TEXT, x[k], y[k] + height / 2)
+                branch(x[parent[k]], y[parent[k]] - height / 2 - _TEXT, x[k], y[k] + height / 2)
                 for k in child
             ],
             colors="#9A9A9A",
@@ -202,7 +203,7 @@ def _short(value: float) -> str:
     return text.replace("-", "−")
 
 
-@style()
+@figure_style()
 def split_threshold(
     beta_eff: Any, lambda_min: Any, distances: Mapping[str, Any], beta_split: float
 ) -> Figure:

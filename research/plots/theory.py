@@ -14,8 +14,8 @@ from matplotlib.patches import Circle, Patch
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
 
-from mnemosphere.plots.checks import Array, as_array, increasing, same_length
-from mnemosphere.plots.look import (
+from mnemosphere.plots.checks import Array, as_array, same_length
+from mnemosphere.plots.style import (
     BLUE,
     GREY,
     MARKERS,
@@ -23,13 +23,14 @@ from mnemosphere.plots.look import (
     SEQUENTIAL,
     VERMILLION,
     category_style,
+    figure_style,
     new_axes,
     plain,
-    style,
 )
+from research.plots.checks import increasing
 
 
-@style()
+@figure_style()
 def phase_diagram(
     x: Any,
     y: Any,
@@ -103,7 +104,7 @@ def _columns(labels: Sequence[str]) -> int:
     return max(1, min(3, len(labels), 60 // (max(map(len, labels)) + 5)))
 
 
-@style()
+@figure_style()
 def overlap_curves(
     x: Any,
     curves: Mapping[str, Any],
@@ -165,7 +166,7 @@ def overlap_curves(
     return ax
 
 
-@style()
+@figure_style()
 def bifurcation_tree(
     beta: Any,
     branches: Any,
@@ -233,7 +234,7 @@ def _touching(mask: Any) -> Any:
     return grown
 
 
-@style()
+@figure_style()
 def free_entropy_branches(
     x: Any,
     branches: Mapping[str, Any],
@@ -307,7 +308,7 @@ def _changes(x: Array, table: Array, winner: Any) -> list[float]:
     return places
 
 
-@style()
+@figure_style()
 def jacobian_spectrum(
     eigenvalues: Any,
     *,

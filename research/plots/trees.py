@@ -15,15 +15,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_array, same_length
-from mnemosphere.plots.look import (
+from mnemosphere.plots.style import (
     BLACK,
     BLUE,
     GREEN,
     VERMILLION,
+    figure_style,
     new_figure,
     plain,
     plain_log,
-    style,
 )
 
 _COLORS = mpl.colormaps["tab10"].colors  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ _OF_RUNS = (BLUE, VERMILLION, GREEN)
 
 
 @dataclass(frozen=True)
-class Growth:
+class LearningRun:
     """One run: a point is one memory at one time.
 
     place (n, 2); label, time, before (n,): class, passes since the start, and the point of the
@@ -50,11 +50,11 @@ class Growth:
     clusters: Any
 
 
-@style()
+@figure_style()
 def learning_tree(
     place: Any, label: Any, time: Any, before: Any, *, ax: Axes | None = None
 ) -> Axes:
-    """Points of memories joined in the order of time, coloured by class; see `Growth`.
+    """Points of memories joined in the order of time, coloured by class; see `LearningRun`.
 
     Later points are bolder and the last ones larger, a ring is around the first ones, and every
     class is named where most of its memories end.
@@ -125,8 +125,10 @@ def _name_classes(ax: Axes, at: Array, kind: NDArray[np.int64]) -> None:
         )
 
 
-@style()
-def learning_trees(runs: Mapping[str, Growth], *, axes: str = "UMAP", trunk: float = 0.9) -> Figure:
+@figure_style()
+def learning_trees(
+    runs: Mapping[str, LearningRun], *, axes: str = "UMAP", trunk: float = 0.9
+) -> Figure:
     """Trees of up to three runs on the same plane, and below what they show as numbers.
 
     Below: memories still in the trunk (overlap with the mean direction above `trunk`), the mean

@@ -3,21 +3,26 @@
 A function that computes returns a frozen dataclass of plain arrays; its `draw` returns axes.
 """
 
-from mnemosphere.experiments.theory.branches import (
+from research.theory.branches import (
     Branches,
     coexistence_window,
-    follow_branches,
+    trace_branches,
 )
-from mnemosphere.experiments.theory.hierarchy import (
+from research.theory.hierarchy import (
     Hierarchy,
     Spectrum,
     duplicated_spectrum,
-    follow_hierarchy,
+    trace_hierarchy,
     tree_patterns,
 )
-from mnemosphere.experiments.theory.overlaps import OverlapCurves, Sampling, compare_overlaps
-from mnemosphere.experiments.theory.phases import PhaseDiagram, map_phases
-from mnemosphere.experiments.theory.setting import Setting
+from research.theory.overlaps import (
+    OverlapCurves,
+    Sampling,
+    compare_overlaps,
+    near_transition,
+)
+from research.theory.phases import PhaseDiagram, map_phases
+from research.theory.setting import Setting
 
 __all__ = [
     "Branches",
@@ -30,8 +35,9 @@ __all__ = [
     "coexistence_window",
     "compare_overlaps",
     "duplicated_spectrum",
-    "follow_branches",
-    "follow_hierarchy",
     "map_phases",
+    "near_transition",
+    "trace_branches",
+    "trace_hierarchy",
     "tree_patterns",
 ]

@@ -11,13 +11,6 @@ import torch
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from mnemosphere import plots
-from mnemosphere.experiments.theory.setting import (
-    Progress,
-    Setting,
-    no_progress,
-    solve_two,
-)
 from mnemosphere.theory import (
     Branch,
     OrderParameters,
@@ -27,9 +20,15 @@ from mnemosphere.theory import (
     free_entropy_per_example,
     newton,
     symmetric_overlap,
-    symmetric_transition,
 )
 from mnemosphere.theory.saddle_point import conjugate
+from research.plots import theory as pictures
+from research.theory.setting import (
+    Setting,
+    StepDone,
+    no_progress,
+    solve_two,
+)
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -71,7 +70,7 @@ class Branches:
             for overlap in curve.overlaps.T:
                 lines.append(_resample(beta, curve, overlap))
                 stable.append(_resample(beta, curve, curve.stable.astype(float)) > 0.5)
-        return plots.bifurcation_tree(
+        return pictures.bifurcation_tree(
             beta,
             lines,
             stable=stable,
@@ -92,7 +91,7 @@ class Branches:
             curve.name: _resample(beta, curve, curve.free_entropy - self._symmetric(curve.beta))
             for curve in shown
         }
-        return plots.free_entropy_branches(
+        return pictures.free_entropy_branches(
             beta, table, ylabel="free entropy per example, symmetric = 0", ax=ax
         )
 
@@ -114,7 +113,7 @@ def _resample(
 
 def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple[float, float]:
     """A range of β in which the broken solution appears and takes over from the symmetric one."""
-    critical = symmetric_transition(setting.problem(), "beta")
+    critical = setting.transition()
     top = setting.problem(beta=1.1 * critical)
     broken = solve_two(top, generator=generator)[0]
     branch = follow_branch(top, "beta", (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
@@ -138,14 +137,14 @@ def _per_example(problem: SaddlePointProblem, state: OrderParameters) -> float:
     return float(free_entropy_per_example(problem, state.m, m_hat, state.p))
 
 
-def follow_branches(
+def trace_branches(
     setting: Setting,
     beta: Sequence[float],
     *,
     n_starts: int = 60,
     saddles: bool = True,
     generator: torch.Generator,
-    progress: Progress = no_progress,
+    progress: StepDone = no_progress,
 ) -> Branches:
     """Find all solutions at the largest β and follow them down through the values of β.
 

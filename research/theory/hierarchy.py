@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from torch import Tensor
 
-from mnemosphere import plots
-from mnemosphere.experiments.theory.setting import Progress, no_progress
-from mnemosphere.plots.look import plain_log
+from mnemosphere.plots.style import plain_log
 from mnemosphere.theory import (
     OrderParameters,
     SaddlePointProblem,
@@ -34,6 +32,8 @@ from mnemosphere.theory import (
 )
 from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
 from mnemosphere.theory.stability import antisymmetric_matrix
+from research.plots import theory as pictures
+from research.theory.setting import StepDone, no_progress
 
 _TOGETHER = 1e-4  # memories whose overlaps differ by less coincide
 
@@ -105,7 +105,7 @@ class Hierarchy:
             for line in positions:
                 lines.append(np.interp(self.beta, beta, line, left=np.nan, right=np.nan))
                 stable.append(np.zeros(len(self.beta), bool))
-        ax = plots.bifurcation_tree(
+        ax = pictures.bifurcation_tree(
             self.beta,
             lines,
             stable=stable,
@@ -119,13 +119,13 @@ class Hierarchy:
         return ax
 
 
-def follow_hierarchy(
+def trace_hierarchy(
     depth: int,
     n_memories: int,
     beta: Sequence[float],
     *,
     generator: torch.Generator,
-    progress: Progress = no_progress,
+    progress: StepDone = no_progress,
 ) -> Hierarchy:
     """Raise β from values where all memories coincide, and follow them as they part.
 
@@ -146,7 +146,7 @@ def follow_hierarchy(
     found, saddles, splits = [(values[0], state)], [], []
     for k in range(1, len(values)):
         here = problem.replace(beta=values[k])
-        last, state = state, _follow(here, state)
+        last, state = state, _solve_near(here, state)
         unstable = _unstable(here, state)
         if unstable:
             members = [group[0] for group in unstable]
@@ -197,7 +197,7 @@ def _part(
     return OrderParameters(m, state.p)
 
 
-def _follow(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters:
+def _solve_near(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters:
     """The solution near a state at the next β, with the same memories coinciding."""
     near = newton(problem, state).state
     # Just above a split Newton's method may fall back onto the saddle between the parted memories.
@@ -268,7 +268,7 @@ class Spectrum:
 
     def draw(self, ax: Axes | None = None) -> Axes:
         """The sorted spectrum; rings are the closed form."""
-        return plots.jacobian_spectrum(
+        return pictures.jacobian_spectrum(
             self.eigenvalues,
             predicted=self.antisymmetric.ravel(),
             predicted_label="two copies parting, closed form",

@@ -11,21 +11,22 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere import plots
-from mnemosphere.experiments.theory.setting import (
-    PARAMETERS,
-    Progress,
-    Setting,
-    is_broken,
-    matched,
-    no_progress,
-    solve_two,
-)
 from mnemosphere.theory import (
     SaddlePointProblem,
     sample_data,
     sample_posterior,
     sample_teacher,
+    symmetric_transition,
+)
+from research.plots import theory as pictures
+from research.theory.setting import (
+    PARAMETERS,
+    Setting,
+    StepDone,
+    is_broken,
+    matched,
+    no_progress,
+    solve_two,
 )
 
 CURVES = ("own teacher memory", "other teacher memories", "symmetric")
@@ -68,7 +69,7 @@ class OverlapCurves:
     def draw(self, ax: Axes | None = None) -> Axes:
         """Lines, and points with error bars of one standard error."""
         shown = {name: y for name, y in self.curves.items() if np.isfinite(y).any()}
-        return plots.overlap_curves(
+        return pictures.overlap_curves(
             self.x,
             shown,
             {name: values for name, values in self.points.items() if values[0]} or None,
@@ -96,7 +97,7 @@ def compare_overlaps(
     *,
     sampling: Sampling | None = None,
     generator: torch.Generator,
-    progress: Progress = no_progress,
+    progress: StepDone = no_progress,
 ) -> OverlapCurves:
     """Overlaps along β, ϱ or υ: solved at x, sampled at sampled_at with N = setting.n_features.
 
@@ -135,6 +136,18 @@ def compare_overlaps(
                     column.append(float(number))
     curves = dict(zip(CURVES, table, strict=True))
     return OverlapCurves(parameter, setting.n_features, np.asarray(x, float), curves, points, r_hat)
+
+
+def near_transition(setting: Setting, name: str, low: float, high: float) -> list[float]:
+    """A few values next to the transition, where overlaps leave each other like a square root."""
+    if setting.soft_labels is not None or min(setting.n_teacher, setting.n_student) < 2:
+        return []
+    try:
+        place = symmetric_transition(setting.problem(), name, upper=high)
+    except ValueError:
+        return []  # beyond the range
+    near = [place * (1.0 + step) for step in (-1e-3, 1e-3, 4e-3, 0.01, 0.02)]
+    return [value for value in near if low < value < high]
 
 
 def _best(problem: SaddlePointProblem, generator: torch.Generator) -> Tensor:

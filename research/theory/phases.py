@@ -10,15 +10,15 @@ import torch
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from mnemosphere import plots
-from mnemosphere.experiments.theory.setting import (
-    Progress,
+from mnemosphere.theory import symmetric_transition
+from research.plots import theory as pictures
+from research.theory.setting import (
     Setting,
+    StepDone,
     is_broken,
     no_progress,
     solve_two,
 )
-from mnemosphere.theory import symmetric_transition
 
 SYMBOLS = {"upsilon": r"signal to noise $\upsilon$", "rho": r"examples per parameter $\varrho$"}
 PHASES = ("symmetric", "both stable", "broken")
@@ -48,7 +48,7 @@ class PhaseDiagram:
         present = [k for k in range(len(PHASES)) if (self.phase == k).any()]
         numbers = np.searchsorted(present, self.phase)
         known = np.isfinite(self.line)
-        return plots.phase_diagram(
+        return pictures.phase_diagram(
             self.x,
             self.beta,
             numbers,
@@ -67,7 +67,7 @@ def map_phases(
     beta: Sequence[float],
     *,
     generator: torch.Generator,
-    progress: Progress = no_progress,
+    progress: StepDone = no_progress,
 ) -> PhaseDiagram:
     """Solve the equations on the grid of x ("upsilon" or "rho") and β."""
     if parameter not in SYMBOLS:

@@ -15,11 +15,12 @@ from mnemosphere.theory import (
     Solution,
     random_starts,
     solve_saddle_point,
+    symmetric_transition,
 )
 from mnemosphere.theory.teacher_student import match_memories
 
 # Called with (steps done, steps in all).
-Progress = Callable[[int, int], None]
+StepDone = Callable[[int, int], None]
 
 # Overlaps that differ by more than this are told apart; solutions are known to about 1e-8.
 BROKEN = 1e-4
@@ -91,6 +92,10 @@ class Setting:
         )
         # Only inner products enter: P* coordinates do.
         return problem.replace(patterns=torch.eye(self.n_teacher, dtype=torch.float64))
+
+    def transition(self) -> float:
+        """β at which the symmetric solution turns unstable."""
+        return symmetric_transition(self.problem(), "beta")
 
 
 PARAMETERS = ("beta", "rho", "upsilon")

@@ -1,4 +1,4 @@
-"""A command that computes a figure: progress, remarks, picture and numbers."""
+"""A study from its settings to its files: progress, remarks, picture and numbers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mnemosphere import plots
 from mnemosphere.cli.record import make_folder
-from mnemosphere.cli.report import versions
-from mnemosphere.cli.shell import Terminal, command_line, to_json
+from mnemosphere.cli.shell import Terminal, typed
 from mnemosphere.theory import NotConvergedError, ValidityWarning
-from mnemosphere.training.checkpoint import write_atomically
+from research import report
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
-class Job:
-    """One figure from its settings to its files.
+class Study:
+    """One command that solves, and perhaps draws.
 
     picture: where it is drawn, the numbers go beside it; None: no picture, and numbers in a file
     only if `record` names one.
@@ -50,7 +49,7 @@ class Job:
         if record is not None:
             make_folder(record.parent)
         self.generator = torch.Generator().manual_seed(seed)
-        self._command = command_line(ctx)
+        self._command = report.command_line(typed(ctx))
         self._terminal = terminal
         self._settings = settings
         self._seed = seed
@@ -98,17 +97,15 @@ class Job:
         if self._picture is not None:
             plots.save(axes, self._picture)
         content = {
-            "command": self._command,
+            **report.head(self._command, seeds=[self._seed]),
             "settings": {key: _finite(value) for key, value in self._settings.items()},
-            "seed": self._seed,
             "seconds": time.perf_counter() - self._began,
-            "versions": versions(),
             "remarks": self._remarks,
             "picture": self._picture,
             "data": data,
         }
         if self._record is not None:
-            write_atomically(self._record, (to_json(content) + "\n").encode())
+            report.write(self._record, content)
         self._terminal.result(content)
         written = [str(path) for path in (self._picture, self._record) if path is not None]
         self._terminal.show(*shown, *([f"wrote {' and '.join(written)}"] if written else []))

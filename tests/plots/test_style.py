@@ -81,7 +81,7 @@ def test_names_are_short_and_no_formulas():
 
 def test_style_leaves_the_settings_as_they_were():
     before = dict(mpl.rcParams)
-    with plots.style():
+    with plots.figure_style():
         assert mpl.rcParams["axes.spines.top"] is False
     assert dict(mpl.rcParams) == before
 

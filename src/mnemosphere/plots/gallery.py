@@ -18,7 +18,8 @@ from mnemosphere.plots.checks import (
     as_soft_labels,
     same_length,
 )
-from mnemosphere.plots.look import (
+from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
     BLUE,
     DIVERGING,
     ORANGE,
@@ -26,14 +27,13 @@ from mnemosphere.plots.look import (
     VERMILLION,
     alphabet,
     class_names,
+    figure_style,
     letters,
     new_axes,
     new_figure,
     plain,
     root_figure,
-    style,
 )
-from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
 
 _GAP, _BAND = 0.1, 0.26  # between tiles, and for the letters above one; a tile is 1 wide
 _MAX_PROFILES = 100  # small multiples of more memories would be specks
@@ -41,7 +41,7 @@ _MAX_GRID = 120  # columns of that matrix that lines may separate
 _MAX_LETTERS = 50  # letter pairs that fit under the class-weight matrix
 
 
-@style()
+@figure_style()
 def memories(
     w: Any,
     image_shape: Sequence[int] | None = None,
@@ -151,7 +151,7 @@ def _heat_map(
     return ax
 
 
-@style()
+@figure_style()
 def class_weights(
     p: Any,
     classes: Sequence[object],
@@ -214,7 +214,7 @@ def class_weights(
     return ax
 
 
-@style()
+@figure_style()
 def memory_gallery(
     w: Any,
     p: Any,
@@ -252,7 +252,7 @@ def memory_gallery(
     return figure
 
 
-@style()
+@figure_style()
 def class_weight_histogram(
     p: Any, p_h: Any = None, *, bins: int = 20, ax: Axes | None = None
 ) -> Axes:

@@ -11,8 +11,8 @@ from matplotlib.colors import Colormap
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_patterns, as_soft_labels
-from mnemosphere.plots.look import DIVERGING, GREY, class_names, new_axes, style
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import DIVERGING, GREY, class_names, figure_style, new_axes
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
 _MAX_ROW = 20  # memories of one class before a second line begins
@@ -25,7 +25,7 @@ def latent_order(p: Any, p_h: Any = None) -> NDArray[np.int64]:
     return order
 
 
-@style()
+@figure_style()
 def latent_classes(
     w: Any,
     p: Any,

@@ -11,7 +11,7 @@ from matplotlib.colors import Colormap
 from matplotlib.patches import Rectangle
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.look import BLUE, DIVERGING, GREY, VERMILLION
+from mnemosphere.plots.style import BLUE, DIVERGING, GREY, VERMILLION
 
 MAX_BARS = 64  # features that still have a bar of their own
 

@@ -12,24 +12,24 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.look import (
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
     PALETTE,
     SEQUENTIAL,
     class_names,
+    figure_style,
     letters,
     new_axes,
     new_figure,
     plain,
-    style,
     text_on,
 )
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 
 _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
 _MAX_BARS = 12  # classes in the verdict
 
 
-@style()
+@figure_style()
 def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None = None) -> Axes:
     """Counts (C, C), rows true and columns predicted, each cell with its number (none for 0).
 
@@ -77,7 +77,7 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
     return ax
 
 
-@style()
+@figure_style()
 def explanation_strip(
     x: Any,
     memories: Any,

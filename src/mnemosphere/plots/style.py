@@ -63,7 +63,7 @@ _STYLE: Any = {
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Draw in the look of this package inside a `with` block, or in a function so decorated.
 
     The settings of matplotlib are as before afterwards.

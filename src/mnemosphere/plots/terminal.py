@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_indices, as_patterns
-from mnemosphere.plots.look import letters
 from mnemosphere.plots.patterns import largest
+from mnemosphere.plots.style import letters
 
 Color = Literal["truecolor", "256", "none"]
 _SHADES = " .:-=+*#%@"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mnemosphere.experiments.paper import REGISTRY, page
-from mnemosphere.experiments.paper.files import finished_folders, read_result, to_json
+from research.paper import REGISTRY, page
+from research.paper.experiment import finished_folders, read_result, to_json
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "paper-reproduced.md"
@@ -121,7 +121,7 @@ def test_the_command_writes_and_checks(site, capsys):
 
 def test_the_documentation_is_up_to_date():
     advice = (
-        "run: python -m mnemosphere.experiments.paper.page docs/paper-reproduced.md results/paper"
+        "run: python -m research.pages.reproduced docs/paper-reproduced.md results/paper"
     )
     assert page.stale(PAGE, RESULTS) == [], advice
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.experiments.paper import accuracy, classification, interpretability, memories
+from research.paper import accuracy, classification, interpretability, memories
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Record

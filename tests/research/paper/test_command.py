@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mnemosphere.experiments import paper
-from mnemosphere.experiments.paper import frame
-from mnemosphere.experiments.paper.frame import Comparison, Experiment
+from research import paper
+from research.paper import frame
+from research.paper.experiment import Comparison, Experiment
 
 
 def draw(result, folder):

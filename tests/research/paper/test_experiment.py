@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from mnemosphere import datasets
-from mnemosphere.experiments.paper import REGISTRY, classification, files, frame
-from mnemosphere.experiments.paper.files import finished_folders, pack, read_result, to_json
-from mnemosphere.experiments.paper.frame import Comparison, Experiment, MissingPackageError
-from mnemosphere.plots.look import new_figure
+from research.paper import REGISTRY, classification, files, frame
+from research.paper.experiment import finished_folders, pack, read_result, to_json
+from research.paper.experiment import Comparison, Experiment, MissingPackageError
+from mnemosphere.plots.style import new_figure
 
 
 class Toy:

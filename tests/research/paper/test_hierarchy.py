@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.experiments.paper.files import load_arrays
-from mnemosphere.experiments.paper.fixed_points import (
+from research.paper.experiment import load_arrays
+from research.paper.fixed_points import (
     descend,
     finite_differences,
     splitting_spectra,
@@ -18,7 +18,7 @@ from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics import sphere
-from mnemosphere.plots.hierarchy import saddle_hierarchy, split_threshold
+from research.plots.hierarchy import saddle_hierarchy, split_threshold
 from mnemosphere.training.batches import Data
 
 B, N, P, C = 23, 7, 3, 2

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import linregress
 
-from mnemosphere.experiments.paper.fits import best_fit, fit, n_splits, sweeps, work_of
-from mnemosphere.experiments.paper.performance import METHODS
-from mnemosphere.plots.performance import performance
+from research.paper.laws import best_fit, fit, n_splits, sweeps, work_of
+from research.paper.performance import METHODS
+from research.plots.performance import performance
 from mnemosphere.training.callbacks import Record, Split
 
 WIDTHS = list(range(1000, 2001, 125))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from mnemosphere.experiments.paper import REGISTRY
+from research.paper import REGISTRY
 
 KEYS = {
     "name", "title", "quick", "command", "settings", "seeds", "data", "device", "versions",

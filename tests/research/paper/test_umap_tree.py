@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.experiments.paper.files import load_arrays
-from mnemosphere.experiments.paper.recorder import (
+from research.paper.experiment import load_arrays
+from research.paper.recorder import (
     Recorder,
     clusters,
     reunions,
     sources,
     trunk_size,
 )
-from mnemosphere.experiments.paper.umap_tree import RUNS, embed
+from research.paper.umap_tree import RUNS, embed
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.plots.trees import learning_tree, learning_trees
+from research.plots.trees import learning_tree, learning_trees
 from mnemosphere.training.callbacks import Record
 from mnemosphere.training.lineage import Lineage
 

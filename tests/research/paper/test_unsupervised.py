@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.experiments.paper.frame import Run, load_arrays, reproduce
-from mnemosphere.experiments.paper.unsupervised import (
+from research.paper.experiment import Run, load_arrays, reproduce
+from research.paper.unsupervised import (
     EXPERIMENTS,
     marginal_error,
     measure,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere import theory
-from mnemosphere.experiments import theory as figures
+from research import theory as figures
 
 
 def generator(seed=0):
