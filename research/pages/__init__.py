@@ -4,9 +4,9 @@
     python -m research pages --check    write nothing; exit code 1 if something is out of date
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
-table of the benchmarks in README.md and docs/benchmarks.md, by the tables and pictures of the latest
-full run of an experiment in docs/paper-reproduced.md. `--check` looks at tables and at the copies of
-the experiments' pictures; pictures of benchmarks are drawn when pages are written.
+table of the benchmarks in README.md and docs/benchmarks.md, by the tables and pictures of the
+latest full run of an experiment in docs/paper-reproduced.md. `--check` looks at tables and at the
+copies of the experiments' pictures; pictures of benchmarks are drawn when pages are written.
 """
 
 from __future__ import annotations

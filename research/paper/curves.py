@@ -29,7 +29,7 @@ _MARK = {"sgd": "o", "fixed-point": "D"}
 
 @figure_style()
 def draw_curves(result: Json, folder: Path, *, paper: Mapping[str, float] | None = None) -> Figure:
-    """Accuracy after 1, 2, … passes: a color a case, a line a seed, the end marked.
+    """Accuracy after 1, 2, … passes: one color per case, one line per seed, the end marked.
 
     `paper` holds published accuracies in percent, each an arrow at the right.
     """

@@ -68,7 +68,7 @@ def descend(
 def splitting_spectra(params: Parameters, data: Data) -> list[Tensor]:
     """Eigenvalues of every splitting matrix S_μ on the tangent space, in increasing order.
 
-    From dense matrices, and so an independent word on what `model.curvature` finds: N numbers a
+    From dense matrices, and so an independent word on what `model.curvature` finds: N numbers per
     memory, with the one along w^μ, which is no direction, left out.
     """
     n = data.n_rows

@@ -66,7 +66,7 @@ def _compare_suboptimal(measured: Json) -> list[Comparison]:
 
 @figure_style()
 def _panels(result: Json, folder: Path, cases: list[str], solvers: tuple[str, ...]) -> Figure:
-    """Galleries side by side: a column a case, a row a solver; one scale in all of them."""
+    """Galleries side by side: one column per case, one row per solver; one scale in all of them."""
     arrays, rows = load_arrays(folder), galleries(result)
     ncols = len(cases) if len(cases) > 1 else len(solvers)
     nrows = len(cases) * len(solvers) // ncols

@@ -3,7 +3,7 @@
 SGD is the authors' preset on both sides: memories uniform on the sphere, β from 1, ς = 0.25, the
 last tenth of the training rows for early stopping with patience 1. Without splitting it takes at
 most 100 + P_max/10 passes. With splitting it starts from 100 memories and takes at most 100 passes
-a phase; directions come from one pass of the authors' descent, δ = 0.25, τ = 1. A phase also ends
+per phase; directions come from one pass of the authors' descent, δ = 0.25, τ = 1. A phase also ends
 where a pass changes the loss by less than `tolerance`, relative: the tail of a phase costs much,
 and the next split undoes it. Beside them the fixed point, from training rows and grown.
 

@@ -38,7 +38,7 @@ def reunions(snapshots: list[Floats], overlap: float) -> float:
 
 
 def trunk_size(near: NDArray[Any], each: NDArray[Any] | float = 1.0) -> float:
-    """Σ over passes of the memories in the trunk, times what a pass costs a memory."""
+    """Σ over passes of the memories in the trunk, times what a pass costs per memory."""
     return float((near * each).sum())
 
 

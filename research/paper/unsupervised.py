@@ -4,7 +4,7 @@ The authors start from random memories with β = 0.01 and ε = 0.01. Here β sta
 on training patches: β = 0 is itself a saddle, which that start leaves after thousands of steps, to
 either side. And ε = 0.1: with 0.01 classes sharpen before memories have found their places, some of
 which then end as noise; one case keeps ε = 0.01 to show it. Sinkhorn–Knopp takes the authors' 100
-sweeps a step, which never waits for the device. What it leaves of the marginals is measured, and
+sweeps per step, which never waits for the device. What it leaves of the marginals is measured, and
 the class weights are projected to the last digit when training is over.
 
 Three ways to the classes. "symmetric": the paper's, all weights trained by SGD from class weights
@@ -280,7 +280,7 @@ def _draw(result: Json, folder: Path) -> list[Path]:
 
 @figure_style()
 def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure:
-    """All memories of every case, a row a latent class."""
+    """All memories of every case, one row per latent class."""
     first = [row for row in result["measured"]["rows"] if row["seed"] == result["seeds"][0]]
     figure = new_figure(3.6 * min(2, len(first)), 3.6 * -(-len(first) // 2))
     panels = figure.subplots(-(-len(first) // 2), min(2, len(first)), squeeze=False).ravel()

@@ -127,7 +127,7 @@ def performance(
     names: Mapping[str, str],
     titles: Mapping[str, str],
 ) -> Figure:
-    """One row a data set: accuracy left, cost right, in units of the first sweep's first point.
+    """One row per data set: accuracy left, cost right, in units of the first sweep's first point.
 
     sweeps[data][method] holds p_max, accuracy in percent, `what` and their deviations ("_std");
     fits[data][method][what] a line in P_max and perhaps a staircase in the number of doublings from

@@ -45,8 +45,8 @@ def phase_diagram(
 ) -> Axes:
     """A map over two parameters, values (len(y), len(x)), with transition lines on top.
 
-    With `phases` the values are phase numbers, coloured and named; otherwise an order parameter
-    with a colour bar. `lines` maps names to (x, y) of transition lines.
+    With `phases` the values are phase numbers, colored and named; otherwise an order parameter
+    with a color bar. `lines` maps names to (x, y) of transition lines.
     """
     x, y = increasing(x, "x"), increasing(y, "y")
     values = as_array(values, "values", 2)
@@ -55,7 +55,7 @@ def phase_diagram(
             f"values must have shape (len(y), len(x)) = {(len(y), len(x))}, got {values.shape}"
         )
     if len(x) < 2 or len(y) < 2:
-        raise ValueError(f"a map needs two values an axis, got {len(x)} and {len(y)}")
+        raise ValueError(f"a map needs two values per axis, got {len(x)} and {len(y)}")
     if ax is None:
         ax = new_axes(4.8, 3.6)
     handles: list[Any] = []
@@ -118,7 +118,7 @@ def overlap_curves(
     """Theory as lines, samples as points with error bars.
 
     `curves` maps names to values (len(x),), NaN where a solution does not exist; `points` maps
-    names to (x, mean, error), (k,) each. A curve and points of the same name share a colour.
+    names to (x, mean, error), (k,) each. A curve and points of the same name share a color.
     """
     x = increasing(x, "x")
     if len(curves) == 0:

@@ -54,7 +54,7 @@ class LearningRun:
 def learning_tree(
     place: Any, label: Any, time: Any, before: Any, *, ax: Axes | None = None
 ) -> Axes:
-    """Points of memories joined in the order of time, coloured by class; see `LearningRun`.
+    """Points of memories joined in the order of time, colored by class; see `LearningRun`.
 
     Later points are bolder and the last ones larger, a ring is around the first ones, and every
     class is named where most of its memories end.

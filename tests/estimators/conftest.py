@@ -38,7 +38,7 @@ def clusters(
     spread: float = 0.6,
     places: int = 0,
 ) -> Rows:
-    """Gaussian clusters, one a class, far apart; `places` is the seed of where they lie."""
+    """Gaussian clusters, one per class, far apart; `places` is the seed of where they lie."""
     rng = np.random.default_rng(seed)
     centers = 3 * np.random.default_rng(places).normal(size=(classes, features))
     y = np.arange(rows) % classes

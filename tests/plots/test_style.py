@@ -8,11 +8,11 @@ import torch
 from matplotlib.colors import to_rgb
 
 from mnemosphere import plots
-from mnemosphere.plots import checks, look
+from mnemosphere.plots import checks, style
 
 
 def lightness(rgb):
-    """CIELAB L* of sRGB colours, from the definition of the space."""
+    """CIELAB L* of sRGB colors, from the definition of the space."""
     rgb = np.asarray(rgb)
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     luminance = linear @ [0.2126729, 0.7151522, 0.0721750]
@@ -20,8 +20,8 @@ def lightness(rgb):
 
 
 def test_the_sequential_map_falls_evenly_in_lightness():
-    # Above L* = 8 the cube-root branch of L* holds; the last colour lies just below.
-    shades = lightness(look.SEQUENTIAL(np.linspace(0, 0.97, 98))[:, :3])
+    # Above L* = 8 the cube-root branch of L* holds; the last color lies just below.
+    shades = lightness(style.SEQUENTIAL(np.linspace(0, 0.97, 98))[:, :3])
     steps = np.diff(shades)
     assert shades[0] == pytest.approx(100, abs=0.1)
     assert steps.max() < 0
@@ -35,12 +35,12 @@ def test_the_palette_is_that_of_okabe_and_ito():
         (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
         (0, 114, 178), (213, 94, 0), (204, 121, 167), (0, 0, 0),
     }  # fmt: skip
-    ours = {tuple(round(255 * c) for c in to_rgb(color)) for color in look.PALETTE}
+    ours = {tuple(round(255 * c) for c in to_rgb(color)) for color in style.PALETTE}
     assert ours == published
 
 
 def test_categories_stay_distinct_beyond_the_palette():
-    assert len({look.category_style(k) for k in range(31)}) == 31
+    assert len({style.category_style(k) for k in range(31)}) == 31
 
 
 def test_the_papers_letters():
@@ -69,14 +69,14 @@ def test_three_letters_beyond_676():
 
 @pytest.mark.parametrize(("color", "expected"), [((1, 1, 1), "black"), ((0, 0, 0.3), "white")])
 def test_text_on_a_color_reads(color, expected):
-    assert look.text_on(color) == expected
+    assert style.text_on(color) == expected
 
 
 def test_names_are_short_and_no_formulas():
-    assert look.plain("a$b$") == r"a\$b\$"
-    assert look.plain("two\nlines") == "two lines"
-    assert look.plain("abcdefghijklmnopqrst", 10) == "abcdef…rst"
-    assert look.plain("abcdefghij", 10) == "abcdefghij"
+    assert style.plain("a$b$") == r"a\$b\$"
+    assert style.plain("two\nlines") == "two lines"
+    assert style.plain("abcdefghijklmnopqrst", 10) == "abcdef…rst"
+    assert style.plain("abcdefghij", 10) == "abcdefghij"
 
 
 def test_style_leaves_the_settings_as_they_were():

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from mnemosphere.cli import app
+from commands import caller
+from research.app import app
 
 
 class Quick(NamedTuple):
@@ -38,9 +39,15 @@ class Quick(NamedTuple):
         return json.loads((self.folder(name) / "result.json").read_text(encoding="utf-8"))
 
 
+@pytest.fixture
+def run():
+    """Run `reproduce` or a study of the theory."""
+    return caller(app)
+
+
 @pytest.fixture(scope="session")
 def quick_runs(tmp_path_factory) -> Quick:
-    """`mnemosphere reproduce all --quick`, by whichever process of the test run comes first."""
+    """`python -m research reproduce all --quick`, by whichever test process comes first."""
     base = tmp_path_factory.getbasetemp()
     # Parallel workers have folders of their own inside one of the whole test run.
     root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

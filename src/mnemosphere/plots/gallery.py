@@ -57,10 +57,10 @@ def memories(
     """Gallery of memories, w (P, N), named by the paper's letter pairs AA, AB, … EE.
 
     `indices` chooses memories, counted from 0 (default: the first 25); letters name places in the
-    gallery. `labels`, one a memory shown, are written beside the letters. All share one scale,
+    gallery. `labels`, one per memory shown, are written beside the letters. All share one scale,
     -vmax to vmax around 0 (default: the largest entry shown).
 
-    Rows that are not images (`image_shape=None`) become bars, one a feature; with more than 64
+    Rows that are not images (`image_shape=None`) become bars, one per feature; with more than 64
     features or 100 memories, the rows of a heat map.
     """
     w = as_patterns(w, "w", image_shape)
@@ -161,7 +161,7 @@ def class_weights(
     named: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Soft labels p^μ/p_h(μ) of memories: a row a class, a column a memory.
+    """Soft labels p^μ/p_h(μ) of memories: one row per class, one column per memory.
 
     p (P+1, C+1) and p_h (P+1,) as in the model: row 0 is the uniform component and is not shown,
     the last column is the class "none". A ring marks the maximum of each column: the class of that

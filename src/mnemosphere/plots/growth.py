@@ -39,11 +39,11 @@ def lineage_tree(
     classes: Sequence[object] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The tree of splits, roots above, one row a level.
+    """The tree of splits, roots above, one row per level.
 
     levels (n,) and parents (n,), the node that was split or -1 for a root. `memories` (n, N) are
     drawn as the nodes while there are at most 32 leaves, else nodes are dots. `labels` (n,) in
-    0..C-1 colour the nodes by class, `classes` name them.
+    0..C-1 color the nodes by class, `classes` name them.
     """
     level, parent = checked_tree(levels, parents)
     n = len(level)
@@ -51,7 +51,7 @@ def lineage_tree(
     if label is not None:
         same_length(n, "node", labels=label)
         if classes is not None and not 0 <= label.min() <= label.max() < len(classes):
-            raise ValueError(f"labels must lie in 0..{len(classes) - 1}, one a class")
+            raise ValueError(f"labels must lie in 0..{len(classes) - 1}, one per class")
     x, n_leaves = tree_places(parent)
     pictures = None if memories is None else as_patterns(memories, "memories", image_shape)
     if pictures is not None:
@@ -66,7 +66,7 @@ def lineage_tree(
             width = float(np.clip(0.05 * n_leaves, 7.0, 14.0))
             ax = new_axes(width, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
         else:
-            unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches a leaf
+            unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches per leaf
             ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
     child = np.flatnonzero(parent >= 0)
     reach = 0.0 if pictures is None else _NODE / 2 * aspect(image_shape)  # lines end at the frames
@@ -181,7 +181,7 @@ def _draw_nodes(
         if label is None:
             frame(ax, box, width=0.8)
             continue
-        # The name too: more classes than colours, and frames have no markers.
+        # The name too: more classes than colors, and frames have no markers.
         frame(ax, box, category_style(int(label[k]))[0], 2.0)
         name = plain(label[k] if classes is None else classes[label[k]], 6)
         place = (box.left, box.bottom + height)

@@ -33,7 +33,7 @@ _MAX_BARS = 12  # classes in the verdict
 def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None = None) -> Axes:
     """Counts (C, C), rows true and columns predicted, each cell with its number (none for 0).
 
-    The colour is the share of the row, so that rare classes show as well as common ones.
+    The color is the share of the row, so that rare classes show as well as common ones.
     """
     counts = as_array(counts, "counts", 2)
     n = len(counts)
@@ -96,7 +96,7 @@ def explanation_strip(
     x (N,); memories (K, N); shares (K,), the posterior weights of the memories given x, which sum
     to at most 1; soft_labels (K, C) or (K, C+1), p^μ/p_h(μ). Since P(y|x) is the sum of
     share · soft label over all memories, the bars of the verdict are stacked from the memories, in
-    the colours of their shares. `names` of the memories: by default letter pairs.
+    the colors of their shares. `names` of the memories: by default letter pairs.
     """
     pattern = as_array(x, "x", 1)
     memories = as_patterns(memories, "memories", image_shape)

@@ -1,4 +1,4 @@
-"""One look for every picture: palette, colour maps, typography, and how a figure starts."""
+"""One look for every picture: palette, color maps, typography, and how a figure starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogFormatter
 
-# Okabe and Ito's palette: told apart with any common colour vision.
+# Okabe and Ito's palette: told apart with any common color vision.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
 PURPLE, SKY, BLACK, YELLOW = "#CC79A7", "#56B4E9", "#000000", "#F0E442"
 PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
@@ -95,13 +95,13 @@ def root_figure(picture: Figure | SubFigure | Axes) -> Figure:
 
 
 def category_style(index: int) -> tuple[str, str]:
-    """(colour, marker) of a category; beyond 8 the colours come back with another marker."""
+    """(color, marker) of a category; beyond 8 the colors come back with another marker."""
     turn, place = divmod(index, len(PALETTE))
     return PALETTE[place], MARKERS[turn % len(MARKERS)]
 
 
 def text_on(color: tuple[float, ...]) -> str:
-    """White or black, whichever reads better on an RGB(A) colour."""
+    """White or black, whichever reads better on an RGB(A) color."""
     red, green, blue = (
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]
     )

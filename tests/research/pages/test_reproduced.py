@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from research.paper import REGISTRY, page
-from research.paper.experiment import finished_folders, read_result, to_json
+from research.pages import reproduced
+from research.paper import REGISTRY
+from research.paper.experiment import finished_folders, read_result
+from research.report import STORED, to_json
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "paper-reproduced.md"
-RESULTS = ROOT / "results" / "paper"
+RESULTS = STORED / "paper"
 
 TEXT = """# A page
 
@@ -46,7 +48,7 @@ def store(results, folder, *, finished, quick=False, value=79.06, device="a devi
         "name": "fig1",
         "title": "Fig. (some_label): a figure",
         "quick": quick,
-        "command": "mnemosphere reproduce fig1 --device cuda --data DIR",
+        "command": "python -m research reproduce fig1 --device cuda --data DIR",
         "settings": {},
         "seeds": [0, 1, 2],
         "data": {"mnist": "mnist, 60000 + 10000 rows"},
@@ -82,7 +84,7 @@ def site(tmp_path):
 
 def test_the_last_full_run_is_shown(site):
     text, results = site[0].read_text(), site[1]
-    new = page.filled(text, results)
+    new = reproduced.filled(text, results)
     assert "| accuracy | 79% | 79.1 ± 0.3% | yes |" in new
     assert "| another | 5% | 3.1% | **no** |" in new
     assert "| a third |  | 2.0% |  |" in new
@@ -91,39 +93,31 @@ def test_the_last_full_run_is_shown(site):
     assert "3 seeds, mnist, 60000 + 10000 rows, a device, 1,234 s, torch 2.0" in new
     assert "*mind the gap*" in new
     assert "![Fig. (some_label): a figure](images/paper/fig1.png)" in new
-    assert "No full run is stored yet: `mnemosphere reproduce fig2" in new
+    assert "No full run is stored yet: `python -m research reproduce fig2" in new
     assert "old\n" not in new
     assert "\nWords.\n" in new
-    assert page.filled(new, results) == new
+    assert reproduced.filled(new, results) == new
 
 
 def test_notes_make_a_column(tmp_path):
     store(tmp_path, "full-a", finished="2026-01-01")
     path = tmp_path / "fig1" / "full-a" / "result.json"
     path.write_text(path.read_text().replace('"note": ""', '"note": "5 passes"', 1))
-    new = page.filled(TEXT, tmp_path)
+    new = reproduced.filled(TEXT, tmp_path)
     assert "| accuracy | 79% | 79.1 ± 0.3% | yes | 5 passes |" in new
     assert "| another | 5% | 3.1% | **no** |  |" in new
 
 
-def test_the_command_writes_and_checks(site, capsys):
+def test_pages_are_written_and_checked(site):
     path, results = site
-    assert page.main([str(path), str(results), "--check"]) == 1
+    copy = path.parent / "images" / "paper" / "fig1.png"
+    assert reproduced.stale(path, results) == [path, copy]
     assert path.read_text() == TEXT
-    assert page.main([str(path), str(results)]) == 0
-    assert (path.parent / "images" / "paper" / "fig1.png").read_bytes() == b"full-new"
-    assert page.main([str(path), str(results), "--check"]) == 0
-    (path.parent / "images" / "paper" / "fig1.png").write_bytes(b"edited")
-    capsys.readouterr()
-    assert page.main([str(path), str(results), "--check"]) == 1
-    assert "fig1.png is out of date" in capsys.readouterr().out
-
-
-def test_the_documentation_is_up_to_date():
-    advice = (
-        "run: python -m research.pages.reproduced docs/paper-reproduced.md results/paper"
-    )
-    assert page.stale(PAGE, RESULTS) == [], advice
+    reproduced.write(path, results)
+    assert copy.read_bytes() == b"full-new"
+    assert reproduced.stale(path, results) == []
+    copy.write_bytes(b"edited")
+    assert reproduced.stale(path, results) == [copy]
 
 
 def test_every_experiment_has_its_section():
@@ -152,17 +146,17 @@ def test_a_run_on_a_processor_has_a_section_of_its_own(tmp_path):
     text = (
         "<!-- begin: fig1 -->\n<!-- end: fig1 -->\n<!-- begin: fig1-cpu -->\n<!-- end: fig1-cpu -->"
     )
-    first, second = page.filled(text, results).split("<!-- end: fig1 -->")
+    first, second = reproduced.filled(text, results).split("<!-- end: fig1 -->")
     assert "1.5" in first
     assert "1.7" not in first
     assert "1.7" in second
     assert "images/paper/cpu-fig1.png" in second
-    found = page.pictures(text, results)
+    found = reproduced.pictures(text, results)
     assert found["fig1.png"].parent.name == "full-gpu"
     assert found["cpu-fig1.png"].parent.name == "full-cpu"
 
 
 def test_the_only_run_is_shown_wherever_it_was(tmp_path):
     store(tmp_path, "full-cpu", finished="2026-02-03", device="a processor, 2 threads")
-    assert page.latest(tmp_path, "fig1").name == "full-cpu"
-    assert page.latest(tmp_path, "fig1-cpu").name == "full-cpu"
+    assert reproduced.latest(tmp_path, "fig1").name == "full-cpu"
+    assert reproduced.latest(tmp_path, "fig1-cpu").name == "full-cpu"

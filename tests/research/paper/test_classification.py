@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from research.paper import accuracy, classification, interpretability, memories
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.batches import Data
 from mnemosphere.training.callbacks import Record
 from mnemosphere.training.loop import Result
+from research import fits
+from research.paper import accuracy, classification, interpretability, memories
 
 
 def test_fidelity_is_that_of_the_nearest_memory(problem):
@@ -85,7 +86,7 @@ def test_a_curve_starts_before_training_and_survives_an_interruption(problem, tm
     made = [problem(seed, labels="full", rows=53) for seed in range(4)]
     test = made[0].data
     params = [one.params for one in made]
-    want = [classification._accuracy(p, test) for p in params]
+    want = [fits.accuracy(p, test) for p in params]
     assert len(set(want)) > 2
     path = tmp_path / "curve"
     curve = classification.Curve(test, path)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from research import paper
-from research.paper import frame
-from research.paper.experiment import Comparison, Experiment
+from research.paper import experiment
+from research.paper.experiment import Experiment
+from research.report import Comparison
 
 
 def draw(result, folder):
@@ -21,7 +22,7 @@ def make(name, value=7.25, **fields):
         name,
         f"Fig. ({name}): a number",
         lambda quick: {"quick": quick},
-        lambda run: {"value": run.step("only", lambda: value)},
+        lambda run: {"value": run.parts.step("only", lambda: value)},
         draw,
         lambda measured: [
             Comparison("reading", measured["value"], "7", 6.5, 7.5, unit="%", spread=0.125),
@@ -32,7 +33,7 @@ def make(name, value=7.25, **fields):
 
 
 def interrupt(run):
-    run.step("first", lambda: 1)
+    run.parts.step("first", lambda: 1)
     raise KeyboardInterrupt
 
 
@@ -138,7 +139,7 @@ def test_ctrl_c_keeps_what_is_finished(run, registry, tmp_path):
 
 def test_a_missing_package(run, registry, tmp_path, monkeypatch):
     registry["fig2"] = make("fig2", needs=("umap",))
-    monkeypatch.setattr(frame, "find_spec", lambda name: None)
+    monkeypatch.setattr(experiment, "find_spec", lambda name: None)
     options = ("--device", "cpu", "--out", tmp_path)
     shown = run("reproduce", "fig2", *options, code=2)
     assert "error: fig2 needs umap-learn, pip install 'mnemosphere[umap]'" in shown.stderr
@@ -152,7 +153,7 @@ def test_missing_data(run, registry, tmp_path, monkeypatch):
     def load(name, directory=None):
         raise FileNotFoundError(f"no files of {name} found: pass directory=DIR or set X=DIR")
 
-    monkeypatch.setattr(frame.datasets, "load", load)
+    monkeypatch.setattr(experiment.datasets, "load", load)
     for name in ("fig1", "fig2"):
         registry[name] = make(name, datasets=("mnist",))
     options = ("--device", "cpu", "--out", tmp_path)

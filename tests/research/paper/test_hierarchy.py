@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from mnemosphere.model import objectives
+from mnemosphere.model.kernel import log_joint_differentiable
+from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.numerics import sphere
+from mnemosphere.training.batches import Data
 from research.paper.experiment import load_arrays
 from research.paper.fixed_points import (
     descend,
     finite_differences,
     splitting_spectra,
 )
-from mnemosphere.model import objectives
-from mnemosphere.model.kernel import log_joint_differentiable
-from mnemosphere.model.parameters import Parameters, from_memories
-from mnemosphere.numerics import sphere
 from research.plots.hierarchy import saddle_hierarchy, split_threshold
-from mnemosphere.training.batches import Data
 
 B, N, P, C = 23, 7, 3, 2
 
@@ -93,7 +93,7 @@ def test_descent_never_rises_and_holds_what_it_is_told_to(small):
 
 
 def test_moving_a_class_between_copies_leaves_the_loss(small):
-    """The flat directions that make a labelled memory a saddle at any β."""
+    """The flat directions that make a labeled memory a saddle at any β."""
     params, data = small
     half = params.p[1] / 2
     shift = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64) * 0.3 * half.min()
@@ -180,7 +180,7 @@ def test_pictures_refuse_what_is_no_hierarchy():
     memories = np.eye(3, 4)
     with pytest.raises(ValueError, match="loss must fall"):
         saddle_hierarchy([0, 1, 1], [-1, 0, 0], memories, **tree)
-    with pytest.raises(ValueError, match="one a level"):
+    with pytest.raises(ValueError, match="one per level"):
         saddle_hierarchy([0, 1, 1], [-1, 0, 0], memories, **(tree | {"beta_eff": [9.0]}))
     with pytest.raises(ValueError, match="increase strictly"):
         split_threshold([2.0, 1.0], [0.1, 0.2], {"held": [0.0, 0.0]}, 1.5)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import linregress
 
+from mnemosphere.training.callbacks import Record, Split
 from research.paper.laws import best_fit, fit, n_splits, sweeps, work_of
 from research.paper.performance import METHODS
 from research.plots.performance import performance
-from mnemosphere.training.callbacks import Record, Split
 
 WIDTHS = list(range(1000, 2001, 125))
 

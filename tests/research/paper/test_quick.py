@@ -11,8 +11,8 @@ from matplotlib.image import imread
 from research.paper import REGISTRY
 
 KEYS = {
-    "name", "title", "quick", "command", "settings", "seeds", "data", "device", "versions",
-    "seconds", "finished", "measured", "paper", "remarks", "pictures",
+    "name", "title", "quick", "command", "settings", "seeds", "data", "device", "threads",
+    "versions", "seconds", "finished", "measured", "paper", "remarks", "pictures",
 }  # fmt: skip
 PICTURES = {
     "fig1": ["fig1.png", "fig1-passes.png"],

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from mnemosphere.model.curvature import Curvature
+from mnemosphere.model.parameters import from_memories
+from mnemosphere.training.callbacks import Record
+from mnemosphere.training.lineage import Lineage
 from research.paper.experiment import load_arrays
 from research.paper.recorder import (
     Recorder,
@@ -15,11 +19,7 @@ from research.paper.recorder import (
     trunk_size,
 )
 from research.paper.umap_tree import RUNS, embed
-from mnemosphere.model.curvature import Curvature
-from mnemosphere.model.parameters import from_memories
 from research.plots.trees import learning_tree, learning_trees
-from mnemosphere.training.callbacks import Record
-from mnemosphere.training.lineage import Lineage
 
 
 def components(linked: np.ndarray) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from mnemosphere.model.parameters import from_memories
 from research.paper.experiment import Run, load_arrays, reproduce
 from research.paper.unsupervised import (
     EXPERIMENTS,
@@ -16,7 +17,6 @@ from research.paper.unsupervised import (
     measure,
     unit_patches,
 )
-from mnemosphere.model.parameters import from_memories
 
 (FIG4,) = EXPERIMENTS
 

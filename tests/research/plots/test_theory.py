@@ -4,7 +4,7 @@ import torch
 from matplotlib.collections import QuadMesh
 from matplotlib.patches import Circle
 
-from mnemosphere import plots
+from research.plots import theory as plots
 
 X, Y = np.linspace(1.0, 3.0, 5), np.linspace(2.0, 4.0, 3)
 
@@ -26,7 +26,7 @@ def test_an_order_parameter_over_the_plane():
     )
     np.testing.assert_allclose(mesh(ax).get_array(), values)
     corners = mesh(ax).get_coordinates()
-    np.testing.assert_allclose((corners[0, :-1, 0] + corners[0, 1:, 0]) / 2, X)  # cells centred
+    np.testing.assert_allclose((corners[0, :-1, 0] + corners[0, 1:, 0]) / 2, X)  # cells centered
     np.testing.assert_allclose((corners[:-1, 0, 1] + corners[1:, 0, 1]) / 2, Y)
     np.testing.assert_allclose(ax.lines[-1].get_xydata(), np.column_stack(line))
     assert ax.figure.axes[1].get_ylabel() == "overlap"
@@ -55,7 +55,7 @@ def test_phases_have_distinct_colors_and_names():
         ({"values": np.full((3, 5), 7.0), "phases": ["a"]}, r"whole numbers 0..0"),
         ({"values": np.full((3, 5), np.nan)}, "values holds nan"),
         ({"lines": {"edge": (X, Y)}}, "y must have 5 entries"),
-        ({"x": [1.0], "values": np.ones((3, 1))}, "two values an axis"),
+        ({"x": [1.0], "values": np.ones((3, 1))}, "two values per axis"),
     ],
 )
 def test_bad_maps(arguments, message):

@@ -1,4 +1,4 @@
-"""`mnemosphere theory`: files, numbers and errors."""
+"""`python -m research theory`: files, numbers and errors."""
 
 import json
 import math
@@ -34,8 +34,8 @@ def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     assert out.read_bytes().startswith(b"\x89PNG")
     record = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     assert record == shown.json
-    assert record["command"].startswith(f"mnemosphere theory {figure}")
-    assert record["seed"] == 3
+    assert record["command"].startswith(f"python -m research theory {figure}")
+    assert record["seeds"] == [3]
     assert record["versions"]["mnemosphere"] == __version__
     assert record["data"]
     assert sorted(p.name for p in out.parent.iterdir()) == ["figure.json", "figure.png"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere import theory
-from research import theory as figures
+from research import theory as studies
 
 
 def generator(seed=0):
@@ -15,9 +15,9 @@ def generator(seed=0):
 
 
 def test_two_memories_break_where_the_line_says():
-    setting = figures.Setting(2, 2, rho=1.3)
+    setting = studies.Setting(2, 2, rho=1.3)
     x, beta = [0.3, 0.7, 1.5], [2.0, 4.0, 7.0]
-    found = figures.map_phases(setting, "upsilon", x, beta, generator=generator())
+    found = studies.map_phases(setting, "upsilon", x, beta, generator=generator())
     # β_eff² = P* + P/ϱ, written out anew.
     varsigma = [2 * u / (math.sqrt(4 * u * u + 1) + 1) for u in x]
     line = [math.sqrt(2 + 2 / 1.3) / v for v in varsigma]
@@ -31,8 +31,8 @@ def test_two_memories_break_where_the_line_says():
 
 def test_both_phases_are_stable_between_fold_and_line():
     # For five memories at ϱ = 2, υ = 1 the broken solution lives from 3.90 on, the line is at 4.43.
-    setting = figures.Setting(5, 5)
-    found = figures.map_phases(
+    setting = studies.Setting(5, 5)
+    found = studies.map_phases(
         setting, "rho", [1.9999, 2.0], [3.6, 4.2, 4.8], generator=generator()
     )
     np.testing.assert_array_equal(found.phase[:, 1], [0, 1, 2])
@@ -41,17 +41,17 @@ def test_both_phases_are_stable_between_fold_and_line():
 
 def test_progress_counts_every_step():
     seen = []
-    figures.map_phases(
-        figures.Setting(2, 2), "upsilon", [0.5, 1.0], [2.0, 3.0],
+    studies.map_phases(
+        studies.Setting(2, 2), "upsilon", [0.5, 1.0], [2.0, 3.0],
         generator=generator(), progress=lambda done, total: seen.append((done, total)),
     )  # fmt: skip
     assert seen == [(k, 4) for k in (1, 2, 3, 4)]
 
 
 def test_curves_are_the_known_overlaps_and_samples_lie_near():
-    setting = figures.Setting(2, 2, n_features=150)
-    sampling = figures.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)
-    found = figures.compare_overlaps(
+    setting = studies.Setting(2, 2, n_features=150)
+    sampling = studies.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)
+    found = studies.compare_overlaps(
         setting, "beta", [1.0, 2.0, 10.0], [2.0, 10.0], sampling=sampling, generator=generator()
     )
     own, other, even = (found.curves[name] for name in found.curves)
@@ -70,8 +70,8 @@ def test_curves_are_the_known_overlaps_and_samples_lie_near():
 
 def test_labels_break_the_symmetry_below_the_line():
     labels = ((0.9, 0.05, 0.05), (0.05, 0.9, 0.05))
-    setting = figures.Setting(2, 2, rho=1.0, upsilon=0.3, soft_labels=labels)
-    found = figures.compare_overlaps(setting, "beta", [3.0, 6.0], [], generator=generator())
+    setting = studies.Setting(2, 2, rho=1.0, upsilon=0.3, soft_labels=labels)
+    found = studies.compare_overlaps(setting, "beta", [3.0, 6.0], [], generator=generator())
     assert found.curves["own teacher memory"][1] == pytest.approx(0.7283, abs=5e-5)
     assert np.isnan(found.curves["symmetric"]).all()
     assert found.r_hat is None
@@ -80,12 +80,12 @@ def test_labels_break_the_symmetry_below_the_line():
 @pytest.fixture(scope="module")
 def three():
     beta = np.linspace(3.3, 3.6, 7).tolist()
-    return figures.follow_branches(figures.Setting(3, 3), beta, n_starts=40, generator=generator())
+    return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=40, generator=generator())
 
 
 def test_bifurcations_of_three_memories(three):
     place = {(name, kind): value for name, kind, value in three.bifurcations}
-    line = theory.symmetric_transition(figures.Setting(3, 3).problem(), "beta")
+    line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
     assert place["symmetric", "crossing"] == pytest.approx(line, abs=1e-6)
     assert place["broken", "end"] == pytest.approx(3.319182, abs=1e-5)
     curves = {curve.name: curve for curve in three.curves}
@@ -96,7 +96,7 @@ def test_bifurcations_of_three_memories(three):
     bridge = curves["broken, behind its fold"]
     assert not bridge.stable[bridge.beta > 3.3192].any()
     assert bridge.beta[-1] == pytest.approx(line, abs=1e-4)
-    gap = bridge.overlaps[-1].max() - theory.symmetric_overlap(figures.Setting(3, 3).problem(
+    gap = bridge.overlaps[-1].max() - theory.symmetric_overlap(studies.Setting(3, 3).problem(
         beta=float(bridge.beta[-1])))  # fmt: skip
     assert abs(gap) < 0.01
     drawn = three.draw_tree()
@@ -108,7 +108,7 @@ def test_the_broken_branch_wins_above_its_crossing_only(three):
     broken, trunk = curves["broken"], curves["symmetric"]
     ahead = broken.free_entropy - np.interp(broken.beta, trunk.beta, trunk.free_entropy)
     assert ahead[0] < 0 < ahead[-1]
-    low, high = figures.coexistence_window(figures.Setting(3, 3), generator=generator())
+    low, high = studies.coexistence_window(studies.Setting(3, 3), generator=generator())
     assert low < 3.319182 < 3.3315 < high  # the two free entropies are equal at 3.331
     labels = [text.get_text() for text in three.draw_free_entropy().get_legend().get_texts()]
     assert "broken" in labels
@@ -117,7 +117,7 @@ def test_the_broken_branch_wins_above_its_crossing_only(three):
 
 def pair():
     """Two patterns at angle ±θ from their mean: (cos θ, sin θ)."""
-    x, _ = figures.tree_patterns(1, generator=generator())
+    x, _ = studies.tree_patterns(1, generator=generator())
     return float(x[0, 0]), abs(float(x[0, 1]))
 
 
@@ -125,7 +125,7 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
     cos, sin = pair()
     split = cos / sin**2
     beta = np.geomspace(0.5 * split, 3.0 * split, 8).tolist()
-    found = figures.follow_hierarchy(1, 2, beta, generator=generator())
+    found = studies.trace_hierarchy(1, 2, beta, generator=generator())
     assert found.splits == pytest.approx([split], rel=1e-8)
     # Below they sit on the mean, far above each on its pattern.
     below = found.beta < split
@@ -139,11 +139,11 @@ def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
 
 def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     beta = np.geomspace(1.5, 20.0, 16).tolist()
-    found = figures.follow_hierarchy(2, 4, beta, generator=generator())
+    found = studies.trace_hierarchy(2, 4, beta, generator=generator())
     assert len(found.splits) == 3
     assert (np.diff(found.n_groups) >= 0).all()
     # The first split, from the full Jacobian of four coinciding memories by another route.
-    x, _ = figures.tree_patterns(2, generator=generator())
+    x, _ = studies.tree_patterns(2, generator=generator())
     problem = theory.SaddlePointProblem.clamped(
         x, n_student=4, beta=found.splits[0], rho=math.inf, upsilon=math.inf
     )
@@ -155,7 +155,7 @@ def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
 
 def test_spectrum_of_a_doubled_memory():
     cos, sin = pair()
-    found = figures.duplicated_spectrum(1, 1, 5.0, generator=generator())
+    found = studies.duplicated_spectrum(1, 1, 5.0, generator=generator())
     assert found.residual < 1e-12
     assert found.beta_split == pytest.approx([cos / sin**2], rel=1e-10)
     # The two copies part with 5 sin²θ/cos θ; everything else is softer or zero.
@@ -163,13 +163,13 @@ def test_spectrum_of_a_doubled_memory():
 
 
 def test_closed_form_values_are_in_the_spectrum():
-    found = figures.duplicated_spectrum(3, 2, 9.0, generator=generator())
+    found = studies.duplicated_spectrum(3, 2, 9.0, generator=generator())
     for value in found.antisymmetric.ravel():
         assert np.abs(found.eigenvalues - value).min() < 1e-10
     np.testing.assert_allclose(
         found.antisymmetric.max(1), found.beta_eff / found.beta_split, rtol=1e-10
     )
-    finite = figures.duplicated_spectrum(3, 2, 9.0, 300.0, generator=generator())
+    finite = studies.duplicated_spectrum(3, 2, 9.0, 300.0, generator=generator())
     assert 1e-6 < finite.residual < 1e-2
     # What finite ϱ changes is of order 1/ϱ.
     assert 0 < np.abs(finite.eigenvalues[0] - found.eigenvalues[0]) < 0.02
@@ -178,23 +178,23 @@ def test_closed_form_values_are_in_the_spectrum():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: figures.Setting(p_0=1.0), r"\[0, 1\), got 1.0"),
-        (lambda: figures.Setting(3, soft_labels=((1.0,),)), "each of the 3 teacher memories"),
-        (lambda: figures.Setting(soft_labels=((1.0,), (0.5, 0.5))), "one length"),
-        (lambda: figures.Sampling(n_teachers=1), "at least 2 teachers"),
+        (lambda: studies.Setting(p_0=1.0), r"\[0, 1\), got 1.0"),
+        (lambda: studies.Setting(3, soft_labels=((1.0,),)), "each of the 3 teacher memories"),
+        (lambda: studies.Setting(soft_labels=((1.0,), (0.5, 0.5))), "one length"),
+        (lambda: studies.Sampling(n_teachers=1), "at least 2 teachers"),
         (
-            lambda: figures.follow_hierarchy(2, 3, [1.0, 2.0], generator=generator()),
+            lambda: studies.trace_hierarchy(2, 3, [1.0, 2.0], generator=generator()),
             "power of two",
         ),
-        (lambda: figures.tree_patterns(6, generator=generator()), "depth"),
+        (lambda: studies.tree_patterns(6, generator=generator()), "depth"),
         (
-            lambda: figures.map_phases(
-                figures.Setting(), "beta", [1.0], [1.0], generator=generator()
+            lambda: studies.map_phases(
+                studies.Setting(), "beta", [1.0], [1.0], generator=generator()
             ),
             "parameter must be one of",
         ),
         (
-            lambda: figures.follow_branches(figures.Setting(), [1.0, 2.0], generator=generator()),
+            lambda: studies.trace_branches(studies.Setting(), [1.0, 2.0], generator=generator()),
             "at least 4",
         ),
     ],
