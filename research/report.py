@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import mnemosphere
 from mnemosphere.cli.shell import plain
 from mnemosphere.training.checkpoint import write_atomically
 
@@ -72,8 +73,6 @@ def head(command: str, *, device: str | torch.device = "cpu", seeds: Iterable[in
 
 def versions() -> dict[str, str]:
     """What was used."""
-    import mnemosphere
-
     found = {"python": platform.python_version(), "mnemosphere": mnemosphere.__version__}
     for name in _PACKAGES:
         found[name] = import_module(_MODULES.get(name, name)).__version__

@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
             row: dict[str, Any] = {"share": share, "damaged": right(damaged)}
             for method in ("fixed-point", "gradient"):
                 began = time.perf_counter()
-                common = {"steps": STEPS, "method": method}
+                common: dict[str, Any] = {"steps": STEPS, "method": method}
                 row[method] = {
                     "completed": right(model.recall(damaged, known=known, **common)),
                     "recalled": right(model.recall(damaged, **common)),

@@ -137,7 +137,7 @@ def quantity(m: Tensor, matched: bool) -> Tensor:
     return m.diagonal(dim1=-2, dim2=-1).mean(-1) if matched else m.mean((-2, -1))
 
 
-def simulate(case: Case, n: int, matched: bool, args: argparse.Namespace, seed: int) -> dict:
+def simulate(case: Case, n: int, matched: bool, args: argparse.Namespace, seed: int) -> report.Json:
     """One teacher: the chains' estimate, its diagnostics, and theory for these very memories."""
     generator = torch.Generator(device=args.device).manual_seed(seed)
     teacher = sample_teacher(
@@ -186,7 +186,9 @@ def mean_and_error(values: list[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) / len(values) ** 0.5
 
 
-def compare(case: Case, n: int, n_teachers: int, args: argparse.Namespace, seed: int) -> dict:
+def compare(
+    case: Case, n: int, n_teachers: int, args: argparse.Namespace, seed: int
+) -> report.Json:
     """Theory against the average over teachers for one setting and one N."""
     began = time.perf_counter()
     m = solve(case.problem(n), seed=seed)
@@ -232,7 +234,7 @@ HEADER = (
 )
 
 
-def line(row: dict) -> str:
+def line(row: report.Json) -> str:
     return (
         f"{row['setting']:16} {row['upsilon']:4g} {row['rho']:4g} {row['beta']:4g} "
         f"{row['p_0']:4g} {row['n_features']:5d} {row['phase']:9} {row['theory']:7.4f} "
@@ -243,7 +245,7 @@ def line(row: dict) -> str:
     )
 
 
-def summarize(rows: list[dict]) -> dict:
+def summarize(rows: list[report.Json]) -> report.Json:
     """Whether the largest N meets the tolerance, and whether differences shrink from the smallest.
 
     Shrinking is judged on the clamped differences, free of the teachers' chance overlaps.
@@ -307,7 +309,7 @@ def main(argv: list[str]) -> None:
     print(json.dumps(summarize(rows)))
 
 
-def content(args: argparse.Namespace, rows: list[dict]) -> dict:
+def content(args: argparse.Namespace, rows: list[report.Json]) -> report.Json:
     """All that is written: how the numbers came about, and the numbers."""
     return {
         **report.head(args.command, device=args.device, seeds=[args.seed]),

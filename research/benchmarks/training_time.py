@@ -75,7 +75,7 @@ def run(
     data: Data,
     validation: Data,
     args: argparse.Namespace,
-) -> tuple[dict[str, object], Parameters]:
+) -> tuple[report.Json, Parameters]:
     """Train to the goal: what it took, and the model."""
     generator = torch.Generator().manual_seed(args.seed)
     solver = make_solver(name)

@@ -11,6 +11,7 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,8 @@ def train_all(run: Run) -> list[Json]:
         for solver in SOLVERS:
             for seed in run.seeds:
                 part = _Training(run, case, solver, seed)
-                found.append(
-                    run.parts.step(part.key, lambda p=part: p.train(rows, validation, test))
-                )  # type: ignore[misc]
+                work = partial(part.train, rows, validation, test)
+                found.append(run.parts.step(part.key, work))
     return found
 
 

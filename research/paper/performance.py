@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -194,9 +195,7 @@ def _run(run: Run) -> Json:
                 n = repeats if method.startswith("sgd") else 1
                 for seed in run.seeds:
                     part = _Part(run, name, method, width, seed)
-                    rows.append(
-                        run.parts.step(part.key, lambda p=part, d=data, n=n: p.measure(*d, n))  # type: ignore[misc]
-                    )
+                    rows.append(run.parts.step(part.key, partial(part.measure, *data, n)))
     tolerance = chosen["sgd"]["tolerance"]["sgd-split"]
     descent = chosen["sgd"]["eigenvectors"]
     method = "one pass of the authors' descent" if descent else "Rayleigh–Ritz on the nearest rows"

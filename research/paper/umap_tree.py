@@ -17,6 +17,7 @@ the number of clusters; and whether it is a tree: how many pairs that parted are
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -212,7 +213,7 @@ def _run(run: Run) -> Json:
         )
     rows, _ = run.rows("mnist", run.settings["smoothing"])
     data = rows.take(slice(0, run.settings["rows"]))
-    summaries = {name: run.parts.step(name, lambda n=name: _train(run, n, data)) for name in RUNS}  # type: ignore[misc]
+    summaries = {name: run.parts.step(name, partial(_train, run, name, data)) for name in RUNS}
     embedding = run.parts.step("places", lambda: _embed(run, data))
     arrays: dict[str, NDArray[Any]] = {}
     places = run.parts.load("places")

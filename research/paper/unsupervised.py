@@ -16,6 +16,7 @@ SGD moves class weights alone, so that the density of the patches stays at its f
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def _run(run: Run) -> Json:
         for seed in run.seeds:
             key = f"{case['name']}-{seed}"
             part = _Training(run, case, seed, key)
-            rows.append(run.parts.step(key, lambda p=part: p.train(x)))  # type: ignore[misc]
+            rows.append(run.parts.step(key, partial(part.train, x)))
             if seed == run.seeds[0]:
                 stored = run.parts.load(key)
                 arrays |= {f"{name} {case['name']}": a for name, a in stored.items()}

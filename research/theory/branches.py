@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 
 from mnemosphere.theory import (
     Branch,
@@ -98,8 +99,6 @@ class Branches:
     def _symmetric(self, beta: NDArray[np.float64]) -> NDArray[np.float64]:
         (trunk,) = (curve for curve in self.curves if curve.name == "symmetric")
         # Cubic where there is room: free entropies differ in the fifth digit.
-        from scipy.interpolate import CubicSpline
-
         value: NDArray[np.float64] = CubicSpline(trunk.beta, trunk.free_entropy)(beta)
         return value
 

@@ -37,7 +37,7 @@ def latent_classes(
     cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
-    """All memories, one row per latent class, the surest first: the appendix figures in one picture.
+    """All memories, one row per latent class, the surest first: the appendix figures in one.
 
     w (P, N), p (P+1, C+1), p_h (P+1,). The bar under a memory is as long as its largest soft label
     max_y p^μ_y/p_h(μ). Left of a row stands its class with the number of its memories. A class
