@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: all demo test lint format bench docs clean
+.PHONY: all demo test lint format reproduce bench docs clean
 
 all: $(STAMP)
 
@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/mnemosphere demo
 
-# One thread a worker: the tests are small, and threads would only get in each other's way.
+# One thread per worker: the tests are small, and threads would only get in each other's way.
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
 
@@ -30,8 +30,11 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+reproduce: $(STAMP)
+	$(BIN)/python -m research reproduce all --quick
+
 bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m research bench
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --strict

@@ -1,14 +1,13 @@
 """The documentation keeps its word: its examples run, its links lead somewhere, its commands exist.
 
 Blocks fenced as ```python are run, each page in one namespace, in order, in a folder of its own.
-In ```bash and ```console blocks every line that calls mnemosphere or a benchmark is checked
+In ```bash and ```console blocks every line that calls mnemosphere or research is checked
 against the options that exist.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import re
 import shlex
 import traceback
@@ -19,6 +18,9 @@ import pytest
 import typer.main
 
 from mnemosphere.cli import app
+from research import pages
+from research.__main__ import benchmarks
+from research.app import app as research_app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -114,34 +116,46 @@ def shell_lines(page: Path) -> list[str]:
     return lines
 
 
+def check_command(root, words: list[str]) -> None:
+    """Parse and convert what was typed, as a call would; nothing is run."""
+    command, arguments = root, words
+    while hasattr(command, "commands"):
+        assert arguments, words
+        assert arguments[0] in command.commands, words
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    command.make_context(command.name, arguments)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_commands_exist(page):
     root = typer.main.get_command(app)
     for line in shell_lines(page):
-        words = shlex.split(line) if line.startswith("mnemosphere") else []
-        if not words:
-            continue
-        command, arguments = root, words[1:]
-        while hasattr(command, "commands"):
-            assert arguments, line
-            assert arguments[0] in command.commands, line
-            command, arguments = command.commands[arguments[0]], arguments[1:]
-        # Parses and converts what was typed, as a call would; nothing is run.
-        command.make_context(command.name, arguments)
+        if line.startswith("mnemosphere"):
+            check_command(root, shlex.split(line)[1:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_benchmark_commands_exist(page):
-    for words in map(str.split, shell_lines(page)):
-        if words[:3] == ["python", "-m", "benchmarks"]:
-            source = (ROOT / "benchmarks" / "__main__.py").read_text(encoding="utf-8")
-        elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
-            name = words[2].partition(".")[2]
-            source = (ROOT / "benchmarks" / f"{name}.py").read_text(encoding="utf-8")
-        else:
+def test_research_commands_exist(page):
+    text = page.read_text(encoding="utf-8")
+    quoted = re.findall(r"`(python -m research [^`]+)`", text)
+    start = ["python", "-m", "research"]
+    for line in {*shell_lines(page), *quoted}:
+        words = shlex.split(line) if line.startswith("python -m") else []
+        if words[:3] != start or words == start:
             continue
-        for option in (word for word in words if word.startswith("--")):
-            assert f'"{option}"' in source, f"{' '.join(words)}: no option {option}"
+        name, *options = words[3:]
+        if name in ("reproduce", "theory"):
+            check_command(typer.main.get_command(research_app), [name, *options])
+        elif name in benchmarks():
+            folder = ROOT / "research" / "benchmarks"
+            source = "".join(
+                (folder / file).read_text(encoding="utf-8")
+                for file in (f"{name}.py", "_options.py")
+            )
+            for option in (word for word in options if word.startswith("--")):
+                assert f'"{option}"' in source, f"{line}: no option {option}"
+        else:
+            assert words[3:] in (["pages"], ["pages", "--check"], ["bench"]), line
 
 
 def test_make_targets_exist():
@@ -152,15 +166,8 @@ def test_make_targets_exist():
                 assert re.search(rf"^{line.split()[1]}:", makefile, re.MULTILINE), line
 
 
-def test_tables_are_those_of_the_stored_results(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT))
-    path = ROOT / "benchmarks" / "plot_results.py"
-    spec = importlib.util.spec_from_file_location("plot_results", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    for page in module.PAGES:
-        text = page.read_text(encoding="utf-8")
-        assert module.filled(text) == text, "run: python -m benchmarks.plot_results"
+def test_pages_are_those_of_the_stored_results():
+    assert pages.stale() == [], "run: python -m research pages"
 
 
 def test_every_page_is_in_the_navigation():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from commands import caller
 from mnemosphere.cli import app
 
 N_ROWS, N_FEATURES = 91, 7
@@ -46,19 +46,8 @@ def kit():
 
 @pytest.fixture
 def run():
-    """Run a command in this process; JSON output is checked to be JSON and nothing else."""
-
-    def call(*arguments, code=0, env=None):
-        result = CliRunner(env=env).invoke(app, [str(a) for a in arguments])
-        shown = f"{result.stdout}\n--- stderr\n{result.stderr}\n{result.exception!r}"
-        assert result.exit_code == code, shown
-        assert "Traceback" not in result.stderr, shown
-        result.json = None
-        if "--json" in arguments and result.stdout:
-            result.json = json.loads(result.stdout)
-        return result
-
-    return call
+    """Run a command of the package."""
+    return caller(app)
 
 
 @pytest.fixture(scope="session")

@@ -187,7 +187,7 @@ def test_the_histogram_counts_shares():
         ({"indices": [-1]}, r"got -1..-1"),
         ({"indices": []}, "non-empty list"),
         ({"indices": [0.5]}, "whole numbers"),
-        ({"labels": ["a"]}, "labels must have 25 entries, one a memory shown, got 1"),
+        ({"labels": ["a"]}, "labels must have 25 entries, one per memory shown, got 1"),
         ({"ncols": 0}, "ncols must be at least 1"),
         ({"vmax": 0.0}, "vmax must be positive"),
     ],

@@ -134,7 +134,7 @@ def test_only_the_strongest_of_many_classes_are_shown(case):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"x": np.ones(14)}, "x must have 15 entries, one a feature of a memory, got 14"),
+        ({"x": np.ones(14)}, "x must have 15 entries, one per feature of a memory, got 14"),
         ({"x": np.full(15, np.nan)}, "x holds nan"),
         ({"image_shape": (3, 4)}, "12 pixels but memories has 15 features"),
         ({"shares": [0.5, 0.5]}, "shares must have 3 entries"),

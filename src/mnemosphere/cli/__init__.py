@@ -1,12 +1,11 @@
-"""Layer 5: the command line `mnemosphere`.
+"""Layer 4: the command line `mnemosphere`.
 
 Exit codes: 0 success, 1 unexpected failure (a bug: please report), 2 wrong usage or bad input,
 130 interrupted by Ctrl-C. Results go to standard output, progress and errors to standard error.
 
-One module a group of commands; each command is a plain function, registered here. A group of its
-own is a `typer.Typer` added with `app.add_typer`. Whatever a command raises is turned into one
-line and an exit code by `shell.Shell`. Heavy imports stand inside the commands: `--help` and
-`--version` load neither torch nor scikit-learn.
+One module per group of commands; each command is a plain function, registered here. Whatever a
+command raises is turned into one line and an exit code by `shell.Shell`. Heavy imports stand inside
+the commands: `--help` and `--version` load neither torch nor scikit-learn.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import Annotated
 
 import typer
 
-from mnemosphere.cli import cluster, demo, memory, plot, prior, reproduce, train, use
+from mnemosphere.cli import cluster, demo, memory, plot, prior, train, use
 from mnemosphere.cli.shell import Shell
-from mnemosphere.cli.theory import theory_app
 
 __all__ = ["app", "main"]
 
@@ -56,8 +54,6 @@ app.command("recall")(memory.recall)
 app.command("sample")(memory.sample)
 app.command("novelty")(memory.novelty)
 app.command("plot")(plot.plot)
-app.command("reproduce")(reproduce.reproduce)
-app.add_typer(theory_app, name="theory")
 
 
 def _show_version(value: bool) -> None:

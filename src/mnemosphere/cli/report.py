@@ -143,10 +143,10 @@ def model_table(title: str, model: DAMClassifier, more: dict[str, str]) -> Table
 
 
 def class_table(scores: Scores, source: Source) -> Table:
-    """A row a class."""
+    """One row per class."""
     table = Table(title="class by class", title_justify="left")
     table.add_column("class")
-    for name in ("rows", "found", "trusted"):
+    for name in ("rows", "recall", "precision"):
         table.add_column(name, justify="right")
     table.add_column("most mistaken for")
     for row in scores.per_class():
@@ -158,8 +158,8 @@ def class_table(scores: Scores, source: Source) -> Table:
             _percent(row["precision"]),
             Text("" if mistake is None else source.label(mistake)),
         )
-    table.caption = "found: share of the class that was recognized\ntrusted: share of its verdicts "
-    table.caption += "that was right"
+    table.caption = "recall: share of the class that was recognized\n"
+    table.caption += "precision: share of its verdicts that was right"
     table.caption_justify = "left"
     return table
 

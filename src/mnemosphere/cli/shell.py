@@ -100,10 +100,15 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def typed(ctx: typer.Context) -> list[str]:
+    """The arguments as they were typed."""
+    arguments: list[str] = ctx.meta.get(_ARGUMENTS, [])
+    return arguments
+
+
 def command_line(ctx: typer.Context) -> str:
     """The command as it was typed, for the record in results."""
-    arguments: list[str] = ctx.meta.get(_ARGUMENTS, [])
-    return shlex.join(["mnemosphere", *arguments])
+    return shlex.join(["mnemosphere", *typed(ctx)])
 
 
 def _set_debug(ctx: typer.Context, value: bool) -> bool:
@@ -216,16 +221,17 @@ class Terminal:
 
 def to_json(content: Any) -> str:
     """Strict JSON: arrays become lists, NaN and infinities null."""
-    return json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Values that JSON has: arrays as lists, NaN and infinities as None."""
     if hasattr(value, "tolist"):  # NumPy arrays and scalars, torch tensors
         value = value.tolist()
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and value - value != 0:
         return None
     if isinstance(value, Path):

@@ -6,33 +6,22 @@ from mnemosphere.plots.gallery import (
     memories,
     memory_gallery,
 )
-from mnemosphere.plots.growth import Sweep, accuracy_and_time, lineage_tree, split_spectrum
+from mnemosphere.plots.growth import lineage_tree, split_spectrum
 from mnemosphere.plots.latent import latent_classes, latent_order
-from mnemosphere.plots.look import letters, style
 from mnemosphere.plots.novelty import novelty_histogram
 from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
 from mnemosphere.plots.recall import recall_strips
+from mnemosphere.plots.style import figure_style, letters
 from mnemosphere.plots.terminal import terminal_gallery
-from mnemosphere.plots.theory import (
-    bifurcation_tree,
-    free_entropy_branches,
-    jacobian_spectrum,
-    overlap_curves,
-    phase_diagram,
-)
 from mnemosphere.plots.training import learning_curves
 
 __all__ = [
-    "Sweep",
-    "accuracy_and_time",
-    "bifurcation_tree",
     "class_weight_histogram",
     "class_weights",
     "confusion_matrix",
     "explanation_strip",
-    "free_entropy_branches",
-    "jacobian_spectrum",
+    "figure_style",
     "latent_classes",
     "latent_order",
     "learning_curves",
@@ -41,11 +30,8 @@ __all__ = [
     "memories",
     "memory_gallery",
     "novelty_histogram",
-    "overlap_curves",
-    "phase_diagram",
     "recall_strips",
     "save",
     "split_spectrum",
-    "style",
     "terminal_gallery",
 ]

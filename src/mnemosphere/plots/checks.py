@@ -86,7 +86,9 @@ def as_soft_labels(p: Any, p_h: Any = None) -> Array:
     """
     p = as_array(p, "p", 2)
     if p.shape[0] < 2:
-        raise ValueError(f"p must have a row for the uniform component and one a memory: {p.shape}")
+        raise ValueError(
+            f"p must have a row for the uniform component and one per memory: {p.shape}"
+        )
     if p.min() < 0:
         raise ValueError(f"p must not be negative, got {p.min():g}")
     prior = p.sum(1) if p_h is None else as_array(p_h, "p_h", 1)
@@ -98,16 +100,10 @@ def as_soft_labels(p: Any, p_h: Any = None) -> Array:
     return soft
 
 
-def increasing(value: Any, name: str) -> Array:
-    """A strictly increasing axis."""
-    array = as_array(value, name, 1)
-    if (np.diff(array) <= 0).any():
-        raise ValueError(f"{name} must increase strictly: sort it and drop repeated values")
-    return array
-
-
 def same_length(expected: int, what: str, **arrays: Any) -> None:
     """Raise unless each of `arrays` has `expected` entries, as many as there are `what`."""
     for name, array in arrays.items():
         if len(array) != expected:
-            raise ValueError(f"{name} must have {expected} entries, one a {what}, got {len(array)}")
+            raise ValueError(
+                f"{name} must have {expected} entries, one per {what}, got {len(array)}"
+            )

@@ -18,7 +18,8 @@ from mnemosphere.plots.checks import (
     as_soft_labels,
     same_length,
 )
-from mnemosphere.plots.look import (
+from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
     BLUE,
     DIVERGING,
     ORANGE,
@@ -26,14 +27,13 @@ from mnemosphere.plots.look import (
     VERMILLION,
     alphabet,
     class_names,
+    figure_style,
     letters,
     new_axes,
     new_figure,
     plain,
     root_figure,
-    style,
 )
-from mnemosphere.plots.patterns import MAX_BARS, Box, aspect, draw_pattern, frame, largest
 
 _GAP, _BAND = 0.1, 0.26  # between tiles, and for the letters above one; a tile is 1 wide
 _MAX_PROFILES = 100  # small multiples of more memories would be specks
@@ -41,7 +41,7 @@ _MAX_GRID = 120  # columns of that matrix that lines may separate
 _MAX_LETTERS = 50  # letter pairs that fit under the class-weight matrix
 
 
-@style()
+@figure_style()
 def memories(
     w: Any,
     image_shape: Sequence[int] | None = None,
@@ -57,10 +57,10 @@ def memories(
     """Gallery of memories, w (P, N), named by the paper's letter pairs AA, AB, … EE.
 
     `indices` chooses memories, counted from 0 (default: the first 25); letters name places in the
-    gallery. `labels`, one a memory shown, are written beside the letters. All share one scale,
+    gallery. `labels`, one per memory shown, are written beside the letters. All share one scale,
     -vmax to vmax around 0 (default: the largest entry shown).
 
-    Rows that are not images (`image_shape=None`) become bars, one a feature; with more than 64
+    Rows that are not images (`image_shape=None`) become bars, one per feature; with more than 64
     features or 100 memories, the rows of a heat map.
     """
     w = as_patterns(w, "w", image_shape)
@@ -151,7 +151,7 @@ def _heat_map(
     return ax
 
 
-@style()
+@figure_style()
 def class_weights(
     p: Any,
     classes: Sequence[object],
@@ -161,7 +161,7 @@ def class_weights(
     named: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Soft labels p^μ/p_h(μ) of memories: a row a class, a column a memory.
+    """Soft labels p^μ/p_h(μ) of memories: one row per class, one column per memory.
 
     p (P+1, C+1) and p_h (P+1,) as in the model: row 0 is the uniform component and is not shown,
     the last column is the class "none". A ring marks the maximum of each column: the class of that
@@ -214,7 +214,7 @@ def class_weights(
     return ax
 
 
-@style()
+@figure_style()
 def memory_gallery(
     w: Any,
     p: Any,
@@ -252,7 +252,7 @@ def memory_gallery(
     return figure
 
 
-@style()
+@figure_style()
 def class_weight_histogram(
     p: Any, p_h: Any = None, *, bins: int = 20, ax: Axes | None = None
 ) -> Axes:

@@ -1,131 +1,34 @@
-"""Growth by splitting: what it costs, what it gives, who descends from whom, who may split."""
+"""Growth by splitting: who descends from whom, and who may split."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from mnemosphere.plots.checks import Array, as_array, as_patterns, increasing, same_length
-from mnemosphere.plots.look import (
+from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
     BLUE,
-    MARKERS,
     VERMILLION,
     category_style,
+    figure_style,
     new_axes,
-    new_figure,
     plain,
     plain_log,
-    style,
 )
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 
 _MAX_PICTURED = 32  # leaves of a tree that are still drawn as memories
 _NODE = 0.84  # width of a memory in a tree, where leaves are 1 apart
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Runs at several widths: accuracy in [0, 1] and training time, means and deviations."""
-
-    n_memories: Any  # P_max (K,)
-    accuracy: Any  # (K,)
-    time: Any  # (K,) seconds
-    accuracy_std: Any = None  # (K,), None: a single run each
-    time_std: Any = None
-
-
-@style()
-def accuracy_and_time(
-    results: Mapping[str, Sweep],
-    *,
-    relative: bool = False,
-    log: bool = False,
-    figure: Figure | SubFigure | None = None,
-) -> Figure | SubFigure:
-    """Accuracy (left) and training time (right) against the largest number of memories.
-
-    `results` by name, such as "without splitting" and "with splitting": Fig. (performance) of the
-    paper. `relative` divides times by the first time of the first entry, marked by an arrow, as
-    there; `log` uses logarithmic axes for the widths and times.
-    """
-    if len(results) == 0:
-        raise ValueError("results is empty: pass at least one sweep")
-    sweeps = {plain(name, 40): _checked(name, sweep) for name, sweep in results.items()}
-    first = next(iter(sweeps.values()))
-    unit = float(first.time[0]) if relative else 1.0
-    if figure is None:
-        figure = new_figure(7.2, 3.0)
-    left, right = figure.subplots(1, 2)
-    for k, (name, sweep) in enumerate(sweeps.items()):
-        color, _ = category_style(k)
-        look: dict[str, Any] = {
-            "label": name,
-            "color": color,
-            "marker": MARKERS[k % len(MARKERS)],
-            "capsize": 2.5,
-            "elinewidth": 1.0,
-        }
-        deviation = None if sweep.time_std is None else sweep.time_std / unit
-        left.errorbar(sweep.n_memories, sweep.accuracy, sweep.accuracy_std, **look)
-        right.errorbar(sweep.n_memories, sweep.time / unit, deviation, **look)
-    for ax in (left, right):
-        if log:
-            widths = np.unique(np.concatenate([sweep.n_memories for sweep in sweeps.values()]))
-            ax.set_xscale("log")
-            ax.set_xticks(widths, [f"{width:g}" for width in widths], fontsize=7.5)
-            ax.xaxis.set_minor_locator(NullLocator())
-        ax.set_xlabel(r"memories $P_{\max}$")
-        ax.grid(color="#E5E5E5", linewidth=0.6)
-    left.yaxis.set_major_formatter(PercentFormatter(1.0))
-    left.set_ylabel("test accuracy")
-    left.legend(loc="best")
-    right.set_ylabel("training time, relative" if relative else "training time in seconds")
-    if log:
-        right.set_yscale("log")
-        plain_log(right.yaxis)
-    if relative:
-        right.annotate(
-            "$t = 1$",
-            (first.n_memories[0], 1.0),
-            xytext=(14, 26),
-            textcoords="offset points",
-            fontsize=8.5,
-            arrowprops={"arrowstyle": "->", "shrinkB": 5, "linewidth": 0.9},
-        )
-    return figure
-
-
-def _checked(name: str, sweep: Sweep) -> Sweep:
-    widths = increasing(sweep.n_memories, f"n_memories of {name!r}")
-    values = {}
-    for field in ("accuracy", "time", "accuracy_std", "time_std"):
-        value = getattr(sweep, field)
-        if value is None and field.endswith("_std"):
-            continue
-        array = as_array(value, f"{field} of {name!r}", 1)
-        same_length(len(widths), "number of memories", **{field: array})
-        values[field] = array
-    accuracy = values["accuracy"]
-    if accuracy.min() < 0 or accuracy.max() > 1:
-        raise ValueError(
-            f"accuracy of {name!r} must lie in [0, 1], got {accuracy.min():g} to "
-            f"{accuracy.max():g}: divide percentages by 100"
-        )
-    if values["time"].min() <= 0:
-        raise ValueError(f"time of {name!r} must be positive, got {values['time'].min():g}")
-    return Sweep(widths, **values)
-
-
-@style()
+@figure_style()
 def lineage_tree(
     levels: Any,
     parents: Any,
@@ -136,20 +39,20 @@ def lineage_tree(
     classes: Sequence[object] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The tree of splits, roots above, one row a level.
+    """The tree of splits, roots above, one row per level.
 
     levels (n,) and parents (n,), the node that was split or -1 for a root. `memories` (n, N) are
     drawn as the nodes while there are at most 32 leaves, else nodes are dots. `labels` (n,) in
-    0..C-1 colour the nodes by class, `classes` name them.
+    0..C-1 color the nodes by class, `classes` name them.
     """
-    level, parent = _checked_tree(levels, parents)
+    level, parent = checked_tree(levels, parents)
     n = len(level)
     label = None if labels is None else as_array(labels, "labels", 1).astype(np.int64)
     if label is not None:
         same_length(n, "node", labels=label)
         if classes is not None and not 0 <= label.min() <= label.max() < len(classes):
-            raise ValueError(f"labels must lie in 0..{len(classes) - 1}, one a class")
-    x, n_leaves = _tree_places(parent)
+            raise ValueError(f"labels must lie in 0..{len(classes) - 1}, one per class")
+    x, n_leaves = tree_places(parent)
     pictures = None if memories is None else as_patterns(memories, "memories", image_shape)
     if pictures is not None:
         same_length(n, "node", memories=pictures)
@@ -163,13 +66,13 @@ def lineage_tree(
             width = float(np.clip(0.05 * n_leaves, 7.0, 14.0))
             ax = new_axes(width, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
         else:
-            unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches a leaf
+            unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches per leaf
             ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
     child = np.flatnonzero(parent >= 0)
     reach = 0.0 if pictures is None else _NODE / 2 * aspect(image_shape)  # lines end at the frames
     ax.add_collection(
         LineCollection(
-            [_branch(x[parent[k]], y[parent[k]] - reach, x[k], y[k] + reach) for k in child],
+            [branch(x[parent[k]], y[parent[k]] - reach, x[k], y[k] + reach) for k in child],
             colors="#9A9A9A",
             linewidths=0.9 if n_leaves <= 64 else 0.5,
             zorder=1,
@@ -191,7 +94,8 @@ def lineage_tree(
     return ax
 
 
-def _checked_tree(levels: Any, parents: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def checked_tree(levels: Any, parents: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Levels and parents (n,) of the nodes of a tree, or a clear error."""
     level = as_array(levels, "levels", 1).astype(np.int64)
     parent = as_array(parents, "parents", 1).astype(np.int64)
     same_length(len(level), "node", parents=parent)
@@ -208,7 +112,7 @@ def _checked_tree(levels: Any, parents: Any) -> tuple[NDArray[np.int64], NDArray
     return level, parent
 
 
-def _tree_places(parent: NDArray[np.int64]) -> tuple[Array, int]:
+def tree_places(parent: NDArray[np.int64]) -> tuple[Array, int]:
     """Place from left to right of each node: leaves in a row, parents above their children."""
     n = len(parent)
     children: list[list[int]] = [[] for _ in range(n)]
@@ -231,7 +135,7 @@ def _tree_places(parent: NDArray[np.int64]) -> tuple[Array, int]:
     return x, n_leaves
 
 
-def _branch(x0: float, y0: float, x1: float, y1: float) -> Array:
+def branch(x0: float, y0: float, x1: float, y1: float) -> Array:
     """A smooth line down from parent to child."""
     t = np.linspace(0.0, 1.0, 21)
     ease = t * t * (3 - 2 * t)
@@ -277,7 +181,7 @@ def _draw_nodes(
         if label is None:
             frame(ax, box, width=0.8)
             continue
-        # The name too: more classes than colours, and frames have no markers.
+        # The name too: more classes than colors, and frames have no markers.
         frame(ax, box, category_style(int(label[k]))[0], 2.0)
         name = plain(label[k] if classes is None else classes[label[k]], 6)
         place = (box.left, box.bottom + height)
@@ -296,7 +200,7 @@ def _class_legend(ax: Axes, label: NDArray[np.int64], classes: Sequence[object] 
     ax.legend(handles=handles, title="class", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
-@style()
+@figure_style()
 def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) -> Axes:
     """β_split of all memories in increasing order, against β_eff.
 

@@ -11,8 +11,8 @@ from matplotlib.colors import Colormap
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_patterns, as_soft_labels
-from mnemosphere.plots.look import DIVERGING, GREY, class_names, new_axes, style
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import DIVERGING, GREY, class_names, figure_style, new_axes
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
 _MAX_ROW = 20  # memories of one class before a second line begins
@@ -25,7 +25,7 @@ def latent_order(p: Any, p_h: Any = None) -> NDArray[np.int64]:
     return order
 
 
-@style()
+@figure_style()
 def latent_classes(
     w: Any,
     p: Any,
@@ -37,7 +37,7 @@ def latent_classes(
     cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
-    """All memories, a row a latent class, the surest first: the appendix figures in one picture.
+    """All memories, one row per latent class, the surest first: the appendix figures in one.
 
     w (P, N), p (P+1, C+1), p_h (P+1,). The bar under a memory is as long as its largest soft label
     max_y p^μ_y/p_h(μ). Left of a row stands its class with the number of its memories. A class

@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from mnemosphere.plots.checks import as_array
-from mnemosphere.plots.look import BLACK, BLUE, VERMILLION, new_axes, plain, style
+from mnemosphere.plots.style import BLACK, BLUE, VERMILLION, figure_style, new_axes, plain
 
 
-@style()
+@figure_style()
 def novelty_histogram(
     inside: Any,
     outside: Any = None,

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from mnemosphere.plots.look import root_figure, style
+from mnemosphere.plots.style import figure_style, root_figure
 
 # None removes a field that would carry the time or the version: same data, same bytes.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -20,7 +20,7 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-@style()
+@figure_style()
 def save(picture: Figure | SubFigure | Axes, path: str | Path, *, dpi: float = 200) -> Path:
     """Write a picture as PNG, SVG or PDF by the suffix of `path`; returns the path.
 

@@ -11,7 +11,7 @@ from matplotlib.colors import Colormap
 from matplotlib.patches import Rectangle
 
 from mnemosphere.plots.checks import Array
-from mnemosphere.plots.look import BLUE, DIVERGING, GREY, VERMILLION
+from mnemosphere.plots.style import BLUE, DIVERGING, GREY, VERMILLION
 
 MAX_BARS = 64  # features that still have a bar of their own
 
@@ -44,12 +44,12 @@ def draw_pattern(
     vmax: float,
     cmap: Colormap = DIVERGING,
 ) -> None:
-    """Draw `pattern` (N,) with ±vmax at the ends of the colour map, or at the rims of the box."""
+    """Draw `pattern` (N,) with ±vmax at the ends of the color map, or at the rims of the box."""
     if image_shape is None:
         _draw_profile(ax, pattern, box, vmax)
         return
     image = pattern.reshape(image_shape)
-    if image.ndim == 3:  # colours have no zero of their own: grey is
+    if image.ndim == 3:  # colors have no zero of their own: grey is
         image = np.clip(0.5 + image / (2 * vmax), 0.0, 1.0)
     extent = (box.left, box.left + box.width, box.bottom, box.bottom + box.height)
     ax.imshow(image, extent=extent, cmap=cmap, vmin=-vmax, vmax=vmax, interpolation="nearest")

@@ -12,28 +12,28 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.look import (
+from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import (
     PALETTE,
     SEQUENTIAL,
     class_names,
+    figure_style,
     letters,
     new_axes,
     new_figure,
     plain,
-    style,
     text_on,
 )
-from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 
 _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
 _MAX_BARS = 12  # classes in the verdict
 
 
-@style()
+@figure_style()
 def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None = None) -> Axes:
     """Counts (C, C), rows true and columns predicted, each cell with its number (none for 0).
 
-    The colour is the share of the row, so that rare classes show as well as common ones.
+    The color is the share of the row, so that rare classes show as well as common ones.
     """
     counts = as_array(counts, "counts", 2)
     n = len(counts)
@@ -77,7 +77,7 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
     return ax
 
 
-@style()
+@figure_style()
 def explanation_strip(
     x: Any,
     memories: Any,
@@ -96,7 +96,7 @@ def explanation_strip(
     x (N,); memories (K, N); shares (K,), the posterior weights of the memories given x, which sum
     to at most 1; soft_labels (K, C) or (K, C+1), p^μ/p_h(μ). Since P(y|x) is the sum of
     share · soft label over all memories, the bars of the verdict are stacked from the memories, in
-    the colours of their shares. `names` of the memories: by default letter pairs.
+    the colors of their shares. `names` of the memories: by default letter pairs.
     """
     pattern = as_array(x, "x", 1)
     memories = as_patterns(memories, "memories", image_shape)

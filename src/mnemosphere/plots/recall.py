@@ -11,13 +11,13 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from mnemosphere.plots.checks import Array, as_array, as_patterns, same_length
-from mnemosphere.plots.look import BLUE, GREY, VERMILLION, new_figure, plain, style
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
+from mnemosphere.plots.style import BLUE, GREY, VERMILLION, figure_style, new_figure, plain
 
 _BETWEEN = 3  # patterns shown between the first and the last
 
 
-@style()
+@figure_style()
 def recall_strips(
     path: Any,
     energies: Any,

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.plots.checks import Array, as_indices, as_patterns
-from mnemosphere.plots.look import letters
 from mnemosphere.plots.patterns import largest
+from mnemosphere.plots.style import letters
 
 Color = Literal["truecolor", "256", "none"]
 _SHADES = " .:-=+*#%@"
@@ -140,7 +140,7 @@ def _code24(rgb: NDArray[np.int64]) -> str:
 
 
 def _code256(rgb: NDArray[np.int64]) -> str:
-    """The nearest of the 6x6x6 colour cube and the 24 greys of a 256-colour terminal."""
+    """The nearest of the 6x6x6 color cube and the 24 greys of a 256-color terminal."""
     steps = np.array([0, 95, 135, 175, 215, 255])
     place = [int(np.abs(steps - c).argmin()) for c in rgb]
     cube = np.array([steps[k] for k in place])

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array
-from mnemosphere.plots.look import BLUE, GREEN, GREY, PURPLE, VERMILLION, new_figure, style
+from mnemosphere.plots.style import BLUE, GREEN, GREY, PURPLE, VERMILLION, figure_style, new_figure
 from mnemosphere.training.callbacks import Record
 
 
-@style()
+@figure_style()
 def learning_curves(
     history: Sequence[Record | Mapping[str, Any]], *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:

@@ -1,0 +1,95 @@
+"""Measure the paper again, study its theory, run benchmarks, write the pages made from them.
+
+python -m research                       everything there is, one line each
+python -m research NAME [options]        one of them; --help shows its options
+python -m research reproduce fig1 fig2   tables and figures of the paper; `all` for every one
+python -m research theory overlaps       a study of the theory, with its picture
+python -m research pages --check         are the tables of README and docs those of the results?
+python -m research bench                 the quick benchmarks
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+QUICK = ("one_pass", "maximize")  # about a minute each, no data needed
+PAGES, BENCH = "pages", "bench"
+GROUPS = ("reproduce", "theory")  # commands with names of their own below them
+
+
+def benchmarks() -> dict[str, str]:
+    """First line of the docstring of every benchmark. Imports none of them."""
+    found = {}
+    for path in sorted((FOLDER / "benchmarks").glob("[!_]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        found[path.stem] = text.partition("\n")[0]
+    return found
+
+
+def listing() -> dict[str, str]:
+    """Everything there is: what to type, and what it does."""
+    from research.app import theory_commands
+    from research.paper import REGISTRY
+
+    return {
+        **{f"reproduce {name}": e.title for name, e in REGISTRY.items()},
+        "reproduce all": "All of these; --quick for small ones, on data inside the package",
+        **{f"theory {name}": text for name, text in theory_commands().items()},
+        **{
+            name: text + ("  [quick]" if name in QUICK else "")
+            for name, text in benchmarks().items()
+        },
+        BENCH: "The quick benchmarks, one after the other",
+        PAGES: "Tables and pictures of README and docs from the stored results",
+    }
+
+
+def run_quick() -> int:
+    """Each in a process of its own: none warms the caches of another."""
+    return max(
+        subprocess.call([sys.executable, "-m", "research", name], cwd=FOLDER.parent)
+        for name in QUICK
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the command line asks; returns the exit code."""
+    if not arguments or arguments[0] in ("--list", "-l", "--help", "-h"):
+        known = listing()
+        width = max(map(len, known))
+        for name, text in known.items():
+            print(f"{name:<{width}}  {text}")
+        return 0
+    name, *options = arguments
+    if name in benchmarks():
+        import_module(f"research.benchmarks.{name}").main(options)
+        return 0
+    if name == BENCH:
+        return run_quick()
+    if name == PAGES:
+        from research import pages
+
+        return pages.main(options)
+    if name in GROUPS:
+        from research.app import app
+
+        return int(app(arguments, prog_name="python -m research") or 0)
+    known_names = (*GROUPS, *benchmarks(), BENCH, PAGES)
+    near = difflib.get_close_matches(name, known_names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "python -m research lists all"
+    print(f"error: no {name!r}: {hint}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show β shows a question mark instead of a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""Options that several benchmarks share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from research.report import choose_device
+
+OUT = Path("runs") / "benchmarks"
+
+
+def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
+    """A parser that knows where the report goes."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m research {name}", description=(doc or "").splitlines()[0]
+    )
+    made.add_argument(
+        "--out", "--output", type=Path, default=OUT / f"{name}.json", help="file of the report"
+    )
+    return made
+
+
+def add_data(made: argparse.ArgumentParser) -> None:
+    """--data."""
+    made.add_argument("--data", type=Path, help="folder with the IDX files")
+
+
+def add_device(made: argparse.ArgumentParser, default: str) -> None:
+    """--device, "auto" already decided."""
+
+    def choose(name: str) -> str:
+        try:
+            return str(choose_device(name))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    made.add_argument("--device", type=choose, default=default, help="auto, cpu or cuda")
+
+
+def digits_parser(doc: str | None, name: str, *, seeds: int) -> argparse.ArgumentParser:
+    """For benchmarks of a classifier trained on MNIST."""
+    made = parser(doc, name)
+    made.add_argument("--memories", type=int, default=1000)
+    made.add_argument("--seeds", type=int, default=seeds)
+    add_device(made, "cpu")
+    add_data(made)
+    return made

@@ -1,0 +1,84 @@
+"""Novelty: MNIST test digits against Fashion-MNIST and noise, and the promise of the reject option.
+
+    python -m research novelty --data DIR
+    python -m research novelty --device cuda --seeds 3 --data DIR
+
+The threshold is set on one half of the test digits, the share rejected is counted on the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from mnemosphere import datasets
+from research import report
+from research.benchmarks._options import digits_parser
+from research.fits import CLASSIFIER, fit_classifier
+
+RATES = (0.001, 0.01, 0.05)
+
+
+def main(argv: list[str]) -> None:
+    args = digits_parser(__doc__, "novelty", seeds=1).parse_args(argv)
+    data = datasets.load("mnist", args.data)
+    clothes = datasets.load("fashion-mnist", args.data).x_test
+    digits = data.x_test
+    runs = []
+    for seed in range(args.seeds):
+        model, _ = fit_classifier(
+            data.x_train, data.y_train, n_memories=args.memories, seed=seed, device=args.device,
+            **CLASSIFIER,
+        )  # fmt: skip
+        rng = np.random.default_rng(seed)
+        strange = {
+            "fashion-mnist": clothes,
+            "digits, pixels shuffled": rng.permuted(digits, axis=1),
+            "digits upside down": digits[:, ::-1],
+            "uniform noise": rng.random(digits.shape),
+        }
+        truth = np.repeat([0, 1], [len(digits), len(digits)])
+        run: dict[str, Any] = {"seed": seed, "accuracy": model.score(digits, data.y_test)}
+        run["auroc"] = {
+            name: {
+                score: round(
+                    float(roc_auc_score(truth, np.concatenate([sign * f(digits), sign * f(rows)]))),
+                    5,
+                )
+                for score, f, sign in (
+                    ("novelty_score", model.novelty_score, 1),
+                    ("novelty", model.novelty, 1),
+                    ("score_samples", model.score_samples, -1),
+                )
+            }
+            for name, rows in strange.items()
+        }
+        run["reject"] = []
+        order = rng.permutation(len(digits))
+        held, fresh = order[: len(order) // 2], order[len(order) // 2 :]
+        for rate in RATES:
+            model.calibrate_novelty(digits[held], rate)
+            kept = ~model.is_novel(digits[fresh])
+            wrong = model.predict(digits[fresh]) != data.y_test[fresh]
+            run["reject"].append(
+                {
+                    "rate": rate,
+                    "digits rejected": round(float(1 - kept.mean()), 5),
+                    "clothes rejected": round(float(model.is_novel(clothes).mean()), 5),
+                    "error of digits kept": round(float(wrong[kept].mean()), 5),
+                    "error of digits rejected": (
+                        round(float(wrong[~kept].mean()), 5) if not kept.all() else None
+                    ),
+                }
+            )
+        print(run, flush=True)
+        runs.append(run)
+    command = report.command_line(["novelty", *argv])
+    content = {
+        **report.head(command, device=args.device, seeds=range(args.seeds)),
+        "settings": {"memories": args.memories, **CLASSIFIER},
+        "runs": runs,
+    }
+    report.write(args.out, content)

@@ -1,0 +1,62 @@
+"""Tables and pictures of README and docs, made from the stored results; measures nothing.
+
+    python -m research pages            write them
+    python -m research pages --check    write nothing; exit code 1 if something is out of date
+
+What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
+table of the benchmarks in README.md and docs/benchmarks.md, by the tables and pictures of the
+latest full run of an experiment in docs/paper-reproduced.md. `--check` looks at tables and at the
+copies of the experiments' pictures; pictures of benchmarks are drawn when pages are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from mnemosphere.plots import save
+from research.pages import reproduced
+from research.pages.marks import filled
+from research.pages.pictures import PICTURES
+from research.pages.tables import TABLES
+from research.report import ROOT, STORED
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+IMAGES = ROOT / "docs" / "images"
+PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
+
+
+def stale() -> list[str]:
+    """What is out of date, by its path from the root."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if filled(text, lambda name: TABLES[name]()) != text:
+            found.append(page)
+    found += reproduced.stale(PAPER_PAGE, PAPER_RESULTS)
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def write() -> None:
+    """Bring every page up to date, and draw the pictures of the benchmarks."""
+    for page in PAGES:
+        text = filled(page.read_text(encoding="utf-8"), lambda name: TABLES[name]())
+        page.write_text(text, encoding="utf-8")
+    reproduced.write(PAPER_PAGE, PAPER_RESULTS)
+    for name, draw in PICTURES.items():
+        save(draw(), IMAGES / f"{name}.png", dpi=150)
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or say what of them is out of date."""
+    parser = argparse.ArgumentParser(
+        prog="python -m research pages", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args(arguments).check
+    found = stale()
+    for name in found:
+        print(f"{name} {'is out of date' if check else 'brought up to date'}")
+    if check:
+        return int(bool(found))
+    write()
+    return 0

@@ -1,0 +1,371 @@
+"""The tables of the benchmarks, from the stored results."""
+
+from __future__ import annotations
+
+import statistics
+
+from research.pages.marks import markdown
+from research.pages.stored import (
+    average,
+    command,
+    conditional_runs,
+    device,
+    growth_runs,
+    of_objective,
+    percent,
+    read,
+    signed,
+    solver,
+    source,
+    sources,
+    width,
+)
+from research.report import Json
+
+PAPER = {"beta=6": 79, "beta=10": 85, "beta=14": 89, "beta=18": 91, "varsigma=0.25": 96}
+SETTINGS = {"varsigma=0.25": "β learned, ς = 0.25"} | {
+    f"beta={b}": f"β = {b} held, ς = 1" for b in (6, 10, 14, 18)
+}
+
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+
+
+def summary_table() -> str:
+    """The README's: one line per claim, and the commands behind them."""
+    sgd, fixed = read("accuracy_table_sgd"), read("accuracy_table_fixed_point")
+    learned = [r for r in sgd["rows"] if r["setting"] == "varsigma=0.25"]
+    average_passes = round(statistics.fmean(r["passes"] for r in learned))
+    passes = fixed["rows"][0]["passes"]
+    claims: list[tuple[str, list[Json], float, list[Json]]] = [
+        (f"{sgd['memories']} memories, the paper's SGD", learned, average_passes, [sgd]),
+        (f"{fixed['memories']} memories, fixed point", fixed["rows"], passes, [fixed]),
+    ]
+    kinds: dict[str, list[Json]] = {}
+    for run in growth_runs():
+        first = run["rows"][0]["levels"][0]["memories"]
+        kinds.setdefault(f"grown {first} → {width(run)}, {solver(run)}", []).append(run)
+    for name, runs in kinds.items():
+        rows = [row for run in runs for row in run["rows"]]
+        cost = statistics.fmean(r["cost"]["total"] for r in rows)
+        claims.append((name, rows, round(cost, 1), runs))
+    commands: list[str] = []
+    lines = []
+    for name, rows, cost, runs in claims:
+        numbers = []
+        for run in runs:
+            commands.append(command(run).strip("`"))
+            numbers.append(f"({len(commands)})")
+        seeds = f"{len(rows)} seed{'s' if len(rows) > 1 else ''}"
+        accuracy = percent(r["accuracy"] for r in rows)
+        lines.append([name, f"{accuracy}, {seeds}", f"{cost:g} passes", " ".join(numbers)])
+    table = markdown(["MNIST", "test accuracy", "cost", "command"], lines)
+    listed = "\n".join(f"{text}  # ({k})" for k, text in enumerate(commands, start=1))
+    hidden = "<details><summary>The commands</summary>"
+    return f"{table}\n\n{hidden}\n\n```bash\n{listed}\n```\n\n</details>"
+
+
+def accuracy_table() -> str:
+    """Table (accuracy_table) of the paper, and the fixed point beside it."""
+    rows = []
+    for name in ("sgd", "fixed_point"):
+        run = read(f"accuracy_table_{name}")
+        for setting in dict.fromkeys(r["setting"] for r in run["rows"]):
+            mine = [r for r in run["rows"] if r["setting"] == setting]
+            rows.append(
+                [
+                    {"sgd": "SGD", "fixed_point": "fixed point"}[name],
+                    SETTINGS[setting],
+                    f"{PAPER[setting]}%" if name == "sgd" else "",
+                    percent(r["accuracy"] for r in mine),
+                    f"{statistics.fmean(r['passes'] for r in mine):.0f}",
+                    f"{statistics.fmean(r['beta'] for r in mine):.4g}",
+                    f"{statistics.fmean(r['seconds'] for r in mine):.3g}",
+                ]
+            )
+    head = ["solver", "setting", "paper", "test accuracy", "passes", "final β", "seconds"]
+    return (
+        markdown(head, rows) + "\n\n" + sources("accuracy_table_sgd", "accuracy_table_fixed_point")
+    )
+
+
+def growth_table() -> str:
+    rows = []
+    for run in growth_runs():
+        cost = [r["cost"] for r in run["rows"]]
+        parts = {k: statistics.fmean(c[k] for c in cost) for k in cost[0]}
+        rows.append(
+            [
+                solver(run),
+                f"{run['rows'][0]['levels'][0]['memories']} → {width(run)}",
+                len(run["rows"]),
+                percent(r["accuracy"] for r in run["rows"]),
+                f"{parts['total']:.2f}",
+                f"{parts['curvature']:.2f}",
+            ]
+        )
+    head = ["solver", "memories", "seeds", "test accuracy", "cost in full passes",
+            "of it curvature"]  # fmt: skip
+    listed = [f"- {command(run)}, {device(run)}" for run in growth_runs()]
+    return markdown(head, rows) + "\n\nIn this order:\n\n" + "\n".join(listed)
+
+
+def time_table() -> str:
+    run = read("training_time")
+    rows = []
+    for r in run["rows"]:
+        rows.append(
+            [
+                r["memories"],
+                "fixed point" if r["solver"] == "fixed-point" else "SGD",
+                "split" if r["growth"] else "none",
+                f"{r['seconds']:.3g}",
+                f"{r['products']:.4g}",
+                f"{r['cost_in_full_passes']:.3g}",
+                "yes" if r["reached_target"] else "no",
+                f"{r['test_accuracy']:.2f}%",
+            ]
+        )
+    head = ["memories", "solver", "growth", "seconds", "products (10⁶)", "in full passes",
+            "target reached", "test accuracy"]  # fmt: skip
+    return markdown(head, rows) + "\n\n" + sources("training_time")
+
+
+def exponent_table() -> str:
+    rows = [
+        [
+            "fixed point" if e["solver"] == "fixed-point" else "SGD",
+            "split" if e["growth"] else "none",
+            f"{min(e['sizes'])}–{max(e['sizes'])}",
+            f"{e['products']:.2f}",
+            f"{e['seconds']:.2f}",
+        ]
+        for e in read("training_time")["exponents"]
+    ]
+    return markdown(["solver", "growth", "memories", "products ∝ P^", "seconds ∝ P^"], rows)
+
+
+def conditional_table() -> str:
+    """Joint and conditional objective, same settings."""
+    lines = []
+    for run in conditional_runs():
+        for objective in ("joint", "conditional"):
+            rows = of_objective(run, objective)
+            lines.append(
+                [
+                    DATASETS[run["dataset"]],
+                    run["memories"],
+                    objective,
+                    percent(r["accuracy"] for r in rows),
+                    percent(r["fidelity"] for r in rows),
+                    f"{average(rows, 'passes'):.3g}",
+                    f"{statistics.median(r['seconds'] for r in rows):.3g}",
+                ]
+            )
+    head = ["data", "memories", "objective", "test accuracy", "class of the nearest memory",
+            "passes", "seconds"]  # fmt: skip
+    return markdown(head, lines) + "\n\n" + "\n".join(map(source, conditional_runs()))
+
+
+def few_labels_table() -> str:
+    run = read("semi_supervised")
+    lines = []
+    for labels in dict.fromkeys(r["labels"] for r in run["runs"]):
+        rows = [r for r in run["runs"] if r["labels"] == labels]
+        some = "gain" in rows[0]
+        lines.append(
+            [
+                labels,
+                percent(r["labeled rows alone"] for r in rows) if some else "",
+                percent(r["all rows"] for r in rows),
+                ", ".join(signed(r["gain"]) for r in rows) if some else "",
+            ]
+        )
+    head = ["labels", "labeled rows alone", "with all 60,000 rows", "points gained, seed by seed"]
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
+def recall_table() -> str:
+    run = read("recall")
+    runs = run["runs"]
+    lines = [["none", percent(r["intact"] for r in runs), "", "", ""]]
+    for k, case in enumerate(runs[0]["hidden"]):
+        mine = [r["hidden"][k] for r in runs]
+        lines.append(
+            [
+                f"{case['share']:.0%} of the pixels hidden",
+                percent(r["damaged"] for r in mine),
+                percent(r["fixed-point"]["completed"] for r in mine),
+                percent(r["gradient"]["completed"] for r in mine),
+                percent(r["fixed-point"]["recalled"] for r in mine),
+            ]
+        )
+    for k, case in enumerate(runs[0]["noise"]):
+        mine = [r["noise"][k] for r in runs]
+        lines.append(
+            [
+                f"noise, its length {case['length']:g} times the digit's",
+                percent(r["damaged"] for r in mine),
+                "",
+                "",
+                percent(r["recalled"] for r in mine),
+            ]
+        )
+    head = ["damage", "right as it is", "known pixels held, fixed point",
+            "known pixels held, gradient", "nothing held, fixed point"]  # fmt: skip
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
+def novelty_table() -> str:
+    run = read("novelty")
+    runs = run["runs"]
+    strangers = [
+        [
+            DATASETS.get(name, name),
+            f"{statistics.fmean(r['auroc'][name]['novelty_score'] for r in runs):.3f}",
+        ]
+        for name in runs[0]["auroc"]
+    ]
+    lines = []
+    for k, case in enumerate(runs[0]["reject"]):
+        mine = [r["reject"][k] for r in runs]
+        shares = ("digits rejected", "clothes rejected", "error of digits kept")
+        lines.append([f"{case['rate']:.1%}"] + [percent(100 * r[s] for r in mine) for s in shares])
+    head = ["rate asked for", "digits rejected", "clothes rejected", "errors among digits kept"]
+    return (
+        markdown(["MNIST test digits against", "AUROC"], strangers)
+        + "\n\n" + markdown(head, lines) + "\n\n" + source(run)
+    )  # fmt: skip
+
+
+def step_table() -> str:
+    run = read("sgd_step")
+    lines = [
+        [
+            r["memories"],
+            r["batch"],
+            f"{r['plain']:.2f}",
+            f"{r['in training']:.3f}",
+            f"{r['plain'] / r['in training']:.1f}",
+            f"{r['products']:.3f}",
+        ]
+        for r in run["milliseconds"]
+    ]
+    head = ["memories", "rows per step", "plain, ms", "replayed, ms", "times faster",
+            "two large products alone, ms"]  # fmt: skip
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
+def maximize_table() -> str:
+    run = read("maximize")
+    lines = [
+        [
+            r["weights"],
+            f"{r['decades']:.0f}",
+            r["iterations"],
+            f"{r['milliseconds']:.1f}",
+            f"{r['ratio']:.2f}",
+        ]
+        for r in run["rows"]
+    ]
+    head = ["weights", "decades", "iterations", "ms", "of the products of a batch"]
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
+def unsupervised_table() -> str:
+    run = read("unsupervised_pass")
+    m = run["measured"]
+    kinds = [
+        ("one exact pass", "seconds_pass", "times_faster_processor_time"),
+        *(
+            (f"an epoch of SGD, batches of {rows}", f"seconds_sgd_epoch_{rows}",
+             f"sgd_{rows}_times_faster_processor_time")
+            for rows in (1000, 4000)
+        ),
+    ]  # fmt: skip
+    lines = [[name, f"{m[seconds]:.1f}", f"{m[times]:.1f}"] for name, seconds, times in kinds]
+    theirs = run["authors"]
+    remark = (
+        f"{m['rows']:,} patches of {m['features']} pixels. Peak memory "
+        f"{m['gigabytes_peak']:.2f} GB, interpreter, reading and cutting included. The authors' "
+        f"epoch took {theirs['seconds']:g} s and {theirs['gigabytes']:g} GB where large products "
+        f"run at {theirs['gflop_per_second']:g} GFLOP/s; they ran at "
+        f"{m['gflop_per_second_products']:.0f} GFLOP/s here."
+    )
+    head = ["", "seconds", "times faster than the authors' epoch, at equal speed of products"]
+    return markdown(head, lines) + "\n\n" + remark + "\n\n" + source(run)
+
+
+def abilities_table() -> str:
+    """The README's: what there is, how it is called, what it came to on MNIST."""
+    fixed, grown = read("accuracy_table_fixed_point"), read("growth_fixed_point_8192")
+    first, few = grown["rows"][0]["levels"][0]["memories"], read("semi_supervised")["runs"]
+    fewest = [r for r in few if r["labels"] == min(r["labels"] for r in few)]
+    hidden = [max(r["hidden"], key=lambda h: h["share"]) for r in read("recall")["runs"]]
+    completed = statistics.fmean(h["fixed-point"]["completed"] for h in hidden)
+    strange = read("novelty")["runs"]
+    auroc = statistics.fmean(r["auroc"]["fashion-mnist"]["novelty_score"] for r in strange)
+    sharper = [
+        f"{run['memories']} memories: {average(of_objective(run, 'conditional'), 'accuracy'):.1f}%"
+        f" instead of {average(of_objective(run, 'joint'), 'accuracy'):.1f}%"
+        for run in conditional_runs()
+        if run["dataset"] == "mnist"
+    ]
+    lines = [
+        [
+            "[classify](docs/getting-started.md), and say why",
+            "`fit`, `predict`, `explain`",
+            f"{fixed['memories']} memories, {fixed['rows'][0]['passes']} passes: "
+            f"{average(fixed['rows'], 'accuracy'):.1f}%",
+        ],
+        [
+            "get [more right](docs/user-guide.md#objective), memories less typical",
+            '`objective="conditional"`',
+            "; ".join(sharper),
+        ],
+        [
+            "learn from [few labels](docs/user-guide.md#few-labels)",
+            "`unlabeled=-1`",
+            f"{fewest[0]['labels']} labels: {average(fewest, 'all rows'):.1f}%, without the other "
+            f"rows {average(fewest, 'labeled rows alone'):.1f}%",
+        ],
+        [
+            "[recall](docs/user-guide.md#recall) what is hidden or damaged",
+            "`recall`, NaN is unknown",
+            f"{hidden[0]['share']:.0%} of the pixels hidden: {completed:.1f}% right, as damaged "
+            f"{average(hidden, 'damaged'):.1f}%",
+        ],
+        [
+            "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know",
+            "`calibrate_novelty`, `predict_or_reject`",
+            f"AUROC {auroc:.3f} against Fashion-MNIST",
+        ],
+        [
+            "[grow](docs/user-guide.md#growth) by splitting memories",
+            '`growth="split"`, `at_level`',
+            f"{first} → {width(grown)} memories: {average(grown['rows'], 'accuracy'):.1f}%, every "
+            "smaller model on the way",
+        ],
+        [
+            "find classes [without labels](docs/user-guide.md#clustering-without-labels)",
+            "`DAMClusterer`",
+            "",
+        ],
+    ]
+    return markdown(["it can", "by", "on MNIST, test rows"], lines)
+
+
+TABLES = {
+    "abilities": abilities_table,
+    "summary": summary_table,
+    "accuracy": accuracy_table,
+    "growth": growth_table,
+    "training time": time_table,
+    "exponents": exponent_table,
+    "conditional": conditional_table,
+    "few labels": few_labels_table,
+    "recall": recall_table,
+    "novelty": novelty_table,
+    "step": step_table,
+    "maximize": maximize_table,
+    "unsupervised pass": unsupervised_table,
+}

@@ -1,0 +1,313 @@
+"""Figs. (unsupervised_DAM_memories) and _1 to _4: patches of digits without labels.
+
+The authors start from random memories with β = 0.01 and ε = 0.01. Here β starts at 5 and memories
+on training patches: β = 0 is itself a saddle, which that start leaves after thousands of steps, to
+either side. And ε = 0.1: with 0.01 classes sharpen before memories have found their places, some of
+which then end as noise; one case keeps ε = 0.01 to show it. Sinkhorn–Knopp takes the authors' 100
+sweeps per step, which never waits for the device. What it leaves of the marginals is measured, and
+the class weights are projected to the last digit when training is over.
+
+Three ways to the classes. "symmetric": the paper's, all weights trained by SGD from class weights
+that know nothing. "grouped": memories first, by the fixed point of the marginal likelihood; class
+weights from groups of memories that share patches; then the same SGD. "fixed-point": as before, but
+SGD moves class weights alone, so that the density of the patches stays at its fixed point.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from mnemosphere.model import initialize, kernel, objectives
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import polytope
+from mnemosphere.plots import latent_classes, latent_order, memory_gallery
+from mnemosphere.plots.style import figure_style, new_figure
+from mnemosphere.training import latent
+from mnemosphere.training.batches import Solver
+from mnemosphere.training.callbacks import Record
+from research import fits
+from research.fits import unlabeled
+from research.paper.experiment import Experiment, Run, load_arrays, save_picture
+from research.report import Comparison, Json, synchronize
+
+_PRIOR = (110, 132, 121, 101, 105, 108, 104, 102, 112, 125)
+_TITLES = {
+    "symmetric": "SGD from symmetric classes",
+    "symmetric, ε = 0.01": "the same with ε = 0.01",
+    "grouped": "SGD from groups of memories",
+    "fixed-point": "fixed point, classes by SGD",
+}
+_SHOWN = 25
+
+
+def _settings(quick: bool) -> Json:
+    cases = [
+        {"name": "symmetric", "start": "symmetric", "solver": "sgd", "smoothing": 0.1},
+        {"name": "grouped", "start": "grouped", "solver": "sgd", "smoothing": 0.1},
+        {"name": "fixed-point", "start": "grouped", "solver": "classes", "smoothing": 0.1},
+    ]
+    if not quick:
+        authors = {"start": "symmetric", "solver": "sgd", "smoothing": 0.01}
+        cases.insert(1, {"name": "symmetric, ε = 0.01", **authors})
+    return {
+        "size": 6,
+        "stride": 2,
+        "images": 200 if quick else None,
+        "memories": 100,
+        "varsigma": 0.6,
+        "beta": 5.0,
+        "prior": list(_PRIOR),
+        "sgd": {
+            "learning_rate": 0.05 if quick else 0.01,
+            "momentum": 0.9 if quick else 0.99,
+            "batch_size": 500 if quick else 1000,
+            "sweeps": 100,
+            "tolerance": None,
+        },
+        "epochs": 6 if quick else 10,
+        "classes": {"learning_rate": 0.1, "momentum": 0.9, "steps": 40 if quick else 200},
+        "fixed_point": {"steps_per_pass": 20, "epochs": 4 if quick else 6},
+        "cases": cases,
+        # Whose memories the paper's figures show: those of its own way to train, which a quick
+        # run has no time for.
+        "shown": "grouped" if quick else "symmetric",
+    }
+
+
+def unit_patches(run: Run) -> torch.Tensor:
+    """Patches that are not blank as unit rows (n, 36) on the device."""
+    stored, chosen = run.data("mnist"), run.settings
+    images = stored.x_train[: chosen["images"]].reshape(-1, *stored.image_shape)
+    return fits.unit_patches(images, chosen["size"], chosen["stride"], run.device)
+
+
+def _run(run: Run) -> Json:
+    run.progress("cutting patches")
+    x = unit_patches(run)
+    rows = []
+    arrays: dict[str, Any] = {}
+    for case in run.settings["cases"]:
+        for seed in run.seeds:
+            key = f"{case['name']}-{seed}"
+            part = _Training(run, case, seed, key)
+            rows.append(run.parts.step(key, partial(part.train, x)))
+            if seed == run.seeds[0]:
+                stored = run.parts.load(key)
+                arrays |= {f"{name} {case['name']}": a for name, a in stored.items()}
+    run.save_arrays(**arrays)
+    run.remark(
+        "memories start on patches with β = 5 where the authors start at random with 0.01, from "
+        "which β leaves its saddle late and to either side; ε = 0.1 where they have 0.01"
+    )
+    return {"patches": len(x), "rows": rows}
+
+
+class _Training:
+    """One way to memories and classes, and all that is measured on it."""
+
+    def __init__(self, run: Run, case: Json, seed: int, key: str) -> None:
+        self.run, self.case, self.seed, self.key = run, case, seed, key
+        self.prior = torch.tensor(run.settings["prior"], dtype=torch.float32, device=run.device)
+
+    def train(self, x: torch.Tensor) -> Json:
+        """The row of this training; its arrays are stored beside it."""
+        run, case = self.run, self.case
+        generator = torch.Generator().manual_seed(self.seed)
+        began = time.perf_counter()
+        w = initialize.from_data(x, run.settings["memories"], generator=generator)
+        first: tuple[Record, ...] = ()
+        if case["start"] == "grouped":
+            params, first = self._grouped(x, w, generator)
+        else:
+            params = fits.begin(
+                fits.Start(w, run.settings["beta"]),
+                latent.latent_prior(self.prior, case["smoothing"]),
+                varsigma=run.settings["varsigma"],
+            )
+        params, history = self._descend(x, params, generator)
+        synchronize(x.device)
+        seconds = time.perf_counter() - began
+        missing = marginal_error(params)
+        log_p = params.p.clamp_min(torch.finfo(params.p.dtype).tiny).double().log()
+        p = polytope.sinkhorn(log_p, params.p_h, params.p_q, tol=1e-9).p
+        params = params.replace(p=p.to(params.p))
+        run.parts.save(
+            self.key,
+            w=params.w.cpu().numpy().astype(np.float16),
+            p=params.p.cpu().numpy(),
+            p_h=params.p_h.cpu().numpy(),
+        )
+        return {
+            "case": case["name"],
+            "seed": self.seed,
+            "smoothing": case["smoothing"],
+            "seconds": round(seconds, 2),
+            "loss_memories": [round(r.loss, 5) for r in first],
+            "loss_history": [round(r.loss, 5) for r in history],
+            "beta_history": [round(r.beta, 3) for r in history],
+            "marginal_error_trained": missing,
+            **measure(params, x, self.prior, case["smoothing"]),
+        }
+
+    def _grouped(
+        self, x: torch.Tensor, w: torch.Tensor, generator: torch.Generator
+    ) -> tuple[Parameters, tuple[Record, ...]]:
+        chosen = self.run.settings
+        rows = unlabeled(x, 1)
+        size = -(-len(x) // chosen["fixed_point"]["steps_per_pass"])
+        result = fits.continue_training(
+            fits.begin(fits.Start(w, chosen["beta"]), w.new_ones(1), varsigma=chosen["varsigma"]),
+            rows,
+            fits.fixed_point(batch_size=size),
+            rule=objectives.marginal,
+            passes=chosen["fixed_point"]["epochs"],
+            generator=generator,
+            callbacks=[self.run.watch(f"{self.case['name']}, memories")],
+        )
+        self.run.finished(result.status)
+        graph = latent.affinity(result.params, rows, generator=generator)
+        groups = latent.group(graph, len(self.prior), generator=generator)
+        return (
+            latent.start_classes(result.params, groups, self.prior, self.case["smoothing"]),
+            result.history,
+        )
+
+    def _descend(
+        self, x: torch.Tensor, params: Parameters, generator: torch.Generator
+    ) -> tuple[Parameters, tuple[Record, ...]]:
+        """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
+        run, case = self.run, self.case
+        solver: Solver = fits.sgd(**run.settings["sgd"])
+        passes = run.settings["epochs"]
+        if case["solver"] == "classes":
+            chosen = run.settings["classes"]
+            size = max(len(x) // 20, min(len(x), 4096))
+            solver = latent.ClassWeightSGD(chosen["learning_rate"], chosen["momentum"], size)
+            passes = -(-chosen["steps"] * size // len(x))
+        result = fits.continue_training(
+            params,
+            unlabeled(x, params.n_columns),
+            solver,
+            rule=objectives.Unsupervised(case["smoothing"]),
+            passes=passes,
+            generator=generator,
+            callbacks=[run.watch(f"{case['name']}, seed {self.seed}")],
+            checkpoint=run.checkpoint(self.key),
+        )
+        run.finished(result.status)
+        return result.params, result.history
+
+
+def marginal_error(params: Parameters) -> float:
+    """The largest relative error of a row or column sum of p."""
+    p, p_h, p_q = params.p.double(), params.p_h.double(), params.p_q.double()
+    ratios = torch.cat([p.sum(1) / p_h, p.sum(0) / p_q])
+    # A class of no prior has no weight, and no error.
+    return float(f"{float((ratios.nan_to_num(1.0) - 1).abs().amax()):.3g}")
+
+
+def measure(params: Parameters, x: torch.Tensor, prior: torch.Tensor, smoothing: float) -> Json:
+    """β, losses, sharpness, coherence and use of the classes."""
+    label = latent.latent_class(params)
+    n_classes = len(prior)
+    found = latent.coherence(params.w, label, generator=torch.Generator().manual_seed(0))
+    counts = torch.bincount(label, minlength=n_classes + 1).cpu()
+    wanted = (params.n_memories * prior / prior.sum()).cpu()
+    none = unlabeled(x, n_classes + 1).targets
+    soft = params.p[1:] / params.p_h[1:, None]
+    rules: dict[str, objectives.LabelRule] = {
+        "loss": objectives.Unsupervised(smoothing),
+        "loss_marginal": objectives.marginal,
+    }
+    losses = {
+        name: round(kernel.evaluate(params, x, none, rule), 5) for name, rule in rules.items()
+    }
+    return {
+        "beta": round(float(params.beta), 3),
+        **losses,
+        "sharpness": round(float(soft.amax(1).mean()), 4),
+        # None where no two memories are of one class, or of two.
+        **{name: None if v != v else round(v, 4) for name, v in found._asdict().items()},
+        "memories_per_class": counts.tolist(),
+        "memories_wanted": [round(v, 2) for v in wanted.tolist()],
+        "largest_gap": round(float((counts[:-1] - wanted).abs().max()), 2),
+        "marginal_error": marginal_error(params),
+    }
+
+
+def _compare(measured: Json) -> list[Comparison]:
+    found = []
+    for case in dict.fromkeys(row["case"] for row in measured["rows"]):
+        rows = [row for row in measured["rows"] if row["case"] == case]
+
+        def mean(name: str, rows: list[Json] = rows) -> float:
+            return round(float(np.mean([row[name] or 0.0 for row in rows])), 4)
+
+        found += [
+            Comparison(f"{case}: β", mean("beta"), unit="", digits=1),
+            Comparison(f"{case}: overlap within classes", mean("within"), unit="", digits=3),
+            Comparison(f"{case}: the same, shuffled", mean("shuffled"), unit="", digits=3),
+            Comparison(f"{case}: sharpness of soft labels", 100 * mean("sharpness"), digits=1),
+            Comparison(
+                f"{case}: memories of a class off its share", mean("largest_gap"), unit="", digits=1
+            ),
+        ]
+    return found
+
+
+def _draw(result: Json, folder: Path) -> list[Path]:
+    """The paper's five figures, and all ways to train beside each other."""
+    arrays, side = load_arrays(folder), (result["settings"]["size"],) * 2
+    classes, shown = range(len(result["settings"]["prior"])), result["settings"]["shown"]
+    w, p, p_h = (arrays[f"{name} {shown}"].astype(np.float64) for name in ("w", "p", "p_h"))
+    order = latent_order(p, p_h)
+    pages = {"fig4": order[:: max(1, len(order) // _SHOWN)][:_SHOWN]}
+    for k, start in enumerate(range(0, len(order), _SHOWN)):
+        pages[f"fig{7 + k}"] = order[start : start + _SHOWN]
+    found = []
+    for name, indices in pages.items():
+        figure = memory_gallery(w, p, p_h, classes=classes, image_shape=side, indices=indices)
+        found.append(save_picture(figure, folder, name, result, dpi=110))
+    found.append(save_picture(_ways(result, arrays, side), folder, "fig4-classes", result, dpi=110))
+    return found
+
+
+@figure_style()
+def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure:
+    """All memories of every case, one row per latent class."""
+    first = [row for row in result["measured"]["rows"] if row["seed"] == result["seeds"][0]]
+    figure = new_figure(3.6 * min(2, len(first)), 3.6 * -(-len(first) // 2))
+    panels = figure.subplots(-(-len(first) // 2), min(2, len(first)), squeeze=False).ravel()
+    for ax, row in zip(panels, first, strict=False):
+        w, p, p_h = (arrays[f"{name} {row['case']}"] for name in ("w", "p", "p_h"))
+        # Memories of one corner have the largest entries of all and would make strokes pale.
+        scale = float(np.quantile(np.abs(w.astype(np.float64)), 0.99))
+        latent_classes(w, p, p_h, image_shape=side, vmax=scale, ax=ax)
+        within, shuffled = (round(row[name] or 0.0, 2) + 0.0 for name in ("within", "shuffled"))
+        ax.set_title(
+            f"{_TITLES[row['case']]}\noverlap within a class {within:.2f}, shuffled {shuffled:.2f}",
+            fontsize=8,
+        )
+    for ax in panels[len(first) :]:
+        ax.set_axis_off()
+    return figure
+
+
+EXPERIMENTS = (
+    Experiment(
+        "fig4",
+        "Figs. (unsupervised_DAM_memories) and its appendix, 7 to 10: latent classes of patches",
+        _settings,
+        _run,
+        _draw,
+        _compare,
+        also=("fig7", "fig8", "fig9", "fig10"),
+    ),
+)

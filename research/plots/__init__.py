@@ -1,0 +1,1 @@
+"""Pictures that only studies draw. Arrays in, axes or figures out, as in `mnemosphere.plots`."""

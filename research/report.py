@@ -1,0 +1,243 @@
+"""What every measurement shares: its head, its files, parts that are never redone, comparisons.
+
+A report is a JSON file. Its head says how it was made: the command, seeds, versions, device and
+threads. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import shlex
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import mnemosphere
+from mnemosphere.cli.shell import plain
+from mnemosphere.training.checkpoint import write_atomically
+
+ROOT = Path(__file__).parents[1]
+STORED = Path(__file__).parent / "results"  # what the documentation is made from
+PROGRAM = ("python", "-m", "research")
+
+_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
+_MODULES = {"scikit-learn": "sklearn"}
+# Options whose value is a place on one machine: named by a word, or left out.
+_PLACES = {"--data": "DIR", "--out": None, "-o": None, "--output": None}
+
+Json = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+Stored = TypeVar("Stored")
+
+
+# --- the head
+
+
+def command_line(words: Sequence[str]) -> str:
+    """The command as it was typed, less the places of files on one machine."""
+    shown: list[str] = []
+    left = iter(words)
+    for word in left:
+        option, joined, _ = word.partition("=")
+        if option not in _PLACES:
+            shown.append(word)
+            continue
+        if not joined:
+            next(left, None)
+        name = _PLACES[option]
+        if name is not None:
+            shown += [option, name]
+    return shlex.join([*PROGRAM, *shown])
+
+
+def head(command: str, *, device: str | torch.device = "cpu", seeds: Iterable[int] = (0,)) -> Json:
+    """How a report came about."""
+    return {
+        "command": command,
+        "seeds": list(seeds),
+        "versions": versions(),
+        "device": device_name(torch.device(device)),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What was used."""
+    found = {"python": platform.python_version(), "mnemosphere": mnemosphere.__version__}
+    for name in _PACKAGES:
+        found[name] = import_module(_MODULES.get(name, name)).__version__
+    return found
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU where there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name.partition(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu or cuda, got {name!r}")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError("device cuda: torch finds no GPU here, use cpu")
+    return torch.device(name)
+
+
+def device_name(device: torch.device) -> str:
+    """In words: a GPU by its name, a processor as far as the system tells."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    threads = torch.get_num_threads()
+    return f"{_processor()} processor, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def synchronize(device: str | torch.device) -> None:
+    """Wait for all that a GPU was told to do."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# --- files
+
+
+def to_json(value: Any) -> bytes:
+    """Strict JSON: what is not a plain value, NaN and infinities are errors."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def write(path: Path, report: Json) -> None:
+    """A report as JSON, whole or not at all; arrays become lists, NaN and infinities null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, to_json(plain(report)))
+
+
+def read_json(path: Path, advice: str) -> Any:
+    """The value in a file; ValueError with `advice` where it is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): {advice}") from error
+
+
+def pack(arrays: Arrays) -> bytes:
+    """The bytes of an .npz file: the same for the same arrays."""
+    content = io.BytesIO()
+    packed: dict[str, Any] = dict(arrays)
+    np.savez_compressed(content, **packed)
+    return content.getvalue()
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """An .npz file, whole or not at all."""
+    write_atomically(path, pack(arrays))
+
+
+def read_arrays(path: Path) -> Arrays:
+    """All arrays of an .npz file."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): delete its folder to run it again"
+        ) from error
+
+
+# --- parts that are never redone
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The finished parts of a run, by which an interrupted one goes on."""
+
+    folder: Path
+
+    def step(self, key: str, function: Callable[[], Stored]) -> Stored:
+        """The JSON value of a part: read where it is finished, else computed and stored."""
+        path = self.folder / f"{key}.json"
+        if path.exists():
+            stored: Stored = read_json(path, "delete it to have that part done again")
+            return stored
+        content = to_json(function())
+        write_atomically(path, content)
+        for rest in self.folder.glob(f"{key}.checkpoint*"):
+            rest.unlink()
+        # What a run that goes on would read: the same types either way.
+        same: Stored = json.loads(content)
+        return same
+
+    def save(self, key: str, **arrays: NDArray[Any]) -> None:
+        """Store arrays of a part; call it inside the part's function."""
+        write_arrays(self.folder / f"{key}.npz", arrays)
+
+    def load(self, key: str) -> Arrays:
+        """The arrays of a finished part."""
+        return read_arrays(self.folder / f"{key}.npz")
+
+
+class WorkTime:
+    """Seconds of work, over interruptions."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._began = path, time.perf_counter()
+        self._before = float(read_json(path, "delete it")) if path.exists() else 0.0
+
+    def stop(self) -> float:
+        """Seconds in all, kept for a run that goes on."""
+        total = self._before + time.perf_counter() - self._began
+        write_atomically(self._path, to_json(total))
+        return total
+
+
+# --- comparisons
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number beside a published one.
+
+    `low` and `high` bound what agrees with it, given how it is rounded and how much seeds differ;
+    both None where there is no number to hold against.
+    """
+
+    what: str
+    measured: float
+    paper: str = ""  # as the paper has it: "79%"; "" where it has none
+    low: float | None = None
+    high: float | None = None
+    unit: str = "%"
+    spread: float | None = None  # standard deviation over seeds
+    digits: int = 2  # decimals that are worth showing
+    note: str = ""  # what it cost, and the like
+
+    def as_dict(self, *, quick: bool) -> Json:
+        """Plain values, and whether they agree: None where there is nothing to hold against."""
+        within: bool | None = None
+        if not quick and self.low is not None and self.high is not None:
+            within = self.low <= self.measured <= self.high
+        return {**asdict(self), "within": within}
+
+
+def measured_text(compared: Json, *, n_seeds: int | None = None) -> str:
+    """The measured number with its unit, and with its deviation unless there is one seed only."""
+    digits = compared["digits"]
+    text = f"{compared['measured']:.{digits}f}"
+    if compared["spread"] is not None and n_seeds != 1:
+        text += f" ± {compared['spread']:.{digits}f}"
+    return f"{text}{compared['unit']}"

@@ -1,0 +1,396 @@
+"""`python -m research theory`: solve the saddle-point equations and draw what they say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from mnemosphere.cli.shell import Debug, Json, Quiet, Terminal
+from mnemosphere.theory import DistinctSolution, find_solutions
+from research.theory import (
+    Sampling,
+    Setting,
+    coexistence_window,
+    compare_overlaps,
+    duplicated_spectrum,
+    map_phases,
+    near_transition,
+    trace_branches,
+    trace_hierarchy,
+)
+from research.theory.options import (
+    BETA_RANGE,
+    Along,
+    Beta,
+    Features,
+    Kind,
+    Memories,
+    Parameter,
+    Rho,
+    Seed,
+    SoftLabels,
+    Starts,
+    Teachers,
+    Uniform,
+    Upsilon,
+    check_range,
+    picture,
+    read_labels,
+)
+from research.theory.study import Study
+
+theory_app = typer.Typer(
+    help="""The statistical mechanics of the model: phases, overlaps, bifurcations, stability.
+
+A teacher with P* memories draws M = ϱ P* N examples of concentration υN; a student with P memories
+samples its posterior at inverse temperature β. Pictures come with their numbers as JSON.""",
+    no_args_is_help=True,
+)
+
+
+@theory_app.command()
+def solve(
+    ctx: typer.Context,
+    teacher: Teachers = 3,
+    memories: Memories = 3,
+    beta: Beta = 4.0,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 1000,
+    uniform_share: Uniform = 0.0,
+    soft_labels: SoftLabels = None,
+    starts: Starts = 100,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write the numbers as .json.", metavar="FILE")
+    ] = None,
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Find the solutions of the saddle-point equations: overlaps, symmetry, free entropy.
+
+    The equations are the limit of many features. Where β is not small against N, or υN not large,
+    a note says so.
+    """
+    terminal = Terminal(json_only=json_, quiet=quiet)
+
+    setting = Setting(
+        teacher, memories, beta, rho, upsilon, uniform_share, features, read_labels(soft_labels)
+    )
+    settings = asdict(setting) | {"starts": starts}
+    study = Study(ctx, terminal, settings, seed, picture=None, record=out)
+    with study.work("solving"):
+        problem = setting.problem()
+        found = find_solutions(problem, starts, generator=study.generator)
+        symmetric = setting.soft_labels is None and min(teacher, memories) > 1
+        transition = setting.transition() if symmetric else None
+    missed = starts - sum(solution.count for solution in found)
+    if missed:
+        study.remark(f"{missed} of {starts} starts did not converge and are left out")
+    rows = [
+        {
+            "free_entropy": solution.free_entropy,
+            "kind": solution.symmetry.kind,
+            "groups": solution.symmetry.groups,
+            "stable": solution.stable,
+            "leading_eigenvalue": solution.leading_eigenvalue,
+            "starts": solution.count,
+            "m": solution.m,
+            "p": solution.p,
+        }
+        for solution in found
+    ]
+    data = {"beta_eff": problem.beta_eff, "transition": transition, "solutions": rows}
+    shown: list[Any] = [_solution_table(found)]
+    if transition is not None:
+        shown.append(f"the symmetric solution is unstable above β = {transition:.6f}")
+    study.finish(data, None, *shown)
+
+
+def _solution_table(found: list[DistinctSolution]) -> Table:
+    table = Table(title="solutions, largest free entropy first", title_justify="left")
+    for name in ("free entropy", "kind", "λ_max", "starts", "overlaps m"):
+        table.add_column(name)
+    for solution in found:
+        table.add_row(
+            f"{solution.free_entropy:.6f}",
+            f"{solution.symmetry.kind}, {'stable' if solution.stable else 'a saddle'}",
+            f"{solution.leading_eigenvalue:.3f}",
+            str(solution.count),
+            "\n".join(" ".join(f"{v:6.3f}" for v in row) for row in solution.m.tolist()),
+            end_section=True,
+        )
+    table.caption = (
+        "free entropy: per example; m: one row per teacher memory, one column per student memory"
+    )
+    return table
+
+
+@theory_app.command("phase-diagram")
+def phase_diagram(
+    ctx: typer.Context,
+    along: Annotated[Along, typer.Option(help="The horizontal axis.")] = Along.upsilon,
+    teacher: Teachers = 5,
+    memories: Memories = 5,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 1000,
+    uniform_share: Uniform = 0.0,
+    x_range: Annotated[tuple[float, float], typer.Option(help="Smallest and largest υ or ϱ.")] = (
+        0.25,
+        1.5,
+    ),
+    beta_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help=BETA_RANGE, show_default="around the transition"),
+    ] = None,
+    grid: Annotated[int, typer.Option(help="Cells per side.", min=2)] = 18,
+    out: Annotated[Path, picture("phase-diagram.png")] = Path("phase-diagram.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Map the phases over (υ, β) or (ϱ, β): symmetric, broken, or both stable.
+
+    Each cell is solved from an informed and an uninformed start. The line is analytic: above it the
+    symmetric solution is unstable.
+    """
+    terminal = Terminal(json_only=json_, quiet=quiet)
+
+    x = np.linspace(*check_range(x_range, "--x-range"), grid).tolist()
+    if beta_range is not None:
+        check_range(beta_range, "--beta-range")
+    setting = Setting(teacher, memories, 1.0, rho, upsilon, uniform_share, features)
+    settings = asdict(setting) | {"along": along.value}
+    study = Study(ctx, terminal, settings, seed, picture=out)
+    with study.work("mapping phases") as step:
+        if beta_range is None:
+            right = replace(setting, **{along.value: x[-1]}).transition()
+            left = replace(setting, **{along.value: x[0]}).transition()
+            beta_range = 0.6 * right, min(1.2 * left, 3.0 * right)
+        beta = np.linspace(*beta_range, grid).tolist()
+        found = map_phases(setting, along.value, x, beta, generator=study.generator, progress=step)
+    if found.unconverged:
+        study.remark(
+            f"{found.unconverged} cells next to the transition converged to 1e-8 only partly"
+        )
+    study.finish(asdict(found), found.draw())
+
+
+@theory_app.command()
+def overlaps(
+    ctx: typer.Context,
+    along: Annotated[Parameter, typer.Option(help="The horizontal axis.")] = Parameter.beta,
+    teacher: Teachers = 2,
+    memories: Memories = 2,
+    beta: Beta = 10.0,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 200,
+    uniform_share: Uniform = 0.0,
+    soft_labels: SoftLabels = None,
+    x_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            help="Smallest and largest value on the axis.", show_default="0.5 8, or 0.1 2 for υ, ϱ"
+        ),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Solved values on the axis.", min=2)] = 46,
+    points: Annotated[int, typer.Option(help="Sampled points; 0 for theory alone.", min=0)] = 8,
+    teachers: Annotated[int, typer.Option(help="Teachers drawn for a point.", min=2)] = 4,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 100,
+    out: Annotated[Path, picture("overlaps.png")] = Path("overlaps.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw overlaps along β, ϱ or υ, with points from Gibbs sampling at N features on top.
+
+    Error bars are one standard error over teachers. Theory is the limit of many features; next to
+    the transition a finite N rounds it off.
+    """
+    terminal = Terminal(json_only=json_, quiet=quiet)
+
+    name = along.value
+    default = (0.5, 8.0) if along is Parameter.beta else (0.1, 2.0)
+    low, high = check_range(default if x_range is None else x_range, "--x-range")
+    setting = Setting(
+        teacher, memories, beta, rho, upsilon, uniform_share, features, read_labels(soft_labels)
+    )
+    sampling = Sampling(teachers, n_burn_in=sweeps // 2, n_sweeps=sweeps)
+    settings = asdict(setting) | {"along": name, "points": points} | asdict(sampling)
+    study = Study(ctx, terminal, settings, seed, picture=out)
+    with study.work("solving and sampling") as step:
+        found = compare_overlaps(
+            setting,
+            name,
+            sorted(
+                {
+                    *np.linspace(low, high, steps).tolist(),
+                    *near_transition(setting, name, low, high),
+                }
+            ),
+            np.linspace(low, high, points + 1)[1:].tolist(),
+            sampling=sampling,
+            generator=study.generator,
+            progress=step,
+        )
+    if found.r_hat is not None and found.r_hat > 1.1:
+        study.remark(
+            f"chains of one teacher disagree at some point (R-hat {found.r_hat:.2f}): next to the "
+            "transition they mix slowly; raise --sweeps"
+        )
+    study.finish(asdict(found), found.draw())
+
+
+@theory_app.command()
+def bifurcation(
+    ctx: typer.Context,
+    patterns: Annotated[
+        Kind, typer.Option(help="uniform: a teacher's memories; tree: patterns in clusters.")
+    ] = Kind.uniform,
+    teacher: Teachers = 3,
+    memories: Annotated[
+        int | None,
+        typer.Option(
+            help="P, memories of the student.", min=1, show_default="3, or one per pattern"
+        ),
+    ] = None,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 1000,
+    uniform_share: Uniform = 0.0,
+    depth: Annotated[int, typer.Option(help="Levels of the tree, 2^depth patterns.")] = 3,
+    beta_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help=BETA_RANGE, show_default="around the transition; 1.5 60 for the tree"),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Values of β.", min=4)] = 41,
+    out: Annotated[Path, picture("bifurcation.png")] = Path("bifurcation.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Trace all solutions as β grows: where they are born, part, and lose stability.
+
+    With --patterns tree, ϱ and υ are infinite and memories part one by one, each at its β_split.
+    """
+    terminal = Terminal(json_only=json_, quiet=quiet)
+
+    if beta_range is not None:
+        check_range(beta_range, "--beta-range")
+    if patterns is Kind.tree:
+        n_memories = 2**depth if memories is None else memories
+        settings: dict[str, Any] = {"patterns": "tree", "depth": depth, "memories": n_memories}
+        study = Study(ctx, terminal, settings, seed, picture=out)
+        beta = np.geomspace(*((1.5, 60.0) if beta_range is None else beta_range), steps).tolist()
+        with study.work("raising β") as step:
+            tree = trace_hierarchy(
+                depth, n_memories, beta, generator=study.generator, progress=step
+            )
+        places = ", ".join(f"{split:.4f}" for split in tree.splits)
+        study.finish(asdict(tree), tree.draw(), f"memories part at β_split = {places or 'none'}")
+        return
+    setting = Setting(
+        teacher, 3 if memories is None else memories, 1.0, rho, upsilon, uniform_share, features
+    )
+    study = Study(ctx, terminal, asdict(setting) | {"patterns": "uniform"}, seed, picture=out)
+    with study.work("tracing solutions") as step:
+        limits = beta_range
+        if limits is None:
+            critical = setting.transition()
+            limits = (0.75 * critical, 1.35 * critical)
+        found = trace_branches(
+            setting, np.linspace(*limits, steps).tolist(), generator=study.generator, progress=step
+        )
+    study.finish(asdict(found), found.draw_tree(), *_events(found.bifurcations))
+
+
+def _events(bifurcations: list[tuple[str, str, float]]) -> list[str]:
+    words = {"crossing": "changes stability", "end": "folds back", "symmetry": "merges"}
+    return [f"β = {place:.6f}: {name} {words[kind]}" for name, kind, place in bifurcations]
+
+
+@theory_app.command("free-entropy")
+def free_entropy(
+    ctx: typer.Context,
+    teacher: Teachers = 3,
+    memories: Memories = 3,
+    rho: Rho = 2.0,
+    upsilon: Upsilon = 1.0,
+    features: Features = 1000,
+    uniform_share: Uniform = 0.0,
+    beta_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help=BETA_RANGE, show_default="around the transition"),
+    ] = None,
+    steps: Annotated[int, typer.Option(help="Values of β.", min=4)] = 41,
+    out: Annotated[Path, picture("free-entropy.png")] = Path("free-entropy.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Compare the free entropies of the solutions around the transition: the largest wins."""
+    terminal = Terminal(json_only=json_, quiet=quiet)
+
+    if beta_range is not None:
+        check_range(beta_range, "--beta-range")
+    setting = Setting(teacher, memories, 1.0, rho, upsilon, uniform_share, features)
+    study = Study(ctx, terminal, asdict(setting), seed, picture=out)
+    with study.work("tracing solutions") as step:
+        limits = beta_range or coexistence_window(setting, generator=study.generator)
+        found = trace_branches(
+            setting,
+            np.linspace(*limits, steps).tolist(),
+            saddles=False,
+            generator=study.generator,
+            progress=step,
+        )
+    study.finish(asdict(found), found.draw_free_entropy(), *_events(found.bifurcations))
+
+
+@theory_app.command()
+def spectrum(
+    ctx: typer.Context,
+    depth: Annotated[int, typer.Option(help="Levels of the tree, 2^depth patterns.")] = 3,
+    memories: Memories = 2,
+    beta: Beta = 12.0,
+    rho: Rho = math.inf,
+    out: Annotated[Path, picture("spectrum.png")] = Path("spectrum.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw the spectrum of the Jacobian where every memory is doubled: above 1, copies part.
+
+    Patterns are the leaves of a tree. Rings are the closed form, β_eff/β_split the largest of them.
+    """
+    terminal = Terminal(json_only=json_, quiet=quiet)
+
+    settings = {"depth": depth, "memories": memories, "beta": beta, "rho": rho}
+    study = Study(ctx, terminal, settings, seed, picture=out)
+    with study.work("solving"):
+        found = duplicated_spectrum(depth, memories, beta, rho, generator=study.generator)
+    if not math.isinf(rho):
+        study.remark(
+            f"at finite rho the copy misses the equations by {found.residual:.1e}: solved again"
+        )
+    verdicts = [
+        f"memory {k}: β_split = {value:.4f}, {'a saddle' if beta > value else 'a minimum'} of the "
+        f"doubled network at β = {beta:g}"
+        for k, value in enumerate(found.beta_split)
+    ]
+    data = asdict(found) | {"rho": "inf" if math.isinf(rho) else rho}
+    study.finish(data, found.draw(), *verdicts)

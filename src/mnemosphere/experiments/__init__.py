@@ -1,1 +1,0 @@
-"""Layer 4: the tables and figures of the paper."""

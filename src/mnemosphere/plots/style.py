@@ -1,0 +1,161 @@
+"""One look for every picture: palette, color maps, typography, and how a figure starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import LogFormatter
+
+# Okabe and Ito's palette: told apart with any common color vision.
+BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
+PURPLE, SKY, BLACK, YELLOW = "#CC79A7", "#56B4E9", "#000000", "#F0E442"
+PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
+GREY = "#7A7A7A"
+MARKERS = "osD^vP"
+
+# Lightness falls in a straight line (CIELAB) from paper white through the palette's two blues.
+SEQUENTIAL = LinearSegmentedColormap.from_list(
+    "mnemosphere",
+    [
+        "#ffffff", "#c6e1f7", "#86c4ee", "#4aa6de", "#2886c3",
+        "#0267a2", "#054979", "#042e53", "#03142f",
+    ],
+)  # fmt: skip
+DIVERGING = mpl.colormaps["RdBu_r"]
+
+_STYLE: Any = {
+    "axes.axisbelow": True,
+    "axes.grid": False,
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.8,
+    "axes.prop_cycle": cycler(color=PALETTE),
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 6,
+    "axes.titlesize": 10,
+    "figure.dpi": 100,
+    "figure.facecolor": "white",
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
+    "font.size": 9,
+    "image.interpolation": "nearest",
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "mathtext.fontset": "dejavusans",
+    "pdf.fonttype": 42,  # text stays text
+    "savefig.dpi": 200,
+    "svg.hashsalt": "mnemosphere",  # ids inside an SVG are random without it
+    "text.usetex": False,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw in the look of this package inside a `with` block, or in a function so decorated.
+
+    The settings of matplotlib are as before afterwards.
+    """
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, size in inches, known to no window system and no global state."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """The only axes of a new figure."""
+    axes = new_figure(width, height).subplots()
+    assert isinstance(axes, Axes)
+    return axes
+
+
+def root_figure(picture: Figure | SubFigure | Axes) -> Figure:
+    """The whole figure a picture is part of."""
+    while not isinstance(picture, Figure):
+        owner = picture.figure
+        if owner is None:
+            raise ValueError("these axes were removed from their figure: draw them again")
+        picture = owner
+    return picture
+
+
+def category_style(index: int) -> tuple[str, str]:
+    """(color, marker) of a category; beyond 8 the colors come back with another marker."""
+    turn, place = divmod(index, len(PALETTE))
+    return PALETTE[place], MARKERS[turn % len(MARKERS)]
+
+
+def text_on(color: tuple[float, ...]) -> str:
+    """White or black, whichever reads better on an RGB(A) color."""
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color[:3]
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "black" if luminance > 0.18 else "white"
+
+
+def plain(value: object, limit: int = 18) -> str:
+    """A user's name as one short line that matplotlib will not take for a formula."""
+    text = " ".join(str(value).split())
+    if len(text) > limit:
+        tail = limit // 3  # names often differ at their ends
+        text = text[: limit - 1 - tail] + "…" + text[-tail:]
+    return text.replace("$", r"\$")
+
+
+def plain_log(axis: Axis) -> None:
+    """Write 60 and not 6×10¹ on a logarithmic axis, between the decades too where there is room."""
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
+
+
+def class_names(classes: Sequence[object], n_columns: int) -> list[str]:
+    """Names of the label columns: C classes and "none" for a last column they do not name."""
+    names = [plain(c) for c in classes]
+    if len(names) == n_columns - 1:
+        names.append("none")
+    if len(names) != n_columns:
+        raise ValueError(
+            f"there are {n_columns} label columns but {len(names)} classes: "
+            f"pass {n_columns}, or {n_columns - 1} where the last column is 'none of them'"
+        )
+    return names
+
+
+def alphabet(n: int) -> tuple[int, int]:
+    """(letters used, letters a name) of the names of n memories."""
+    length = 2
+    while 26**length < n:
+        length += 1
+    base = 5
+    while base**length < n:
+        base += 1
+    return base, length
+
+
+def letters(n: int) -> list[str]:
+    """Names of n memories: the paper's pairs AA, AB, … EE; more letters when there are more.
+
+    Up to 25 memories use A to E. Beyond, the alphabet is the smallest whose pairs suffice, so that
+    the pair is (row, column) of a square gallery; over 676 there are three letters, and so on.
+    """
+    base, length = alphabet(n)
+    return [
+        "".join(chr(ord("A") + i // base**place % base) for place in reversed(range(length)))
+        for i in range(n)
+    ]

@@ -1,0 +1,141 @@
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import to_rgb
+
+from mnemosphere import plots
+from mnemosphere.plots import checks, style
+
+
+def lightness(rgb):
+    """CIELAB L* of sRGB colors, from the definition of the space."""
+    rgb = np.asarray(rgb)
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = linear @ [0.2126729, 0.7151522, 0.0721750]
+    return 116 * np.cbrt(luminance) - 16
+
+
+def test_the_sequential_map_falls_evenly_in_lightness():
+    # Above L* = 8 the cube-root branch of L* holds; the last color lies just below.
+    shades = lightness(style.SEQUENTIAL(np.linspace(0, 0.97, 98))[:, :3])
+    steps = np.diff(shades)
+    assert shades[0] == pytest.approx(100, abs=0.1)
+    assert steps.max() < 0
+    assert np.abs(steps - steps.mean()).max() < 0.5 * abs(steps.mean())
+
+
+def test_the_palette_is_that_of_okabe_and_ito():
+    # (230,159,0) orange, (86,180,233) sky, (0,158,115) green, (240,228,66) yellow,
+    # (0,114,178) blue, (213,94,0) vermillion, (204,121,167) purple, black.
+    published = {
+        (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
+        (0, 114, 178), (213, 94, 0), (204, 121, 167), (0, 0, 0),
+    }  # fmt: skip
+    ours = {tuple(round(255 * c) for c in to_rgb(color)) for color in style.PALETTE}
+    assert ours == published
+
+
+def test_categories_stay_distinct_beyond_the_palette():
+    assert len({style.category_style(k) for k in range(31)}) == 31
+
+
+def test_the_papers_letters():
+    names = plots.letters(25)
+    assert names[:6] == ["AA", "AB", "AC", "AD", "AE", "BA"]
+    assert names[-1] == "EE"
+    assert plots.letters(7) == names[:7]
+
+
+@pytest.mark.parametrize(
+    ("n", "place", "name"),
+    [(26, 25, "EB"), (36, 35, "FF"), (100, 99, "JJ"), (100, 17, "BH"), (676, 675, "ZZ")],
+)
+def test_more_letters_for_more_memories(n, place, name):
+    names = plots.letters(n)
+    assert names[place] == name
+    assert len(set(names)) == n
+
+
+def test_three_letters_beyond_676():
+    names = plots.letters(1000)
+    assert names[0] == "AAA"
+    assert names[-1] == "JJJ"
+    assert len(set(names)) == 1000
+
+
+@pytest.mark.parametrize(("color", "expected"), [((1, 1, 1), "black"), ((0, 0, 0.3), "white")])
+def test_text_on_a_color_reads(color, expected):
+    assert style.text_on(color) == expected
+
+
+def test_names_are_short_and_no_formulas():
+    assert style.plain("a$b$") == r"a\$b\$"
+    assert style.plain("two\nlines") == "two lines"
+    assert style.plain("abcdefghijklmnopqrst", 10) == "abcdef…rst"
+    assert style.plain("abcdefghij", 10) == "abcdefghij"
+
+
+def test_style_leaves_the_settings_as_they_were():
+    before = dict(mpl.rcParams)
+    with plots.figure_style():
+        assert mpl.rcParams["axes.spines.top"] is False
+    assert dict(mpl.rcParams) == before
+
+
+def test_drawing_touches_no_global_state(tmp_path):
+    # "backend" apart: to read it is to choose one, which imports pyplot.
+    code = (
+        "import sys, matplotlib as mpl\n"
+        "def settings(): return {k: mpl.rcParams[k] for k in mpl.rcParams if k != 'backend'}\n"
+        "before = settings()\n"
+        "from mnemosphere import plots\n"
+        "ax = plots.confusion_matrix([[3, 1], [0, 2]], ['a', 'b'])\n"
+        f"plots.save(ax, {str(tmp_path / 'c.png')!r})\n"
+        "assert settings() == before\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([[1, 2], [3, 4]], dtype=np.float32),
+        [[1, 2], [3, 4]],
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True),
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16),
+    ],
+)
+def test_arrays_of_many_kinds_are_read(value):
+    np.testing.assert_array_equal(checks.as_array(value, "w", 2), [[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ([[1.0, np.nan]], ValueError, r"w holds nan at \[0, 1\]: only finite"),
+        ([[1.0], [np.inf]], ValueError, r"w holds inf at \[1, 0\]"),
+        ([1.0], ValueError, r"w must have 2 axes, got shape \(1,\)"),
+        (np.zeros((0, 3)), ValueError, "w is empty"),
+        ([["a", "b"]], TypeError, "w must be an array of numbers, got list"),
+        ([[1.0], [1.0, 2.0]], TypeError, "w must be an array of numbers"),
+    ],
+)
+def test_bad_arrays_are_named(value, error, message):
+    with pytest.raises(error, match=message):
+        checks.as_array(value, "w", 2)
+
+
+def test_missing_and_infinite_values_only_where_they_mean_something():
+    assert np.isnan(checks.as_array([np.nan], "x", 1, missing=True)[0])
+    assert np.isposinf(checks.as_array([np.inf], "x", 1, infinite=True)[0])
+    with pytest.raises(ValueError, match="inf"):
+        checks.as_array([np.inf], "x", 1, missing=True)
+    with pytest.raises(ValueError, match="-inf"):
+        checks.as_array([-np.inf], "x", 1, infinite=True)
+    with pytest.raises(ValueError, match="nan"):
+        checks.as_array([np.nan], "x", 1, infinite=True)

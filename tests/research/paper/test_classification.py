@@ -1,0 +1,161 @@
+"""What is measured on a trained network, against loops and hand-made cases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.batches import Data
+from mnemosphere.training.callbacks import Record
+from mnemosphere.training.loop import Result
+from research import fits
+from research.paper import accuracy, classification, interpretability, memories
+
+
+def test_fidelity_is_that_of_the_nearest_memory(problem):
+    made = problem(3, rows=101, features=5, memories=13, classes=4, labels="full", beta=9.0)
+    params = made.params
+    found = classification.fidelity(params, made.data)
+    agree = {"all": [], "correct": [], "wrong": []}
+    for x, q in zip(made.x.tolist(), made.targets.tolist(), strict=True):
+        overlaps = [sum(a * b for a, b in zip(w, x, strict=True)) for w in params.w.tolist()]
+        nearest = overlaps.index(max(overlaps))
+        word = params.p[nearest + 1].tolist()
+        # Ω is common to all memories, and the uniform component has h = 0.
+        log_omega = math.log(_omega_ratio(float(params.beta), 5))
+        scores = []
+        for y in range(4):
+            total = float(params.p[0, y])
+            for k, overlap in enumerate(overlaps):
+                weight = params.varsigma * float(params.beta) * overlap - log_omega
+                total += float(params.p[k + 1, y]) * math.exp(weight)
+            scores.append(total)
+        verdict = scores.index(max(scores))
+        same = word.index(max(word)) == verdict
+        agree["all"].append(same)
+        agree["correct" if q[:4].index(max(q[:4])) == verdict else "wrong"].append(same)
+    assert min(len(rows) for rows in agree.values()) > 5
+    for rows, values in agree.items():
+        assert found[rows] == pytest.approx(100 * np.mean(values), abs=0.006)
+    assert 0 < found["all"] < 100
+
+
+def _omega_ratio(beta, n):
+    """Ω_N(β)/Ω_N(0) by integrating exp(β cos θ) over the sphere."""
+    theta = np.linspace(0, np.pi, 20001)
+    weight = np.sin(theta) ** (n - 2)
+    return np.trapezoid(np.exp(beta * np.cos(theta)) * weight, theta) / np.trapezoid(weight, theta)
+
+
+def test_without_wrong_rows_their_fidelity_is_unknown():
+    eye = torch.eye(3, dtype=torch.float64)
+    p = torch.full((4, 4), 0.01, dtype=torch.float64)
+    p[1:, :3] += eye
+    p = p / p.sum()
+    params = Parameters(eye, p, torch.tensor(9.0, dtype=torch.float64), 1.0, p.sum(1), p.sum(0))
+    targets = torch.cat([eye, torch.zeros(3, 1, dtype=torch.float64)], dim=1)
+    found = classification.fidelity(params, Data(eye, targets))
+    assert found == {"all": 100.0, "correct": 100.0, "wrong": None}
+
+
+def test_noise_and_twins_are_told(problem):
+    generator = np.random.default_rng(0)
+    rows, columns = np.mgrid[0:11, 0:13]
+    blobs = [
+        np.exp(-((rows - r) ** 2 + (columns - c) ** 2) / 9) for r, c in ((3, 3), (3, 3.2), (8, 9))
+    ]
+    noise = [generator.normal(size=(11, 13)) for _ in range(5)]
+    w = np.stack([image - image.mean() for image in blobs + noise]).reshape(8, -1)
+    w /= np.linalg.norm(w, axis=1, keepdims=True)
+    base = problem(features=143, memories=8).params
+    found = classification.memory_quality(base.replace(w=torch.from_numpy(w)), (11, 13))
+    assert found["noisy"] == 62.5
+    closest = [max(w[i] @ w[j] for j in range(8) if j != i) for i in range(8)]
+    assert found["twin"] == pytest.approx(sorted(closest)[3], abs=1e-4)  # torch: lower median
+
+
+def record(epoch, seconds):
+    return Record(epoch, 1.0, None, None, 1.0, None, 5, seconds)
+
+
+def test_a_curve_starts_before_training_and_survives_an_interruption(problem, tmp_path):
+    made = [problem(seed, labels="full", rows=53) for seed in range(4)]
+    test = made[0].data
+    params = [one.params for one in made]
+    want = [fits.accuracy(p, test) for p in params]
+    assert len(set(want)) > 2
+    path = tmp_path / "curve"
+    curve = classification.Curve(test, path)
+    curve.on_start(params[0], 3)
+    curve.on_epoch(record(1, 0.5), params[1])
+    # Killed after the checkpoint of pass 2: the next process starts from there.
+    curve = classification.Curve(test, path)
+    curve.on_start(params[2], 3)
+    curve.on_epoch(record(3, 2.0), params[3])
+    history = (record(1, 0.5), record(2, 1.0), record(3, 2.0))
+    values, seconds = curve.finish(Result(params[3], {}, history, "max_epochs"))
+    np.testing.assert_allclose(values, want)
+    np.testing.assert_allclose(seconds, [0, 0.5, 1.5, 3.5])
+    # Killed after the checkpoint of the last pass: nothing is left to train.
+    curve = classification.Curve(test, path)
+    curve.on_start(params[1], 4)
+    values, _ = curve.finish(Result(params[1], {}, (*history, record(4, 1.0)), "max_epochs"))
+    assert values[-1] == want[1]
+    assert curve.last is params[1]
+
+
+def test_full_size_settings_are_the_authors():
+    (table,) = accuracy.EXPERIMENTS
+    (figure3,) = interpretability.EXPERIMENTS
+    figure1, figure2 = memories.EXPERIMENTS
+    for experiment, size in ((figure1, 25), (figure2, 1000), (table, 1000), (figure3, 2000)):
+        settings = experiment.settings(False)
+        assert settings["memories"] == size
+        assert (settings["max_epochs"], settings["patience"]) == (300, 1)
+        assert (settings["validation"], settings["smoothing"]) == (0.1, 0.1)
+        sgd = settings["sgd"]
+        assert (sgd["batch_size"], sgd["momentum"], sgd["sweeps"]) == (1000, 0.99, 10)
+        assert sgd["learning_rate"] == pytest.approx(0.01)
+    cases = {case["name"]: case for case in table.settings(False)["cases"]}
+    assert [case["beta"] for case in cases.values()] == [6, 10, 14, 18, None]
+    assert [case["varsigma"] for case in cases.values()] == [1, 1, 1, 1, 0.25]
+    assert cases["varsigma=0.25"]["start"] == 1.0
+    assert [case["beta"] for case in figure1.settings(False)["cases"]] == [16]
+
+
+def rows(values):
+    return {
+        "rows": [
+            {
+                "case": case,
+                "solver": solver,
+                "seed": seed,
+                "accuracy": value + seed / 10,
+                "accuracy_best_validation": value + 1,
+                "passes": 10 * (seed + 1),
+                "seconds": 1.5,
+                "beta": 171.25,
+            }
+            for case in accuracy.PAPER
+            for solver, value in values.items()
+            for seed in range(3)
+        ]
+    }
+
+
+def test_the_table_has_means_deviations_and_bounds():
+    (table,) = accuracy.EXPERIMENTS
+    compared = [
+        c.as_dict(quick=False) for c in table.compare(rows({"sgd": 79.0, "fixed-point": 90}))
+    ]
+    assert len(compared) == 10
+    assert compared[0]["measured"] == pytest.approx(79.1)
+    assert compared[0]["spread"] == pytest.approx(0.1)
+    assert compared[0]["note"] == "20 passes, 1.5 s, β = 171.2; best weights 80.00%"
+    assert compared[5]["note"] == "20 passes, 1.5 s, β = 171.2"
+    assert [c["within"] for c in compared] == [True, *[False] * 4, *[None] * 5]
+    assert [c["paper"] for c in compared] == ["79%", "85%", "89%", "91%", "96%", *[""] * 5]

@@ -1,0 +1,103 @@
+"""Patches without labels: what the reproduction measures, on a few images."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.model.parameters import from_memories
+from research.paper.experiment import Run, load_arrays, reproduce
+from research.paper.unsupervised import (
+    EXPERIMENTS,
+    marginal_error,
+    measure,
+    unit_patches,
+)
+
+(FIG4,) = EXPERIMENTS
+
+
+def tiny(quick):
+    settings = FIG4.settings(quick)
+    settings |= {"images": 12, "memories": 29, "prior": [2, 3, 5], "epochs": 2}
+    settings["classes"] |= {"steps": 5}
+    return settings
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    experiment = dataclasses.replace(FIG4, settings=tiny)
+    return reproduce(experiment, out=tmp_path_factory.mktemp("out"), quick=True, device="cpu")
+
+
+def test_full_size_is_the_authors():
+    settings = FIG4.settings(False)
+    assert settings["images"] is None
+    assert (settings["size"], settings["stride"], settings["memories"]) == (6, 2, 100)
+    assert (settings["varsigma"], settings["epochs"]) == (0.6, 10)
+    assert settings["prior"] == [110, 132, 121, 101, 105, 108, 104, 102, 112, 125]
+    assert {case["smoothing"] for case in settings["cases"]} == {0.1, 0.01}
+
+
+def test_rows_hold_what_was_asked(outcome):
+    rows = {row["case"]: row for row in outcome.result["measured"]["rows"]}
+    assert set(rows) == {"symmetric", "grouped", "fixed-point"}
+    for row in rows.values():
+        assert row["marginal_error"] < 1e-6
+        assert len(row["loss_history"]) >= 2
+        assert row["memories_wanted"] == [5.8, 8.7, 14.5]
+        assert sum(row["memories_per_class"]) == 29
+    for case in ("grouped", "fixed-point"):
+        assert rows[case]["within"] > rows[case]["shuffled"] + 0.2
+        assert rows[case]["largest_gap"] <= 2
+        assert rows[case]["loss"] <= rows[case]["loss_history"][0]
+    # Class weights alone leave the density and β where the fixed point put them.
+    assert len(set(rows["fixed-point"]["beta_history"])) == 1
+    assert rows["fixed-point"]["loss_marginal"] < rows["symmetric"]["loss_marginal"]
+
+
+def test_pictures_and_arrays(outcome):
+    assert outcome.result["pictures"] == [
+        "fig4.png", "fig7.png", "fig8.png", "fig4-classes.png",
+    ]  # fmt: skip
+    arrays = load_arrays(outcome.folder)
+    assert arrays["w grouped"].shape == (29, 36)
+    p, p_h = arrays["p grouped"], arrays["p_h grouped"]
+    assert np.allclose(p.sum(1), p_h, rtol=1e-5)
+
+
+def test_patches_are_centered_unit_and_not_blank():
+    images = np.zeros((2, 64), dtype=np.uint8)
+    images[0] = np.arange(64)  # the second image is blank
+    stored = type("Stored", (), {"x_train": images, "image_shape": (8, 8)})
+    run = Run("fig4", tiny(True), [0], torch.device("cpu"), True, None, {"mnist": stored})
+    x = unit_patches(run)
+    assert x.shape == (4, 36)  # corners 0 and 2 in each direction
+    square = np.arange(64.0).reshape(8, 8)
+    for row, (i, j) in zip(x, itertools.product((0, 2), (0, 2)), strict=True):
+        patch = square[i : i + 6, j : j + 6].ravel()
+        patch = patch - patch.mean()
+        assert np.allclose(row, patch / np.linalg.norm(patch), atol=1e-6)
+
+
+def test_what_is_measured_on_classes_made_by_hand():
+    """Two classes of two equal memories each; nothing is shared between them."""
+    w = torch.eye(4)[[0, 0, 1, 1]]
+    params = from_memories(w, torch.tensor([0.5, 0.5, 0.0]), beta=9.0, varsigma=1.0)
+    p = torch.zeros(5, 3)
+    p[0, :2] = 0.1
+    p[1:3, 0] = p[3:, 1] = 0.2
+    params = params.replace(p=p)
+    found = measure(params, w, torch.tensor([1.0, 3.0]), 0.1)
+    assert found["within"] == 1.0
+    assert found["across"] == 0.0
+    assert found["shuffled"] == pytest.approx(1 / 3, abs=0.1)  # one partner of three is equal
+    assert found["memories_per_class"] == [2, 2, 0]
+    assert found["memories_wanted"] == [1.0, 3.0]
+    assert found["largest_gap"] == 1.0
+    assert found["sharpness"] == 1.0
+    assert marginal_error(params.replace(p=p * torch.tensor([1.0, 1.5, 1.0]))) == 0.5

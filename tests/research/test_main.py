@@ -1,0 +1,80 @@
+"""`python -m research`: the list, one of everything in it, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from research import __main__ as start
+from research.paper import REGISTRY
+
+
+def test_everything_is_listed_one_line_each(capsys):
+    assert start.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.partition("  ")[0].strip() for line in lines]
+    assert len(set(names)) == len(names)
+    assert all(line.partition("  ")[2].strip() for line in lines)
+    assert {f"reproduce {name}" for name in REGISTRY} <= set(names)
+    studies = ("solve", "phase-diagram", "overlaps", "bifurcation", "free-entropy", "spectrum")
+    assert {f"theory {name}" for name in studies} <= set(names)
+    assert {*start.benchmarks(), "reproduce all", "pages", "bench"} <= set(names)
+    assert start.main(["--list"]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_an_unknown_name_is_wrong_usage(capsys):
+    assert start.main(["maximizer"]) == 2
+    assert "did you mean maximize" in capsys.readouterr().err
+    assert start.main(["zebra"]) == 2
+    assert "python -m research lists all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", start.benchmarks())
+def test_every_benchmark_explains_itself(name, capsys, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # some are for a GPU alone
+    with pytest.raises(SystemExit) as stop:
+        start.main([name, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert f"python -m research {name}" in text
+    assert "--out" in text
+
+
+def test_a_benchmark_leaves_a_report_with_a_head(tmp_path, capsys):
+    out = tmp_path / "report.json"
+    assert start.main(["maximize", "--repeats", "1", "--passes", "1", "--out", str(out)]) == 0
+    content = json.loads(out.read_text(encoding="utf-8"))
+    assert content["command"] == "python -m research maximize --repeats 1 --passes 1"
+    assert content["seeds"] == [0]
+    assert {"versions", "device", "threads"} <= set(content)
+    assert len(content["rows"]) == 4
+    assert "digits, pass 1" in capsys.readouterr().out
+
+
+def test_groups_end_with_their_exit_codes(capsys):
+    with pytest.raises(SystemExit) as stop:
+        start.main(["reproduce", "fig11"])
+    assert stop.value.code == 2
+    assert "did you mean fig1" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        start.main(["reproduce", "--list"])
+    assert not stop.value.code
+
+
+def test_the_quick_benchmarks_run_in_processes_of_their_own(monkeypatch):
+    called = []
+
+    def call(command, cwd):
+        called.append(command[1:])
+        return len(called) - 1
+
+    monkeypatch.setattr(start.subprocess, "call", call)
+    assert start.main(["bench"]) == 1
+    assert called == [["-m", "research", name] for name in start.QUICK]
+    assert set(start.QUICK) <= set(start.benchmarks())
+
+
+def test_pages_can_be_checked():
+    assert start.main(["pages", "--check"]) == 0

@@ -1,0 +1,70 @@
+"""The frame of every measurement: head, files, devices, comparisons."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from research import report
+from research.report import Comparison, pack
+
+
+def test_the_head_says_how_a_report_came_about():
+    head = report.head("python -m research growth", seeds=range(3, 5))
+    assert head["command"] == "python -m research growth"
+    assert head["seeds"] == [3, 4]
+    assert head["versions"]["torch"] == torch.__version__
+    assert head["threads"] == torch.get_num_threads()
+    assert "processor" in head["device"]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["growth", "--seeds", "3"], "growth --seeds 3"),
+        (["growth", "--data", "here/there", "--seeds", "3"], "growth --data DIR --seeds 3"),
+        (["growth", "--data=here", "--out", "x.json"], "growth --data DIR"),
+        (["maximize", "--output=x.json", "--seed", "1"], "maximize --seed 1"),
+        (["theory", "overlaps", "-o", "a.png"], "theory overlaps"),
+        (["accuracy_table", "--settings", "beta=6"], "accuracy_table --settings beta=6"),
+        (["theory", "solve", "--soft-labels", "1;0"], "theory solve --soft-labels '1;0'"),
+    ],
+)
+def test_commands_name_no_place_on_one_machine(words, shown):
+    assert report.command_line(words) == f"python -m research {shown}"
+
+
+def test_reports_are_strict_json(tmp_path):
+    path = tmp_path / "new" / "report.json"
+    report.write(path, {"a": np.array([1.5, np.nan]), "b": float("inf"), "c": (1, "β")})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": [1.5, None], "b": None,
+                                                           "c": [1, "β"]}  # fmt: skip
+    assert [p.name for p in path.parent.iterdir()] == ["report.json"]
+
+
+@pytest.mark.parametrize(
+    ("measured", "within"), [(78.4, False), (78.5, True), (80.5, True), (80.6, False)]
+)
+def test_agreement_has_bounds(measured, within):
+    compared = Comparison("accuracy", measured, "79%", 78.5, 80.5)
+    assert compared.as_dict(quick=False)["within"] is within
+    assert compared.as_dict(quick=True)["within"] is None
+    assert Comparison("accuracy", measured).as_dict(quick=False)["within"] is None
+
+
+def test_devices():
+    assert report.choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(ValueError, match="device must be auto, cpu or cuda, got 'tpu'"):
+        report.choose_device("tpu")
+    if not torch.cuda.is_available():
+        assert report.choose_device("auto") == torch.device("cpu")
+        with pytest.raises(ValueError, match="torch finds no GPU here"):
+            report.choose_device("cuda")
+
+
+def test_equal_arrays_make_equal_bytes():
+    arrays = {"a": np.arange(7, dtype=np.float16), "b c": np.eye(3)}
+    assert pack(arrays) == pack(dict(arrays))

@@ -1,0 +1,204 @@
+"""The data behind the theory's pictures, against closed forms."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere import theory
+from research import theory as studies
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_two_memories_break_where_the_line_says():
+    setting = studies.Setting(2, 2, rho=1.3)
+    x, beta = [0.3, 0.7, 1.5], [2.0, 4.0, 7.0]
+    found = studies.map_phases(setting, "upsilon", x, beta, generator=generator())
+    # β_eff² = P* + P/ϱ, written out anew.
+    varsigma = [2 * u / (math.sqrt(4 * u * u + 1) + 1) for u in x]
+    line = [math.sqrt(2 + 2 / 1.3) / v for v in varsigma]
+    np.testing.assert_allclose(found.line, line, rtol=1e-12)
+    above = np.array(beta)[:, None] > np.array(line)
+    assert 0 < above.sum() < above.size
+    np.testing.assert_array_equal(found.phase, np.where(above, 2, 0))
+    np.testing.assert_array_equal(found.broken_wins, above)
+    assert found.unconverged == 0
+
+
+def test_both_phases_are_stable_between_fold_and_line():
+    # For five memories at ϱ = 2, υ = 1 the broken solution lives from 3.90 on, the line is at 4.43.
+    setting = studies.Setting(5, 5)
+    found = studies.map_phases(
+        setting, "rho", [1.9999, 2.0], [3.6, 4.2, 4.8], generator=generator()
+    )
+    np.testing.assert_array_equal(found.phase[:, 1], [0, 1, 2])
+    np.testing.assert_array_equal(found.broken_wins[:, 1], [False, True, True])
+
+
+def test_progress_counts_every_step():
+    seen = []
+    studies.map_phases(
+        studies.Setting(2, 2), "upsilon", [0.5, 1.0], [2.0, 3.0],
+        generator=generator(), progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    assert seen == [(k, 4) for k in (1, 2, 3, 4)]
+
+
+def test_curves_are_the_known_overlaps_and_samples_lie_near():
+    setting = studies.Setting(2, 2, n_features=150)
+    sampling = studies.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)
+    found = studies.compare_overlaps(
+        setting, "beta", [1.0, 2.0, 10.0], [2.0, 10.0], sampling=sampling, generator=generator()
+    )
+    own, other, even = (found.curves[name] for name in found.curves)
+    assert own[2] == pytest.approx(0.960, abs=5e-4)
+    assert other[2] == pytest.approx(0.0026, abs=5e-5)
+    for k, beta in enumerate([1.0, 2.0]):
+        expected = theory.symmetric_overlap(setting.problem(beta=beta))
+        assert even[k] == pytest.approx(expected, abs=1e-7)
+    assert np.isnan([own[0], own[1], other[0], other[1], even[2]]).all()
+    for name, place, value in (("own teacher memory", 10.0, own[2]), ("symmetric", 2.0, even[1])):
+        x, mean, error = found.points[name]
+        assert x == [place]
+        assert 0 < error[0] < 0.05
+        assert abs(mean[0] - value) < 0.01 + 4 * error[0]
+
+
+def test_labels_break_the_symmetry_below_the_line():
+    labels = ((0.9, 0.05, 0.05), (0.05, 0.9, 0.05))
+    setting = studies.Setting(2, 2, rho=1.0, upsilon=0.3, soft_labels=labels)
+    found = studies.compare_overlaps(setting, "beta", [3.0, 6.0], [], generator=generator())
+    assert found.curves["own teacher memory"][1] == pytest.approx(0.7283, abs=5e-5)
+    assert np.isnan(found.curves["symmetric"]).all()
+    assert found.r_hat is None
+
+
+@pytest.fixture(scope="module")
+def three():
+    beta = np.linspace(3.3, 3.6, 7).tolist()
+    return studies.trace_branches(studies.Setting(3, 3), beta, n_starts=40, generator=generator())
+
+
+def test_bifurcations_of_three_memories(three):
+    place = {(name, kind): value for name, kind, value in three.bifurcations}
+    line = theory.symmetric_transition(studies.Setting(3, 3).problem(), "beta")
+    assert place["symmetric", "crossing"] == pytest.approx(line, abs=1e-6)
+    assert place["broken", "end"] == pytest.approx(3.319182, abs=1e-5)
+    curves = {curve.name: curve for curve in three.curves}
+    trunk, broken = curves["symmetric"], curves["broken"]
+    np.testing.assert_array_equal(trunk.stable, trunk.beta < line)
+    assert broken.stable[broken.beta > 3.3192].all()  # nearer to the fold rounding decides
+    # Behind the fold an unstable solution leads from the broken branch to the symmetric one.
+    bridge = curves["broken, behind its fold"]
+    assert not bridge.stable[bridge.beta > 3.3192].any()
+    assert bridge.beta[-1] == pytest.approx(line, abs=1e-4)
+    gap = bridge.overlaps[-1].max() - theory.symmetric_overlap(studies.Setting(3, 3).problem(
+        beta=float(bridge.beta[-1])))  # fmt: skip
+    assert abs(gap) < 0.01
+    drawn = three.draw_tree()
+    assert drawn.get_xlim() == (trunk.beta[0], trunk.beta[-1])
+
+
+def test_the_broken_branch_wins_above_its_crossing_only(three):
+    curves = {curve.name: curve for curve in three.curves}
+    broken, trunk = curves["broken"], curves["symmetric"]
+    ahead = broken.free_entropy - np.interp(broken.beta, trunk.beta, trunk.free_entropy)
+    assert ahead[0] < 0 < ahead[-1]
+    low, high = studies.coexistence_window(studies.Setting(3, 3), generator=generator())
+    assert low < 3.319182 < 3.3315 < high  # the two free entropies are equal at 3.331
+    labels = [text.get_text() for text in three.draw_free_entropy().get_legend().get_texts()]
+    assert "broken" in labels
+    assert not any(name.startswith("partly broken 2+1 (b)") for name in labels)
+
+
+def pair():
+    """Two patterns at angle ±θ from their mean: (cos θ, sin θ)."""
+    x, _ = studies.tree_patterns(1, generator=generator())
+    return float(x[0, 0]), abs(float(x[0, 1]))
+
+
+def test_two_patterns_part_two_memories_at_cos_over_sin_squared():
+    cos, sin = pair()
+    split = cos / sin**2
+    beta = np.geomspace(0.5 * split, 3.0 * split, 8).tolist()
+    found = studies.trace_hierarchy(1, 2, beta, generator=generator())
+    assert found.splits == pytest.approx([split], rel=1e-8)
+    # Below they sit on the mean, far above each on its pattern.
+    below = found.beta < split
+    np.testing.assert_allclose(found.positions[:, below], 0.0, atol=1e-9)
+    np.testing.assert_allclose(found.positions[:, -1], [-sin, sin], rtol=0.05)
+    np.testing.assert_array_equal(found.n_groups, np.where(found.beta > split + 1e-6, 2, 1))
+    ((beta_saddle, path),) = found.saddles
+    assert beta_saddle[-1] == pytest.approx(beta[-1])
+    np.testing.assert_allclose(path, 0.0, atol=1e-9)
+
+
+def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
+    beta = np.geomspace(1.5, 20.0, 16).tolist()
+    found = studies.trace_hierarchy(2, 4, beta, generator=generator())
+    assert len(found.splits) == 3
+    assert (np.diff(found.n_groups) >= 0).all()
+    # The first split, from the full Jacobian of four coinciding memories by another route.
+    x, _ = studies.tree_patterns(2, generator=generator())
+    problem = theory.SaddlePointProblem.clamped(
+        x, n_student=4, beta=found.splits[0], rho=math.inf, upsilon=math.inf
+    )
+    direction = x.sum(0) / x.sum(0).norm()
+    m = (x @ direction)[:, None].expand(-1, 4)
+    state = theory.newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
+    assert float(theory.spectrum(problem, state)[0]) == pytest.approx(1.0, abs=1e-8)
+
+
+def test_spectrum_of_a_doubled_memory():
+    cos, sin = pair()
+    found = studies.duplicated_spectrum(1, 1, 5.0, generator=generator())
+    assert found.residual < 1e-12
+    assert found.beta_split == pytest.approx([cos / sin**2], rel=1e-10)
+    # The two copies part with 5 sin²θ/cos θ; everything else is softer or zero.
+    assert found.eigenvalues[0] == pytest.approx(5.0 * sin**2 / cos, rel=1e-10)
+
+
+def test_closed_form_values_are_in_the_spectrum():
+    found = studies.duplicated_spectrum(3, 2, 9.0, generator=generator())
+    for value in found.antisymmetric.ravel():
+        assert np.abs(found.eigenvalues - value).min() < 1e-10
+    np.testing.assert_allclose(
+        found.antisymmetric.max(1), found.beta_eff / found.beta_split, rtol=1e-10
+    )
+    finite = studies.duplicated_spectrum(3, 2, 9.0, 300.0, generator=generator())
+    assert 1e-6 < finite.residual < 1e-2
+    # What finite ϱ changes is of order 1/ϱ.
+    assert 0 < np.abs(finite.eigenvalues[0] - found.eigenvalues[0]) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: studies.Setting(p_0=1.0), r"\[0, 1\), got 1.0"),
+        (lambda: studies.Setting(3, soft_labels=((1.0,),)), "each of the 3 teacher memories"),
+        (lambda: studies.Setting(soft_labels=((1.0,), (0.5, 0.5))), "one length"),
+        (lambda: studies.Sampling(n_teachers=1), "at least 2 teachers"),
+        (
+            lambda: studies.trace_hierarchy(2, 3, [1.0, 2.0], generator=generator()),
+            "power of two",
+        ),
+        (lambda: studies.tree_patterns(6, generator=generator()), "depth"),
+        (
+            lambda: studies.map_phases(
+                studies.Setting(), "beta", [1.0], [1.0], generator=generator()
+            ),
+            "parameter must be one of",
+        ),
+        (
+            lambda: studies.trace_branches(studies.Setting(), [1.0, 2.0], generator=generator()),
+            "at least 4",
+        ),
+    ],
+)
+def test_border(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
