@@ -12,12 +12,12 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mnemosphere.plots.checks import Array, as_array
 from mnemosphere.plots.style import BLUE, GREEN, GREY, PURPLE, VERMILLION, figure_style, new_figure
-from mnemosphere.training.callbacks import Record
+from mnemosphere.training.callbacks import PassRecord
 
 
 @figure_style()
 def learning_curves(
-    history: Sequence[Record | Mapping[str, Any]], *, figure: Figure | SubFigure | None = None
+    history: Sequence[PassRecord | Mapping[str, Any]], *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:
     """Loss, validation accuracy and β over the passes, one above the other.
 
@@ -27,7 +27,7 @@ def learning_curves(
     """
     if len(history) == 0:
         raise ValueError("history is empty: train first")
-    rows = [dict(r.as_dict() if isinstance(r, Record) else r) for r in history]
+    rows = [dict(r.as_dict() if isinstance(r, PassRecord) else r) for r in history]
     loss, beta = _column(rows, "loss"), _column(rows, "beta")
     held_out = _column(rows, "validation_loss", optional=True)
     accuracy = _column(rows, "validation_accuracy", optional=True)
