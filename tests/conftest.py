@@ -10,8 +10,9 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data
 
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
@@ -25,8 +26,14 @@ class Problem(NamedTuple):
     sample_weight: Tensor | None
 
     @property
-    def data(self) -> Data:
-        return Data(self.x, self.targets, self.sample_weight)
+    def batch(self) -> Batch:
+        """All rows."""
+        return Batch(self.x, self.targets, self.sample_weight)
+
+    @property
+    def dataset(self) -> ArrayDataset:
+        """The rows that weigh anything."""
+        return ArrayDataset.of(self.x, self.targets, self.sample_weight)
 
 
 def random_problem(

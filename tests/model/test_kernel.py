@@ -7,13 +7,20 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnemosphere.model import kernel
-from mnemosphere.model.objectives import Blend, Unsupervised, conditional, joint, marginal
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.objectives import (
+    JointConditional,
+    Unsupervised,
+    conditional,
+    joint,
+    marginal,
+)
 from mnemosphere.model.parameters import from_memories
 
 RULES = {
     "joint": joint,
     "conditional": conditional,
-    "blend 0.3": Blend(0.3),
+    "blend 0.3": JointConditional(0.3),
     "marginal": marginal,
     "unsupervised 0.1": Unsupervised(0.1),
 }
@@ -26,10 +33,7 @@ def tiny_chunks(monkeypatch):
 
 
 def statistics(problem, rule=joint, rows=slice(None)):
-    weight = None if problem.sample_weight is None else problem.sample_weight[rows]
-    return kernel.accumulate(
-        problem.params, problem.x[rows], problem.targets[rows], rule, sample_weight=weight
-    )
+    return kernel.accumulate(problem.params, problem.batch.take(rows), rule)
 
 
 def assert_same_statistics(a, b, **tolerance):
@@ -217,7 +221,7 @@ def test_responsibilities_carry_the_label_weights(problem, name):
 def test_evaluate_is_the_loss_of_the_pass(problem):
     for weighted in (False, True):
         case = problem(15, weighted=weighted)
-        value = kernel.evaluate(*case[:3], joint, sample_weight=case.sample_weight)
+        value = kernel.evaluate(case.params, case.batch, joint)
         assert value == pytest.approx(float(statistics(case).mean_loss), rel=1e-13)
 
 
@@ -259,7 +263,7 @@ def test_labels_that_no_component_explains_stay_finite(dtype):
     params = params.replace(p=p)
     q = torch.tensor([[0.05, 0.9, 0.05]], dtype=dtype).expand(rows, 3)
     for rule in RULES.values():
-        stats = kernel.accumulate(params, x, q, rule)
+        stats = kernel.accumulate(params, Batch(x, q), rule)
         for value in (stats.w_bar, stats.p_bar, stats.overlap, stats.loss):
             assert torch.isfinite(value).all()
         for value in stats.gradient(params):
@@ -270,7 +274,7 @@ def test_float32_follows_float64(problem):
     case = problem(17, rows=199, features=101, memories=31, beta=80.0, varsigma=0.25)
     exact = statistics(case)
     single = kernel.accumulate(
-        case.params.to(dtype=torch.float32), case.x.float(), case.targets.float(), joint
+        case.params.to(dtype=torch.float32), Batch(case.x.float(), case.targets.float()), joint
     )
     assert single.w_bar.dtype == torch.float32
     assert single.loss.dtype == torch.float64

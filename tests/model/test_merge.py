@@ -1,25 +1,26 @@
 """Merging: the reverse of duplication, with its measured price."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.duplicate import duplicate
 from mnemosphere.model.kernel import evaluate, log_joint, log_joint_differentiable
 from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
-from mnemosphere.training.batches import Data
+from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.loop import train
 
 B, N, P, C = 61, 7, 5, 3
 
 
-def make(seed: int) -> tuple[Parameters, Tensor, Tensor]:
+def make(seed: int) -> tuple[Parameters, Batch]:
     generator = torch.Generator().manual_seed(seed)
     centers = torch.randn(P, N, generator=generator, dtype=torch.float64)
     which = torch.randint(P, (B,), generator=generator)
@@ -29,14 +30,15 @@ def make(seed: int) -> tuple[Parameters, Tensor, Tensor]:
     p = torch.rand(P + 1, C + 1, generator=generator, dtype=torch.float64) + 0.1
     p = p / p.sum()
     beta = torch.tensor(12.0, dtype=torch.float64)
-    return Parameters(sphere.project(centers), p, beta, 0.7, p.sum(1), p.sum(0)), x, q
+    params = Parameters(sphere.project(centers), p, beta, 0.7, p.sum(1), p.sum(0))
+    return params, Batch(x, q)
 
 
 @pytest.mark.parametrize("which", [[0], [3, 1], [4, 0, 2, 1, 3]])
 def test_merging_undoes_duplication(which):
-    params, x, q = make(0)
+    params, rows = make(0)
     grown = duplicate(params, torch.tensor(which))
-    merged = merge(grown, x, q, P)
+    merged = merge(grown, rows, P)
     assert abs(merged.change) < 1e-12
     torch.testing.assert_close(merged.params.w, params.w, rtol=0, atol=1e-12)
     torch.testing.assert_close(merged.params.p, params.p, rtol=1e-12, atol=0)
@@ -46,8 +48,8 @@ def test_merging_undoes_duplication(which):
 
 @pytest.mark.parametrize("n_memories", [4, 3, 1])
 def test_marginals_stay_valid_and_mass_goes_where_source_says(n_memories):
-    params, x, q = make(1)
-    merged = merge(params, x, q, n_memories)
+    params, rows = make(1)
+    merged = merge(params, rows, n_memories)
     small = merged.params.check()
     assert small.n_memories == n_memories
     assert small.p_h[0] == params.p_h[0]
@@ -57,20 +59,19 @@ def test_marginals_stay_valid_and_mass_goes_where_source_says(n_memories):
 
 
 def test_reported_losses_are_those_of_the_two_models():
-    params, x, q = make(2)
+    params, rows = make(2)
     weight = torch.rand(B, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    merged = merge(params, x, q, 3, sample_weight=weight)
+    merged = merge(params, replace(rows, sample_weight=weight), 3)
     for model, reported in ((params, merged.loss_before), (merged.params, merged.loss_after)):
-        rows = -(q * log_joint_differentiable(model, x)).sum(1)
-        assert reported == pytest.approx(float((rows * weight).sum() / weight.sum()), rel=1e-12)
+        losses = -(rows.targets * log_joint_differentiable(model, rows.x)).sum(1)
+        assert reported == pytest.approx(float((losses * weight).sum() / weight.sum()), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_one_merge_is_close_to_the_best_of_all_pairs(seed):
     """Enumeration: each pair merged in the same way, its loss measured."""
-    params, x, q = make(seed)
-    generator = torch.Generator().manual_seed(seed)
-    params = train(params, Data(x, q), FixedPoint(), max_epochs=5, generator=generator).params
+    params, rows = make(seed)
+    params = fit(params, ArrayDataset(rows), FixedPoint(None), max_iter=5).params
     losses = {}
     for a, b in itertools.combinations(range(P), 2):
         best = float("inf")
@@ -82,19 +83,19 @@ def test_one_merge_is_close_to_the_best_of_all_pairs(seed):
             p[a + 1] += p[b + 1]
             p = p[[0, *(i + 1 for i in keep)]]
             candidate = params.replace(w=w[keep], p=p, p_h=p.sum(1))
-            best = min(best, evaluate(candidate, x, q, objectives.joint))
+            best = min(best, evaluate(candidate, rows, objectives.joint))
         losses[a, b] = best
-    start = evaluate(params, x, q, objectives.joint)
-    found = merge(params, x, q, P - 1).change
+    start = evaluate(params, rows, objectives.joint)
+    found = merge(params, rows, P - 1).change
     ranked = sorted(value - start for value in losses.values())
     assert found <= ranked[0] + 0.25 * (ranked[-1] - ranked[0])
 
 
 def test_conditional_objective_is_measured_by_itself():
-    params, x, q = make(3)
-    merged = merge(params, x, q, 2, objectives.conditional)
-    scores = log_joint(merged.params, x)
-    expected = -(q * scores.log_softmax(1)).sum(1).mean()
+    params, rows = make(3)
+    merged = merge(params, rows, 2, objectives.conditional)
+    scores = log_joint(merged.params, rows.x)
+    expected = -(rows.targets * scores.log_softmax(1)).sum(1).mean()
     assert merged.loss_after == pytest.approx(float(expected), rel=1e-10)
 
 
@@ -107,13 +108,13 @@ def test_many_rounds_take_the_copies_first():
     p = p / p.sum()
     beta = torch.tensor(30.0, dtype=torch.float64)
     params = Parameters(x[:37].clone(), p, beta, 1.0, p.sum(1), p.sum(0))
-    merged = merge(duplicate(params, torch.arange(37)), x, q, 37)
+    merged = merge(duplicate(params, torch.arange(37)), Batch(x, q), 37)
     assert abs(merged.change) < 1e-12
     torch.testing.assert_close(merged.params.w, params.w, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_memories", [0, P + 1])
 def test_impossible_budgets_are_refused(n_memories):
-    params, x, q = make(0)
+    params, rows = make(0)
     with pytest.raises(ValueError, match="n_memories must lie in"):
-        merge(params, x, q, n_memories)
+        merge(params, rows, n_memories)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from mnemosphere.model.objectives import (
-    Blend,
+    JointConditional,
     Marginal,
     Unsupervised,
     conditional,
@@ -19,7 +19,7 @@ from mnemosphere.model.objectives import (
 RULES = {
     "joint": joint,
     "conditional": conditional,
-    "blend 0.3": Blend(0.3),
+    "blend 0.3": JointConditional(0.3),
     "marginal": marginal,
     "unsupervised 0.1": Unsupervised(0.1),
     "unsupervised 0.0": Unsupervised(0.0),
@@ -71,7 +71,7 @@ def test_conditional_ignores_the_scale_of_the_density_of_labelled_rows():
 
 def test_a_blend_is_a_blend():
     z, q = scores(), labels()
-    loss, weights = Blend(0.3)(z, q)
+    loss, weights = JointConditional(0.3)(z, q)
     (a, wa), (b, wb) = joint(z, q), conditional(z, q)
     assert_close(loss, 0.7 * a + 0.3 * b)
     assert_close(weights, 0.7 * wa + 0.3 * wb)
@@ -80,7 +80,7 @@ def test_a_blend_is_a_blend():
 def test_unlabelled_rows_count_by_their_marginal_whatever_the_blend():
     z = scores()
     nothing = torch.zeros_like(z)
-    for rule in (joint, conditional, Blend(0.6)):
+    for rule in (joint, conditional, JointConditional(0.6)):
         for mine, reference in zip(rule(z, nothing), Marginal()(z, nothing), strict=True):
             assert_close(mine, reference)
 
@@ -123,7 +123,7 @@ def test_extreme_scores_stay_finite(name):
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
 def test_weights_out_of_range_are_refused(value):
     with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got"):
-        Blend(value)
+        JointConditional(value)
     with pytest.raises(ValueError, match=r"smoothing must lie in \[0, 1\], got"):
         Unsupervised(value)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -11,6 +12,7 @@ from torch.testing import assert_close
 from mnemosphere.model import kernel
 from mnemosphere.model.parameters import (
     BoltzmannMachine,
+    Parameters,
     boltzmann_machine,
     component_prior,
     from_memories,
@@ -74,6 +76,36 @@ def test_conversion_keeps_the_values(problem):
     assert single.varsigma == 0.25
     assert_close(single.w.double(), params.w, rtol=0, atol=1e-7)
     assert_close(single.beta_eff, torch.tensor(0.75))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_give_back_the_same_bits(problem, dtype):
+    """0.1 is no float32: ς must not pass through the precision of the rest."""
+    params = problem(4, varsigma=0.1, dtype=dtype).params
+    back = Parameters.from_tensors({name: t.clone() for name, t in params.to_tensors().items()})
+    for field in dataclasses.fields(Parameters):
+        one, two = getattr(params, field.name), getattr(back, field.name)
+        if field.name == "varsigma":
+            assert one == two == 0.1
+        else:
+            assert torch.equal(one, two)
+            assert one.dtype == two.dtype == dtype
+    assert back.check() is back
+
+
+@pytest.mark.parametrize("name", ["w", "p", "beta", "varsigma", "p_h", "p_q"])
+def test_a_missing_tensor_is_named(problem, name):
+    tensors = problem(4).params.to_tensors()
+    del tensors[name]
+    with pytest.raises(KeyError, match=f"'{name}'"):
+        Parameters.from_tensors(tensors)
+
+
+def test_tensors_go_to_the_device_asked_for(problem):
+    """'meta' is a device that every machine has."""
+    back = Parameters.from_tensors(problem(4, varsigma=0.25).params.to_tensors(), device="meta")
+    assert {t.device.type for t in (back.w, back.p, back.beta, back.p_h, back.p_q)} == {"meta"}
+    assert back.varsigma == 0.25
 
 
 def test_component_prior():

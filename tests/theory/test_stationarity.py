@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, Krylov
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint_differentiable
+from mnemosphere.model.m_step import displacement, maximize_bound
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import certify, residual
-from mnemosphere.training import fixed_point
+from small_models import B, C, N, P, make_data, make_params, tangent_basis
 
-B, N, P, C = 41, 7, 3, 2
 EXACT = Krylov(tol=1e-11)
 
 
@@ -32,25 +33,6 @@ class GradientOnly:
 
     def __call__(self, log_joint, targets):
         return objectives.joint(log_joint, targets)
-
-
-def make_data(seed: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    centers = torch.randn(5, N, generator=generator, dtype=torch.float64)
-    which = torch.randint(5, (B,), generator=generator)
-    noise = torch.randn(B, N, generator=generator, dtype=torch.float64)
-    return sphere.project(centers[which] + 0.6 * noise), objectives.soft_labels(
-        which % C, C, 0.1, dtype=torch.float64
-    )
-
-
-def make_params(seed: int, *, beta: float = 5.0, varsigma: float = 0.8) -> Parameters:
-    generator = torch.Generator().manual_seed(100 + seed)
-    p = torch.rand(P + 1, C + 1, generator=generator, dtype=torch.float64) + 0.1
-    p = p / p.sum()
-    w = sphere.project(torch.randn(P, N, generator=generator, dtype=torch.float64))
-    beta_tensor = torch.tensor(beta, dtype=torch.float64)
-    return Parameters(w, p, beta_tensor, varsigma, p.sum(1), p.sum(0)).check()
 
 
 def solve_beta(resultant: float) -> float:
@@ -70,10 +52,10 @@ def trained(seed: int, beta: float | None, varsigma: float = 0.8) -> Parameters:
     Columns of p are free while it is sought, p = p_h p̄/mass, and their sums are declared to be
     the prescribed ones at the end: λ = 0 then solves the constrained problem too.
     """
-    x, q = make_data(seed)
+    batch = make_data(seed)
     params = make_params(seed, beta=beta or 5.0, varsigma=varsigma)
     for _ in range(5000):
-        stats = accumulate(params, x, q, objectives.joint)
+        stats = accumulate(params, batch, objectives.joint)
         p = (params.p_h / stats.mass)[:, None] * stats.p_bar
         new = params.replace(w=sphere.project(stats.w_bar), p=p)
         if beta is None:
@@ -86,11 +68,7 @@ def trained(seed: int, beta: float | None, varsigma: float = 0.8) -> Parameters:
     return params.replace(p_q=params.p.sum(0)).check()
 
 
-def tangent_basis(w: Tensor) -> Tensor:
-    return torch.linalg.qr(torch.cat([w[:, None], torch.eye(N, dtype=w.dtype)], 1)).Q[:, 1:]
-
-
-def split_hessian(params: Parameters, memory: int, x: Tensor, q: Tensor) -> Tensor:
+def split_hessian(params: Parameters, memory: int, batch: Batch) -> Tensor:
     """Autograd Hessian of the loss of the duplicated network, copies moved by ±u."""
     basis = tangent_basis(params.w[memory])
     grown = duplicate(params, torch.tensor([memory]))
@@ -100,8 +78,8 @@ def split_hessian(params: Parameters, memory: int, x: Tensor, q: Tensor) -> Tens
         rows = [*params.w.unbind(), params.w[memory] - u]
         rows[memory] = params.w[memory] + u
         w = torch.stack([row / row.norm() for row in rows])
-        joint = log_joint_differentiable(grown.replace(w=w), x)
-        return -(q * joint).sum(1).mean()
+        joint = log_joint_differentiable(grown.replace(w=w), batch.x)
+        return -(batch.targets * joint).sum(1).mean()
 
     return torch.autograd.functional.hessian(loss, torch.zeros(N - 1, dtype=torch.float64))
 
@@ -111,10 +89,10 @@ def split_hessian(params: Parameters, memory: int, x: Tensor, q: Tensor) -> Tens
 
 @pytest.mark.parametrize("seed", range(2))
 def test_residual_is_the_step_of_independent_solvers(seed, oracle):
-    x, q = make_data(seed)
+    batch = make_data(seed)
     params = make_params(seed)
-    found = residual(params, x, q)
-    gw, gp, _ = oracle.gradient("joint", params, x, q)
+    found = residual(params, batch)
+    gw, gp, _ = oracle.gradient("joint", params, batch.x, batch.targets)
     w_bar = -gw / params.beta_eff  # per row of the data
     for memory in range(P):
         step = w_bar[memory] / w_bar[memory].norm() - params.w[memory]
@@ -146,28 +124,28 @@ def test_residual_is_the_step_of_independent_solvers(seed, oracle):
     beta = solve_beta(resultant)
     expected = abs(beta / float(params.beta) - 1)
     assert float(found.beta) == pytest.approx(expected, rel=1e-8)
-    assert found.largest == pytest.approx(
+    assert float(found.largest) == pytest.approx(
         max(float(found.w.max()), float(found.p.max()), expected), rel=1e-8
     )
 
 
 def test_residual_is_how_far_the_trainer_moves():
-    x, q = make_data(2)
+    batch = make_data(2)
     params = make_params(2)
-    stats = accumulate(params, x, q, objectives.joint)
-    new = fixed_point.maximize_bound(params, stats.w_bar, stats.p_bar)
-    expected = float(fixed_point.residual(params, new))
-    assert residual(params, x, q).largest == pytest.approx(expected, rel=1e-10)
+    stats = accumulate(params, batch, objectives.joint)
+    new = maximize_bound(params, stats.w_bar, stats.p_bar)
+    expected = float(displacement(params, new).largest)
+    assert float(residual(params, batch).largest) == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("rule", ["conditional", "blend 0.3"])
 def test_residual_without_a_step_is_the_tangent_gradient(rule, oracle):
-    x, q = make_data(3)
-    params = make_params(3)
     weight = torch.rand(B, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    batch = make_data(3, weight)
+    params = make_params(3)
     lam = 1.0 if rule == "conditional" else 0.3
-    found = residual(params, x, q, objectives.Blend(lam), sample_weight=weight)
-    gw, gp, gb = oracle.gradient(rule, params, x, q, weight)
+    found = residual(params, batch, objectives.JointConditional(lam))
+    gw, gp, gb = oracle.gradient(rule, params, batch.x, batch.targets, weight)
     for memory in range(P):
         slope = tangent_basis(params.w[memory]).T @ gw[memory]
         unit = params.beta_eff * params.p_h[memory + 1]
@@ -192,10 +170,10 @@ def test_residual_without_a_step_is_the_tangent_gradient(rule, oracle):
 
 
 def test_both_residuals_vanish_together_and_measure_alike():
-    x, q = make_data(7)
+    batch = make_data(7)
     params = trained(7, None)
     for rule in (objectives.joint, GradientOnly()):
-        assert residual(params, x, q, rule).largest < 1e-8
+        assert residual(params, batch, rule).largest < 1e-8
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(params.w.shape, generator=generator, dtype=torch.float64)
     near = params.replace(
@@ -203,7 +181,7 @@ def test_both_residuals_vanish_together_and_measure_alike():
         p=params.p + 1e-4 * (params.p_h[:, None] * params.p_q - params.p),
         beta=params.beta * 1.0001,
     )
-    step, gradient = (residual(near, x, q, rule) for rule in (objectives.joint, GradientOnly()))
+    step, gradient = (residual(near, batch, rule) for rule in (objectives.joint, GradientOnly()))
     for one, other in zip(
         (step.w, step.p, step.beta), (gradient.w, gradient.p, gradient.beta), strict=True
     ):
@@ -212,12 +190,12 @@ def test_both_residuals_vanish_together_and_measure_alike():
 
 
 def test_beta_counts_only_where_it_is_learned():
-    x, q = make_data(7)
+    batch = make_data(7)
     params = trained(7, 4.0)
-    assert residual(params, x, q, learn_beta=False).largest < 1e-8
-    assert float(residual(params, x, q).beta) > 0.01
-    held = certify(params, x, q, learn_beta=False)
-    learned = certify(params, x, q)
+    assert residual(params, batch, learn_beta=False).largest < 1e-8
+    assert float(residual(params, batch).beta) > 0.01
+    held = certify(params, batch, learn_beta=False)
+    learned = certify(params, batch)
     assert held.converged
     assert "not converged" not in held.verdicts
     assert not learned.converged
@@ -230,55 +208,55 @@ def test_beta_counts_only_where_it_is_learned():
 @pytest.mark.parametrize("seed", [5, 7])
 @pytest.mark.parametrize("beta", [2.0, 4.0, 20.0, None])
 def test_verdicts_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
-    x, q = make_data(seed)
+    batch = make_data(seed)
     learn_beta = beta is None
     params = trained(seed, beta)
-    found = certify(params, x, q, learn_beta=learn_beta, method=EXACT, tol=1e-6)
+    found = certify(params, batch, learn_beta=learn_beta, method=EXACT, tol=1e-6)
     assert found.converged
-    loss = evaluate(params, x, q, objectives.joint)
+    loss = evaluate(params, batch, objectives.joint)
     for memory, verdict in enumerate(found.verdicts):
-        values = torch.linalg.eigvalsh(split_hessian(params, memory, x, q))
+        values = torch.linalg.eigvalsh(split_hessian(params, memory, batch))
         assert verdict == ("saddle" if values[0] < 0 else "minimum")
         torch.testing.assert_close(found.lambda_min[memory], values[0], rtol=1e-8, atol=1e-12)
         grown = split(params, torch.tensor([memory]), found.direction, 1e-3)
-        change = evaluate(grown, x, q, objectives.joint) - loss
+        change = evaluate(grown, batch, objectives.joint) - loss
         assert (change < 0) == (verdict == "saddle")
 
 
 def test_both_verdicts_occur():
-    x, q = make_data(7)
+    batch = make_data(7)
     seen = set()
     for beta in (2.0, 20.0):
         params = trained(7, beta)
-        seen |= set(certify(params, x, q, learn_beta=False).verdicts)
+        seen |= set(certify(params, batch, learn_beta=False).verdicts)
     assert seen == {"minimum", "saddle"}
 
 
 def test_a_random_model_is_not_converged():
-    x, q = make_data(4)
+    batch = make_data(4)
     for rule in (objectives.joint, objectives.conditional, objectives.Unsupervised(0.1)):
-        found = certify(make_params(4), x, q, rule)
+        found = certify(make_params(4), batch, rule)
         assert not found.converged
         assert found.counts == {"minimum": 0, "saddle": 0, "not converged": P}
 
 
 def test_a_memory_that_rests_is_told_from_one_that_moves():
     """Cold memories far apart hardly see each other: moving one leaves the others at rest."""
-    x, q = make_data(7)
+    batch = make_data(7)
     params = trained(7, 20.0)
     u = torch.zeros_like(params.w)
     u[0] = 0.01 * tangent_basis(params.w[0])[:, 0]
     moved = params.replace(w=sphere.retract(params.w, u))
-    found = certify(moved, x, q, learn_beta=False, tol=2e-3)
+    found = certify(moved, batch, learn_beta=False, tol=2e-3)
     assert found.verdicts == ("not converged", "saddle", "saddle")
 
 
 def test_sample_weights_are_repeated_rows():
-    x, q = make_data(6)
+    batch = make_data(6)
     params = make_params(6)
     times = torch.arange(B) % 3
-    repeated = certify(params, x.repeat_interleave(times, 0), q.repeat_interleave(times, 0))
-    weighted = certify(params, x, q, sample_weight=times.double())
+    repeated = certify(params, batch.take(torch.repeat_interleave(torch.arange(B), times)))
+    weighted = certify(params, replace(batch, sample_weight=times.double()))
     torch.testing.assert_close(weighted.residual.w, repeated.residual.w)
     torch.testing.assert_close(weighted.residual.p, repeated.residual.p)
     torch.testing.assert_close(weighted.mass, repeated.mass)
@@ -286,9 +264,9 @@ def test_sample_weights_are_repeated_rows():
 
 
 def test_an_unresolved_curvature_is_no_minimum():
-    x, q = make_data(7)
+    batch = make_data(7)
     params = trained(7, 2.0)
-    exact = EXACT(params, x, q)
+    exact = EXACT(params, batch)
 
     def rough(factor: float, error: float):
         def method(*_args, **_options) -> Curvature:
@@ -306,25 +284,24 @@ def test_an_unresolved_curvature_is_no_minimum():
         (0.9, 0.2, "saddle"),  # the quotient of a poor direction already proves it
         (math.inf, 0.2, "minimum"),
     ):
-        found = certify(params, x, q, learn_beta=False, method=rough(factor, error))
+        found = certify(params, batch, learn_beta=False, method=rough(factor, error))
         assert set(found.verdicts) == {verdict}
 
 
 def test_single_precision_certifies_too():
-    x, q = make_data(7)
+    batch = make_data(7)
     params = trained(7, 20.0)
-    double = certify(params, x, q, learn_beta=False)
-    single = certify(
-        params.to(dtype=torch.float32), x.float(), q.float(), learn_beta=False, tol=1e-4
-    )
+    double = certify(params, batch, learn_beta=False)
+    rows = Batch(batch.x.float(), batch.targets.float())
+    single = certify(params.to(dtype=torch.float32), rows, learn_beta=False, tol=1e-4)
     assert single.verdicts == double.verdicts
     assert single.converged
 
 
 def test_the_summary_reads_well():
-    x, q = make_data(7)
+    batch = make_data(7)
     params = trained(7, 20.0)
-    found = certify(params, x, q, learn_beta=False)
+    found = certify(params, batch, learn_beta=False)
     n_saddles = found.verdicts.count("saddle")
     text = str(found)
     lines = text.splitlines()
@@ -345,9 +322,9 @@ def test_the_summary_reads_well():
 
 
 def test_bad_input_is_refused():
-    x, q = make_data(7)
+    batch = make_data(7)
     params = make_params(0)
     with pytest.raises(ValueError, match="tol must be positive"):
-        certify(params, x, q, tol=0.0)
+        certify(params, batch, tol=0.0)
     with pytest.raises(ValueError, match="targets must be"):
-        residual(params, x, q[:, :2])
+        residual(params, replace(batch, targets=batch.targets[:, :2]))

@@ -1,0 +1,133 @@
+"""A batch of rows: parts, means by weight, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import torch
+
+from mnemosphere.model.batch import Batch
+
+
+@pytest.fixture
+def case(problem):
+    return problem(40, rows=53, memories=5, varsigma=0.5, clustered=True)
+
+
+def test_a_part_keeps_rows_labels_and_weights_together(problem):
+    batch = problem(1, rows=11, weighted=True).batch
+    order = [7, 0, 3]
+    for rows in (torch.tensor(order), torch.arange(11) % 3 == 1, slice(2, 11, 4)):
+        part = batch.take(rows)
+        picked = torch.arange(11)[rows].tolist()
+        assert part.n_rows == len(picked)
+        for here, there in enumerate(picked):
+            assert torch.equal(part.x[here], batch.x[there])
+            assert torch.equal(part.targets[here], batch.targets[there])
+            assert part.sample_weight[here] == batch.sample_weight[there]
+    assert replace(batch, sample_weight=None).take(torch.tensor(order)).sample_weight is None
+
+
+def test_mean_and_total_are_exact_where_float32_is_not():
+    """A thousand weights of 2^-25 beside a weight of 1: against fractions."""
+    weight = torch.tensor([1.0] + [2.0**-25] * 1000)
+    values = torch.tensor([3.0] + [1.0] * 1000)
+    batch = Batch(torch.zeros(1001, 2), torch.zeros(1001, 2), weight)
+    total = 1 + Fraction(1000, 2**25)
+    assert batch.total_weight == float(total)
+    assert batch.mean(values) == pytest.approx(float((total + 2) / total), rel=1e-15)
+    plain = replace(batch, sample_weight=None)
+    assert plain.total_weight == 1001.0
+    assert plain.mean(values) == pytest.approx(float(Fraction(1003, 1001)), rel=1e-15)
+
+
+def test_weights_are_repeated_rows(problem):
+    batch = problem(2, rows=13).batch
+    times = torch.arange(13) % 4
+    values = batch.x[:, 0]
+    weighted = replace(batch, sample_weight=times.double())
+    repeated = batch.take(torch.repeat_interleave(torch.arange(13), times))
+    assert weighted.total_weight == repeated.total_weight
+    assert weighted.mean(values) == pytest.approx(
+        repeated.mean(values.repeat_interleave(times)), rel=1e-14
+    )
+
+
+# What is refused
+
+
+def spoil(t, value, index=(3, 2)):
+    t = t.clone()
+    t[index] = value
+    return t
+
+
+ONES = torch.ones(53, dtype=torch.float64)
+BAD_ROWS = {
+    "NaN": (lambda b: replace(b, x=spoil(b.x, math.nan)), "row 3 of x has entries that are not"),
+    "inf": (lambda b: replace(b, x=spoil(b.x, math.inf)), "row 3 of x has entries that are not"),
+    "off the sphere": (
+        lambda b: replace(b, x=spoil(b.x, 2 * b.x[5], 5)),
+        "row 5 of x has norm 2, not 1",
+    ),
+    "zero row": (lambda b: replace(b, x=spoil(b.x, 0.0, 4)), "row 4 of x has norm 0, not 1"),
+    "features": (lambda b: replace(b, x=b.x[:, :6]), r"x must be \(B, 7\) .* got \(53, 6\)"),
+    "vector": (lambda b: replace(b, x=b.x[0]), r"x must be \(B, 7\)"),
+    "rows": (lambda b: replace(b, x=b.x[1:]), r"targets must be \(52, 4\) .* got \(53, 4\)"),
+    "columns": (lambda b: replace(b, targets=b.targets[:, 1:]), r"targets must be \(53, 4\)"),
+    "dtype of x": (
+        lambda b: replace(b, x=b.x.float()),
+        "x is torch.float32 on cpu but the parameters are torch.float64",
+    ),
+    "dtype of targets": (
+        lambda b: replace(b, targets=b.targets.float()),
+        "targets is torch.float32",
+    ),
+    "integer targets": (lambda b: replace(b, targets=b.targets.long()), "targets is torch.int64"),
+    "no rows": (lambda b: b.take(slice(0, 0)), "x has no rows"),
+    "negative target": (
+        lambda b: replace(b, targets=spoil(b.targets, -0.1)),
+        "targets must be label weights",
+    ),
+    "NaN target": (
+        lambda b: replace(b, targets=spoil(b.targets, math.nan)),
+        "targets must be label",
+    ),
+    "sum above 1": (lambda b: replace(b, targets=spoil(b.targets, 1.5)), "at most 1 per row"),
+    "weights of another shape": (
+        lambda b: replace(b, sample_weight=ONES[1:]),
+        r"sample_weight must be \(53,\), got \(52,\)",
+    ),
+    "weights of another dtype": (
+        lambda b: replace(b, sample_weight=ONES.float()),
+        "sample_weight is torch.float32",
+    ),
+    "negative weight": (
+        lambda b: replace(b, sample_weight=spoil(ONES, -1.0, 3)),
+        "sample_weight must be finite and >= 0",
+    ),
+    "NaN weight": (
+        lambda b: replace(b, sample_weight=spoil(ONES, math.nan, 3)),
+        "sample_weight must be finite and >= 0",
+    ),
+    "no weight": (lambda b: replace(b, sample_weight=0 * ONES), "sample_weight is zero everywhere"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_bad_rows_are_refused_in_one_line(case, name):
+    break_it, message = BAD_ROWS[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        break_it(case.batch).check(case.params)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_good_rows_pass(problem, dtype, weighted):
+    case = problem(41, dtype=dtype, weighted=weighted)
+    batch = case.batch
+    assert batch.check(case.params) is batch

@@ -1,0 +1,100 @@
+"""Duplication: the network grows and stays the same function, until the copies move apart."""
+
+import pytest
+import torch
+
+from mnemosphere.model import objectives
+from mnemosphere.model.curvature import Krylov
+from mnemosphere.model.duplicate import duplicate, parents, split
+from mnemosphere.model.kernel import accumulate, evaluate, log_joint_differentiable
+from mnemosphere.model.m_step import displacement, maximize_bound
+from mnemosphere.numerics import polytope, sphere
+from small_models import P, converge_memories, make_data, make_params
+
+RULES = [
+    objectives.joint,
+    objectives.marginal,
+    objectives.JointConditional(0.3),
+    objectives.Unsupervised(0.2),
+]
+
+
+def test_parents_are_the_memories_then_those_duplicated():
+    assert parents(4, torch.tensor([2, 0])).tolist() == [0, 1, 2, 3, 2, 0]
+
+
+@pytest.mark.parametrize("which", [[], [0], [2, 0], [1, 2, 0]])
+def test_duplication_changes_neither_density_nor_loss(which):
+    batch = make_data(7)
+    params = make_params(7)
+    grown = duplicate(params, torch.tensor(which, dtype=torch.long)).check()
+    assert grown.n_memories == P + len(which)
+    before, after = (log_joint_differentiable(m, batch.x) for m in (params, grown))
+    assert (before - after).abs().max() < 1e-12
+    for rule in RULES:
+        assert evaluate(params, batch, rule) == pytest.approx(
+            evaluate(grown, batch, rule), abs=1e-12
+        )
+    assert grown.p_h[0] == params.p_h[0]
+    assert torch.equal(grown.p[0], params.p[0])
+
+
+def test_a_fixed_point_stays_a_fixed_point():
+    batch = make_data(8)
+    params = make_params(8, beta=20.0)
+    for _ in range(300):
+        stats = accumulate(params, batch, objectives.joint)
+        old, params = params, maximize_bound(params, stats.w_bar, stats.p_bar)
+        if float(displacement(old, params).largest) < 1e-11:
+            break
+    for which in ([1], [0, 2], [0, 1, 2]):
+        grown = duplicate(params, torch.tensor(which))
+        stats = accumulate(grown, batch, objectives.joint)
+        moved = displacement(grown, maximize_bound(grown, stats.w_bar, stats.p_bar))
+        assert float(moved.largest) < 2e-11
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_falls_after_a_small_split_of_a_saddle(seed):
+    """By ½δ²λ_min to leading order, for each memory alone."""
+    batch = make_data(seed)
+    params = converge_memories(make_params(seed, beta=25.0), batch)
+    found = Krylov(tol=1e-11)(params, batch)
+    loss = evaluate(params, batch, objectives.joint)
+    saddles = (found.lambda_min < 0).nonzero()[:, 0]
+    assert saddles.shape[0] > 0
+    delta = 1e-3
+    for memory in saddles:
+        grown = split(params, memory[None], found.direction, delta).check()
+        change = evaluate(grown, batch, objectives.joint) - loss
+        assert change < 0
+        expected = 0.5 * delta**2 * float(found.lambda_min[memory])
+        assert change == pytest.approx(expected, rel=1e-2)
+
+
+def test_split_moves_only_the_pair():
+    params = make_params(9)
+    u = Krylov()(params, make_data(9)).direction
+    grown = split(params, torch.tensor([2]), u, 0.3)
+    torch.testing.assert_close(grown.w[:2], params.w[:2], rtol=1e-14, atol=0.0)
+    torch.testing.assert_close(
+        sphere.project(grown.w[2] + grown.w[3]), params.w[2], rtol=1e-12, atol=1e-12
+    )
+    # tan of the angle between a copy and the old place is δ.
+    cosine = grown.w[2:] @ params.w[2]
+    torch.testing.assert_close(cosine, torch.full_like(cosine, (1 + 0.09) ** -0.5))
+
+
+def test_bad_choices_of_memories_are_refused():
+    params = make_params(0)
+    for which in ([3], [-1], [1, 1]):
+        with pytest.raises(ValueError, match="distinct indices"):
+            duplicate(params, torch.tensor(which))
+    with pytest.raises(ValueError, match="vector of memory indices"):
+        duplicate(params, torch.tensor([0.5]))
+
+
+def test_duplicated_weights_stay_in_the_polytope():
+    params = make_params(4)
+    grown = duplicate(params, torch.tensor([0, 1]))
+    assert polytope.check(grown.p, grown.p_h, grown.p_q, tol=1e-12) is grown.p

@@ -1,0 +1,274 @@
+"""The fixed-point step maximizes a lower bound: against mpmath, autograd, SciPy and the loss."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.special
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.m_step import bound, displacement, maximize_bound
+from mnemosphere.model.objectives import joint, marginal
+from mnemosphere.numerics import polytope, sphere
+
+RULES = {"joint": joint, "marginal": marginal}
+
+
+@pytest.fixture
+def stepped(problem):
+    case = problem(4, rows=53, varsigma=0.4, weighted=True)
+    stats = accumulate(case.params, case.batch, joint)
+    return case.params, stats, maximize_bound(case.params, stats.w_bar, stats.p_bar)
+
+
+def q_function(params, stats):
+    """The bound from its definition, with Ω from mpmath: Σ p̄ log p + Σ_μ ςβ⟨w̄,w⟩ − mass·log Ω."""
+    n, beta = params.n_features, float(params.beta)
+    half = mpmath.mpf(n) / 2
+    log_ratio = float(
+        mpmath.log(mpmath.gamma(half) * (2 / mpmath.mpf(beta)) ** (half - 1))
+        + mpmath.log(mpmath.besseli(half - 1, beta))
+    )
+    value = float((stats.p_bar * params.p.log()).sum())
+    value += params.varsigma * beta * float((stats.w_bar * params.w).sum())
+    return value - log_ratio * float(stats.p_bar[1:].sum())
+
+
+# The bound
+
+
+def test_bound_is_the_bound(stepped):
+    old, stats, new = stepped
+    for params in (old, new):
+        mine = float(bound(params, stats.w_bar, stats.p_bar))
+        assert mine == pytest.approx(q_function(params, stats), rel=1e-12)
+
+
+def test_the_bound_touches_the_loss_with_its_gradient(stepped):
+    """At the parameters of the statistics, bound and minus the summed loss have one gradient."""
+    old, stats, _ = stepped
+    leaves = [t.clone().requires_grad_() for t in (old.w, old.p)]
+    value = bound(old.replace(w=leaves[0], p=leaves[1]), stats.w_bar, stats.p_bar)
+    gradient = stats.gradient(old)
+    for mine, of_loss in zip(torch.autograd.grad(value, leaves), gradient[:2], strict=True):
+        assert_close(mine, -of_loss * stats.count)
+    h = 1e-5
+    slope = (
+        q_function(old.replace(beta=old.beta + h), stats)
+        - q_function(old.replace(beta=old.beta - h), stats)
+    ) / (2 * h)
+    assert slope == pytest.approx(-float(gradient.beta * stats.count), rel=1e-7)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_bound_lies_below_minus_the_loss_everywhere(problem, oracle, rule):
+    """From any parameters to any others the likelihood gains at least what the bound gains."""
+    cases = [problem(seed, rows=31, varsigma=0.6, beta=1.0 + seed) for seed in range(6)]
+    batch = cases[0].batch
+    for one, other in itertools.permutations([case.params for case in cases], 2):
+        stats = accumulate(one, batch, RULES[rule])
+        gain = float(bound(other, stats.w_bar, stats.p_bar) - bound(one, stats.w_bar, stats.p_bar))
+        before, after = (
+            float(oracle.mean_loss(rule, params, batch.x, batch.targets)) for params in (one, other)
+        )
+        assert 31 * (before - after) >= gain - 1e-9
+
+
+# Its maximum
+
+
+def test_beta_step_is_stationary_and_a_maximum(stepped):
+    _, stats, new = stepped
+    h = 1e-3 * float(new.beta)
+    low, here, high = (
+        q_function(new.replace(beta=new.beta + shift), stats) for shift in (-h, 0.0, h)
+    )
+    assert abs(high - low) / 2 < 1e-3 * (2 * here - low - high)
+    assert here > max(low, high)
+
+
+def test_beta_step_is_the_root_of_the_ratio_of_bessel_functions(stepped):
+    old, stats, new = stepped
+    norms = np.linalg.norm(stats.w_bar.numpy(), axis=1)
+    resultant = old.varsigma * norms.sum() / float(stats.p_bar[1:].sum())
+    root = scipy.optimize.brentq(
+        lambda b: scipy.special.ive(3.5, b) / scipy.special.ive(2.5, b) - resultant, 1e-6, 1e4,
+        xtol=1e-14,
+    )  # fmt: skip
+    assert float(new.beta) == pytest.approx(root, rel=1e-10)
+
+
+def test_memory_step_is_the_maximum_on_the_sphere(stepped):
+    _, stats, new = stepped
+    pull = (stats.w_bar * new.w).sum(1)
+    others = sphere.sample_uniform(
+        997, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    assert (stats.w_bar @ others.T <= pull[:, None]).all()
+    assert_close(sphere.to_tangent(new.w, stats.w_bar), torch.zeros_like(new.w), rtol=0, atol=1e-13)
+
+
+def test_class_step_is_the_maximum_on_the_polytope(stepped):
+    """No move that keeps the marginals gains: p̄/p is a sum of a row part and a column part."""
+    old, stats, new = stepped
+    ratio = stats.p_bar / new.p
+    centered = ratio - ratio.mean(0) - ratio.mean(1, keepdim=True) + ratio.mean()
+    assert_close(centered, torch.zeros_like(ratio), rtol=0, atol=1e-8 * float(ratio.max()))
+    assert polytope.check(new.p, old.p_h, old.p_q, tol=1e-12) is new.p
+
+
+def largest_by_scipy(p_bar, rows, cols=None):
+    """The maximum of Σ p̄ log p with these row sums (and column sums), by SLSQP."""
+    shape = p_bar.shape
+
+    def off(v):
+        v = v.reshape(shape)
+        gaps = [v.sum(1) - rows]
+        if cols is not None:
+            gaps.append((v.sum(0) - cols)[:-1])  # the last follows from the others
+        return np.concatenate(gaps)
+
+    start = np.outer(rows, np.full(shape[1], 1 / shape[1]) if cols is None else cols)
+    found = scipy.optimize.minimize(
+        lambda v: -(p_bar.ravel() * np.log(v)).sum(),
+        start.ravel(),
+        jac=lambda v: -p_bar.ravel() / v,
+        bounds=[(1e-9, 1.0)] * p_bar.size,
+        constraints={"type": "eq", "fun": off},
+        method="SLSQP",
+        options={"ftol": 1e-15, "maxiter": 1000},
+    )
+    return found.x.reshape(shape)
+
+
+@pytest.mark.parametrize("hold_classes", [True, False])
+def test_class_step_is_that_of_a_general_optimizer(problem, hold_classes):
+    case = problem(5, rows=53, memories=3, classes=2, contrast=1.0, weighted=True)
+    stats = accumulate(case.params, case.batch, joint)
+    new = maximize_bound(case.params, stats.w_bar, stats.p_bar, hold_classes=hold_classes)
+    old = case.params
+    p_bar = (stats.p_bar / stats.count).numpy()
+    cols = old.p_q.numpy() if hold_classes else None
+    expected = largest_by_scipy(p_bar, old.p_h.numpy(), cols)
+    np.testing.assert_allclose(new.p, expected, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(new.p_q, expected.sum(0), rtol=0, atol=1e-5)
+    assert torch.equal(new.p_h, old.p_h)
+    new.check()
+
+
+def test_without_the_class_prior_the_bound_gains_more(problem):
+    case = problem(6, rows=53, contrast=2.0)
+    stats = accumulate(case.params, case.batch, joint)
+    held, free = (
+        maximize_bound(case.params, stats.w_bar, stats.p_bar, hold_classes=hold)
+        for hold in (True, False)
+    )
+    assert torch.equal(held.p_q, case.params.p_q)
+    assert not torch.allclose(free.p_q, case.params.p_q, rtol=1e-2)
+    assert bound(free, stats.w_bar, stats.p_bar) > bound(held, stats.w_bar, stats.p_bar)
+    assert torch.equal(free.w, held.w)
+    assert torch.equal(free.beta, held.beta)
+
+
+def test_a_component_that_answers_for_nothing_keeps_its_classes(problem):
+    params = problem(7).params
+    p_bar = params.p.flip(1).clone()
+    p_bar[2] = 0.0
+    new = maximize_bound(params, params.w, p_bar, hold_classes=False)
+    assert torch.equal(new.p[2], params.p[2])
+    assert_close(new.p.sum(1), params.p_h, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("hold_classes", [True, False])
+@pytest.mark.parametrize("learn_beta", [True, False])
+@pytest.mark.parametrize("rule", RULES)
+def test_the_loss_never_increases(problem, oracle, rule, learn_beta, hold_classes):
+    for seed, varsigma in enumerate((0.05, 0.3, 1.0)):
+        case = problem(20 + seed, rows=43, varsigma=varsigma, contrast=3.0, weighted=True)
+        params, before = case.params, math.inf
+        for _ in range(6):
+            loss = float(oracle.mean_loss(rule, params, case.x, case.targets, case.sample_weight))
+            assert loss <= before + 1e-11 * (1 + abs(loss))
+            before = loss
+            stats = accumulate(params, case.batch, RULES[rule])
+            params = maximize_bound(
+                params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_classes=hold_classes
+            ).check()
+
+
+# Borders
+
+
+def test_only_the_common_factor_of_the_statistics_is_free(stepped):
+    old, stats, new = stepped
+    scaled = maximize_bound(old, 1e5 * stats.w_bar, 1e5 * stats.p_bar)
+    assert_close(scaled.w, new.w, rtol=1e-13, atol=1e-13)
+    assert_close(scaled.p, new.p, rtol=1e-9, atol=1e-14)
+    assert_close(scaled.beta, new.beta, rtol=1e-12, atol=0)
+
+
+def test_a_fixed_beta_is_kept(stepped):
+    old, stats, new = stepped
+    fixed = maximize_bound(old, stats.w_bar, stats.p_bar, learn_beta=False)
+    assert fixed.beta == old.beta
+    assert torch.equal(fixed.w, new.w)
+
+
+def test_a_memory_without_pull_stays(problem):
+    case = problem(5)
+    stats = accumulate(case.params, case.batch, joint)
+    w_bar = stats.w_bar.clone()
+    w_bar[3] = 0.0
+    new = maximize_bound(case.params, w_bar, stats.p_bar).check()
+    assert_close(new.w[3], case.params.w[3])
+
+
+def test_no_pull_at_all_and_perfect_pull_keep_beta_finite(problem):
+    params = problem(6).params
+    p_bar = params.p
+    none = maximize_bound(params, torch.zeros_like(params.w), p_bar)
+    full = maximize_bound(params, p_bar[1:].sum(1, keepdim=True) * params.w, p_bar)
+    assert 0 < none.beta < 1e-6
+    assert torch.isfinite(full.beta)
+    assert full.beta > 1e6
+
+
+def test_single_precision_stays_so_and_agrees(problem):
+    case = problem(8, rows=53, varsigma=0.4)
+    stats = accumulate(case.params, case.batch, joint)
+    exact = maximize_bound(case.params, stats.w_bar, stats.p_bar)
+    single = maximize_bound(
+        case.params.to(dtype=torch.float32), stats.w_bar.float(), stats.p_bar.float()
+    ).check()
+    assert {t.dtype for t in (single.w, single.p, single.beta)} == {torch.float32}
+    assert_close(single.p.double(), exact.p, rtol=1e-4, atol=1e-7)
+    assert_close(single.beta.double(), exact.beta, rtol=1e-4, atol=0)
+
+
+# Displacement
+
+
+def test_displacement_measures_each_part(problem):
+    params = problem(8).params
+    turned = params.w.clone()
+    turned[2] = -turned[2]
+    moved = displacement(params, params.replace(w=turned))
+    assert_close(moved.w, torch.tensor([0, 0, 2, 0, 0]).double())
+    assert float(moved.largest) == pytest.approx(2.0)
+    moved = displacement(params, params.replace(beta=params.beta * 1.25))
+    assert float(moved.beta) == pytest.approx(0.25)
+    assert float(moved.largest) == pytest.approx(0.25)
+    p = params.p.clone()
+    p[4] = p[4].flip(0)
+    moved = displacement(params, params.replace(p=p))
+    expected = float((params.p[4] - p[4]).abs().sum() / params.p_h[4])
+    assert moved.p.tolist() == pytest.approx([0, 0, 0, 0, expected, 0])
+    assert float(moved.largest) == pytest.approx(expected)
+    assert float(displacement(params, params).largest) == 0.0

@@ -1,0 +1,200 @@
+"""Memories that share rows: against sums over rows, linear algebra, enumeration and symmetry."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.model import memory_graph
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.memory_graph import (
+    Graph,
+    coherence,
+    group,
+    share_graph,
+    sharing_temperature,
+    spread_labels,
+)
+from mnemosphere.numerics import vmf
+
+SIZES = (41, 23, 31)
+N, C = 5, 3
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def blobs(seed=0, concentration=60.0):
+    """Rows around three orthogonal directions, their cluster."""
+    cluster = torch.repeat_interleave(torch.arange(C), torch.tensor(SIZES))
+    centers = torch.eye(N, dtype=torch.float64)[:C]
+    kappa = torch.tensor(concentration, dtype=torch.float64)
+    return vmf.sample(centers[cluster], kappa, generator=generator(seed)), cluster
+
+
+def unlabeled(x, weight=None):
+    return Batch(x, x.new_zeros(len(x), 1), weight)
+
+
+def entropies(kappa, overlap):
+    """Of the shares of each row, with NumPy."""
+    h = kappa * overlap.numpy()
+    share = np.exp(h - h.max(1, keepdims=True))
+    share /= share.sum(1, keepdims=True)
+    return -(share * np.log(np.maximum(share, 1e-300))).sum(1)
+
+
+# The temperature
+
+
+@pytest.mark.parametrize("shared_by", [2.0, 2.5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_row_is_shared_by_as_many_memories_as_said(problem, shared_by, weighted):
+    case = problem(1, rows=211, memories=31, features=7, weighted=weighted)
+    overlap = case.x @ case.params.w.T
+    kappa = sharing_temperature(overlap, shared_by, case.sample_weight)
+    weight = None if case.sample_weight is None else case.sample_weight.numpy()
+    mean = np.average(entropies(kappa, overlap), weights=weight)
+    assert mean == pytest.approx(math.log(shared_by), rel=1e-6)
+
+
+def test_few_memories_are_shared_by_fewer(problem):
+    """Of three memories, 2.5 would be nearly all: 1.3 of them share a row."""
+    case = problem(2, rows=211, memories=3)
+    overlap = case.x @ case.params.w.T
+    kappa = sharing_temperature(overlap, 2.5)
+    assert entropies(kappa, overlap).mean() == pytest.approx(math.log(1.3), rel=1e-6)
+
+
+# The graph
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_graph_is_the_sum_over_rows(problem, monkeypatch, weighted):
+    monkeypatch.setattr(memory_graph, "chunk_rows", lambda *_: 7)
+    case = problem(3, weighted=weighted)
+    graph = share_graph(case.params.w, case.batch, shared_by=2.5)
+    overlap = case.x @ case.params.w.T
+    share = (sharing_temperature(overlap, 2.5, case.sample_weight) * overlap).softmax(1).numpy()
+    weight = np.ones(23) if case.sample_weight is None else case.sample_weight.numpy()
+    edges, labels = np.zeros((5, 5)), np.zeros((5, 4))
+    for b in range(23):
+        edges += weight[b] * np.outer(share[b], share[b])
+        labels += weight[b] * np.outer(share[b], case.targets[b].numpy())
+    np.testing.assert_allclose(graph.edges, edges, rtol=1e-12)
+    np.testing.assert_allclose(graph.labels, labels, rtol=1e-12, atol=1e-15)
+
+
+def test_graph_counts_rows_once_and_weights_as_copies():
+    x, _ = blobs()
+    w = x[::7]
+    edges = share_graph(w, unlabeled(x), shared_by=2.0).edges
+    assert float(edges.sum()) == pytest.approx(len(x), rel=1e-12)  # the shares of a row sum to 1
+    torch.testing.assert_close(edges, edges.T, rtol=1e-12, atol=0)
+    weight = 1.0 + (torch.arange(len(x)) % 3).double()
+    copies = unlabeled(x.repeat_interleave(weight.long(), 0))
+    one, two = (share_graph(w, b, shared_by=2.0).edges for b in (unlabeled(x, weight), copies))
+    torch.testing.assert_close(one, two, rtol=1e-6, atol=0)
+
+
+def test_a_probe_of_many_rows_gives_nearly_the_temperature_of_all(problem, monkeypatch):
+    case = problem(4, rows=997, memories=13)
+    whole = share_graph(case.params.w, case.batch, shared_by=2.0).edges
+    monkeypatch.setattr(memory_graph, "_PROBE_ROWS", 211)
+    probed = share_graph(case.params.w, case.batch, shared_by=2.0).edges
+    assert not torch.equal(whole, probed)
+    assert float((whole - probed).abs().sum() / whole.sum()) < 0.1
+
+
+# Labels
+
+
+@pytest.mark.parametrize("price", [0.5, 0.7])
+def test_soft_labels_solve_the_linear_system(problem, price):
+    """The random-walk form of the same: F = (D − αS)^(-1) Y."""
+    case = problem(3)
+    graph = share_graph(case.params.w, case.batch, shared_by=2.5)
+    edges, labels = graph.edges.numpy(), graph.labels.numpy()
+    spread = np.linalg.solve(np.diag(edges.sum(1)) - price * edges, labels)
+    soft, reached = spread_labels(graph, price)
+    np.testing.assert_allclose(soft, spread / spread.sum(1, keepdims=True), rtol=1e-9)
+    assert reached.all()
+
+
+def test_labels_stay_in_their_part_of_the_graph():
+    """Two chains without a tie and a memory alone: it hears of no label."""
+    chain = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 1.0], [0.0, 1.0, 2.0]], dtype=torch.float64)
+    edges = torch.block_diag(chain, chain, torch.ones(1, 1, dtype=torch.float64))
+    labels = torch.zeros(7, 2, dtype=torch.float64)
+    labels[0, 0] = labels[5, 1] = 1.0
+    soft, reached = spread_labels(Graph(edges, labels), 0.85)
+    expected = [[1, 0]] * 3 + [[0, 1]] * 3 + [[0, 0]]
+    assert soft.tolist() == expected
+    assert reached.tolist() == [True] * 6 + [False]
+
+
+# Groups
+
+
+def normalized_cut(graph, label):
+    """Σ over groups of the ties that leave it, over its ties in all."""
+    groups = [label == y for y in label.unique()]
+    return sum(float(graph[g][:, ~g].sum() / graph[g].sum()) for g in groups)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_make_the_smallest_normalized_cut(seed):
+    """Against every way to divide seven memories in two."""
+    a = torch.rand(7, 7, generator=generator(seed), dtype=torch.float64)
+    block = (torch.arange(7) < 3).double()
+    a = 0.2 * (a + a.T) + torch.outer(block, block) + torch.outer(1 - block, 1 - block)
+    found = group(a, 2, generator=generator()).label
+    best = min(
+        normalized_cut(a, torch.tensor((0, *rest)))
+        for rest in itertools.product((0, 1), repeat=6)
+        if any(rest)
+    )
+    assert normalized_cut(a, found) == pytest.approx(best, rel=1e-12)
+
+
+def test_groups_are_the_blobs_largest_first():
+    x, cluster = blobs()
+    graph = share_graph(x[::7], unlabeled(x), shared_by=2.0)
+    groups = group(graph.edges, C, generator=generator())
+    truth = cluster[::7]
+    for y in range(C):
+        assert truth[groups.label == y].unique().numel() == 1
+    sizes = torch.bincount(groups.label)
+    assert (sizes.diff() <= 0).all()
+    # Every memory is closest to its own group.
+    assert torch.equal(groups.closeness.argmax(1), groups.label)
+    assert groups.closeness.abs().max() <= 1 + 1e-12
+
+
+def test_as_many_groups_as_memories_and_copies_of_one():
+    label = group(torch.eye(5), 5, generator=generator()).label
+    assert label.sort().values.tolist() == list(range(5))
+    same = group(torch.ones(6, 6), 2, generator=generator()).label
+    assert torch.bincount(same, minlength=2).min() > 0
+
+
+# Coherence
+
+
+def test_coherence_by_hand():
+    w = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    found = coherence(w, torch.tensor([0, 0, 1]), generator=generator())
+    assert found.within == pytest.approx(0.6)
+    assert found.across == pytest.approx(0.4)  # of 0 and 0.8
+    assert found.shuffled == pytest.approx((0.6 + 0.0 + 0.8) / 3, abs=0.1)
+
+
+def test_alone_in_every_class_there_is_no_pair():
+    found = coherence(torch.eye(3), torch.arange(3), generator=generator())
+    assert math.isnan(found.within)
+    assert found.across == 0.0
