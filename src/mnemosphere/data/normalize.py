@@ -44,9 +44,9 @@ class Normalizer:
         )
         for _, x in rows.chunks():
             peak = torch.maximum(peak, x.abs().amax(0))
-        # In units of a power of two near the largest number: squares stay finite.
-        unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent)
-        unit = torch.where((peak > 0) & torch.isfinite(unit), unit, 1.0)
+        # In units of the power of two below the largest number: squares stay finite.
+        unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
+        unit = torch.where(peak > 0, unit, 1.0)
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
         total = rows.n_rows if weight is None else float(weight.sum())
         for part, x in rows.chunks():
@@ -55,8 +55,8 @@ class Normalizer:
             square += _weighted_sum((x / unit - mean).square(), weight, part) / total
         scale = square.sqrt()
         # A constant feature tells nothing: any scale does.
-        scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0)
-        return cls(kind, mean * unit, scale * unit)
+        scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
+        return cls(kind, mean * unit, torch.where(scale > 0, scale, unit))
 
     @property
     def extra(self) -> int:
@@ -86,7 +86,10 @@ class Normalizer:
         """Rows that only need to be divided by their norms, the norms, which have no direction."""
         if self.mean is not None and self.scale is not None:
             root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
-            x = torch.cat([(x - self.mean) / self.scale, root], dim=1)
+            z = (x - self.mean) / self.scale
+            if bool(torch.isinf(z).any()):  # two huge numbers apart: their halves are not
+                z = (x / 2 - self.mean / 2) / self.scale * 2
+            x = torch.cat([z, root], dim=1)
         x = _rescale_extreme_rows(x)
         norm = torch.linalg.vector_norm(x, dim=1)
         if self.kind != "center":
@@ -132,6 +135,8 @@ def _rescale_extreme_rows(x: Tensor) -> Tensor:
     far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
     if not bool(far.any()):
         return x
+    largest = torch.finfo(x.dtype).max  # infinite where a number was divided by a tiny scale
+    x, peak = x.clamp(-largest, largest), peak.clamp(max=largest)
     exponent = torch.where(far, torch.frexp(peak).exponent, 0)
     # In two steps: 2^-1074 has no inverse.
     half = exponent // 2
