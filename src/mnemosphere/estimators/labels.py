@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -28,9 +29,15 @@ class Encoded:
 
 def as_labels(y: Any) -> Any:
     """Y as a NumPy array, or the tensor it is; class names of a frame of soft labels are lost."""
-    if y is None or isinstance(y, Tensor):
-        return None if y is None else y.detach()
-    return np.asarray(y)
+    if isinstance(y, Tensor):
+        # NumPy, which holds the classes, knows no bfloat16.
+        return y.detach().float() if y.dtype == torch.bfloat16 else y.detach()
+    try:
+        return np.asarray(y)
+    except ValueError as error:
+        raise ValueError(
+            "y must be (n,) labels or an (n, C) matrix of soft labels, got rows of unlike lengths"
+        ) from error
 
 
 def encode(
@@ -47,13 +54,19 @@ def encode(
 
     require_label: at least one row must have a label; without it `classes` must be given.
     """
-    names = list(y.columns) if getattr(y, "ndim", 1) == 2 and hasattr(y, "columns") else None
-    y = as_labels(y)
-    if y is None or y.ndim == 0:
+    if y is None:
         raise ValueError(
             "requires y to be passed, but the target y is None: pass labels, and mark "
             "unlabeled rows with unlabeled="
         )
+    names = list(y.columns) if hasattr(y, "columns") else None
+    y = as_labels(y)
+    if y.ndim not in (1, 2):
+        raise ValueError(
+            f"y must be (n,) labels or an (n, C) matrix of soft labels, got shape {tuple(y.shape)}"
+        )
+    if y.is_complex() if isinstance(y, Tensor) else y.dtype.kind == "c":
+        raise ValueError("Complex data not supported in y: pass labels")
     if y.shape[0] != n_rows:
         raise ValueError(f"X has {n_rows} rows but y has {y.shape[0]}: pass one label per row")
     if y.ndim == 2 and y.shape[1] > 1:
@@ -84,7 +97,7 @@ def _encode_soft(
     device: torch.device,
 ) -> Encoded:
     try:
-        q = y if isinstance(y, Tensor) else torch.from_numpy(np.asarray(y, dtype=np.float64))
+        q = y if isinstance(y, Tensor) else torch.from_numpy(np.array(y, dtype=np.float64))
     except (TypeError, ValueError) as error:
         raise ValueError(
             "a two-dimensional y must be a numeric (n, C) matrix of soft labels: "
@@ -106,20 +119,41 @@ def _encode_soft(
         )
     if not bool(total.any()):
         raise ValueError("every row of y is unlabeled: label some rows of each class")
-    if classes is None:
-        # The columns of a frame name the classes.
-        classes = np.arange(q.shape[1]) if names is None else np.asarray(names)
+    if names is None or names == list(range(q.shape[1])):
+        classes = np.arange(q.shape[1]) if classes is None else classes
+    elif classes is None:
+        classes = _column_names(names)
+    else:
+        q = q[:, _columns_of(classes, names)]
     index = torch.where(total > 0, q.argmax(1), -1)
     none = total[:, None] * smoothing / (q.shape[1] + 1)
     targets = torch.cat([(1 - smoothing) * q + none, none], dim=1)
     return Encoded(classes, index, targets)
 
 
+def _column_names(names: list[Any]) -> NDArray[Any]:
+    """The classes that the columns of a frame name."""
+    alike = len({type(name) for name in names}) == 1 and isinstance(names[0], (str, int, float))
+    if not alike or len(set(names)) < len(names):
+        raise ValueError(
+            f"the columns of y name the classes: make them distinct and of one type, got {names}"
+        )
+    return np.asarray(names)
+
+
+def _columns_of(classes: NDArray[Any], names: list[Any]) -> list[int]:
+    """Where each class is among the columns of a frame, which come in any order."""
+    if sorted(map(str, names)) != sorted(map(str, classes.tolist())):
+        raise ValueError(f"y has columns {names} for the classes {classes.tolist()}: rename them")
+    place = {str(name): column for column, name in enumerate(names)}
+    return [place[str(label)] for label in classes.tolist()]
+
+
 def _is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
     """Which labels are missing. The marker NaN stands for None and other marks of no value too."""
     if unlabeled is None:
         return np.zeros(y.shape[0], dtype=bool)
-    if isinstance(unlabeled, float) and np.isnan(unlabeled):
+    if _differs_from_itself(unlabeled):
         return _no_value(y)
     return np.asarray(y == unlabeled, dtype=bool) & np.ones(y.shape[0], dtype=bool)
 
@@ -127,7 +161,7 @@ def _is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
 def _is_missing_tensor(y: Tensor, unlabeled: object) -> Tensor:
     if unlabeled is None:
         return torch.zeros(y.shape[0], dtype=torch.bool, device=y.device)
-    if isinstance(unlabeled, float) and np.isnan(unlabeled):
+    if _differs_from_itself(unlabeled):
         return torch.isnan(y)
     return (y == unlabeled) & torch.ones_like(y, dtype=torch.bool)
 
@@ -159,10 +193,11 @@ def class_index(
         found: NDArray[Any] = values.cpu().numpy()
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise ValueError("y holds a label that is NaN or infinite: drop such rows")
-        check_classification_targets(found)
         index = inverse.to(device)
+        if classes is None:  # each three times: scikit-learn warns of labels that occur once
+            check_classification_targets(np.repeat(found, 3))
     else:
-        found, plain = _unique_labels(y)
+        found, plain = _unique_labels(y, are_new=classes is None)
         index = torch.from_numpy(plain).to(device)
     if classes is None:
         return found, index
@@ -179,7 +214,8 @@ def class_index(
     return classes, torch.from_numpy(place).to(device)[index]
 
 
-def _unique_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _unique_labels(y: NDArray[Any], *, are_new: bool) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """(the distinct labels, the index of each label among them)."""
     missing = _no_value(y)
     if missing.any():
         raise ValueError(
@@ -193,7 +229,8 @@ def _unique_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         if len(kinds) > 1:
             raise ValueError(f"y mixes labels of types {', '.join(kinds)}: make them one type")
         y = np.asarray(y.tolist())
-    check_classification_targets(y)
+    if are_new:
+        check_classification_targets(y)
     found, index = np.unique(y, return_inverse=True)
     return found, index.astype(np.int64)
 
@@ -210,9 +247,9 @@ def class_weights(
         unknown = [name for name in setting if name not in names]
         if unknown:
             raise ValueError(f"class_weight names {unknown}, not among the classes {names}")
-        given = [float(setting.get(name, 1.0)) for name in names]
-        if not all(value >= 0 for value in given):
-            raise ValueError(f"class_weight must be >= 0, got {setting}")
+        given = [setting.get(name, 1.0) for name in names]
+        if not all(isinstance(value, Real) and 0 <= value < np.inf for value in given):
+            raise ValueError(f"class_weight must be finite and >= 0, got {setting}")
         return torch.tensor(given, dtype=sample_weight.dtype, device=sample_weight.device)
     labeled = index >= 0
     mass = sample_weight.new_zeros(classes.shape[0])
