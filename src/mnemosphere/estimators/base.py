@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral, Number
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -85,6 +85,11 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         return stored if allow_nan else stored.check_finite(self._feature_names())
 
     def _check_tensor(self, X: Tensor, reset: bool) -> Tensor:
+        if X.layout != torch.strided or X.is_nested or X.is_quantized or X.is_meta:
+            raise TypeError(
+                "X is a sparse, nested, quantized or meta tensor, but dense data is required: "
+                "use X.to_dense() or X.dequantize()"
+            )
         _check_shape(X)
         if X.is_complex():
             raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
@@ -99,13 +104,18 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         return X
 
     def _check_table(self, X: Any, reset: bool) -> NDArray[Any]:
-        if isinstance(X, (list, tuple)):
-            X = np.asarray(X)
+        if X is None or isinstance(X, (list, tuple, str, Number)):
+            try:
+                X = np.asarray(X)
+            except ValueError as error:
+                raise ValueError(
+                    "X must be (rows, features), got rows of unlike lengths: fill them up"
+                ) from error
         _check_shape(X)
-        kind = getattr(getattr(X, "dtype", None), "kind", "")
-        if kind == "c":
+        kinds = {getattr(d, "kind", "") for d in (getattr(X, "dtype", None), *_column_types(X))}
+        if "c" in kinds:
             raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-        if kind in "mM" and kind:
+        if kinds & {"m", "M"}:
             raise ValueError("X holds dates: pass numbers, such as days since a fixed one")
         try:
             rows: NDArray[Any] = validate_data(
@@ -129,10 +139,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
     def _training_rows(
         self, stored: StoredRows, kind: str, weight: Tensor | None, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
-        """(unit rows, which of the stored rows they are); sets the normalizer.
-
-        Rows without direction are set aside, with a warning that names them.
-        """
+        """(unit rows, which of the stored rows have no direction); sets the normalizer."""
         self.normalize_ = kind
         self._normalizer = Normalizer.fit(kind, stored, weight)
         if stored.n_features + self._normalizer.extra < 2:
@@ -141,24 +148,36 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
                 "2: use normalize='standard'"
             )
         x, lost = on_sphere(stored, self._normalizer, dtype)
-        if not bool(lost.any()):
-            return x, torch.arange(stored.n_rows, device=x.device)
-        what = "constant" if kind == "center" else "all zeros"
+        self._check_some_left(lost)
+        return x, lost
+
+    def _check_some_left(self, lost: Tensor) -> None:
         if bool(lost.all()):
             raise ValueError(
-                f"every row of X is {what}, so none has a direction: use normalize='standard'"
+                f"every row of X is {self._no_direction}, so none has a direction: use "
+                "normalize='standard'"
             )
-        numbers = stored.call(lost.nonzero()[:, 0])
-        named = ", ".join(map(str, sorted(numbers)[:_NAMED]))
+
+    def _warn_set_aside(self, given: StoredRows, weight: Tensor | None) -> None:
+        """Count and name the rows of X that have no direction, all copies of them."""
+        chunks = unit_chunks(given, self._normalizer, torch.float64)
+        lost = torch.cat([without for _, without in chunks])
+        if weight is not None:
+            lost &= weight > 0
+        numbers = given.call(lost.nonzero()[:, 0])
+        named = ", ".join(map(str, numbers[:_NAMED]))
         more = ", …" if len(numbers) > _NAMED else ""
         warnings.warn(
-            f"{len(numbers)} of {stored.n_rows} rows of X are {what}, so they have no direction "
-            f"and were set aside: row {named}{more}; normalize='standard' would keep them",
+            f"{len(numbers)} of {given.n_rows} rows of X are {self._no_direction}, so they have no "
+            f"direction and were set aside: row {named}{more}; normalize='standard' would keep "
+            "them",
             UserWarning,
             stacklevel=4,
         )
-        kept = (~lost).nonzero()[:, 0]
-        return x[kept], kept
+
+    @property
+    def _no_direction(self) -> str:
+        return "constant" if self.normalize_ == "center" else "all zeros"
 
     def _over_rows(self, X: Any, read: Callable[[Tensor, Tensor], Tensor]) -> Any:
         """`read(unit rows, which have no direction)` chunk by chunk, where X came from."""
@@ -167,12 +186,6 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         chunks = unit_chunks(rows, self._normalizer, self.params_.w.dtype)
         out = torch.cat([read(x, lost) for x, lost in chunks])
         return like(X, out)
-
-    def _unit_rows(self, X: Any) -> Tensor:
-        """All rows of X on the sphere; zeros where a row has no direction."""
-        check_is_fitted(self, "params_")
-        rows = self._stored(X, reset=False)
-        return on_sphere(rows, self._normalizer, self.params_.w.dtype)[0]
 
     # Settings.
 
@@ -274,7 +287,10 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     """sample_weight (n,) in float64 on the device; None stays None."""
     if given is None:
         return None
-    weight = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=float))
+    try:
+        weight = torch.as_tensor(given if isinstance(given, Tensor) else np.array(given, float))
+    except (TypeError, ValueError) as error:
+        raise ValueError("sample_weight must be numbers, one per row") from error
     weight = weight.to(device).double()
     if weight.ndim == 0:
         weight = weight.expand(n_rows)
@@ -286,10 +302,14 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
         raise ValueError("sample_weight must be finite and >= 0: Negative values in data passed")
     if not bool(weight.sum() > 0):
         raise ValueError("all weights are zero: give some rows a sample_weight above 0")
-    return weight
+    largest = float(weight.max())
+    # Only ratios matter, and single precision holds no more than this.
+    return weight if 1e-30 < largest < 1e30 else weight / largest
 
 
 def _check_shape(X: Any) -> None:
+    if getattr(X, "ndim", 2) == 0:
+        raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
     if getattr(X, "ndim", 2) == 1:
         raise ValueError(
             f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "
@@ -297,3 +317,8 @@ def _check_shape(X: Any) -> None:
         )
     if isinstance(X, Tensor) and (X.ndim != 2 or 0 in X.shape):
         raise ValueError(f"X must be (rows, features), at least one each, got {tuple(X.shape)}")
+
+
+def _column_types(X: Any) -> Iterable[Any]:
+    types = getattr(X, "dtypes", ())  # of a frame, one per column
+    return types if isinstance(types, Iterable) else ()

@@ -25,6 +25,7 @@ from mnemosphere.estimators.labels import Encoded, as_labels, class_index, class
 from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.persistence import register
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
@@ -276,6 +277,7 @@ class DAMClassifier(
         self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
     ) -> ArrayDataset:
         """Settle everything that is "auto"; return the rows on the sphere."""
+        given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
         dtype = self._precision(stored.values.numel())
         n_memories = self.n_memories
@@ -294,9 +296,12 @@ class DAMClassifier(
         )
         self.varsigma_ = choice.varsigma
         self.selection_ = list(choice.trials)
-        x, kept = self._training_rows(stored, choice.normalize, weight, dtype)
-        targets = targets[kept].to(dtype)
-        return ArrayDataset.of(x, targets, None if weight is None else weight[kept].to(dtype))
+        x, lost = self._training_rows(stored, choice.normalize, weight, dtype)
+        rows = Batch(x, targets.to(dtype), None if weight is None else weight.to(dtype))
+        if bool(lost.any()):
+            self._warn_set_aside(*given)
+            rows = rows.take(~lost)
+        return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
 
     def _start(self, *, grows: bool = True) -> selection.Start:
         """How parameters start: at the full width, or at that of growth."""

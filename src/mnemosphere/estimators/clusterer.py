@@ -19,7 +19,14 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators.base import PASSES, Floats, check_whole, draw_seed, sample_weights
+from mnemosphere.estimators.base import (
+    PASSES,
+    Floats,
+    as_numpy,
+    check_whole,
+    draw_seed,
+    sample_weights,
+)
 from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.selection import Start
@@ -253,6 +260,7 @@ class DAMClusterer(
         self, stored: StoredRows, weight: Tensor | None, prior: Tensor | None
     ) -> ArrayDataset:
         """Settle everything that is "auto"; return the distinct rows on the sphere."""
+        given = stored, weight
         labels = torch.zeros(stored.n_rows, 1, dtype=torch.float64, device=stored.device)
         stored, labels, weight = merge_copies(stored, labels, weight)
         n_rows = stored.n_rows
@@ -277,10 +285,12 @@ class DAMClusterer(
         self.n_memories_, self.classes_ = int(n_memories), np.arange(n_clusters)
         kind = _choose_normalization(stored) if self.normalize == "auto" else self.normalize
         dtype = self._precision(stored.values.numel())
-        x, kept = self._training_rows(stored, kind, weight, dtype)
-        return ArrayDataset.of(
-            x, labels[kept].to(dtype), None if weight is None else weight[kept].to(dtype)
-        )
+        x, lost = self._training_rows(stored, kind, weight, dtype)
+        rows = Batch(x, labels.to(dtype), None if weight is None else weight.to(dtype))
+        if bool(lost.any()):
+            self._warn_set_aside(*given)
+            rows = rows.take(~lost)
+        return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
 
     def _train_memories(
         self, dataset: ArrayDataset, generator: torch.Generator, callbacks: Sequence[Callback]
@@ -382,11 +392,13 @@ class DAMClusterer(
         self.novelty_threshold_ = None if threshold is None else float(threshold)
 
     def _class_index(self, y: Any) -> Tensor:
-        index = torch.as_tensor(y).reshape(-1).to(self.params_.w.device)
+        index = y if isinstance(y, Tensor) else np.asarray(y)
+        kind = as_numpy(index[:0] if index.ndim else index).dtype.kind
         n_clusters = len(self.classes_)
-        if index.is_floating_point() or bool(((index < 0) | (index >= n_clusters)).any()):
-            raise ValueError(f"y must be clusters from 0 to {n_clusters - 1}, got {y!r}")
-        return index.long()
+        if kind not in "iu" or bool(((index < 0) | (index >= n_clusters)).any()):
+            some = as_numpy(index).reshape(-1)[:5].tolist()
+            raise ValueError(f"y must be clusters from 0 to {n_clusters - 1}, got {some}")
+        return torch.as_tensor(index).reshape(-1).to(self.params_.w.device).long()
 
     @property
     def _rule(self) -> LabelRule:

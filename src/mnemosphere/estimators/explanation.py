@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
+from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators.base import as_numpy, check_whole
 from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.files import plain
-from mnemosphere.model import kernel, retrieval
+from mnemosphere.model import retrieval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -126,12 +129,16 @@ class Explanation:
 
 def explain(model: MemoryModel, X: Any, n_nearest: int) -> Explanation:
     """Why each row got its class, by the memories with the largest P(memory | x)."""
-    x, params = model._unit_rows(X), model.params_
+    check_is_fitted(model, "params_")
     check_whole(n_nearest, "n_nearest", 1)
-    log_proba = kernel.log_joint(params, x)[:, :-1].double().log_softmax(1)
+    params = model.params_
+    x, lost = on_sphere(model._stored(X, reset=False), model._normalizer, params.w.dtype)
+    log_proba = model._log_joint()(x, lost)[:, :-1].double().log_softmax(1)
     winner = as_numpy(log_proba.argmax(1))
     tempered = (log_proba / getattr(model, "temperature_", 1.0)).log_softmax(1)  # as predict_proba
-    top = retrieval.shares(params, x, None, min(n_nearest, params.n_memories))
+    # A row without direction is like no memory: the uniform component has all of its share.
+    somewhere = torch.where(lost[:, None], params.w[0], x)
+    top = retrieval.shares(params, somewhere, None, min(n_nearest, params.n_memories))
     soft = params.p[1:] / params.p_h[1:, None]
     memory = as_numpy(top.indices)
     return Explanation(
@@ -140,9 +147,9 @@ def explain(model: MemoryModel, X: Any, n_nearest: int) -> Explanation:
         verdict=model.classes_[winner],
         probability=as_numpy(tempered.amax(1).exp()),
         memory=memory,
-        share=as_numpy(top.shares),
-        overlap=as_numpy(top.overlaps),
-        uniform_share=as_numpy(top.uniform),
+        share=as_numpy(torch.where(lost[:, None], 0.0, top.shares)),
+        overlap=as_numpy(torch.where(lost[:, None], 0.0, top.overlaps)),
+        uniform_share=as_numpy(torch.where(lost, 1.0, top.uniform)),
         soft_label=as_numpy(soft[top.indices]),
         memories=model.memories_[memory],
     )

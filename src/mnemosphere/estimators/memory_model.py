@@ -98,7 +98,7 @@ class MemoryModel(SphereEstimator, ABC):
         def read(x: Tensor, lost: Tensor) -> Tensor:
             scores = kernel.log_joint(self.params_, x)
             shares = kernel.responsibilities(self.params_, x, scores.softmax(1))[:, 1:]
-            return torch.where(lost[:, None], self.params_.p_h[1:], shares)
+            return torch.where(lost[:, None], 0.0, shares)
 
         out: Floats = self._over_rows(X, read)
         if isinstance(out, Tensor):
@@ -238,7 +238,7 @@ class MemoryModel(SphereEstimator, ABC):
         gaps = torch.isnan(values)
         mask: Tensor | None = None
         if known is not None:
-            mask = known if isinstance(known, Tensor) else torch.from_numpy(np.asarray(known))
+            mask = known if isinstance(known, Tensor) else torch.from_numpy(np.array(known))
             if mask.dtype != torch.bool:
                 raise ValueError(f"known must be booleans, True to keep, got {mask.dtype}")
             if mask.shape != values.shape:
@@ -257,10 +257,9 @@ class MemoryModel(SphereEstimator, ABC):
         filled.check_finite(self._feature_names())
         x, lost = on_sphere(filled, normalizer, self.params_.w.dtype)
         if bool(lost.any()):
-            what = "constant" if self.normalize_ == "center" else "all zeros"
             raise ValueError(
-                f"row {int(lost.nonzero()[0])} of X is {what} where it is known, so it has no "
-                "direction to start from: drop it"
+                f"row {int(lost.nonzero()[0])} of X is {self._no_direction} where it is known, so "
+                "it has no direction to start from: drop it"
             )
         if mask is not None and normalizer.extra:
             mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=1)
@@ -313,10 +312,14 @@ class MemoryModel(SphereEstimator, ABC):
 
     def _judged(self, X: Any, targets: Tensor, weight: Tensor | None) -> ArrayDataset:
         """Unit rows with label weights, those without direction left out."""
-        dtype = self.params_.w.dtype
-        x, lost = on_sphere(self._stored(X, reset=False), self._normalizer, dtype)
+        stored = self._stored(X, reset=False)
+        x, lost = on_sphere(stored, self._normalizer, self.params_.w.dtype)
+        self._check_some_left(lost)
         rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
-        return ArrayDataset(rows.take(~lost) if bool(lost.any()) else rows)
+        if bool(lost.any()):
+            self._warn_set_aside(stored, weight)
+            rows = rows.take(~lost)
+        return ArrayDataset(rows)
 
     def _take_in(
         self, params: Parameters, dataset: ArrayDataset, rule: LabelRule, *, first: bool
