@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from mnemosphere import datasets
+from mnemosphere.data import named
 
 STEMS = (
     "train-images-idx3-ubyte",
@@ -72,7 +72,7 @@ def assert_holds(dataset, arrays):
 
 
 def test_mnist_small_facts():
-    data = datasets.load("mnist-small")
+    data = named.load("mnist-small")
     assert data.x_train.shape == (5000, 784)
     assert data.x_test.shape == (1000, 784)
     assert data.x_train.dtype == np.uint8
@@ -91,7 +91,7 @@ def test_mnist_small_facts():
 
 
 def test_mnist_small_labels_fit_the_images():
-    data = datasets.load("mnist-small")
+    data = named.load("mnist-small")
     means = np.stack([data.x_train[data.y_train == c].mean(axis=0) for c in range(10)])
     x = data.x_test / np.linalg.norm(data.x_test.astype(float), axis=1, keepdims=True)
     means /= np.linalg.norm(means, axis=1, keepdims=True)
@@ -99,7 +99,7 @@ def test_mnist_small_labels_fit_the_images():
 
 
 def test_digits_split_is_disjoint_complete_and_stratified():
-    data = datasets.load("digits")
+    data = named.load("digits")
     whole = sklearn.datasets.load_digits()
     together = np.concatenate([data.x_train, data.x_test])
     labels = np.concatenate([data.y_train, data.y_test])
@@ -120,10 +120,10 @@ def test_digits_split_is_disjoint_complete_and_stratified():
 def test_idx_files_are_found(tmp_path, monkeypatch, offline, pack, subfolder, by):
     arrays = write_folder(tmp_path / subfolder, pack=pack)
     if by == "argument":
-        data = datasets.load("mnist", directory=str(tmp_path))
+        data = named.load("mnist", directory=str(tmp_path))
     else:
         monkeypatch.setenv("MNEMOSPHERE_DATA", str(tmp_path))
-        data = datasets.load("mnist")
+        data = named.load("mnist")
     assert_holds(data, arrays)
     assert data.image_shape == (5, 3)
     assert data.x_train.shape == (13, 15)
@@ -135,40 +135,40 @@ def test_the_argument_goes_before_the_environment(tmp_path, monkeypatch):
     arrays = write_folder(tmp_path / "a", seed=1)
     write_folder(tmp_path / "b", seed=2)
     monkeypatch.setenv("MNEMOSPHERE_DATA", str(tmp_path / "b"))
-    assert_holds(datasets.load("mnist", tmp_path / "a"), arrays)
+    assert_holds(named.load("mnist", tmp_path / "a"), arrays)
 
 
 def test_the_two_data_sets_are_not_confused(tmp_path, offline):
     write_folder(tmp_path / "mnist", seed=1)
     with pytest.raises(FileNotFoundError, match="no files of fashion-mnist"):
-        datasets.load("fashion-mnist", tmp_path / "mnist")
+        named.load("fashion-mnist", tmp_path / "mnist")
     write_folder(tmp_path, seed=2)
     clothes = write_folder(tmp_path / "fashion-mnist", seed=3)
-    assert_holds(datasets.load("fashion-mnist", tmp_path), clothes)
+    assert_holds(named.load("fashion-mnist", tmp_path), clothes)
 
 
 def test_fashion_class_names(tmp_path):
     write_folder(tmp_path)
-    names = datasets.load("fashion-mnist", tmp_path).class_names
+    names = named.load("fashion-mnist", tmp_path).class_names
     assert len(names) == 10
     assert (names[0], names[5], names[9]) == ("T-shirt/top", "Sandal", "Ankle boot")
 
 
 def test_repr_is_short(tmp_path):
     write_folder(tmp_path)
-    assert repr(datasets.load("mnist", tmp_path)) == (
-        "Dataset('mnist': 13 train + 7 test images of 5x3, 10 classes)"
+    assert repr(named.load("mnist", tmp_path)) == (
+        "NamedData('mnist': 13 train + 7 test images of 5x3, 10 classes)"
     )
 
 
 def test_unknown_name_lists_the_names():
     with pytest.raises(ValueError, match="'mnits': try one of mnist-small, digits, mnist, fashion"):
-        datasets.load("mnits")
+        named.load("mnits")
 
 
 def test_missing_directory(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
-        datasets.load("mnist", tmp_path / "nowhere")
+        named.load("mnist", tmp_path / "nowhere")
 
 
 def test_incomplete_folder_names_the_missing_files(tmp_path, offline):
@@ -176,7 +176,7 @@ def test_incomplete_folder_names_the_missing_files(tmp_path, offline):
     (tmp_path / STEMS[1]).unlink()
     (tmp_path / STEMS[2]).unlink()
     with pytest.raises(FileNotFoundError, match=f"lacks {STEMS[1]}, {STEMS[2]} "):
-        datasets.load("mnist", tmp_path)
+        named.load("mnist", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_bad_idx_files_are_named(tmp_path, stem, content, message):
     write_folder(tmp_path)
     (tmp_path / stem).write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
-        datasets.load("mnist", tmp_path)
+        named.load("mnist", tmp_path)
     assert str(tmp_path / stem) in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -213,8 +213,8 @@ def test_openml_is_the_last_resort(monkeypatch, parser):
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
     if parser == "liac-arff":
-        monkeypatch.setattr("mnemosphere.datasets.catalog.find_spec", lambda name: None)
-    data = datasets.load("fashion-mnist")
+        monkeypatch.setattr("mnemosphere.data.named.find_spec", lambda name: None)
+    data = named.load("fashion-mnist")
     assert calls == [("Fashion-MNIST", 1, parser)]
     assert data.x_train.shape == (60_000, 784)
     assert data.image_shape == (28, 28)
@@ -229,12 +229,12 @@ def test_openml_of_another_shape_is_refused(monkeypatch):
     with pytest.raises(
         ValueError, match=r"mnist_784 has shape \(11, 784\), expected \(70000, 784\)"
     ):
-        datasets.load("mnist")
+        named.load("mnist")
 
 
 def test_no_files_and_no_network_says_what_to_do(tmp_path, offline):
     with pytest.raises(FileNotFoundError, match="no route to host") as error:
-        datasets.load("mnist", tmp_path)
+        named.load("mnist", tmp_path)
     text = str(error.value)
     assert all(stem in text for stem in STEMS)
     assert "DIR/mnist" in text
@@ -251,7 +251,7 @@ def test_retries_of_the_download_do_not_warn(monkeypatch, tmp_path):
     monkeypatch.setattr(openml.time, "sleep", lambda seconds: None)
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="no route to host"):  # warnings are errors here
-        datasets.load("mnist")
+        named.load("mnist")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_retries_of_the_download_do_not_warn(monkeypatch, tmp_path):
     [("mnist", [5, 0, 4, 1, 9], 33.3), ("fashion-mnist", [9, 0, 0, 3, 0], 72.9)],
 )
 def test_real_files(real_data, name, first_labels, mean_pixel):
-    data = datasets.load(name)
+    data = named.load(name)
     assert data.x_train.shape == (60_000, 784)
     assert data.x_test.shape == (10_000, 784)
     assert data.y_train[:5].tolist() == first_labels

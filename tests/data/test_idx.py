@@ -4,7 +4,7 @@ import struct
 import numpy as np
 import pytest
 
-from mnemosphere.datasets import read_idx
+from mnemosphere.data import read_idx
 
 CODES = {
     "uint8": 0x08,

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosphere.datasets import extract_patches, load
+from mnemosphere.data import extract_patches, load
 
 
 def by_loop(images, size, stride, drop_blank):
