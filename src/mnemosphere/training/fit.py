@@ -32,7 +32,7 @@ class FitResult:
     params: Parameters  # the best by validation loss where there is validation, else the last
     state: SolverState  # the solver's, after the last step
     history: tuple[PassRecord, ...]
-    status: str  # 'converged', 'stopped early', 'max_iter' or 'interrupted'
+    status: str  # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason
 
     @property
     def message(self) -> str:
@@ -43,7 +43,7 @@ class FitResult:
             "stopped early": f"validation loss stopped improving after {passes}",
             "max_iter": f"not converged in {passes}: raise max_iter or loosen tol",
             "interrupted": f"interrupted after {passes}: the model is usable as it is",
-        }[self.status]
+        }.get(self.status, f"{self.status} after {passes}")
 
 
 def fit(
@@ -73,6 +73,8 @@ def fit(
     """
     solver.check_rule(rule)
     next(dataset.batches(None)).check(params.check())
+    if validation is not None:
+        next(validation.batches(None)).check(params)
     if max_iter < 1:
         raise ValueError(f"max_iter must be >= 1, got {max_iter}")
     if patience is not None and validation is None:
@@ -128,7 +130,9 @@ def _one_pass(
 ) -> None:
     size = solver.rows_per_step
     if size is None or size >= dataset.n_rows:
-        steps.full_pass(dataset)
+        steps.full_pass(dataset, run.generator)
+        for callback in watchers:
+            callback.on_batch(run, 1.0)
         return
     done = 0.0
     for batch in dataset.batches(size, generator=run.generator):
@@ -137,6 +141,7 @@ def _one_pass(
         done += share
         for callback in watchers:
             callback.on_batch(run, done)
+    steps.end_pass(batch, dataset.n_rows)
 
 
 def _record(

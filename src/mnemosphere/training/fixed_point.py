@@ -10,22 +10,26 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, log_joint
-from mnemosphere.model.m_step import bound, maximize_bound
+from mnemosphere.model.m_step import approach_beta, bound, maximize_bound
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.streams import join
+from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.solver import SolverState
 
 __all__ = ["FixedPoint"]
 
 _FEW_ROWS = 2000
+_SHORTEST, _GROWING = 0.2, 0.3
+_DEVICE_ITERATIONS = 12
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
 
 def _window(passes: float) -> float:
     """How much of the past the running mean holds, in passes: a fifth, growing after 5/3 passes."""
-    return max(0.2, 0.3 * (passes - 1))
+    return max(_SHORTEST, _GROWING * (passes - 1))
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,13 @@ class FixedPoint:
             raise ValueError("batch_size is 'auto': call resolve(n_rows, ...) first")
         return self.batch_size
 
-    @property
-    def capturable(self) -> bool:
-        """The class weights are solved for on the processor."""
-        return False
+    def can_capture(self, params: Parameters) -> bool:
+        """Whether a step never asks the device for a number: batches on a GPU, few classes."""
+        return (
+            self.rows_per_step is not None
+            and params.w.is_cuda
+            and maximize_gpu.usable(params.n_columns)
+        )
 
     @property
     def exact(self) -> bool:
@@ -87,7 +94,8 @@ class FixedPoint:
         return {
             "w_bar": torch.zeros_like(params.w),
             "p_bar": torch.zeros_like(params.p),
-            "passes": torch.zeros((), dtype=torch.float64),
+            **_fresh_multipliers(params),
+            "passes": params.w.new_zeros((), dtype=torch.float64),
         }
 
     def resume(self, params: Parameters) -> SolverState:
@@ -99,30 +107,77 @@ class FixedPoint:
         return {
             "w_bar": params.p_h[1:, None] * overlap * params.w,
             "p_bar": params.p.clone(),
-            "passes": torch.ones((), dtype=torch.float64),
+            **_fresh_multipliers(params),
+            "passes": params.w.new_ones((), dtype=torch.float64),
         }
 
     def step(
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch, taken at `params`."""
+        join()
+        if share < 1.0 and self.can_capture(params):
+            return self._step_on_device(params, state, stats, share)
         passes = float(state["passes"]) + share
         # A batch that holds all rows forgets everything before it: the exact step.
         rate = 1.0 if share == 1.0 else min(1.0, share / min(passes, _window(passes)))
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
-        new = None
+        state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
+        return self._maximize(params, state, batch, batch.n_rows / share, exact=share == 1.0)
+
+    def _maximize(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: float, *, exact: bool
+    ) -> tuple[Parameters, SolverState]:
+        """The exact step from the running mean, dead memories put on rows of the batch."""
+        w_bar, p_bar, passes = state["w_bar"], state["p_bar"], float(state["passes"])
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
-            seeded = _reseed(params, w_bar, p_bar, batch, batch.n_rows / share)
+            seeded = _reseed(params, w_bar, p_bar, batch, n_rows)
             if seeded is not None:
                 trial = maximize_bound(params, *seeded, learn_beta=self.learn_beta)
-                if share < 1.0 or bound(trial, w_bar, p_bar) >= bound(params, w_bar, p_bar):
-                    new, (w_bar, p_bar) = trial, seeded
-        if new is None:
-            new = maximize_bound(params, w_bar, p_bar, learn_beta=self.learn_beta)
-        state = {"w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
-        return new, state
+                if not exact or bound(trial, w_bar, p_bar) >= bound(params, w_bar, p_bar):
+                    return trial, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
+        return maximize_bound(params, w_bar, p_bar, learn_beta=self.learn_beta), state
+
+    def _step_on_device(
+        self, params: Parameters, state: SolverState, stats: Statistics, share: float
+    ) -> tuple[Parameters, SolverState]:
+        """The same without a look from the host, the multipliers and β from where they were.
+
+        `end_pass` puts right what a set number of iterations leaves over.
+        """
+        passes = state["passes"] + share
+        window = (_GROWING * (passes - 1)).clamp_min(_SHORTEST)
+        rate = (share / torch.minimum(passes, window)).clamp_max(1.0).to(params.w.dtype)
+        count = stats.count.to(params.w.dtype)
+        w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
+        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
+        norms = w_bar.norm(dim=1)
+        w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
+        lam, omega = state["col_multipliers"].clone(), state["row_multipliers"].clone()
+        p, _ = maximize_gpu.maximize(
+            p_bar, params.p_h, params.p_q, lam, omega, tol=1e-7, max_iter=_DEVICE_ITERATIONS
+        )
+        beta = params.beta
+        if self.learn_beta:
+            pull = params.varsigma * norms.double().sum() / p_bar[1:].double().sum()
+            beta = approach_beta(params.beta, pull, params.n_features)
+        return params.replace(w=w, p=p, beta=beta), {
+            "w_bar": w_bar,
+            "p_bar": p_bar,
+            "col_multipliers": lam,
+            "row_multipliers": omega,
+            "passes": passes,
+        }
+
+    def end_pass(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Parameters, SolverState]:
+        """Where steps stayed on the device: the exact one from all they saw, on the host."""
+        if self.rows_per_step is None or not self.can_capture(params):
+            return params, state
+        return self._maximize(params, state, batch, n_rows, exact=False)
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies share what their memory answered for, each turned to where it now is.
@@ -136,8 +191,17 @@ class FixedPoint:
         return {
             "w_bar": norm[:, None] * params.w,
             "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share[:, None]]),
+            **_fresh_multipliers(params),
             "passes": torch.full_like(state["passes"], _window(0.0)),
         }
+
+
+def _fresh_multipliers(params: Parameters) -> SolverState:
+    """Those of the class weights' constraints, not known yet."""
+    return {
+        "col_multipliers": torch.zeros_like(params.p_q, dtype=torch.float64),
+        "row_multipliers": torch.zeros_like(params.p_h, dtype=torch.float64),
+    }
 
 
 def _reseed(

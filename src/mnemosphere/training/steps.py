@@ -40,13 +40,11 @@ class Steps:
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
-        if self._noise is not None:
-            batch = replace(batch, x=self._noise(batch.x, generator))
-        self._step(batch, share)
+        self._step(self._noisy(batch, generator), share)
 
-    def full_pass(self, dataset: Dataset) -> None:
+    def full_pass(self, dataset: Dataset, generator: torch.Generator) -> None:
         """One step on all rows, whose statistics are summed batch by batch."""
-        batches = dataset.batches(None)
+        batches = (self._noisy(batch, generator) for batch in dataset.batches(None))
         first = next(batches)
         stats = accumulate(self._params, first, self._rule)
         for batch in batches:
@@ -57,6 +55,15 @@ class Steps:
         self._count += stats.count
         if self._solver.exact:
             self.residual = displacement(before, self._params).largest
+
+    def _noisy(self, batch: Batch, generator: torch.Generator) -> Batch:
+        if self._noise is None:
+            return batch
+        return replace(batch, x=self._noise(batch.x, generator))
+
+    def end_pass(self, batch: Batch, n_rows: int) -> None:
+        """What the solver has left to do after the last batch of a pass."""
+        self._params, self._state = self._solver.end_pass(self._params, self._state, batch, n_rows)
 
     def _step(self, batch: Batch, share: float) -> None:
         stats = accumulate(self._params, batch, self._rule)
@@ -100,8 +107,7 @@ class CapturedSteps(Steps):
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
-        if self._noise is not None:
-            batch = replace(batch, x=self._noise(batch.x, generator))
+        batch = self._noisy(batch, generator)
         if self._batch is None:
             self._capture(batch, share)
         if self._batch is None or batch.n_rows != self._batch.n_rows:  # the last rows of a pass
@@ -113,6 +119,11 @@ class CapturedSteps(Steps):
         if self._batch.sample_weight is not None and batch.sample_weight is not None:
             self._batch.sample_weight.copy_(batch.sample_weight)
         self._graph.replay()
+
+    def end_pass(self, batch: Batch, n_rows: int) -> None:
+        """What the solver has left to do after the last batch of a pass."""
+        super().end_pass(batch, n_rows)
+        self._write(self._params, self._state)
 
     def read(self) -> tuple[Parameters, SolverState]:
         """Copies of the parameters and the state as they are now."""
@@ -164,7 +175,7 @@ def steps_for(
 ) -> Steps:
     """Replayed steps where all is on a GPU and no step asks the device for a number."""
     size = solver.rows_per_step or dataset.n_rows
-    replayed = params.w.is_cuda and solver.capturable and size < dataset.n_rows
+    replayed = solver.can_capture(params) and size < dataset.n_rows
     return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
 
 
