@@ -1,0 +1,85 @@
+"""Callbacks and comparisons that the tests of training share."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.callbacks import Callback, PassRecord, Run, SplitRecord
+
+
+class Log(Callback):
+    """Write down every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+
+    def on_start(self, run: Run) -> None:
+        self.calls.append(("start", run.params, run.max_iter))
+
+    def on_batch(self, run: Run, share_done: float) -> None:
+        self.calls.append(("batch", run.n_iter, share_done))
+
+    def on_pass(self, run: Run) -> None:
+        self.calls.append(("pass", run.history[-1], run.params))
+
+    def on_split(self, split: SplitRecord, params: Parameters) -> None:
+        self.calls.append(("split", split, params))
+
+    def on_end(self, run: Run) -> None:
+        self.calls.append(("end", run.status))
+
+    def of(self, kind: str) -> list[tuple]:
+        """What came with the calls of one kind."""
+        return [rest for name, *rest in self.calls if name == kind]
+
+
+class Break(Callback):
+    """Raise an error at the k-th call of one kind, counted from 1."""
+
+    def __init__(self, kind: str, k: int, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.kind, self.left, self.error = kind, k, error
+
+    def _count(self, kind: str) -> None:
+        self.left -= kind == self.kind
+        if kind == self.kind and self.left == 0:
+            raise self.error
+
+    def on_batch(self, run: Run, share_done: float) -> None:
+        self._count("batch")
+
+    def on_pass(self, run: Run) -> None:
+        self._count("pass")
+
+    def on_split(self, split: SplitRecord, params: Parameters) -> None:
+        self._count("split")
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def assert_same_params(a: Parameters, b: Parameters) -> None:
+    """To the bit."""
+    for field in dataclasses.fields(Parameters):
+        one, two = getattr(a, field.name), getattr(b, field.name)
+        if isinstance(one, Tensor):
+            assert one.dtype == two.dtype, field.name
+            assert torch.equal(one, two), field.name
+        else:
+            assert one == two, field.name
+
+
+def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        assert value.dtype == b[name].dtype, name
+        assert torch.equal(value, b[name]), name
+
+
+def timeless(history: tuple[PassRecord, ...]) -> list[PassRecord]:
+    """Records without what a clock said."""
+    return [dataclasses.replace(record, seconds=0.0) for record in history]

@@ -1,0 +1,448 @@
+"""The training loop: what it records, when it stops, what it returns and refuses."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere import data
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import accumulate, evaluate, log_joint
+from mnemosphere.model.m_step import displacement
+from mnemosphere.model.parameters import from_memories
+from mnemosphere.numerics import sphere
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.fit import fit, judge
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.sgd import SGD
+from runs import Break, Log, assert_same_params, assert_same_state, seeded
+
+SOLVERS = [
+    FixedPoint(None),
+    FixedPoint(20),
+    SGD(learning_rate=0.1, batch_size=20),
+    Adam(50, batch_size=20),
+]
+IN_BATCHES = SOLVERS[1:]
+
+
+@pytest.fixture
+def case(problem):
+    return problem(40, rows=53, memories=5, varsigma=0.5, clustered=True)
+
+
+@pytest.fixture
+def opposite(case):
+    """Validation rows that pull the other way: the first passes are the best."""
+    return ArrayDataset.of(-case.x, case.targets)
+
+
+@dataclass(frozen=True)
+class InParts(ArrayDataset):
+    """Rows too many to be one batch."""
+
+    def batches(
+        self, size: int | None, *, generator: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        yield from super().batches(17 if size is None else min(size, 17), generator=generator)
+
+
+# History
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_records_say_what_happened(case, solver):
+    validation = ArrayDataset(case.batch.take(slice(0, 17)))
+    log = Log()
+    result = fit(
+        case.params, case.dataset, solver, max_iter=3, validation=validation, callbacks=[log]
+    )
+    assert [r.n_iter for r in result.history] == [1, 2, 3]
+    assert result.status == "max_iter"
+    ends = [params for _, params in log.of("pass")]
+    for record, params in zip(result.history, ends, strict=True):
+        assert record.beta == float(params.beta)
+        assert record.n_memories == 5
+        assert record.phase == 0
+        assert record.seconds > 0
+        loss, accuracy = judge(params, validation, objectives.joint)
+        assert (record.validation_loss, record.validation_accuracy) == (loss, accuracy)
+        assert record.as_dict()["loss"] == record.loss
+    if solver.rows_per_step is None:
+        starts = [case.params, *ends[:-1]]
+        for record, before, after in zip(result.history, starts, ends, strict=True):
+            assert record.loss == pytest.approx(
+                evaluate(before, case.batch, objectives.joint), rel=1e-12
+            )
+            assert record.residual == float(displacement(before, after).largest)
+    else:
+        assert all(record.residual is None for record in result.history)
+
+
+def test_loss_of_a_pass_weighs_batches_by_their_rows(case):
+    """With a rate that moves nothing, the mean over uneven batches is the mean over all rows."""
+    rows = replace(case.batch, sample_weight=torch.linspace(0.1, 2.0, 53, dtype=torch.float64))
+    solver = SGD(learning_rate=1e-30, batch_size=20)
+    result = fit(case.params, ArrayDataset(rows), solver, max_iter=1)
+    expected = evaluate(case.params, rows, objectives.joint)
+    assert result.history[0].loss == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_phase_is_written_down(case):
+    result = fit(case.params, case.dataset, SOLVERS[0], max_iter=2, phase=3)
+    assert [record.phase for record in result.history] == [3, 3]
+
+
+def test_arguments_are_left_as_they_were(case):
+    before = [t.clone() for t in (case.x, case.targets, case.params.w, case.params.p)]
+    fit(case.params, case.dataset, FixedPoint(20), max_iter=2)
+    for old, new in zip(before, (case.x, case.targets, case.params.w, case.params.p), strict=True):
+        assert torch.equal(old, new)
+
+
+@pytest.mark.parametrize("solver", IN_BATCHES)
+def test_same_seed_same_bits(case, solver):
+    a, b, c = (
+        fit(case.params, case.dataset, solver, max_iter=2, generator=seeded(s)) for s in (7, 7, 8)
+    )
+    assert_same_params(a.params, b.params)
+    assert not torch.equal(a.params.w, c.params.w)
+
+
+def test_a_state_is_taken_up(case):
+    """Two runs of one pass with the state handed on are one run of two passes."""
+    solver = SGD(learning_rate=0.1, batch_size=53)
+    both = fit(case.params, case.dataset, solver, max_iter=2)
+    first = fit(case.params, case.dataset, solver, max_iter=1)
+    second = fit(first.params, case.dataset, solver, max_iter=1, state=first.state)
+    assert_same_params(both.params, second.params)
+    assert_same_state(both.state, second.state)
+
+
+# All rows in one step
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("solver", [FixedPoint(None), SGD(0.1, batch_size=1000)])
+def test_rows_that_come_in_parts_are_one_step_all_the_same(problem, solver, weighted):
+    case = problem(40, rows=53, clustered=True, weighted=weighted)
+    rows = case.dataset.rows
+    assert_same_run(case.params, rows, solver)
+
+
+def test_a_dead_memory_is_put_on_as_much_as_one_row_of_all_parts(problem):
+    case = problem(40, rows=53, clustered=True, beta=150.0)
+    w = case.params.w.clone()
+    w[3] = -sphere.project(case.x.mean(0))
+    params = case.params.replace(w=w)
+    # The row that is explained worst comes first, so that both ways look at it.
+    rows = case.batch.take(log_joint(params, case.x).logsumexp(1).argsort())
+    assert accumulate(params, rows, objectives.joint).mass[4] < 1e-6
+    assert_same_run(params, rows, FixedPoint(None))
+
+
+def assert_same_run(params, rows, solver):
+    whole = fit(params, ArrayDataset(rows), solver, max_iter=3)
+    parts = fit(params, InParts(rows), solver, max_iter=3)
+    assert_close(parts.params.w, whole.params.w, rtol=1e-8, atol=1e-9)
+    assert_close(parts.params.p, whole.params.p, rtol=1e-7, atol=1e-10)
+    for one, two in zip(whole.history, parts.history, strict=True):
+        assert two.loss == pytest.approx(one.loss, rel=1e-10)
+        if solver.exact:
+            assert two.residual == pytest.approx(one.residual, rel=1e-6)
+
+
+def test_noise_is_laid_on_a_step_of_all_rows_too(case):
+    """A pass in one batch: what is met is the loss of the noisy rows."""
+    solver, noise = SGD(0.1, batch_size=1000), SphereNoise(0.5)
+    noisy, plain = (
+        fit(case.params, case.dataset, solver, max_iter=1, noise=n, generator=seeded(3))
+        for n in (noise, None)
+    )
+    rows = replace(case.batch, x=noise(case.x, seeded(3)))
+    expected = evaluate(case.params, rows, objectives.joint)
+    assert noisy.history[0].loss == pytest.approx(expected, rel=1e-12)
+    assert noisy.history[0].loss != pytest.approx(plain.history[0].loss, rel=1e-3)
+    assert not torch.equal(noisy.params.w, plain.params.w)
+
+
+def test_noise_is_laid_on_every_batch_and_never_on_validation(case):
+    solver = SGD(1e-30, batch_size=20)
+    result = fit(
+        case.params, case.dataset, solver, max_iter=2, noise=SphereNoise(0.8),
+        validation=case.dataset,
+    )  # fmt: skip
+    first, second = result.history
+    assert first.loss != second.loss  # other noise
+    assert first.validation_loss == pytest.approx(
+        evaluate(case.params, case.batch, objectives.joint), rel=1e-9
+    )
+    assert first.loss > first.validation_loss + 0.05
+
+
+# Stopping
+
+
+def test_early_stopping_keeps_the_best(case, opposite):
+    log = Log()
+    result = fit(
+        case.params,
+        case.dataset,
+        SGD(learning_rate=0.3, momentum=0.9, batch_size=20),
+        max_iter=50,
+        validation=opposite,
+        patience=3,
+        callbacks=[log],
+    )
+    losses = [record.validation_loss for record in result.history]
+    best = int(np.argmin(losses))
+    assert result.status == "stopped early"
+    assert len(losses) == best + 4
+    assert min(losses) < losses[-1]
+    ends = [params for _, params in log.of("pass")]
+    assert_same_params(result.params, ends[best])
+    assert not torch.equal(result.params.w, ends[-1].w)
+    assert judge(result.params, opposite, objectives.joint)[0] == min(losses)
+    assert "stopped improving" in result.message
+
+
+def test_the_best_is_kept_without_patience_too(case, opposite):
+    solver = SGD(learning_rate=0.3, momentum=0.9, batch_size=20)
+    result = fit(case.params, case.dataset, solver, max_iter=20, validation=opposite)
+    assert result.status == "max_iter"
+    losses = [record.validation_loss for record in result.history]
+    assert judge(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
+
+
+def test_without_validation_the_last_is_returned(case):
+    log = Log()
+    result = fit(case.params, case.dataset, SOLVERS[2], max_iter=3, callbacks=[log])
+    assert_same_params(result.params, log.of("pass")[-1][1])
+    assert [(r.validation_loss, r.validation_accuracy) for r in result.history] == [
+        (None, None)
+    ] * 3
+
+
+def test_convergence_by_relative_loss(case):
+    result = fit(case.params, case.dataset, FixedPoint(None), max_iter=200, tol=1e-3)
+    assert result.status == "converged"
+    losses = [record.loss for record in result.history]
+    changes = np.abs(np.diff(losses)) / np.abs(losses[1:])
+    assert changes[-1] < 1e-3
+    assert (changes[:-1] >= 1e-3).all()
+    assert result.message == f"converged after {len(losses)} passes"
+
+
+def test_convergence_by_residual(problem):
+    """Where the loss is large only the step tells that nothing moves any more."""
+    case = problem(41, rows=53, memories=2, labels="full", clustered=True, contrast=0.5)
+    result = fit(case.params, case.dataset, FixedPoint(None), max_iter=100, tol=1e-12)
+    assert result.status == "converged"
+    assert min(r.residual for r in result.history) == result.history[-1].residual
+
+
+def test_tol_zero_never_converges(case):
+    result = fit(case.params, case.dataset, FixedPoint(None), max_iter=5)
+    assert result.status == "max_iter"
+    assert "raise max_iter" in result.message
+
+
+def test_a_callback_may_stop_the_run_for_a_reason_of_its_own(case):
+    class Enough(Callback):
+        def stop_reason(self, run):
+            return "low enough" if run.n_iter and run.history[-1].loss < 1e9 else None
+
+    result = fit(case.params, case.dataset, SOLVERS[2], max_iter=9, callbacks=[Enough()])
+    assert result.status == "low enough"
+    assert len(result.history) == 1
+    assert result.message == "low enough after 1 passes"
+
+
+def test_accuracy_counts_labeled_rows_only(problem):
+    case = problem(42, rows=5, classes=2)
+    scores = log_joint(case.params, case.x)[:, :-1]
+    right = scores.argmax(1)
+    q = torch.zeros(5, 3, dtype=torch.float64)
+    q[0, right[0]] = 1.0  # right
+    q[1, 1 - right[1]] = 1.0  # wrong
+    q[2, right[2]] = 1.0  # right, but of no weight
+    q[3, 2] = 1.0  # labeled "none of the classes", which is never predicted
+    weight = torch.tensor([1.0, 3.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+    rows = ArrayDataset.of(case.x, q, weight)
+    loss, accuracy = judge(case.params, rows, objectives.joint)
+    assert accuracy == 0.5
+    expected = evaluate(case.params, Batch(case.x, q, weight), objectives.joint)
+    assert loss == pytest.approx(expected)
+    unlabeled = ArrayDataset.of(case.x, torch.zeros_like(q))
+    assert judge(case.params, unlabeled, objectives.joint)[1] is None
+
+
+def test_rows_in_parts_are_judged_as_one(case):
+    rows = replace(case.batch, sample_weight=torch.linspace(0.1, 2.0, 53, dtype=torch.float64))
+    one, two = (
+        judge(case.params, d, objectives.joint) for d in (ArrayDataset(rows), InParts(rows))
+    )
+    assert two[0] == pytest.approx(one[0], rel=1e-13)
+    assert two[1] == one[1]
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize("solver", IN_BATCHES)
+def test_an_interrupted_run_is_usable(case, solver):
+    log = Log()
+    result = fit(
+        case.params, case.dataset, solver, max_iter=9, callbacks=[log, Break("batch", 3 + 3 + 2)]
+    )
+    assert result.status == "interrupted"
+    assert [record.n_iter for record in result.history] == [1, 2]
+    assert log.calls[-1] == ("end", "interrupted")
+    result.params.check()
+    # It stands where it was interrupted, two batches into the third pass, and can go on from there.
+    two_passes = fit(case.params, case.dataset, solver, max_iter=2)
+    assert not torch.equal(result.params.w, two_passes.params.w)
+    fit(result.params, case.dataset, solver, max_iter=1, state=result.state)
+    assert "usable" in result.message
+
+
+def test_interrupted_in_the_first_batch(case):
+    result = fit(case.params, case.dataset, SOLVERS[2], max_iter=9, callbacks=[Break("batch", 1)])
+    assert result.status == "interrupted"
+    assert result.history == ()
+    result.params.check()
+
+
+def test_an_interrupted_run_with_validation_returns_the_best(case, opposite):
+    result = fit(
+        case.params,
+        case.dataset,
+        SGD(learning_rate=0.3, momentum=0.9, batch_size=20),
+        max_iter=50,
+        validation=opposite,
+        callbacks=[Break("batch", 3 * 19 + 1)],
+    )
+    losses = [record.validation_loss for record in result.history]
+    assert len(losses) == 19
+    assert judge(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
+
+
+def test_other_errors_are_not_swallowed(case):
+    with pytest.raises(ZeroDivisionError):
+        fit(case.params, case.dataset, SOLVERS[2], callbacks=[Break("batch", 1, ZeroDivisionError)])
+
+
+# The border
+
+
+@pytest.mark.parametrize("as_validation", [False, True])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda b: replace(b, x=2 * b.x), "row 0 of x has norm 2, not 1"),
+        (lambda b: replace(b, x=b.x.float()), "x is torch.float32 on cpu but the parameters are"),
+        (lambda b: replace(b, targets=b.targets[:, 1:]), r"targets must be \(53, 4\)"),
+        (lambda b: b.take(slice(0, 0)), "x has no rows"),
+    ],
+)
+def test_bad_rows_are_refused(case, change, message, as_validation):
+    bad = ArrayDataset(change(case.batch))
+    rows, validation = (case.dataset, bad) if as_validation else (bad, None)
+    with pytest.raises(ValueError, match=message):
+        fit(case.params, rows, FixedPoint(None), validation=validation)
+
+
+def test_bad_parameters_are_refused(case):
+    with pytest.raises(ValueError, match="row 0 of memories has norm 2"):
+        fit(case.params.replace(w=2 * case.params.w), case.dataset, FixedPoint(None))
+    with pytest.raises(ValueError, match="must have equal totals"):
+        fit(case.params.replace(p_q=2 * case.params.p_q), case.dataset, FixedPoint(None))
+
+
+def test_bad_settings_are_refused(case, tmp_path):
+    for settings, message in (
+        ({"max_iter": 0}, "max_iter must be >= 1, got 0"),
+        ({"patience": 2}, "patience needs validation rows"),
+        ({"patience": 0, "validation": case.dataset}, "patience must be >= 1, got 0"),
+        ({"callbacks": [Checkpoint(tmp_path / "no" / "run")]}, "checkpoint: create it first"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(case.params, case.dataset, FixedPoint(None), **settings)
+    with pytest.raises(ValueError, match="train it with the SGD solver"):
+        fit(case.params, case.dataset, FixedPoint(None), rule=objectives.conditional)
+    with pytest.raises(ValueError, match="batch_size is 'auto': call resolve"):
+        fit(case.params, case.dataset, FixedPoint())
+
+
+def test_a_diverging_run_says_so(case):
+    class Diverge(SGD):
+        def step(self, params, state, stats, batch, share):
+            return params.replace(w=params.w * math.nan), state
+
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        fit(case.params, case.dataset, Diverge(batch_size=20), max_iter=3)
+
+
+# Digits
+
+
+def digits(name):
+    """(training data, test rows and classes), as the paper prepares them."""
+    source = data.load(name)
+
+    def rows(images):
+        x = torch.from_numpy(np.asarray(images, dtype=np.float32))
+        return sphere.project(x - x.mean(1, keepdim=True))
+
+    targets = objectives.soft_labels(torch.from_numpy(np.asarray(source.y_train)), 10, 0.1)
+    train = ArrayDataset.of(rows(source.x_train), targets)
+    return train, rows(source.x_test), torch.from_numpy(np.asarray(source.y_test))
+
+
+def fit_and_score(dataset, x_test, classes, *, n_memories, batch_size, passes, seed):
+    generator = seeded(seed)
+    w = initialize.from_data(dataset.rows.x, n_memories, generator=generator)
+    beta = initialize.estimate_beta(w, dataset.rows.x[: initialize.PROBE_ROWS], 0.25)
+    params = from_memories(w, dataset.rows.targets.mean(0), beta=beta, varsigma=0.25)
+    solver = FixedPoint(batch_size)
+    result = fit(params, dataset, solver, max_iter=passes, generator=generator)
+    predicted = log_joint(result.params, x_test)[:, :-1].argmax(1)
+    return float((predicted == classes).float().mean()), result
+
+
+def test_small_mnist_is_learned_in_a_few_passes():
+    dataset, x_test, classes = digits("mnist-small")
+    accuracy, result = fit_and_score(
+        dataset, x_test, classes, n_memories=100, batch_size=500, passes=4, seed=0
+    )
+    assert accuracy > 0.9
+    assert result.history[-1].loss < result.history[0].loss
+    mass = accumulate(result.params, dataset.rows, objectives.joint).mass
+    assert_close(float(mass.sum()), 5000.0, rtol=1e-3, atol=0)
+
+
+@pytest.mark.slow
+def test_mnist_to_96_percent_in_five_passes():
+    if not os.environ.get("MNEMOSPHERE_DATA"):
+        pytest.skip("set MNEMOSPHERE_DATA to a folder with the IDX files")
+    dataset, x_test, classes = digits("mnist")
+    scores = [
+        fit_and_score(
+            dataset, x_test, classes, n_memories=1000, batch_size=3000, passes=5, seed=seed
+        )[0]
+        for seed in range(3)
+    ]
+    print("test accuracies", scores)
+    assert sum(scores) / 3 >= 0.960
