@@ -15,15 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere import DAMClassifier, datasets
-from mnemosphere.model import initialize, objectives
-from mnemosphere.model.parameters import Parameters, from_memories
-from mnemosphere.training import growth
-from mnemosphere.training.batches import Data, Solver
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import GrowthResult
-from mnemosphere.training.loop import Result, judge, train
-from mnemosphere.training.sgd import SGD
+from mnemosphere import DAMClassifier
+from mnemosphere.data import ArrayDataset, NamedData, extract_patches, load
+from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
+from mnemosphere.training import SGD, FitResult, FixedPoint, GrowthResult, Solver, fit, grow, latent
+from mnemosphere.training.fit import judge
 
 SMOOTHING = 0.1
 VARSIGMA = 0.25
@@ -32,41 +28,57 @@ BATCH = 3000  # rows per step of the fixed point on full-size data
 CLASSIFIER: dict[str, Any] = {
     "varsigma": VARSIGMA,
     "normalize": "center",
-    "max_epochs": 5,
-    "dtype": "float32",
+    "max_iter": 5,
+    "precision": "float32",
 }
 _CHUNK = 1 << 16
+_GRAPH_ROWS = 1 << 17  # enough for a graph of memories
 
 
 # --- rows
 
 
 def on_sphere(
-    stored: datasets.Dataset, device: str | torch.device, smoothing: float = SMOOTHING
-) -> tuple[Data, Data]:
+    stored: NamedData,
+    device: str | torch.device,
+    smoothing: float = SMOOTHING,
+    *,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[Batch, Batch]:
     """(training, test) rows with soft labels: pixel/255, minus the row mean, over the row norm."""
     parts = []
     for images, classes in ((stored.x_train, stored.y_train), (stored.x_test, stored.y_test)):
-        x = torch.from_numpy(images).to(device, torch.float32)
+        x = torch.from_numpy(images).to(device, dtype)
         x = x / (255.0 if images.dtype == np.uint8 else 1.0)
         x = x - x.mean(1, keepdim=True)
         x = x / x.norm(dim=1, keepdim=True)
         y = torch.from_numpy(classes).to(device)
-        soft = objectives.soft_labels(y, len(stored.class_names), smoothing)
-        parts.append(Data(x, soft.to(x)))
+        soft = objectives.soft_labels(y, len(stored.class_names), smoothing, dtype=dtype)
+        parts.append(Batch(x, soft))
     return parts[0], parts[1]
 
 
-def mnist_rows(directory: str | Path | None, device: str | torch.device) -> tuple[Data, Data]:
+def mnist_rows(directory: str | Path | None, device: str | torch.device) -> tuple[Batch, Batch]:
     """(training, test) rows of MNIST on the sphere."""
-    return on_sphere(datasets.load("mnist", directory=directory), device)
+    return on_sphere(load("mnist", directory=directory), device)
+
+
+def split_tail(rows: Batch, fraction: float) -> tuple[Batch, Batch]:
+    """(all but the tail, the last `fraction` of the rows): the paper's validation split."""
+    cut = rows.n_rows - round(fraction * rows.n_rows)
+    if not 0 < cut < rows.n_rows:
+        raise ValueError(
+            f"validation fraction {fraction} of {rows.n_rows} rows leaves one side empty: "
+            "pass more rows or another fraction"
+        )
+    return rows.take(slice(0, cut)), rows.take(slice(cut, None))
 
 
 def unit_patches(
     images: NDArray[Any], size: int, stride: int, device: str | torch.device = "cpu"
 ) -> Tensor:
     """Patches that are not blank as unit rows (n, size²), normalized chunk by chunk."""
-    pixels = torch.from_numpy(datasets.extract_patches(images, size, stride).x)
+    pixels = torch.from_numpy(extract_patches(images, size, stride).x)
     x = torch.empty(pixels.shape, device=device)
     for start in range(0, len(x), _CHUNK):
         part = pixels[start : start + _CHUNK].to(device, torch.float32)
@@ -75,9 +87,9 @@ def unit_patches(
     return x
 
 
-def unlabeled(x: Tensor, columns: int) -> Data:
+def unlabeled(x: Tensor, columns: int) -> Batch:
     """Rows without labels: one row of zeros stands for all targets."""
-    return Data(x, x.new_zeros(1, columns).expand(len(x), -1))
+    return Batch(x, x.new_zeros(1, columns).expand(len(x), -1))
 
 
 # --- starts
@@ -91,7 +103,7 @@ class Start(NamedTuple):
 
 
 def uniform_start(
-    rows: Data, n_memories: int, *, beta: float = 1.0, generator: torch.Generator
+    rows: Batch, n_memories: int, *, beta: float = 1.0, generator: torch.Generator
 ) -> Start:
     """The authors': memories uniform on the sphere."""
     w = initialize.uniform(n_memories, rows.x.shape[1], generator=generator, device=rows.x.device)
@@ -99,7 +111,7 @@ def uniform_start(
 
 
 def data_start(
-    rows: Data,
+    rows: Batch,
     n_memories: int,
     *,
     varsigma: float = VARSIGMA,
@@ -110,7 +122,8 @@ def data_start(
     w = initialize.from_data(rows.x, n_memories, generator=generator)
     if beta is not None:
         return Start(w, beta)
-    return Start(w, initialize.estimate_beta(w, rows.x, varsigma, generator=generator))
+    probe = ArrayDataset(rows).sample(initialize.PROBE_ROWS, generator=generator)
+    return Start(w, initialize.estimate_beta(w, probe.x, varsigma))
 
 
 # --- trainings
@@ -126,9 +139,9 @@ def paper_sgd(**changes: Any) -> SGD:
     return SGD.paper(**changes)
 
 
-def fixed_point(**settings: Any) -> FixedPoint:
+def fixed_point(batch_size: int | None = None, *, learn_beta: bool = True) -> FixedPoint:
     """Exact fixed-point steps, or incremental ones where a batch size is given."""
-    return FixedPoint(**settings)
+    return FixedPoint(batch_size, learn_beta)
 
 
 def begin(start: Start, p_q: Tensor, *, varsigma: float) -> Parameters:
@@ -137,26 +150,59 @@ def begin(start: Start, p_q: Tensor, *, varsigma: float) -> Parameters:
 
 
 def begin_growth(start: Start, p_q: Tensor, *, max_memories: int, varsigma: float) -> Parameters:
-    """A model at its start that will grow to `max_memories`."""
-    return growth.start(start.w, p_q, max_memories=max_memories, beta=start.beta, varsigma=varsigma)
+    """A model at its start that will grow to `max_memories`.
+
+    Splitting leaves p_h(0) alone: with P_0 = P/P_max the uniform component weighs as much as a
+    memory in the end.
+    """
+    weight = start.w.shape[0] / max_memories
+    return from_memories(start.w, p_q, beta=start.beta, varsigma=varsigma, uniform_weight=weight)
+
+
+def group_classes(
+    params: Parameters,
+    rows: Batch,
+    class_prior: Tensor,
+    smoothing: float,
+    *,
+    generator: torch.Generator,
+) -> Parameters:
+    """Latent classes in these proportions, from groups of memories that share rows."""
+    some = ArrayDataset(rows).sample(_GRAPH_ROWS, generator=generator)
+    graph = memory_graph.share_graph(params.w, some, shared_by=2.0)
+    groups = memory_graph.group(graph.edges, len(class_prior), generator=generator)
+    return latent.start_classes(params, groups, class_prior, smoothing)
 
 
 def continue_training(
-    params: Parameters, rows: Data, solver: Solver, *, passes: int, **options: Any
-) -> Result:
-    """At most so many passes; `options` are those of `train`."""
-    return train(params, rows, solver, max_epochs=passes, **options)
+    params: Parameters,
+    rows: Batch,
+    solver: Solver,
+    *,
+    passes: int,
+    validation: Batch | None = None,
+    **options: Any,
+) -> FitResult:
+    """At most so many passes; `options` are those of `fit`."""
+    return fit(
+        params,
+        ArrayDataset(rows),
+        solver,
+        max_iter=passes,
+        validation=None if validation is None else ArrayDataset(validation),
+        **options,
+    )
 
 
 def train_from(
     start: Start,
-    rows: Data,
+    rows: Batch,
     solver: Solver,
     *,
     passes: int,
     varsigma: float = VARSIGMA,
     **options: Any,
-) -> Result:
+) -> FitResult:
     """Train memories from their start."""
     params = begin(start, rows.targets.mean(0), varsigma=varsigma)
     return continue_training(params, rows, solver, passes=passes, **options)
@@ -164,13 +210,14 @@ def train_from(
 
 def grow_from(
     start: Start,
-    rows: Data,
+    rows: Batch,
     solver: Solver,
     *,
     max_memories: int,
     passes: int,
     final_passes: int,
     varsigma: float = VARSIGMA,
+    validation: Batch | None = None,
     **options: Any,
 ) -> GrowthResult:
     """Train and split memories from their start until there are `max_memories`.
@@ -179,27 +226,28 @@ def grow_from(
     `grow`.
     """
     params = begin_growth(start, rows.targets.mean(0), max_memories=max_memories, varsigma=varsigma)
-    return growth.grow(
+    return grow(
         params,
-        rows,
+        ArrayDataset(rows),
         solver,
         max_memories=max_memories,
-        max_epochs=passes,
-        final_epochs=final_passes,
+        phase_iter=passes,
+        max_iter=final_passes,
+        validation=None if validation is None else ArrayDataset(validation),
         **options,
     )
 
 
-def accuracy(params: Parameters, rows: Data) -> float:
+def accuracy(params: Parameters, rows: Batch) -> float:
     """Share of labeled rows whose class is right."""
-    found = judge(params, rows, objectives.joint)[1]
+    found = judge(params, ArrayDataset(rows), objectives.joint)[1]
     assert found is not None  # the rows have labels
     return found
 
 
-def mean_loss(params: Parameters, rows: Data) -> float:
+def mean_loss(params: Parameters, rows: Batch) -> float:
     """Of the joint likelihood."""
-    return judge(params, rows, objectives.joint)[0]
+    return judge(params, ArrayDataset(rows), objectives.joint)[0]
 
 
 def fit_classifier(

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import io
 import json
-import platform
 import shlex
+import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,15 +22,14 @@ import torch
 from numpy.typing import NDArray
 
 import mnemosphere
+from mnemosphere import machine
 from mnemosphere.cli.shell import plain
-from mnemosphere.training.checkpoint import write_atomically
+from mnemosphere.files import write_atomically
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "results"  # what the documentation is made from
 PROGRAM = ("python", "-m", "research")
 
-_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "matplotlib")
-_MODULES = {"scikit-learn": "sklearn"}
 # Options whose value is a place on one machine: named by a word, or left out.
 _PLACES = {"--data": "DIR", "--out": None, "-o": None, "--output": None}
 
@@ -65,46 +63,10 @@ def head(command: str, *, device: str | torch.device = "cpu", seeds: Iterable[in
     return {
         "command": command,
         "seeds": list(seeds),
-        "versions": versions(),
-        "device": device_name(torch.device(device)),
+        "versions": {"mnemosphere": mnemosphere.__version__, **machine.versions()},
+        "device": machine.device_name(device),
         "threads": torch.get_num_threads(),
     }
-
-
-def versions() -> dict[str, str]:
-    """What was used."""
-    found = {"python": platform.python_version(), "mnemosphere": mnemosphere.__version__}
-    for name in _PACKAGES:
-        found[name] = import_module(_MODULES.get(name, name)).__version__
-    return found
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name; "auto" is a GPU where there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, got {name!r}")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError("device cuda: torch finds no GPU here, use cpu")
-    return torch.device(name)
-
-
-def device_name(device: torch.device) -> str:
-    """In words: a GPU by its name, a processor as far as the system tells."""
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    threads = torch.get_num_threads()
-    return f"{_processor()} processor, {threads} thread{'s' if threads > 1 else ''}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def synchronize(device: str | torch.device) -> None:
@@ -119,6 +81,13 @@ def synchronize(device: str | torch.device) -> None:
 def to_json(value: Any) -> bytes:
     """Strict JSON: what is not a plain value, NaN and infinities are errors."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and see that it can be written to, before any work is done for it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def write(path: Path, report: Json) -> None:

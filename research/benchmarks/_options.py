@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from research.report import choose_device
+from mnemosphere.machine import pick_device
 
 OUT = Path("runs") / "benchmarks"
 
@@ -31,7 +31,7 @@ def add_device(made: argparse.ArgumentParser, default: str) -> None:
 
     def choose(name: str) -> str:
         try:
-            return str(choose_device(name))
+            return str(pick_device(name))
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 

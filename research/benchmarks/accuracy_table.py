@@ -14,8 +14,8 @@ import time
 
 import torch
 
-from mnemosphere.training.batches import Data
-from mnemosphere.training.loop import Result
+from mnemosphere.model import Batch
+from mnemosphere.training import FitResult
 from research import fits, report
 from research.benchmarks._options import digits_parser
 
@@ -28,10 +28,12 @@ SETTINGS = {  # name: (β, ς); β None is learned
 }
 
 
-def run_sgd(data: Data, beta: float | None, varsigma: float, memories: int, seed: int) -> Result:
+def run_sgd(
+    data: Batch, beta: float | None, varsigma: float, memories: int, seed: int
+) -> FitResult:
     """The authors' preset."""
     generator = torch.Generator().manual_seed(seed)
-    rows, validation = data.split_tail(0.1)
+    rows, validation = fits.split_tail(data, 0.1)
     start = fits.uniform_start(
         rows, memories, beta=1.0 if beta is None else beta, generator=generator
     )
@@ -48,8 +50,8 @@ def run_sgd(data: Data, beta: float | None, varsigma: float, memories: int, seed
 
 
 def run_fixed_point(
-    data: Data, beta: float | None, varsigma: float, memories: int, seed: int
-) -> Result:
+    data: Batch, beta: float | None, varsigma: float, memories: int, seed: int
+) -> FitResult:
     """Five passes of incremental fixed-point steps from training rows."""
     generator = torch.Generator().manual_seed(seed)
     start = fits.data_start(data, memories, varsigma=varsigma, beta=beta, generator=generator)
@@ -63,7 +65,7 @@ def run_fixed_point(
     )
 
 
-def summary(result: Result, test: Data) -> report.Json:
+def summary(result: FitResult, test: Batch) -> report.Json:
     """What is kept of a training."""
     return {
         "accuracy": round(100 * fits.accuracy(result.params, test), 2),

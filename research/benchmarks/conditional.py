@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from mnemosphere import DAMClassifier, datasets
+from mnemosphere import DAMClassifier, Refinement
+from mnemosphere.data import NamedData, load
 from mnemosphere.plots import memories, save
 from mnemosphere.plots.style import figure_style, new_figure
 from research import report
@@ -34,8 +34,8 @@ PASSES = (30, 60)
 
 def fidelity(model: DAMClassifier, x: np.ndarray, predicted: np.ndarray) -> float:
     """Share of rows whose class is that of the single nearest memory."""
-    z = torch.from_numpy(model._normalizer(x)).to(model.params_.w)
-    nearest = (z @ model.params_.w.T).argmax(1).cpu().numpy()  # (B,)
+    # Memories weigh the same, so the nearest one has the largest share.
+    nearest = model.transform(x).argmax(1)
     own = model.class_weights_[1:, :-1].argmax(1)
     return float((model.classes_[own[nearest]] == predicted).mean())
 
@@ -52,7 +52,7 @@ def measure(model: DAMClassifier, x: np.ndarray, y: np.ndarray) -> dict[str, Any
     }
 
 
-def run(data: datasets.Dataset, args: argparse.Namespace) -> list[dict[str, Any]]:
+def run(data: NamedData, args: argparse.Namespace) -> list[dict[str, Any]]:
     """The joint and the conditional model of every seed, on the test rows."""
     rows = []
     for seed in range(args.seeds):
@@ -68,17 +68,17 @@ def run(data: datasets.Dataset, args: argparse.Namespace) -> list[dict[str, Any]
     return rows
 
 
-def scan(data: datasets.Dataset, args: argparse.Namespace) -> list[dict[str, Any]]:
+def scan(data: NamedData, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Noise levels and passes, compared on the last 10,000 training rows."""
     x, y = data.x_train, data.y_train
     rows = []
     for noise, passes, seed in itertools.product(NOISES, PASSES, range(args.seeds)):
         model, seconds = fit_classifier(
-            x[:-10_000], y[:-10_000], n_memories=args.memories, objective="conditional",
-            varsigma=args.varsigma, normalize="center", input_noise=noise, max_epochs=passes,
-            seed=seed, device=args.device,
+            x[:-10_000], y[:-10_000], n_memories=args.memories,
+            objective=Refinement(noise=noise, max_iter=passes),
+            varsigma=args.varsigma, normalize="center", seed=seed, device=args.device,
         )  # fmt: skip
-        row = {"input_noise": noise, "passes_allowed": passes, "seed": seed, "seconds": seconds}
+        row = {"noise": noise, "passes_allowed": passes, "seed": seed, "seconds": seconds}
         row |= measure(model, x[-10_000:], y[-10_000:])
         print(row, flush=True)
         rows.append(row)
@@ -87,7 +87,7 @@ def scan(data: datasets.Dataset, args: argparse.Namespace) -> list[dict[str, Any
 
 def gallery(path: Path) -> None:
     """The same memories before and after the refinement, with the class they stand for."""
-    raw = datasets.load("mnist-small")
+    raw = load("mnist-small")
     settings: dict[str, Any] = {"n_memories": 200, "varsigma": VARSIGMA, "normalize": "center"}
     shown = np.arange(0, 200, 8)  # 25 of them, whichever they are
     with figure_style():
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
     if args.gallery is not None:
         gallery(args.gallery)
         return
-    data = datasets.load(args.dataset, directory=args.data)
+    data = load(args.dataset, directory=args.data)
     rows = scan(data, args) if args.scan else run(data, args)
     if not args.scan:
         mine = [row["accuracy"] for row in rows if row["objective"] == "conditional"]

@@ -24,13 +24,9 @@ from collections.abc import Callable
 
 import torch
 
-from mnemosphere.model import objectives
-from mnemosphere.model.curvature import Descent, Nearest
-from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data, Solver
-from mnemosphere.training.callbacks import Callback, Record, Split
-from mnemosphere.training.growth import GrowthResult, Splitting
+from mnemosphere.model import Batch, Nearest, Parameters, accumulate, objectives
+from mnemosphere.model.curvature import Descent
+from mnemosphere.training import Callback, GrowthResult, Run, Solver, SplitRecord, Splitting
 from research import fits, report
 from research.benchmarks._options import digits_parser
 from research.report import synchronize
@@ -41,7 +37,7 @@ METHODS = {"nearest": Nearest, "descent": Descent}
 class PrintSplits(Callback):
     """One line per split."""
 
-    def on_split(self, split: Split, params: Parameters) -> None:
+    def on_split(self, split: SplitRecord, params: Parameters) -> None:
         """Print what was split."""
         print(
             f"  phase {split.phase}: {split.n_memories} -> {params.n_memories} memories, "
@@ -54,16 +50,17 @@ class PrintSplits(Callback):
 class PrintPasses(Callback):
     """One line per pass."""
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
+    def on_pass(self, run: Run) -> None:
         """Print the loss."""
+        record = run.history[-1]
         print(
-            f"    {record.n_memories} pass {record.epoch} loss {record.loss:.4f} "
+            f"    {record.n_memories} pass {record.n_iter} loss {record.loss:.4f} "
             f"validation {record.validation_loss} beta {record.beta:.1f} {record.seconds:.2f} s",
             flush=True,
         )
 
 
-def run(data: Data, validation: Data | None, args: argparse.Namespace, seed: int) -> GrowthResult:
+def run(data: Batch, validation: Batch | None, args: argparse.Namespace, seed: int) -> GrowthResult:
     """One growth from args.initial to args.memories."""
     generator = torch.Generator().manual_seed(seed)
     sgd = args.solver == "sgd"
@@ -103,7 +100,7 @@ def cost(result: GrowthResult, n_rows: int, n_validation: int) -> dict[str, floa
     }
 
 
-def curvature_cost(data: Data, args: argparse.Namespace) -> dict[str, object]:
+def curvature_cost(data: Batch, args: argparse.Namespace) -> dict[str, object]:
     """Seconds of one curvature phase and of one training pass, each the best of three."""
     generator = torch.Generator().manual_seed(0)
     start = fits.data_start(data, args.curvature_cost, generator=generator)
@@ -120,7 +117,7 @@ def curvature_cost(data: Data, args: argparse.Namespace) -> dict[str, object]:
             times.append(time.perf_counter() - began)
         return min(times)
 
-    arguments = (params, data.x, data.targets, objectives.joint)
+    arguments = (params, data, objectives.joint)
     training = best(lambda: accumulate(*arguments))
     out: dict[str, object] = {"memories": args.curvature_cost, "training_pass_s": training}
     for name, method in METHODS.items():
@@ -152,7 +149,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def row_of(result: GrowthResult, test: Data, seed: int, seconds: float) -> report.Json:
+def row_of(result: GrowthResult, test: Batch, seed: int, seconds: float) -> report.Json:
     """What is kept of a growth, less its cost."""
     models = result.lineage.models
     return {
@@ -188,7 +185,7 @@ def main(argv: list[str]) -> None:
     else:
         validation = None
         if args.solver == "sgd":
-            data, validation = data.split_tail(0.1)
+            data, validation = fits.split_tail(data, 0.1)
         n_validation = 0 if validation is None else validation.n_rows
         rows = []
         for seed in seeds:

@@ -13,16 +13,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere import datasets
-from mnemosphere.model import objectives
-from mnemosphere.model.kernel import accumulate
-from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.batches import Data
-from mnemosphere.training.fixed_point import maximize_bound
+from mnemosphere.data import load
+from mnemosphere.model import accumulate, maximize_bound, objectives
+from mnemosphere.numerics import polytope
 from research import fits, report
 from research.benchmarks._options import parser
 from research.benchmarks.one_pass import problem, products
@@ -41,16 +37,12 @@ def random_weights(seed: int, spread: float) -> tuple[Tensor, Tensor, Tensor]:
 
 def trained_weights(seed: int, passes: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Statistics p̄ of the first passes over the embedded digits, with the model's marginals."""
-    data = datasets.load("mnist-small")
-    x = torch.from_numpy(np.asarray(data.x_train, dtype=np.float64)).flatten(1)
-    x = sphere.project(x - x.mean(1, keepdim=True))
-    classes = torch.from_numpy(np.asarray(data.y_train, dtype=np.int64))
-    q = objectives.soft_labels(classes, N_CLASSES, 0.1, dtype=torch.float64)
+    rows, _ = fits.on_sphere(load("mnist-small"), "cpu", dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    start = fits.data_start(Data(x, q), N_MEMORIES, beta=160.0, generator=generator)
-    params = fits.begin(start, q.mean(0), varsigma=fits.VARSIGMA)
+    start = fits.data_start(rows, N_MEMORIES, beta=160.0, generator=generator)
+    params = fits.begin(start, rows.targets.mean(0), varsigma=fits.VARSIGMA)
     for _ in range(passes):
-        found = accumulate(params, x, q, objectives.joint)
+        found = accumulate(params, rows, objectives.joint)
         yield found.p_bar, params.p_h, params.p_q
         params = maximize_bound(params, found.w_bar, found.p_bar)
 
@@ -79,12 +71,12 @@ def main(argv: list[str]) -> None:
     trained = enumerate(trained_weights(args.seed, args.passes), start=1)
     problems += [(f"digits, pass {number}", weights) for number, weights in trained]
     torch.set_num_threads(1)
-    params, x, _ = problem(1000, N_MEMORIES)
+    params, random_rows = problem(1000, N_MEMORIES)
     rows = []
     for name, (p_bar, r, c) in problems:
         found = polytope.maximize(p_bar, r, c).raise_if_failed()
         took = fastest(lambda w=(p_bar, r, c): polytope.maximize(*w), args.repeats)
-        batch = fastest(lambda: products(params, x), 5)
+        batch = fastest(lambda: products(params, random_rows.x), 5)
         decades = float(torch.log10(p_bar.max() / p_bar[p_bar > 0].min()))
         row = {
             "weights": name,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from mnemosphere import datasets
+from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
 from research.fits import CLASSIFIER, fit_classifier
@@ -23,8 +23,8 @@ RATES = (0.001, 0.01, 0.05)
 
 def main(argv: list[str]) -> None:
     args = digits_parser(__doc__, "novelty", seeds=1).parse_args(argv)
-    data = datasets.load("mnist", args.data)
-    clothes = datasets.load("fashion-mnist", args.data).x_test
+    data = load("mnist", args.data)
+    clothes = load("fashion-mnist", args.data).x_test
     digits = data.x_test
     runs = []
     for seed in range(args.seeds):

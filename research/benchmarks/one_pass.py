@@ -27,9 +27,8 @@ import time
 import torch
 from torch import Tensor
 
-from mnemosphere.model import objectives
-from mnemosphere.model.kernel import accumulate, chunk_rows, chunks
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model import Batch, Parameters, accumulate, from_memories, objectives
+from mnemosphere.model.kernel import chunk_rows, chunks
 from research import report
 from research.benchmarks._options import parser
 
@@ -47,15 +46,15 @@ def random_rows(n: int, generator: torch.Generator) -> Tensor:
     return x
 
 
-def problem(n_rows: int, n_memories: int) -> tuple[Parameters, Tensor, Tensor]:
-    """Parameters, rows and smoothed labels, all random."""
+def problem(n_rows: int, n_memories: int) -> tuple[Parameters, Batch]:
+    """Parameters, and rows with smoothed labels, all random."""
     generator = torch.Generator().manual_seed(0)
     x = random_rows(n_rows, generator)
     classes = torch.randint(N_CLASSES, (n_rows,), generator=generator)
     targets = objectives.soft_labels(classes, N_CLASSES, 0.1)
     p_q = torch.full((N_CLASSES + 1,), 1 / (N_CLASSES + 1))
     w = random_rows(n_memories, generator)
-    return from_memories(w, p_q, beta=160.0, varsigma=0.25), x, targets
+    return from_memories(w, p_q, beta=160.0, varsigma=0.25), Batch(x, targets)
 
 
 def products(params: Parameters, x: Tensor) -> Tensor:
@@ -72,16 +71,16 @@ def products(params: Parameters, x: Tensor) -> Tensor:
 def speed(n_memories: int, n_rows: int | None, repeats: int) -> dict[str, float]:
     """Fastest pass, fastest products, and their ratio."""
     n_rows = n_rows or 4 * chunk_rows(n_memories, torch.device("cpu"))
-    params, x, targets = problem(n_rows, n_memories)
+    params, batch = problem(n_rows, n_memories)
     times: dict[str, list[float]] = {"products": [], "pass": []}
     processor_times: dict[str, list[float]] = {"products": [], "pass": []}
     for repeat in range(repeats + 1):
         for name in times:
             began, began_processor = time.perf_counter(), time.process_time()
             if name == "products":
-                products(params, x)
+                products(params, batch.x)
             else:
-                accumulate(params, x, targets, objectives.joint)
+                accumulate(params, batch, objectives.joint)
             if repeat > 0:  # the first warms up
                 times[name].append(time.perf_counter() - began)
                 processor_times[name].append(time.process_time() - began_processor)
@@ -92,7 +91,7 @@ def speed(n_memories: int, n_rows: int | None, repeats: int) -> dict[str, float]
     return {
         "memories": n_memories,
         "rows": n_rows,
-        "chunk_rows": chunk_rows(n_memories, x.device),
+        "chunk_rows": chunk_rows(n_memories, batch.x.device),
         "seconds_products": best["products"],
         "seconds_pass": best["pass"],
         "gflop_per_second_products": flops / best["products"] / 1e9,
@@ -118,14 +117,14 @@ def measure_memory(n_memories: int, n_rows: int) -> dict[str, float]:
     """In a fresh process: peak of one pass above what rows and parameters take."""
     warm = problem(64, 10)
     accumulate(*warm, objectives.joint)  # libraries and thread pools
-    data = problem(n_rows, n_memories)
+    params, batch = problem(n_rows, n_memories)
     before = resident()
-    accumulate(*data, objectives.joint)
+    accumulate(params, batch, objectives.joint)
     return {
         "memories": n_memories,
         "rows": n_rows,
         "megabytes_before": before / 1e6,
-        "megabytes_input": data[1].nbytes / 1e6,
+        "megabytes_input": batch.x.nbytes / 1e6,
         "megabytes_extra": (peak() - before) / 1e6,
     }
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere import datasets
+from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
 from research.fits import CLASSIFIER, fit_classifier
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
     options = digits_parser(__doc__, "recall", seeds=1)
     options.add_argument("--rows", type=int, default=10_000, help="test digits to damage")
     args = options.parse_args(argv)
-    data = datasets.load("mnist", args.data)
+    data = load("mnist", args.data)
     x, y = data.x_test[: args.rows].astype(np.float64), data.y_test[: args.rows]
     runs = []
     for seed in range(args.seeds):

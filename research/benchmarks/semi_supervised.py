@@ -4,7 +4,7 @@
     python -m research semi_supervised --data DIR --rows 10000 --memories 300 --seeds 1
 
 Beside it, the same model trained on the labeled rows alone, and on all rows with every label.
-Labelled rows are drawn at random, so classes are as frequent among them as chance has it.
+Labeled rows are drawn at random, so classes are as frequent among them as chance has it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mnemosphere import datasets
+from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
 from research.fits import CLASSIFIER, fit_classifier
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> None:
     options.add_argument("--labels", type=int, nargs="+", default=[100, 1000, 6000])
     options.add_argument("--rows", type=int, default=60_000, help="training rows")
     args = options.parse_args(argv)
-    data = datasets.load("mnist", args.data)
+    data = load("mnist", args.data)
     x, y = data.x_train[: args.rows], data.y_train[: args.rows]
 
     def accuracy(rows: Any, labels: Any, seed: int) -> tuple[float, float]:

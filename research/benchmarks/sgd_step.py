@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 import torch
 
+from mnemosphere.data import ArrayDataset
+from mnemosphere.model import Batch
 from mnemosphere.model.objectives import joint
-from mnemosphere.training.batches import Data
 from mnemosphere.training.steps import Steps, steps_for
 from research import fits, report
 from research.benchmarks._options import add_device, parser
@@ -41,21 +42,27 @@ def measure(
     n_memories: int, batch_size: int, device: torch.device, steps: int, runs: int
 ) -> dict[str, float]:
     """Milliseconds of a step, plain and as the training loop takes it, and of its products."""
-    params, x, targets = problem(10 * batch_size, n_memories)
+    params, made = problem(10 * batch_size, n_memories)
     params = params.to(device=device)
-    data = Data(x.to(device), targets.to(device))
+    rows = Batch(made.x.to(device), made.targets.to(device))
     solver = fits.sgd(learning_rate=0.01, momentum=0.99, batch_size=batch_size, tolerance=None)
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randperm(data.n_rows, generator=generator)[:batch_size].to(device)
-    plain = Steps(params, solver.start(params), data, solver, joint)
-    used = steps_for(params, solver.start(params), data, solver, joint)
-    batch = data.x[rows]
+    chosen = torch.randperm(rows.n_rows, generator=generator)[:batch_size].to(device)
+    share = batch_size / rows.n_rows
+    plain = Steps(params, solver.start(params), solver, joint)
+    used = steps_for(params, solver.start(params), ArrayDataset(rows), solver, joint)
+    x = rows.x[chosen]
+
+    def step(steps: Steps) -> None:
+        """With the choice of its rows, as in training."""
+        steps(rows.take(chosen), share, generator)
+
     return {
         "memories": n_memories,
         "batch": batch_size,
-        "plain": milliseconds(lambda: plain(rows, generator), device, steps, runs),
-        "in training": milliseconds(lambda: used(rows, generator), device, steps, runs),
-        "products": milliseconds(lambda: products(params, batch), device, steps, runs),
+        "plain": milliseconds(lambda: step(plain), device, steps, runs),
+        "in training": milliseconds(lambda: step(used), device, steps, runs),
+        "products": milliseconds(lambda: products(params, x), device, steps, runs),
     }
 
 

@@ -17,16 +17,14 @@ logarithm of either against that of P.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import time
 
 import torch
 
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data, Solver
-from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.model import Batch, Parameters
+from mnemosphere.training import Callback, Run, Solver
 from research import fits, report
 from research.benchmarks._options import add_data, add_device, parser
 from research.report import synchronize
@@ -39,7 +37,7 @@ def make_solver(name: str) -> Solver:
     return fits.paper_sgd() if name == "sgd" else fits.fixed_point(batch_size=fits.BATCH)
 
 
-def target(data: Data, validation: Data, n_memories: int, args: argparse.Namespace) -> float:
+def target(data: Batch, validation: Batch, n_memories: int, args: argparse.Namespace) -> float:
     """The accuracy that counts as trained."""
     generator = torch.Generator().manual_seed(args.seed + 1000)
     start = fits.data_start(data, n_memories, generator=generator)
@@ -48,23 +46,19 @@ def target(data: Data, validation: Data, n_memories: int, args: argparse.Namespa
     return fits.accuracy(result.params, validation) - args.margin / 100
 
 
-class Reached(Exception):  # noqa: N818 (no error)
-    """The accuracy asked for is there."""
-
-
 class StopAtGoal(Callback):
-    """Keeps the last parameters, and ends training with `Reached`."""
+    """Ends training where the accuracy on validation rows is there; keeps the last parameters."""
 
-    def __init__(self, params: Parameters, goal: float) -> None:
-        self.params, self.goal = params, goal
-        self.accuracy, self.passes = 0.0, 0
+    def __init__(self, goal: float) -> None:
+        self.goal, self.accuracy = goal, 0.0
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
-        """Keep what there is; end training where it is enough."""
-        self.params, self.accuracy = params, record.validation_accuracy or 0.0
-        self.passes += 1
-        if self.accuracy >= self.goal:
-            raise Reached
+    def on_pass(self, run: Run) -> None:
+        """Keep what there is."""
+        self.params, self.accuracy = run.params, run.history[-1].validation_accuracy or 0.0
+
+    def stop_reason(self, run: Run) -> str | None:
+        """'reached', or None."""
+        return "reached" if self.accuracy >= self.goal else None
 
 
 def run(
@@ -72,8 +66,8 @@ def run(
     growth: bool,
     n_memories: int,
     goal: float,
-    data: Data,
-    validation: Data,
+    data: Batch,
+    validation: Batch,
     args: argparse.Namespace,
 ) -> tuple[report.Json, Parameters]:
     """Train to the goal: what it took, and the model."""
@@ -109,21 +103,20 @@ def run(
     else:
         params = fits.begin(start, data.targets.mean(0), varsigma=fits.VARSIGMA)
     if reached < goal and passes < args.max_passes:
-        watch = StopAtGoal(params, goal)
-        with contextlib.suppress(Reached):
-            fits.continue_training(
-                params,
-                data,
-                solver,
-                passes=args.max_passes - passes,
-                validation=validation,
-                generator=generator,
-                state=state,
-                callbacks=[watch],
-            )
-        params, reached = watch.params, watch.accuracy
-        products += watch.passes * params.n_memories * (1 + forward_share)
-        passes, total = passes + watch.passes, total + watch.passes
+        watch = StopAtGoal(goal)
+        result = fits.continue_training(
+            params,
+            data,
+            solver,
+            passes=args.max_passes - passes,
+            validation=validation,
+            generator=generator,
+            state=state,
+            callbacks=[watch],
+        )
+        params, reached, more = watch.params, watch.accuracy, len(result.history)
+        products += more * params.n_memories * (1 + forward_share)
+        passes, total = passes + more, total + more
     synchronize(args.device)
     row = {
         "solver": name,
@@ -171,7 +164,7 @@ def main(argv: list[str]) -> None:
     args = parse(argv)
     data, test = fits.mnist_rows(args.data, args.device)
     data = data if args.rows is None else data.take(slice(0, args.rows))
-    data, validation = data.split_tail(0.1)
+    data, validation = fits.split_tail(data, 0.1)
     methods = [m for m in METHODS if m[0] in args.solvers]
     for method in methods:  # the first run of each kind of step is slow on some devices
         run(*method, 128, 0.0, data.take(slice(0, 6000)), validation, args)

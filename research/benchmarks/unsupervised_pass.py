@@ -31,12 +31,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere import datasets
-from mnemosphere.model import objectives
-from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training import latent
-from mnemosphere.training.batches import Batch
+from mnemosphere.data import load
+from mnemosphere.model import Parameters, accumulate, objectives
+from mnemosphere.training.steps import Steps
 from research import fits, report
 from research.benchmarks._options import add_data, parser
 
@@ -50,7 +47,7 @@ _WARM_UP = 1 << 16  # rows
 
 def unit_patches(directory: Path | None, n_images: int | None) -> Tensor:
     """All patches that are not blank as unit rows (n, 36)."""
-    stored = datasets.load("mnist", directory=directory)
+    stored = load("mnist", directory=directory)
     images = stored.x_train[:n_images].reshape(-1, *stored.image_shape)
     return fits.unit_patches(images, SIZE, STRIDE)
 
@@ -61,9 +58,8 @@ def model(x: Tensor) -> Parameters:
     rows = fits.unlabeled(x, 1)
     start = fits.data_start(rows, MEMORIES, beta=BETA, generator=generator)
     params = fits.begin(start, torch.ones(1), varsigma=VARSIGMA)
-    graph = latent.affinity(params, rows, generator=generator)
-    groups = latent.group(graph, len(PRIOR), generator=generator)
-    return latent.start_classes(params, groups, torch.tensor(PRIOR, dtype=torch.float32), SMOOTHING)
+    prior = torch.tensor(PRIOR, dtype=torch.float32)
+    return fits.group_classes(params, rows, prior, SMOOTHING, generator=generator)
 
 
 class Times(NamedTuple):
@@ -93,16 +89,14 @@ def one_product() -> Times:
 
 
 def sgd_steps(params: Parameters, x: Tensor, n_steps: int, rows: int) -> None:
-    """Steps of SGD, as `train` makes them."""
+    """Steps of SGD, as `fit` makes them."""
     solver = fits.sgd(batch_size=rows)
-    state = solver.start(params)
-    rule = objectives.Unsupervised(SMOOTHING)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
-    for step in range(n_steps):
-        xb = x[order[step * rows : (step + 1) * rows]]
-        none = fits.unlabeled(xb, params.n_columns).targets
-        stats = accumulate(params, xb, none, rule)
-        params, state = solver.step(params, state, stats, Batch(xb, none, None, rows / len(x)))
+    steps = Steps(params, solver.start(params), solver, objectives.Unsupervised(SMOOTHING))
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(x), generator=generator)
+    data = fits.unlabeled(x, params.n_columns)
+    for k in range(n_steps):
+        steps(data.take(order[k * rows : (k + 1) * rows]), rows / len(x), generator)
 
 
 def sgd_epochs(
@@ -134,13 +128,13 @@ def measure(args: argparse.Namespace) -> dict[str, float]:
     x = unit_patches(args.data, args.images)
     preparation = time.perf_counter() - began
     params = model(x)
-    none = fits.unlabeled(x, params.n_columns).targets
+    rows = fits.unlabeled(x, params.n_columns)
     rule = objectives.Unsupervised(SMOOTHING)
-    accumulate(params, x[:_WARM_UP], none[:_WARM_UP], rule)  # thread pools
+    accumulate(params, rows.take(slice(0, _WARM_UP)), rule)  # thread pools
     passes, products = [], []
     for _ in range(args.repeats):
         products.append(one_product())
-        passes.append(times_of(lambda: accumulate(params, x, none, rule)))
+        passes.append(times_of(lambda: accumulate(params, rows, rule)))
     done, product = least(passes), least(products)
     authors = AUTHORS["seconds"] * AUTHORS["gflop_per_second"] * len(x) / 5.6e6
     return {

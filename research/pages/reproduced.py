@@ -13,6 +13,7 @@ from pathlib import Path
 
 from research.pages import marks
 from research.pages.marks import markdown
+from research.pages.stored import device
 from research.paper.experiment import finished_folders, read_result
 from research.report import Json, measured_text
 
@@ -29,7 +30,7 @@ def latest(results: Path, name: str) -> Path | None:
         for path in finished_folders(results, name.removesuffix(_ON_CPU))
         if not (result := read_result(path))["quick"]
     }
-    on_cpu = [path for path, result in full.items() if "processor" in result["device"]]
+    on_cpu = [path for path, result in full.items() if "--device cpu" in result["command"]]
     on_gpu = [path for path in full if path not in on_cpu]
     chosen = on_cpu if name.endswith(_ON_CPU) or not on_gpu else on_gpu
     return chosen[-1] if chosen else None
@@ -109,7 +110,7 @@ def summary(names: Iterable[str], results: Path) -> str:
         label = result["title"].partition(":")[0]
         anchor = name.removesuffix(_ON_CPU)
         rows.append(
-            [f"[{anchor}](#{anchor})", label, agree, f"{result['seconds']:,.0f}", result["device"]]
+            [f"[{anchor}](#{anchor})", label, agree, f"{result['seconds']:,.0f}", device(result)]
         )
     head = ["name", "in the paper", "numbers that agree", "seconds", "device"]
     return markdown(head, rows)
@@ -122,7 +123,7 @@ def _source(result: Json) -> str:
         f"`{result['command']}`",
         f"{n} seed{'s' if n > 1 else ''}",
         *([data] if data else []),
-        result["device"],
+        device(result),
         f"{result['seconds']:,.0f} s",
         f"torch {result['versions']['torch']}",
     ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data
-from mnemosphere.training.callbacks import Callback, Record
-from mnemosphere.training.checkpoint import write_atomically
-from mnemosphere.training.loop import Result
+from mnemosphere.files import write_atomically
+from mnemosphere.model import Batch, Parameters, log_joint
+from mnemosphere.training import Callback, FitResult
+from mnemosphere.training import Run as Fit
 from research import fits
 from research.paper.experiment import Run
 from research.report import Comparison, Json
@@ -33,6 +30,7 @@ SOLVERS = ("sgd", "fixed-point")
 NAMES = {"sgd": "SGD", "fixed-point": "fixed point"}
 # A few hundred steps: a larger rate, a shorter memory and smaller batches than the authors'.
 _QUICK_SGD = {"learning_rate": 0.5, "momentum": 0.9, "batch_size": 250}
+_SGD = ("learning_rate", "momentum", "batch_size", "sweeps", "tolerance")  # β is of each case
 SHOWN = 25  # memories in a gallery of the paper
 
 
@@ -40,8 +38,8 @@ def settings(
     cases: Sequence[Json], memories: int, *, quick: bool, quick_memories: int, quick_passes: int
 ) -> Json:
     """All that decides the numbers. A case: name, ς, β (None: learned, from `start`)."""
-    sgd = asdict(fits.paper_sgd())
-    del sgd["learn_beta"]  # of each case
+    preset = fits.paper_sgd()
+    sgd = {name: getattr(preset, name) for name in _SGD}
     return {
         "memories": quick_memories if quick else memories,
         "smoothing": 0.1,
@@ -76,7 +74,7 @@ def label(name: str) -> str:
 def train_all(run: Run) -> list[Json]:
     """Every case by both solvers with every seed: one row each."""
     rows, test = run.rows("mnist", run.settings["smoothing"])
-    rows, validation = rows.split_tail(run.settings["validation"])
+    rows, validation = fits.split_tail(rows, run.settings["validation"])
     found = []
     for case in run.settings["cases"]:
         for solver in SOLVERS:
@@ -117,18 +115,16 @@ class _Training:
         self.run, self.case, self.solver, self.seed = run, case, solver, seed
         self.key = f"{case['name']}-{solver}-{seed}"
 
-    def train(self, rows: Data, validation: Data, test: Data) -> Json:
+    def train(self, rows: Batch, validation: Batch, test: Batch) -> Json:
         """The row of this training; its arrays are stored beside it."""
         run, case = self.run, self.case
         checkpoint = run.checkpoint(self.key)
-        curve = Curve(
-            test, None if checkpoint is None else checkpoint.with_suffix(".checkpoint-curve")
-        )
+        curve = Curve(test, None if checkpoint is None else checkpoint.file("curve"))
         text = f"{label(case['name'])}, {self.solver}, seed {self.seed}"
-        callbacks = (run.watch(text), curve)
+        callbacks = [*run.watch(text, checkpoint), curve]
         generator = torch.Generator().manual_seed(self.seed)
         start = self._sgd if self.solver == "sgd" else self._fixed_point
-        result = start(rows, validation, generator, callbacks, checkpoint)
+        result = start(rows, validation, generator, callbacks)
         run.finished(result.status)
         last = curve.last
         accuracy, seconds = curve.finish(result)
@@ -156,12 +152,11 @@ class _Training:
 
     def _sgd(
         self,
-        rows: Data,
-        validation: Data,
+        rows: Batch,
+        validation: Batch,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
-        checkpoint: Path | None,
-    ) -> Result:
+    ) -> FitResult:
         chosen, case = self.run.settings, self.case
         fixed = case["beta"] is not None
         beta = case["beta"] if fixed else case["start"]
@@ -175,17 +170,15 @@ class _Training:
             patience=chosen["patience"],
             generator=generator,
             callbacks=callbacks,
-            checkpoint=checkpoint,
         )
 
     def _fixed_point(
         self,
-        rows: Data,
-        validation: Data,
+        rows: Batch,
+        validation: Batch,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
-        checkpoint: Path | None,
-    ) -> Result:
+    ) -> FitResult:
         chosen, case = self.run.settings, self.case
         fixed = case["beta"] is not None
         start = fits.data_start(
@@ -203,7 +196,6 @@ class _Training:
             passes=chosen["fixed_point"]["max_epochs"],
             generator=generator,
             callbacks=callbacks,
-            checkpoint=checkpoint,
         )
 
 
@@ -214,29 +206,29 @@ class Curve(Callback):
     file, the curve outlives an interruption as the checkpoint beside it does.
     """
 
-    def __init__(self, test: Data, path: Path | None = None) -> None:
+    def __init__(self, test: Batch, path: Path | None = None) -> None:
         self._test, self._path = test, path
         self._accuracy: dict[int, float] = {}
         if path is not None and path.exists():
             stored = json.loads(path.read_text(encoding="utf-8"))
-            self._accuracy = {int(epoch): value for epoch, value in stored.items()}
+            self._accuracy = {int(n_iter): value for n_iter, value in stored.items()}
         self._at_start = 0.0
 
-    def on_start(self, params: Parameters, max_epochs: int) -> None:
+    def on_start(self, run: Fit) -> None:
         """Training starts, or goes on."""
-        self.last = params
-        self._at_start = fits.accuracy(params, self._test)
+        self.last = run.params
+        self._at_start = fits.accuracy(run.params, self._test)
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
+    def on_pass(self, run: Fit) -> None:
         """A pass is done."""
-        self.last = params
+        self.last = run.params
         # A run killed between its checkpoint and this lacks the pass it then starts from.
-        self._accuracy.setdefault(record.epoch - 1, self._at_start)
-        self._accuracy[record.epoch] = fits.accuracy(params, self._test)
+        self._accuracy.setdefault(run.n_iter - 1, self._at_start)
+        self._accuracy[run.n_iter] = fits.accuracy(run.params, self._test)
         if self._path is not None:
             write_atomically(self._path, json.dumps(self._accuracy).encode())
 
-    def finish(self, result: Result) -> tuple[NDArray[Any], NDArray[Any]]:
+    def finish(self, result: FitResult) -> tuple[NDArray[Any], NDArray[Any]]:
         """(accuracy, seconds of work so far) at 0, 1, … passes."""
         passes = len(result.history)
         self._accuracy.setdefault(passes, self._at_start)
@@ -251,7 +243,7 @@ def soft_labels(params: Parameters) -> NDArray[np.float64]:
     return found
 
 
-def fidelity(params: Parameters, test: Data) -> Json:
+def fidelity(params: Parameters, test: Batch) -> Json:
     """How often the model says what its nearest memory says, in percent (Sec. interpretability).
 
     The nearest memory's word is the class with the largest entry of its soft label.

@@ -22,10 +22,11 @@ from mnemosphere.cli.shell import (
     Terminal,
     describe,
 )
+from mnemosphere.machine import pick_device
 from research import paper
 from research.paper import experiment as experiments
 from research.paper.experiment import Experiment, FinishedRun, MissingPackageError, Reporter
-from research.report import choose_device, measured_text
+from research.report import measured_text
 
 ALL = "all"
 
@@ -84,7 +85,7 @@ def reproduce(
     if redraw:
         _redraw(terminal, chosen, out)
         return
-    choose_device(device)
+    pick_device(device)
     if data is not None and not data.is_dir():
         raise ValueError(f"--data {data} is not a folder: check the path")
     # What is asked for by name must be there; of everything, what can be done is done.

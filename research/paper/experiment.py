@@ -23,15 +23,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere import datasets
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.data import NamedData, load
+from mnemosphere.machine import pick_device
+from mnemosphere.model import Batch
 from mnemosphere.plots import save
 from mnemosphere.plots.style import VERMILLION, root_figure
-from mnemosphere.training.batches import Data
-from mnemosphere.training.callbacks import Callback, Record
+from mnemosphere.training import Callback, Checkpoint
+from mnemosphere.training import Run as Fit
 from research import report as reports
 from research.fits import on_sphere
-from research.report import Arrays, Comparison, Json, Parts, WorkTime, choose_device, read_json
+from research.report import Arrays, Comparison, Json, Parts, WorkTime, read_json
 
 RESULT, ARRAYS, PARTS = "result.json", "arrays.npz", "parts"
 # What a quick run has instead: nothing that needs a file or a network. It does without the rest.
@@ -87,7 +88,7 @@ class Run:
     device: torch.device
     quick: bool
     folder: Path
-    loaded: dict[str, datasets.Dataset]
+    loaded: dict[str, NamedData]
     report: Reporter = _silent
     remarks: list[str] = field(default_factory=list)
 
@@ -96,11 +97,11 @@ class Run:
         """Finished parts and checkpoints, until the run is finished."""
         return Parts(self.folder / PARTS)
 
-    def data(self, name: str) -> datasets.Dataset:
+    def data(self, name: str) -> NamedData:
         """A data set as stored; the embedded one that stands in for it if the run is quick."""
         return self.loaded[name]
 
-    def rows(self, name: str, smoothing: float = 0.1) -> tuple[Data, Data]:
+    def rows(self, name: str, smoothing: float = 0.1) -> tuple[Batch, Batch]:
         """(training, test) rows on the sphere with soft labels, on the device of the run.
 
         As the paper has them: pixel/255, minus the row mean, divided by the row norm.
@@ -111,16 +112,18 @@ class Run:
         """Write arrays.npz, all that `draw` will have beside the result. Keep it under 1 MB."""
         reports.write_arrays(self.folder / ARRAYS, arrays)
 
-    def checkpoint(self, key: str) -> Path | None:
-        """Where `train` or `grow` may save a long training of part `key`; None on a GPU.
+    def checkpoint(self, key: str) -> Checkpoint | None:
+        """Saves a long training of part `key`; None on a GPU.
 
         There a whole training takes less time than its checkpoints would, and an interrupted run
         goes on from its last finished part.
         """
-        return None if self.device.type == "cuda" else self.parts.folder / f"{key}.checkpoint"
+        if self.device.type == "cuda":
+            return None
+        return Checkpoint(self.parts.folder / f"{key}.checkpoint")
 
     def finished(self, status: str) -> None:
-        """Pass Ctrl-C on, which `train` and `grow` turn into a status: call it after them."""
+        """Pass Ctrl-C on, which `fit` and `grow` turn into a status: call it after them."""
         if status == "interrupted":
             raise KeyboardInterrupt
 
@@ -128,9 +131,12 @@ class Run:
         """Say what is being done, and how far."""
         self.report(text, done, total)
 
-    def watch(self, text: str) -> Callback:
-        """A callback of training that moves the bar."""
-        return _MoveBar(self.report, text)
+    def watch(self, text: str, checkpoint: Checkpoint | None = None) -> list[Callback]:
+        """Callbacks of a training: the checkpoint, if there is one, and the bar.
+
+        The checkpoint comes first: those after it see a run that goes on as it was left.
+        """
+        return [*([] if checkpoint is None else [checkpoint]), _MoveBar(self.report, text)]
 
     def remark(self, text: str) -> None:
         """Keep a remark in the record. Not inside a part: a finished part is not run again."""
@@ -140,17 +146,17 @@ class Run:
 
 class _MoveBar(Callback):
     def __init__(self, report: Reporter, text: str) -> None:
-        self._report, self._text, self._total = report, text, 1
+        self._report, self._text = report, text
 
-    def on_start(self, params: Parameters, max_epochs: int) -> None:
-        self._total = max_epochs
-        self._report(self._text, 0.0, float(max_epochs))
+    def on_start(self, run: Fit) -> None:
+        self._report(self._text, float(run.n_iter), float(run.max_iter))
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
-        note = f"{self._text}, pass {record.epoch}, β {record.beta:.3g}"
+    def on_pass(self, run: Fit) -> None:
+        record = run.history[-1]
+        note = f"{self._text}, pass {record.n_iter}, β {record.beta:.3g}"
         if record.validation_accuracy is not None:
             note += f", {record.validation_accuracy:.1%}"
-        self._report(note, float(record.epoch), float(self._total))
+        self._report(note, float(record.n_iter), float(run.max_iter))
 
 
 @dataclass(frozen=True)
@@ -181,12 +187,12 @@ def reproduce(
     n_seeds = (1 if quick else experiment.seeds) if seeds is None else seeds
     if n_seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {n_seeds}")
-    chosen = choose_device(device)
+    chosen = pick_device(device)
     settings = experiment.settings(quick)
     report = _silent if report is None else report
     report("reading the data")
     loaded = {
-        name: datasets.load(EMBEDDED[name] if quick else name, directory=directory)
+        name: load(EMBEDDED[name] if quick else name, directory=directory)
         for name in experiment.datasets
         if not quick or name in EMBEDDED
     }
@@ -286,9 +292,7 @@ def redraw(experiment: Experiment, out: Path) -> list[Path]:
     return pictures
 
 
-def _configuration(
-    settings: Json, n_seeds: int, device: str, loaded: dict[str, datasets.Dataset]
-) -> str:
+def _configuration(settings: Json, n_seeds: int, device: str, loaded: dict[str, NamedData]) -> str:
     """8 hex digits for everything that decides the numbers."""
     sums = {
         name: [d.name] + [zlib.crc32(np.ascontiguousarray(a).data) for a in _arrays_of(d)]
@@ -298,11 +302,11 @@ def _configuration(
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _arrays_of(d: datasets.Dataset) -> tuple[NDArray[Any], ...]:
+def _arrays_of(d: NamedData) -> tuple[NDArray[Any], ...]:
     return d.x_train, d.y_train, d.x_test, d.y_test
 
 
-def _rows_of(d: datasets.Dataset) -> str:
+def _rows_of(d: NamedData) -> str:
     return f"{len(d.x_train)} + {len(d.x_test)} rows"
 
 

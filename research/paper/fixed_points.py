@@ -8,14 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.model import objectives
-from mnemosphere.model.duplicate import split
-from mnemosphere.model.kernel import accumulate, evaluate, memory_shares
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model import (
+    Batch,
+    Parameters,
+    accumulate,
+    displacement,
+    evaluate,
+    maximize_bound,
+    objectives,
+    split,
+)
+from mnemosphere.model.kernel import memory_shares
 from mnemosphere.numerics import sphere
-from mnemosphere.training.batches import Data
-from mnemosphere.training.fixed_point import maximize_bound
-from mnemosphere.training.fixed_point import residual as step_length
 
 # Of the central second difference; its error is of the order of the fourth derivative times this².
 _PROBE = 1e-3
@@ -37,7 +41,7 @@ class Relaxation:
 
 def descend(
     params: Parameters,
-    data: Data,
+    data: Batch,
     *,
     tol: float,
     max_steps: int,
@@ -52,20 +56,20 @@ def descend(
     losses: list[float] = []
     moved = np.inf
     while moved > tol and len(losses) < max_steps:
-        stats = accumulate(params, data.x, data.targets, objectives.joint)
-        losses.append(float(stats.loss / stats.count))
+        stats = accumulate(params, data, objectives.joint)
+        losses.append(float(stats.mean_loss))
         if only_memories:
             new = params.replace(w=sphere.project(stats.w_bar))
         else:
             new = maximize_bound(
                 params, stats.w_bar / stats.count, stats.p_bar / stats.count, learn_beta=learn_beta
             )
-        moved, params = float(step_length(params, new)), new
+        moved, params = float(displacement(params, new).largest), new
     losses.append(mean_loss(params, data))
     return Relaxation(params, losses, moved)
 
 
-def splitting_spectra(params: Parameters, data: Data) -> list[Tensor]:
+def splitting_spectra(params: Parameters, data: Batch) -> list[Tensor]:
     """Eigenvalues of every splitting matrix S_μ on the tangent space, in increasing order.
 
     From dense matrices, and so an independent word on what `model.curvature` finds: N numbers per
@@ -73,7 +77,7 @@ def splitting_spectra(params: Parameters, data: Data) -> list[Tensor]:
     """
     n = data.n_rows
     shares = torch.cat(
-        [r.clone() for _, r in memory_shares(params, data.x, data.targets, objectives.joint)]
+        [r.clone() for _, r in memory_shares(params, data, objectives.joint)]
     )  # (n, P)
     beta = params.beta_eff
     found = []
@@ -87,7 +91,7 @@ def splitting_spectra(params: Parameters, data: Data) -> list[Tensor]:
     return found
 
 
-def finite_differences(params: Parameters, data: Data, direction: Tensor) -> Tensor:
+def finite_differences(params: Parameters, data: Batch, direction: Tensor) -> Tensor:
     """Curvature of the loss where one memory at a time is duplicated and its copies part, (P,).
 
     2(L(w ± tu) − L)/t²: nothing but losses.
@@ -101,6 +105,6 @@ def finite_differences(params: Parameters, data: Data, direction: Tensor) -> Ten
     return torch.tensor(found, dtype=torch.float64)
 
 
-def mean_loss(params: Parameters, data: Data) -> float:
+def mean_loss(params: Parameters, data: Batch) -> float:
     """Of the joint likelihood."""
-    return evaluate(params, data.x, data.targets, objectives.joint)
+    return evaluate(params, data, objectives.joint)

@@ -17,20 +17,17 @@ becomes unstable.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from mnemosphere.model.curvature import Curvature, Krylov
-from mnemosphere.model.duplicate import duplicate, split
-from mnemosphere.model.merge import merge
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model import Batch, Curvature, Krylov, Parameters, duplicate, merge, split
 from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import certify, residual
-from mnemosphere.training.batches import Data
-from mnemosphere.training.lineage import Lineage
+from mnemosphere.training import Lineage
 from research import fits
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
 from research.paper.fixed_points import (
@@ -64,18 +61,30 @@ def _settings(quick: bool) -> Json:
     }
 
 
-def _level(descent: Relaxation, data: Data, tol: float) -> tuple[Json, Curvature]:
+@dataclass(frozen=True)
+class _Known:
+    """A method that returns what another one found."""
+
+    found: Curvature
+
+    def rows_wanted(self, n_memories: int) -> None:
+        """All there are."""
+
+    def __call__(self, *_: object, **__: object) -> Curvature:
+        """What was found."""
+        return self.found
+
+
+def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvature]:
     """Everything the principle says of one fixed point, measured."""
     params = descent.params
     loss = mean_loss(params, data)
-    curvature = _CURVATURE(params, data.x, data.targets)
-    certificate = certify(
-        params, data.x, data.targets, tol=10 * tol, method=lambda *_, **__: curvature
-    )
+    curvature = _CURVATURE(params, data)
+    certificate = certify(params, data, tol=10 * tol, method=_Known(curvature))
     everyone = torch.arange(params.n_memories, device=params.w.device)
     twins = duplicate(params, everyone)
-    rest = residual(twins, data.x, data.targets)
-    back = merge(twins, data.x, data.targets, params.n_memories)
+    rest = residual(twins, data)
+    back = merge(twins, data, params.n_memories)
     spectra = splitting_spectra(params, data)
     probe = finite_differences(params, data, curvature.direction)
     level = {
@@ -93,14 +102,14 @@ def _level(descent: Relaxation, data: Data, tol: float) -> tuple[Json, Curvature
         "verdicts": list(certificate.verdicts),
         "duplicated": {
             "loss_change": mean_loss(twins, data) - loss,
-            "residual": rest.largest,
+            "residual": float(rest.largest),
             "merged_back_loss_change": back.loss_after - loss,
         },
     }
     return level, curvature
 
 
-def grow_tree(run: Run, data: Data) -> Json:
+def grow_tree(run: Run, data: Batch) -> Json:
     """From one memory at the mean direction down the levels; arrays of the nodes stored."""
     chosen = run.settings
     mean = sphere.project(data.x.mean(0))[None]
@@ -168,7 +177,7 @@ def _thinned(losses: list[float]) -> Json:
     return {"step": kept, "loss": [losses[s] for s in kept]}
 
 
-def scan(run: Run, data: Data) -> Json:
+def scan(run: Run, data: Batch) -> Json:
     """One memory with β held on both sides of its β_split: do two copies of it part?"""
     chosen = run.settings
     mean = sphere.project(data.x.mean(0))[None]
@@ -192,7 +201,7 @@ def scan(run: Run, data: Data) -> Json:
             varsigma=chosen["varsigma"],
         )
         params = rest(params)
-        return params, _CURVATURE(params, data.x, data.targets)
+        return params, _CURVATURE(params, data)
 
     # β_split depends on β a little, through the uniform component's share: meet it.
     critical = 8.0
@@ -225,7 +234,7 @@ def _run(run: Run) -> Json:
     order = torch.randperm(rows.n_rows, generator=generator)[: run.settings["rows"]]
     part = rows.take(order.to(run.device))
     targets = part.targets.double()
-    data = Data(sphere.project(part.x.double()), targets / targets.sum(1, keepdim=True))
+    data = Batch(sphere.project(part.x.double()), targets / targets.sum(1, keepdim=True))
     tree = run.parts.step("tree", lambda: grow_tree(run, data))
     scanned = run.parts.step("scan", lambda: scan(run, data))
     run.save_arrays(**run.parts.load("tree"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mnemosphere.training.callbacks import Record, Split
+from mnemosphere.training.callbacks import PassRecord, SplitRecord
 from research.report import Json
 
 
@@ -39,7 +39,7 @@ def best_fit(widths: Sequence[int], seconds: Sequence[float], initial: int) -> J
 
 
 def work_of(
-    history: Sequence[Record], splits: Sequence[Split], rows: int, validation_rows: int
+    history: Sequence[PassRecord], splits: Sequence[SplitRecord], rows: int, validation_rows: int
 ) -> float:
     """Products of a row with a memory, in millions; a validation row costs half a training row."""
     per_memory = rows + 0.5 * validation_rows

@@ -24,11 +24,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model.curvature import Descent, Nearest
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data, Solver
-from mnemosphere.training.callbacks import Record, Split
-from mnemosphere.training.growth import Splitting
+from mnemosphere.model import Batch, Nearest, Parameters
+from mnemosphere.model.curvature import Descent
+from mnemosphere.training import PassRecord, Solver, SplitRecord, Splitting
 from research import fits
 from research.paper.experiment import Experiment, Run, save_picture
 from research.paper.laws import best_fit, sweeps, work_of
@@ -88,7 +86,7 @@ class _Part:
         self.sgd, self.split = method.startswith("sgd"), method.endswith("split")
         self.key = f"{data}-{method}-{p_max}-{seed}"
 
-    def measure(self, rows: Data, validation: Data, test: Data, repeats: int) -> Json:
+    def measure(self, rows: Batch, validation: Batch, test: Batch, repeats: int) -> Json:
         """Train `repeats` times with the same seed; the row of the record."""
         seconds: list[float] = []
         found: Json = {}
@@ -123,8 +121,8 @@ class _Part:
         return {**found, "seconds": min(seconds), "all_seconds": seconds}
 
     def _train(
-        self, rows: Data, validation: Data
-    ) -> tuple[Parameters, Sequence[Record], Sequence[Split], str]:
+        self, rows: Batch, validation: Batch
+    ) -> tuple[Parameters, Sequence[PassRecord], Sequence[SplitRecord], str]:
         chosen = self.run.settings
         own = _own(chosen, self.method)
         generator = torch.Generator().manual_seed(self.seed)
@@ -167,12 +165,12 @@ class _Part:
         return grown.params, grown.history, grown.splits, grown.status
 
 
-def _prepared(run: Run, name: str) -> tuple[Data, Data, Data]:
+def _prepared(run: Run, name: str) -> tuple[Batch, Batch, Batch]:
     """(training, validation, test) rows on the device."""
     rows, test = run.rows(name, run.settings["smoothing"])
     if run.settings["rows"] is not None:
         rows = rows.take(slice(0, run.settings["rows"]))
-    return (*rows.split_tail(run.settings["validation"]), test)
+    return (*fits.split_tail(rows, run.settings["validation"]), test)
 
 
 def _run(run: Run) -> Json:

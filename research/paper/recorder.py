@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.callbacks import Callback, Record
-from mnemosphere.training.lineage import Lineage
+from mnemosphere.model import Parameters
+from mnemosphere.training import Callback, Lineage, Run
 
 Floats = NDArray[np.float32]
 
@@ -58,14 +57,14 @@ class Recorder(Callback):
     label: list[NDArray[np.uint8]] = field(default_factory=list)
     passes: list[tuple[float, ...]] = field(default_factory=list)
 
-    def on_start(self, params: Parameters, max_epochs: int) -> None:
+    def on_start(self, run: Run) -> None:
         """Before the first pass of a phase."""
         self._phase = self.phases[-1] + 1 if self.phases else 0
-        self._epochs = max_epochs
-        self._keep(params)
+        self._keep(run.params)
 
-    def on_epoch(self, record: Record, params: Parameters) -> None:
+    def on_pass(self, run: Run) -> None:
         """After a pass."""
+        params, record = run.params, run.history[-1]
         overlap = params.w @ self.mean  # (P,)
         label = params.p[1:, :-1].argmax(1)
         self.passes.append(
@@ -82,7 +81,7 @@ class Recorder(Callback):
             )
         )
         moved = float((params.w - self._last).norm(dim=1).mean())
-        if moved > self.step or record.epoch == self._epochs:
+        if moved > self.step or run.n_iter == run.max_iter:
             self._keep(params)
 
     def _keep(self, params: Parameters) -> None:

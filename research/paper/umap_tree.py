@@ -26,11 +26,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.model import initialize
+from mnemosphere.model import Batch, initialize
 from mnemosphere.model.curvature import Descent
 from mnemosphere.numerics import sphere
-from mnemosphere.training.batches import Data
-from mnemosphere.training.growth import Splitting
+from mnemosphere.training import Splitting
 from research import fits
 from research.paper.experiment import (
     Experiment,
@@ -84,7 +83,7 @@ def _settings(quick: bool) -> Json:
     }
 
 
-def _train(run: Run, name: str, data: Data) -> Json:
+def _train(run: Run, name: str, data: Batch) -> Json:
     """One run with its recorder; arrays stored beside the summary."""
     chosen = run.settings
     generator = torch.Generator().manual_seed(run.seeds[0])
@@ -97,7 +96,7 @@ def _train(run: Run, name: str, data: Data) -> Json:
     common: Json = {
         "varsigma": chosen["varsigma"],
         "generator": generator,
-        "callbacks": (run.watch(words[name]), recorder),
+        "callbacks": [*run.watch(words[name]), recorder],
     }
     if name == "with":
         grown = fits.grow_from(
@@ -183,7 +182,7 @@ def embed(points: list[Floats], kind: str, *, n_neighbors: int, seed: int) -> li
     return [np.asarray(p, dtype=np.float32) for p in places]
 
 
-def _embed(run: Run, data: Data) -> Json:
+def _embed(run: Run, data: Batch) -> Json:
     chosen = run.settings
     digits = data.x.cpu().numpy()
     memories = [run.parts.load(name)["w"].astype(np.float32) for name in RUNS]

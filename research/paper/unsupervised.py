@@ -24,16 +24,13 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from mnemosphere.model import initialize, kernel, objectives
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model import Parameters, evaluate, initialize, memory_graph, objectives
 from mnemosphere.numerics import polytope
 from mnemosphere.plots import latent_classes, latent_order, memory_gallery
 from mnemosphere.plots.style import figure_style, new_figure
-from mnemosphere.training import latent
-from mnemosphere.training.batches import Solver
-from mnemosphere.training.callbacks import Record
+from mnemosphere.training import PassRecord, Solver, latent
 from research import fits
-from research.fits import unlabeled
+from research.fits import group_classes, unlabeled
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture
 from research.report import Comparison, Json, synchronize
 
@@ -122,7 +119,7 @@ class _Training:
         generator = torch.Generator().manual_seed(self.seed)
         began = time.perf_counter()
         w = initialize.from_data(x, run.settings["memories"], generator=generator)
-        first: tuple[Record, ...] = ()
+        first: tuple[PassRecord, ...] = ()
         if case["start"] == "grouped":
             params, first = self._grouped(x, w, generator)
         else:
@@ -158,7 +155,7 @@ class _Training:
 
     def _grouped(
         self, x: torch.Tensor, w: torch.Tensor, generator: torch.Generator
-    ) -> tuple[Parameters, tuple[Record, ...]]:
+    ) -> tuple[Parameters, tuple[PassRecord, ...]]:
         chosen = self.run.settings
         rows = unlabeled(x, 1)
         size = -(-len(x) // chosen["fixed_point"]["steps_per_pass"])
@@ -169,19 +166,17 @@ class _Training:
             rule=objectives.marginal,
             passes=chosen["fixed_point"]["epochs"],
             generator=generator,
-            callbacks=[self.run.watch(f"{self.case['name']}, memories")],
+            callbacks=self.run.watch(f"{self.case['name']}, memories"),
         )
         self.run.finished(result.status)
-        graph = latent.affinity(result.params, rows, generator=generator)
-        groups = latent.group(graph, len(self.prior), generator=generator)
-        return (
-            latent.start_classes(result.params, groups, self.prior, self.case["smoothing"]),
-            result.history,
+        params = group_classes(
+            result.params, rows, self.prior, self.case["smoothing"], generator=generator
         )
+        return params, result.history
 
     def _descend(
         self, x: torch.Tensor, params: Parameters, generator: torch.Generator
-    ) -> tuple[Parameters, tuple[Record, ...]]:
+    ) -> tuple[Parameters, tuple[PassRecord, ...]]:
         """SGD of Eq. (unsupervised_loss), of everything or of the class weights alone."""
         run, case = self.run, self.case
         solver: Solver = fits.sgd(**run.settings["sgd"])
@@ -198,8 +193,7 @@ class _Training:
             rule=objectives.Unsupervised(case["smoothing"]),
             passes=passes,
             generator=generator,
-            callbacks=[run.watch(f"{case['name']}, seed {self.seed}")],
-            checkpoint=run.checkpoint(self.key),
+            callbacks=run.watch(f"{case['name']}, seed {self.seed}", run.checkpoint(self.key)),
         )
         run.finished(result.status)
         return result.params, result.history
@@ -217,18 +211,16 @@ def measure(params: Parameters, x: torch.Tensor, prior: torch.Tensor, smoothing:
     """β, losses, sharpness, coherence and use of the classes."""
     label = latent.latent_class(params)
     n_classes = len(prior)
-    found = latent.coherence(params.w, label, generator=torch.Generator().manual_seed(0))
+    found = memory_graph.coherence(params.w, label, generator=torch.Generator().manual_seed(0))
     counts = torch.bincount(label, minlength=n_classes + 1).cpu()
     wanted = (params.n_memories * prior / prior.sum()).cpu()
-    none = unlabeled(x, n_classes + 1).targets
+    rows = unlabeled(x, n_classes + 1)
     soft = params.p[1:] / params.p_h[1:, None]
     rules: dict[str, objectives.LabelRule] = {
         "loss": objectives.Unsupervised(smoothing),
         "loss_marginal": objectives.marginal,
     }
-    losses = {
-        name: round(kernel.evaluate(params, x, none, rule), 5) for name, rule in rules.items()
-    }
+    losses = {name: round(evaluate(params, rows, rule), 5) for name, rule in rules.items()}
     return {
         "beta": round(float(params.beta), 3),
         **losses,

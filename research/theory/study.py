@@ -15,7 +15,6 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mnemosphere import plots
-from mnemosphere.cli.record import make_folder
 from mnemosphere.cli.shell import Terminal, typed
 from mnemosphere.theory import NotConvergedError, ValidityWarning
 from research import report
@@ -47,7 +46,7 @@ class Study:
         elif record is not None and record.suffix.lower() != ".json":
             raise ValueError(f"--out must end in .json, got {record.name!r}")
         if record is not None:
-            make_folder(record.parent)
+            report.make_folder(record.parent)
         self.generator = torch.Generator().manual_seed(seed)
         self._command = report.command_line(typed(ctx))
         self._terminal = terminal

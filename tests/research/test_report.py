@@ -1,4 +1,4 @@
-"""The frame of every measurement: head, files, devices, comparisons."""
+"""The frame of every measurement: head, files, comparisons."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+import mnemosphere
+from mnemosphere import machine
 from research import report
 from research.report import Comparison, pack
 
@@ -17,8 +19,9 @@ def test_the_head_says_how_a_report_came_about():
     assert head["command"] == "python -m research growth"
     assert head["seeds"] == [3, 4]
     assert head["versions"]["torch"] == torch.__version__
+    assert head["versions"]["mnemosphere"] == mnemosphere.__version__
     assert head["threads"] == torch.get_num_threads()
-    assert "processor" in head["device"]
+    assert head["device"] == machine.device_name("cpu")
 
 
 @pytest.mark.parametrize(
@@ -53,16 +56,6 @@ def test_agreement_has_bounds(measured, within):
     assert compared.as_dict(quick=False)["within"] is within
     assert compared.as_dict(quick=True)["within"] is None
     assert Comparison("accuracy", measured).as_dict(quick=False)["within"] is None
-
-
-def test_devices():
-    assert report.choose_device("cpu") == torch.device("cpu")
-    with pytest.raises(ValueError, match="device must be auto, cpu or cuda, got 'tpu'"):
-        report.choose_device("tpu")
-    if not torch.cuda.is_available():
-        assert report.choose_device("auto") == torch.device("cpu")
-        with pytest.raises(ValueError, match="torch finds no GPU here"):
-            report.choose_device("cuda")
 
 
 def test_equal_arrays_make_equal_bytes():

@@ -43,12 +43,12 @@ def compared(what, measured, paper, within, spread=None, note=""):
     }  # fmt: skip
 
 
-def store(results, folder, *, finished, quick=False, value=79.06, device="a device"):
+def store(results, folder, *, finished, quick=False, value=79.06, device="a device", kind="cuda"):
     result = {
         "name": "fig1",
         "title": "Fig. (some_label): a figure",
         "quick": quick,
-        "command": "python -m research reproduce fig1 --device cuda --data DIR",
+        "command": f"python -m research reproduce fig1 --device {kind} --data DIR",
         "settings": {},
         "seeds": [0, 1, 2],
         "data": {"mnist": "mnist, 60000 + 10000 rows"},
@@ -142,7 +142,7 @@ def test_stored_results_are_full_small_and_of_no_one_machine():
 def test_a_run_on_a_processor_has_a_section_of_its_own(tmp_path):
     results = tmp_path / "results"
     store(results, "full-gpu", finished="2026-02-02", value=1.5)
-    store(results, "full-cpu", finished="2026-02-03", value=1.7, device="a processor, 2 threads")
+    store(results, "full-cpu", finished="2026-02-03", value=1.7, device="a processor", kind="cpu")
     text = (
         "<!-- begin: fig1 -->\n<!-- end: fig1 -->\n<!-- begin: fig1-cpu -->\n<!-- end: fig1-cpu -->"
     )
@@ -157,6 +157,6 @@ def test_a_run_on_a_processor_has_a_section_of_its_own(tmp_path):
 
 
 def test_the_only_run_is_shown_wherever_it_was(tmp_path):
-    store(tmp_path, "full-cpu", finished="2026-02-03", device="a processor, 2 threads")
+    store(tmp_path, "full-cpu", finished="2026-02-03", device="a processor", kind="cpu")
     assert reproduced.latest(tmp_path, "fig1").name == "full-cpu"
     assert reproduced.latest(tmp_path, "fig1-cpu").name == "full-cpu"

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.batches import Data
-from mnemosphere.training.callbacks import Record
-from mnemosphere.training.loop import Result
+from mnemosphere.model import Batch, Parameters
+from mnemosphere.training import FitResult, PassRecord, Run
 from research import fits
 from research.paper import accuracy, classification, interpretability, memories
 
@@ -19,7 +17,7 @@ from research.paper import accuracy, classification, interpretability, memories
 def test_fidelity_is_that_of_the_nearest_memory(problem):
     made = problem(3, rows=101, features=5, memories=13, classes=4, labels="full", beta=9.0)
     params = made.params
-    found = classification.fidelity(params, made.data)
+    found = classification.fidelity(params, made.batch)
     agree = {"all": [], "correct": [], "wrong": []}
     for x, q in zip(made.x.tolist(), made.targets.tolist(), strict=True):
         overlaps = [sum(a * b for a, b in zip(w, x, strict=True)) for w in params.w.tolist()]
@@ -58,7 +56,7 @@ def test_without_wrong_rows_their_fidelity_is_unknown():
     p = p / p.sum()
     params = Parameters(eye, p, torch.tensor(9.0, dtype=torch.float64), 1.0, p.sum(1), p.sum(0))
     targets = torch.cat([eye, torch.zeros(3, 1, dtype=torch.float64)], dim=1)
-    found = classification.fidelity(params, Data(eye, targets))
+    found = classification.fidelity(params, Batch(eye, targets))
     assert found == {"all": 100.0, "correct": 100.0, "wrong": None}
 
 
@@ -78,32 +76,38 @@ def test_noise_and_twins_are_told(problem):
     assert found["twin"] == pytest.approx(sorted(closest)[3], abs=1e-4)  # torch: lower median
 
 
-def record(epoch, seconds):
-    return Record(epoch, 1.0, None, None, 1.0, None, 5, seconds)
+def record(n_iter, seconds):
+    return PassRecord(n_iter, 1.0, None, None, 1.0, None, 5, seconds)
+
+
+def after(params, *history):
+    """A run of training after these passes."""
+    return Run(params, {}, torch.Generator(), 4, history=list(history))
 
 
 def test_a_curve_starts_before_training_and_survives_an_interruption(problem, tmp_path):
     made = [problem(seed, labels="full", rows=53) for seed in range(4)]
-    test = made[0].data
+    test = made[0].batch
     params = [one.params for one in made]
     want = [fits.accuracy(p, test) for p in params]
     assert len(set(want)) > 2
     path = tmp_path / "curve"
     curve = classification.Curve(test, path)
-    curve.on_start(params[0], 3)
-    curve.on_epoch(record(1, 0.5), params[1])
+    history = (record(1, 0.5), record(2, 1.0), record(3, 2.0))
+    curve.on_start(after(params[0]))
+    curve.on_pass(after(params[1], *history[:1]))
     # Killed after the checkpoint of pass 2: the next process starts from there.
     curve = classification.Curve(test, path)
-    curve.on_start(params[2], 3)
-    curve.on_epoch(record(3, 2.0), params[3])
-    history = (record(1, 0.5), record(2, 1.0), record(3, 2.0))
-    values, seconds = curve.finish(Result(params[3], {}, history, "max_epochs"))
+    curve.on_start(after(params[2], *history[:2]))
+    curve.on_pass(after(params[3], *history))
+    values, seconds = curve.finish(FitResult(params[3], {}, history, "max_iter"))
     np.testing.assert_allclose(values, want)
     np.testing.assert_allclose(seconds, [0, 0.5, 1.5, 3.5])
     # Killed after the checkpoint of the last pass: nothing is left to train.
     curve = classification.Curve(test, path)
-    curve.on_start(params[1], 4)
-    values, _ = curve.finish(Result(params[1], {}, (*history, record(4, 1.0)), "max_epochs"))
+    history = (*history, record(4, 1.0))
+    curve.on_start(after(params[1], *history))
+    values, _ = curve.finish(FitResult(params[1], {}, history, "max_iter"))
     assert values[-1] == want[1]
     assert curve.last is params[1]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere import datasets
+from mnemosphere.data import load
 from mnemosphere.plots.style import new_figure
 from research import report
 from research.paper import REGISTRY, classification, experiment
@@ -120,17 +120,13 @@ def test_what_decides_the_numbers_decides_the_folder(tmp_path, monkeypatch):
         options = {"device": "cpu", "quick": True} | options
         return reproduce(toy.experiment, out=tmp_path, **options).folder.name
 
-    monkeypatch.setattr(
-        experiment.datasets,
-        "load",
-        lambda name, directory=None, load=datasets.load: load("mnist-small"),
-    )
+    small = load("mnist-small")
+    monkeypatch.setattr(experiment, "load", lambda name, directory=None: small)
     names = [folder(), folder(quick=False), folder(seeds=2)]
     toy.scale = 4
     names.append(folder())
-    small = datasets.load("mnist-small")
     other = dataclasses.replace(small, y_test=(small.y_test + (np.arange(1000) == 7)) % 10)
-    monkeypatch.setattr(experiment.datasets, "load", lambda name, directory=None: other)
+    monkeypatch.setattr(experiment, "load", lambda name, directory=None: other)
     names.append(folder())
     assert len(set(names)) == 5
     assert [name.partition("-")[0] for name in names] == [
@@ -138,7 +134,7 @@ def test_what_decides_the_numbers_decides_the_folder(tmp_path, monkeypatch):
     ]  # fmt: skip
     assert all(len(name.partition("-")[2]) == 8 for name in names)
     toy.scale = 3
-    monkeypatch.setattr(experiment.datasets, "load", lambda name, directory=None: small)
+    monkeypatch.setattr(experiment, "load", lambda name, directory=None: small)
     assert folder() == names[0]
 
 
@@ -215,13 +211,13 @@ def test_umap_is_named_by_its_package(tmp_path, monkeypatch):
 
 def test_checkpoints_are_for_processors(tmp_path):
     run = experiment.Run("a", {}, [0], torch.device("cpu"), True, tmp_path, {})
-    assert run.checkpoint("b") == tmp_path / "parts" / "b.checkpoint"
+    assert run.checkpoint("b").path == tmp_path / "parts" / "b.checkpoint"
     run.device = torch.device("cuda")
     assert run.checkpoint("b") is None
 
 
 def test_rows_are_those_of_the_paper(tmp_path):
-    small = datasets.load("mnist-small")
+    small = load("mnist-small")
     run = experiment.Run("a", {}, [0], torch.device("cpu"), True, tmp_path, {"mnist": small})
     train, test = run.rows("mnist", 0.1)
     image = small.x_train[17].astype(np.float64) / 255
@@ -296,17 +292,17 @@ def tiny(run_name="fig1"):
 
 def test_a_training_killed_in_a_pass_goes_on_with_the_same_bits(tmp_path, monkeypatch):
     whole = reproduce(tiny(), out=tmp_path / "whole", device="cpu", quick=True)
-    on_epoch = classification.Curve.on_epoch
+    on_pass = classification.Curve.on_pass
     seen = []
 
-    def killed(self, record, params):
+    def killed(self, run):
         """After the checkpoint of pass 3, before its accuracy is known."""
-        if record.epoch == 3 and not seen:
-            seen.append(record.epoch)
+        if run.n_iter == 3 and not seen:
+            seen.append(run.n_iter)
             raise KeyboardInterrupt
-        on_epoch(self, record, params)
+        on_pass(self, run)
 
-    monkeypatch.setattr(classification.Curve, "on_epoch", killed)
+    monkeypatch.setattr(classification.Curve, "on_pass", killed)
     with pytest.raises(KeyboardInterrupt):
         reproduce(tiny(), out=tmp_path / "parts", device="cpu", quick=True)
     (work,) = (tmp_path / "parts").glob("fig1/*/parts")

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model import objectives
+from mnemosphere.model import Batch, Parameters, from_memories, objectives
 from mnemosphere.model.kernel import log_joint_differentiable
-from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics import sphere
-from mnemosphere.training.batches import Data
 from research.paper.experiment import load_arrays
 from research.paper.fixed_points import (
     descend,
@@ -30,7 +28,7 @@ def small():
     generator = torch.Generator().manual_seed(5)
     x = sphere.sample_uniform(B, N, generator=generator, dtype=torch.float64)
     classes = torch.randint(C, (B,), generator=generator)
-    data = Data(x, objectives.soft_labels(classes, C, 0.1, dtype=torch.float64))
+    data = Batch(x, objectives.soft_labels(classes, C, 0.1, dtype=torch.float64))
     w = sphere.sample_uniform(P, N, generator=generator, dtype=torch.float64)
     return from_memories(w, data.targets.mean(0), beta=11.0, varsigma=0.6), data
 
@@ -40,7 +38,7 @@ def levels(quick_runs):
     return quick_runs.result("hierarchy")["measured"]["levels"]
 
 
-def autograd_spectrum(params: Parameters, data: Data, mu: int) -> torch.Tensor:
+def autograd_spectrum(params: Parameters, data: Batch, mu: int) -> torch.Tensor:
     """Eigenvalues of the Hessian of the loss in the move that parts two copies of memory μ."""
     w = params.w[mu]
     basis = torch.linalg.svd(w[None], full_matrices=True).Vh[1:]  # (N−1, N) tangent at w

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import linregress
 
-from mnemosphere.training.callbacks import Record, Split
+from mnemosphere.training import PassRecord, SplitRecord
 from research.paper.laws import best_fit, fit, n_splits, sweeps, work_of
 from research.paper.performance import METHODS
 from research.plots.performance import performance
@@ -62,9 +62,9 @@ def test_the_better_law_is_told_by_its_fit():
 
 def test_work_counts_products_of_rows_and_memories():
     def passed(n):
-        return Record(1, -1.0, None, None, 9.0, None, n, 0.5)
+        return PassRecord(1, -1.0, None, None, 9.0, None, n, 0.5)
 
-    split = Split(0, 10, 10, -1.0, 0.25, 4.0, 0.1)
+    split = SplitRecord(0, 10, 10, -1.0, 0.25, 4.0, 0.1)
     # 10 and 20 memories meet 900 rows, and 100 rows by half; four passes of 10 memories more.
     found = work_of([passed(10), passed(20)], [split], 900, 100)
     assert found == pytest.approx((30 * 950 + 10 * 4 * 900) / 1e6)

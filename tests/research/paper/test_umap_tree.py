@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model.curvature import Curvature
-from mnemosphere.model.parameters import from_memories
-from mnemosphere.training.callbacks import Record
-from mnemosphere.training.lineage import Lineage
+from mnemosphere.model import Curvature, from_memories
+from mnemosphere.training import Lineage, PassRecord, Run
 from research.paper.experiment import load_arrays
 from research.paper.recorder import (
     Recorder,
@@ -64,8 +62,13 @@ def test_the_trunk_counts_memories_times_passes():
     assert trunk_size(near, np.array([2.0, 4.0, 1.0, 3.0]) / 10) == pytest.approx(3.7)
 
 
-def record(epoch, phase, n_memories):
-    return Record(epoch, -1.0, None, None, 9.0, None, n_memories, 0.5, phase)
+def after(passes, max_iter, params):
+    """A run of training after so many passes."""
+    history = [
+        PassRecord(n, -1.0, None, None, 9.0, None, params.n_memories, 0.5)
+        for n in range(1, passes + 1)
+    ]
+    return Run(params, {}, torch.Generator(), max_iter, history=history)
 
 
 def test_the_recorder_keeps_what_has_moved_and_links_it_to_where_it_was():
@@ -77,12 +80,12 @@ def test_the_recorder_keeps_what_has_moved_and_links_it_to_where_it_was():
         )
 
     recorder = Recorder(mean, 0.9, step=0.3)
-    recorder.on_start(model(0, 10), 4)
+    recorder.on_start(after(0, 4, model(0, 10)))
     # 5 degrees are 0.09 and 20 are 0.35; the last pass of a phase is kept in any case.
-    for epoch, there in enumerate([(5, 15), (20, 30), (25, 35), (30, 35)], start=1):
-        recorder.on_epoch(record(epoch, 0, 2), model(*there))
-    recorder.on_start(model(30, 40, 30), 1)
-    recorder.on_epoch(record(1, 1, 3), model(31, 120, 29))
+    for passes, there in enumerate([(5, 15), (20, 30), (25, 35), (30, 35)], start=1):
+        recorder.on_pass(after(passes, 4, model(*there)))
+    recorder.on_start(after(0, 1, model(30, 40, 30)))
+    recorder.on_pass(after(1, 1, model(31, 120, 29)))
     arrays = recorder.arrays([[0, 1, 1]])  # the third memory is a copy of the second
     assert arrays["time"].tolist() == [0, 0, 2, 2, 4, 4, 4, 4, 4, 5, 5, 5]
     assert arrays["before"].tolist() == [-1, -1, 0, 1, 2, 3, 4, 5, 5, 6, 7, 8]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model import from_memories
 from research.paper.experiment import Run, load_arrays, reproduce
 from research.paper.unsupervised import (
     EXPERIMENTS,
