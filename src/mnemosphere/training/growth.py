@@ -165,11 +165,11 @@ def grow(
                 grown, which, curvature, record = _split(
                     params, dataset, rule, splitting, max_memories, generator, phase
                 )
-                state = solver.expand_state(state, grown, parents(params.n_memories, which))
+                expanded = solver.expand_state(state, grown, parents(params.n_memories, which))
                 record = dataclasses.replace(record, seconds=time.perf_counter() - began)
                 for callback in callbacks:
                     callback.on_split(record, grown)
-                params, lineage = grown, lineage.split(which, curvature)
+                params, state, lineage = grown, expanded, lineage.split(which, curvature)
                 splits = (*splits, record)
                 continue
             except KeyboardInterrupt:

@@ -162,8 +162,8 @@ def refine(
         return whole._replace(history=history)
     if whole.status == "interrupted":
         return best._replace(history=history, status=whole.status)
-    losses = [record.validation_loss or math.inf for record in first.history]
-    stop = 1 + losses.index(min(losses))
+    losses = [record.validation_loss for record in first.history]
+    stop = 1 + losses.index(min(loss for loss in losses if loss is not None))
     again = descend(whole.params, dataset, None, "again", stop)
     history = join_histories(history, again.history)
     if again.status == "interrupted":
