@@ -8,19 +8,17 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.objectives import Blend, conditional
+from mnemosphere.model.objectives import JointConditional, conditional
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.batches import Batch
-from mnemosphere.training.loop import train
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.fit import fit
 from mnemosphere.training.noise import SphereNoise
 
-RULES = {"conditional": conditional, "blend 0.3": Blend(0.3)}
+RULES = {"conditional": conditional, "blend 0.3": JointConditional(0.3)}
 
 
 def take(solver, params, state, case, rule=conditional):
-    stats = accumulate(params, case.x, case.targets, rule, sample_weight=case.sample_weight)
-    batch = Batch(case.x, case.targets, case.sample_weight, 1.0)
-    return solver.step(params, state, stats, batch)
+    return solver.step(params, state, accumulate(params, case.batch, rule), case.batch, 1.0)
 
 
 def run(solver, case, steps, rule=conditional):
@@ -61,7 +59,7 @@ def test_the_first_step_goes_down_the_gradient_by_the_rate(problem, oracle, rule
     p = old.p.numpy()
     xi = sums_removed(p, gp)
     moved = np.log(new.p.numpy() / p) + rate * xi / np.linalg.norm(xi, axis=1, keepdims=True)
-    # What is left is the scaling back to the marginals, a number a row plus a number a column.
+    # What is left is the scaling back to the marginals, one number per row plus one per column.
     left = moved - moved[:1] - moved[:, :1] + moved[0, 0]
     np.testing.assert_allclose(left, 0, rtol=0, atol=1e-10)
     expected = float(old.beta) * math.exp(-0.1 * rate * np.sign(gb))
@@ -83,8 +81,6 @@ def test_constraints_hold_however_large_the_steps(problem, rule):
 def test_plain_sweeps_keep_the_columns_and_nearly_the_rows(problem, oracle):
     case = problem(41, rows=31, labels="full", clustered=True)
     solver = Adam(steps=40, angle=0.3, learning_rate=0.3, tolerance=None)
-    assert solver.capturable
-    assert not Adam(steps=40).capturable
     swept = run(solver, case, 40)
     assert_close(swept.p.sum(0), swept.p_q, rtol=1e-12, atol=0)
     assert_close(swept.p.sum(1), swept.p_h, rtol=1e-3, atol=0)
@@ -204,44 +200,40 @@ def test_copies_go_on_as_their_parent(problem):
         p=torch.cat([params.p[:1], share[:, None] * params.p[1:][source]]),
         p_h=torch.cat([params.p_h[:1], share * params.p_h[1:][source]]),
     )
-    followed = solver.follow(state, grown, source)
+    expanded = solver.expand_state(state, grown, source)
     for _ in range(4):
         params, state = take(solver, params, state, case)
-        grown, followed = take(solver, grown, followed, case)
+        grown, expanded = take(solver, grown, expanded, case)
     assert_close(grown.w, params.w[source], rtol=0, atol=1e-10)
     assert_close(grown.p[1:], share[:, None] * params.p[1:][source], rtol=1e-8, atol=1e-12)
     assert_close(grown.beta, params.beta, rtol=1e-10, atol=0)
 
 
-def test_interrupted_in_the_middle_it_resumes_with_the_same_bits(problem, tmp_path):
-    case = problem(40, rows=43, clustered=True, labels="full")
-    solver = Adam(steps=30, batch_size=8)
-
-    def go(epochs, checkpoint=None):
-        return train(
-            case.params, case.data, solver, rule=conditional, max_epochs=epochs,
-            noise=SphereNoise(0.4), validation=case.data, checkpoint=checkpoint,
-            generator=torch.Generator().manual_seed(5),
-        )  # fmt: skip
-
-    path = tmp_path / "run.safetensors"
-    whole = go(5)
-    go(2, path)
-    rest = go(5, path)
-    assert [r.epoch for r in rest.history] == [1, 2, 3, 4, 5]
-    for name in ("w", "p", "beta"):
-        assert torch.equal(getattr(whole.params, name), getattr(rest.params, name))
-    for name, value in whole.state.items():
-        assert torch.equal(value, rest.state[name])
-
-
 def test_a_checkpoint_with_other_noise_is_refused(problem, tmp_path):
     case = problem(41, rows=19)
     path = tmp_path / "run.safetensors"
-    settings = {"rule": conditional, "max_epochs": 1, "checkpoint": path}
-    train(case.params, case.data, Adam(steps=9), noise=SphereNoise(0.4), **settings)
-    with pytest.raises(ValueError, match="of another run"):
-        train(case.params, case.data, Adam(steps=9), noise=SphereNoise(0.5), **settings)
+
+    def go(noise):
+        fit(
+            case.params, case.dataset, Adam(steps=9), rule=conditional, max_iter=1, noise=noise,
+            callbacks=[Checkpoint(path)],
+        )  # fmt: skip
+
+    go(SphereNoise(0.4))
+    for noise in (SphereNoise(0.5), None):
+        with pytest.raises(ValueError, match="of another run"):
+            go(noise)
+
+
+def test_resolved_for_few_rows_and_for_a_gpu():
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    solver = Adam(90, batch_size=100)
+    here = solver.resolve(53, learn_beta=False, device=cpu)
+    assert (here.rows_per_step, here.learn_beta, here.tolerance) == (53, False, 1e-7)
+    there = solver.resolve(5000, learn_beta=True, device=gpu)
+    assert (there.rows_per_step, there.learn_beta, there.tolerance) == (100, True, None)
+    assert here.steps == there.steps == 90
+    assert not solver.exact
 
 
 @pytest.mark.parametrize(

@@ -8,36 +8,36 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.objectives import Blend, Unsupervised, conditional, joint, marginal
+from mnemosphere.model.m_step import displacement
+from mnemosphere.model.objectives import (
+    JointConditional,
+    Unsupervised,
+    conditional,
+    joint,
+    marginal,
+)
 from mnemosphere.model.parameters import from_memories
-from mnemosphere.training.batches import Batch, row_batches
-from mnemosphere.training.fixed_point import FixedPoint, residual
-from mnemosphere.training.loop import train
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
 RULES = {
     "joint": joint,
     "conditional": conditional,
-    "blend 0.3": Blend(0.3),
+    "blend 0.3": JointConditional(0.3),
     "marginal": marginal,
     "unsupervised 0.1": Unsupervised(0.1),
 }
-
-
-def whole(case):
-    return Batch(case.x, case.targets, case.sample_weight, 1.0)
-
-
-def statistics(case, params, rule=joint):
-    return accumulate(params, case.x, case.targets, rule, sample_weight=case.sample_weight)
 
 
 def run(solver, case, steps, rule=joint):
     """Parameters after each of some steps on all rows."""
     params, state = case.params, solver.start(case.params)
     for _ in range(steps):
-        params, state = solver.step(params, state, statistics(case, params, rule), whole(case))
+        stats = accumulate(params, case.batch, rule)
+        params, state = solver.step(params, state, stats, case.batch, 1.0)
         yield params
 
 
@@ -169,8 +169,8 @@ def test_beta_pushed_down_stays_positive(problem, dtype):
         x = sign * case.params.w.expand(13, -1)
         betas = [float(params.beta)]
         for _ in range(steps):
-            stats = accumulate(params, x, q, joint)
-            params, state = solver.step(params, state, stats, Batch(x, q, None, 1.0))
+            stats = accumulate(params, Batch(x, q), joint)
+            params, state = solver.step(params, state, stats, Batch(x, q), 1.0)
             betas.append(float(params.check().beta))
         assert min(betas) > 0
         if sign < 0:
@@ -202,8 +202,8 @@ def test_converges_on_a_toy_problem(problem):
     distinct = torch.stack([(nearest == k).nonzero()[0, 0] for k in range(3)])
     start = start.replace(w=truth.x[distinct])
     case = truth._replace(params=start, targets=q)
-    result = train(
-        start, case.data, SGD(learning_rate=0.05, momentum=0.9, batch_size=125), max_epochs=40
+    result = fit(
+        start, case.dataset, SGD(learning_rate=0.05, momentum=0.9, batch_size=125), max_iter=40
     )
     losses = [record.loss for record in result.history]
     assert losses[-1] < losses[0] - 0.5
@@ -214,11 +214,11 @@ def test_converges_on_a_toy_problem(problem):
 
 def test_a_fixed_point_is_stationary(problem):
     case = problem(29, rows=101, memories=3, labels="full", clustered=True, contrast=0.5)
-    exact = train(case.params, case.data, FixedPoint(), max_epochs=30, tol=1e-14).params
+    exact = fit(case.params, case.dataset, FixedPoint(None), max_iter=30, tol=1e-14).params
     (start,) = run(SGD(tolerance=1e-12), case, 1)
     (end,) = run(SGD(tolerance=1e-12), case._replace(params=exact), 1)
-    assert float(residual(case.params, start)) > 1e-3
-    assert float(residual(exact, end)) < 1e-8
+    assert float(displacement(case.params, start).largest) > 1e-3
+    assert float(displacement(exact, end).largest) < 1e-8
 
 
 def test_no_uniform_component(problem):
@@ -275,8 +275,11 @@ def test_permutation_of_memories_and_classes(problem):
         ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0"),
         ({"learning_rate": math.nan}, "learning_rate must be > 0, got nan"),
         ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1"),
-        ({"batch_size": 0}, "batch_size and sweeps must be >= 1, got 0"),
-        ({"sweeps": 0}, "batch_size and sweeps must be >= 1"),
+        ({"batch_size": 0}, "batch_size, sweeps and patience must be >= 1, got .*batch_size=0"),
+        ({"sweeps": 0}, "batch_size, sweeps and patience must be >= 1, got .*sweeps=0"),
+        ({"patience": 0}, "batch_size, sweeps and patience must be >= 1, got .*patience=0"),
+        ({"validation_fraction": 0.0}, r"validation_fraction must lie in \(0, 1\), got 0"),
+        ({"validation_fraction": 1.0}, r"validation_fraction must lie in \(0, 1\), got 1"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
@@ -284,13 +287,14 @@ def test_bad_settings_are_refused(settings, message):
         SGD(**settings)
 
 
-def test_batches_cover_the_rows_once_in_another_order_each_pass():
-    generator = torch.Generator().manual_seed(0)
-    cpu = torch.device("cpu")
-    passes = [list(row_batches(23, 5, generator, cpu)) for _ in range(2)]
-    for parts in passes:
-        assert [len(part) for part in parts] == [5, 5, 5, 5, 3]
-        assert sorted(torch.cat(parts).tolist()) == list(range(23))
-    assert not torch.equal(passes[0][0], passes[1][0])
-    assert list(row_batches(23, None, generator, cpu)) == [None]
-    assert list(row_batches(23, 23, generator, cpu)) == [None]
+def test_resolved_for_few_rows_and_for_a_gpu():
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    solver = SGD(0.3, 0.9, 1000)
+    here = solver.resolve(211, learn_beta=False, device=cpu)
+    assert (here.rows_per_step, here.learn_beta, here.tolerance) == (211, False, 1e-7)
+    there = solver.resolve(5000, learn_beta=True, device=gpu)
+    assert (there.rows_per_step, there.learn_beta, there.tolerance) == (1000, True, None)
+    assert (
+        (here.learning_rate, here.momentum) == (there.learning_rate, there.momentum) == (0.3, 0.9)
+    )
+    assert not solver.exact

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.objectives import Unsupervised, joint
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel, polytope
 from mnemosphere.training.adam import Adam
-from mnemosphere.training.batches import Data
-from mnemosphere.training.loop import train
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.fit import fit
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
@@ -17,16 +21,52 @@ from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-def on(device: str, case) -> tuple[object, Data]:
+def on(device: str, case) -> tuple[Parameters, ArrayDataset]:
     weight = None if case.sample_weight is None else case.sample_weight.to(device)
-    return case.params.to(device=device), Data(case.x.to(device), case.targets.to(device), weight)
+    rows = ArrayDataset.of(case.x.to(device), case.targets.to(device), weight)
+    return case.params.to(device=device), rows
 
 
 def test_on_a_cpu_steps_are_plain(problem):
     case = problem(3, rows=23)
     solver = SGD.paper()
-    steps = steps_for(case.params, solver.start(case.params), case.data, solver, joint)
+    steps = steps_for(case.params, solver.start(case.params), case.dataset, solver, joint)
     assert type(steps) is Steps
+
+
+def test_a_step_is_that_of_the_solver_at_the_statistics_of_its_batch(problem):
+    case = problem(4, rows=23, weighted=True)
+    solver, generator = SGD(0.1, 0.9, 7), torch.Generator()
+    steps = Steps(case.params, solver.start(case.params), solver, joint)
+    params, state, loss, weight = case.params, solver.start(case.params), 0.0, 0.0
+    for part in (slice(0, 7), slice(7, 12)):
+        batch = case.batch.take(part)
+        loss += evaluate(params, batch, joint) * batch.total_weight
+        weight += batch.total_weight
+        steps(batch, batch.n_rows / 23, generator)
+        stats = accumulate(params, batch, joint)
+        params, state = solver.step(params, state, stats, batch, batch.n_rows / 23)
+    found, found_state = steps.read()
+    assert torch.equal(found.w, params.w)
+    assert torch.equal(found_state["p"], state["p"])
+    assert steps.mean_loss() == pytest.approx(loss / weight, rel=1e-12)
+    assert steps.residual is None
+    steps(case.batch, 1.0, generator)  # the mean begins anew
+    assert steps.mean_loss() == pytest.approx(evaluate(params, case.batch, joint), rel=1e-12)
+
+
+def test_noise_is_drawn_for_every_batch(problem):
+    case = problem(6, rows=23)
+    solver, noise = SGD(1e-30), SphereNoise(0.5)
+    steps = Steps(case.params, solver.start(case.params), solver, joint, noise)
+    generator, same = (torch.Generator().manual_seed(3) for _ in range(2))
+    for _ in range(2):
+        steps(case.batch, 1.0, generator)
+        noisy = Batch(noise(case.x, same), case.targets)
+        assert steps.mean_loss() == pytest.approx(evaluate(case.params, noisy, joint), rel=1e-9)
+    steps.full_pass(case.dataset, generator)
+    noisy = Batch(noise(case.x, same), case.targets)
+    assert steps.mean_loss() == pytest.approx(evaluate(case.params, noisy, joint), rel=1e-9)
 
 
 @on_gpu
@@ -37,13 +77,14 @@ def test_replayed_steps_are_the_plain_ones(problem, weighted, rule):
     params, data = on("cuda", case)
     solver = SGD(0.01, 0.9, 23, tolerance=None)
     state = solver.start(params)
-    plain = Steps(params, state, data, solver, rule)
+    plain = Steps(params, state, solver, rule)
     replayed = steps_for(params, state, data, solver, rule)
     assert isinstance(replayed, CapturedSteps)
     generator = torch.Generator().manual_seed(7)
     for _ in range(3):
-        for rows in torch.randperm(101, generator=generator).cuda().split(23):
-            assert plain(rows, generator) == replayed(rows, generator)
+        for batch in data.batches(23, generator=generator):
+            for steps in (plain, replayed):
+                steps(batch, batch.n_rows / data.n_rows, generator)
         assert plain.mean_loss() == pytest.approx(replayed.mean_loss(), rel=1e-12)
     (a, state_a), (b, state_b) = plain.read(), replayed.read()
     for name in ("w", "p", "beta"):
@@ -61,10 +102,10 @@ def test_replayed_steps_take_the_noise_of_plain_ones(problem, solver):
     params, data = on("cuda", case)
     found = []
     for kind in (Steps, CapturedSteps):
-        steps = kind(params, solver.start(params), data, solver, joint, SphereNoise(0.5))
+        steps = kind(params, solver.start(params), solver, joint, SphereNoise(0.5))
         generator = torch.Generator().manual_seed(5)
-        for rows in torch.arange(101).cuda().split(23):
-            steps(rows, generator)
+        for batch in data.batches(23):
+            steps(batch, batch.n_rows / 101, generator)
         found.append(steps.read()[0])
     torch.testing.assert_close(found[0].w, found[1].w, rtol=1e-11, atol=1e-13)
 
@@ -75,11 +116,11 @@ def test_what_was_read_is_not_written_again(problem):
     params, data = on("cuda", case)
     solver = SGD(0.01, 0.9, 23, tolerance=None)
     steps = steps_for(params, solver.start(params), data, solver, joint)
-    rows = torch.arange(23).cuda()
-    steps(rows, torch.Generator())
+    batch = next(data.batches(23))
+    steps(batch, 23 / 101, torch.Generator())
     first, state = steps.read()
     kept, velocity = first.w.clone(), state["w"].clone()
-    steps(rows, torch.Generator())
+    steps(batch, 23 / 101, torch.Generator())
     assert torch.equal(first.w, kept)
     assert torch.equal(state["w"], velocity)
     assert not torch.equal(steps.read()[0].w, kept)
@@ -90,12 +131,12 @@ def test_training_on_a_gpu_is_that_on_a_cpu_and_resumes_with_the_same_bits(probl
     case = problem(11, rows=101, memories=13)
     solver = SGD(0.01, 0.9, 23, tolerance=None)
     params, data = on("cuda", case)
-    here = train(case.params, case.data, solver, max_epochs=4)
-    there = train(params, data, solver, max_epochs=4)
+    here = fit(case.params, case.dataset, solver, max_iter=4)
+    there = fit(params, data, solver, max_iter=4)
     torch.testing.assert_close(there.params.w.cpu(), here.params.w, rtol=1e-8, atol=1e-10)
-    file = tmp_path / "run.safetensors"
-    train(params, data, solver, max_epochs=2, checkpoint=file)
-    resumed = train(params, data, solver, max_epochs=4, checkpoint=file)
+    file = Checkpoint(tmp_path / "run.safetensors")
+    fit(params, data, solver, max_iter=2, callbacks=[file])
+    resumed = fit(params, data, solver, max_iter=4, callbacks=[file])
     assert torch.equal(resumed.params.w, there.params.w)
     assert torch.equal(resumed.params.p, there.params.p)
 
