@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere import DAMClassifier
-from mnemosphere.data import ArrayDataset, NamedData, extract_patches, load
+from mnemosphere.data import (
+    ArrayDataset,
+    NamedData,
+    Normalizer,
+    StoredRows,
+    extract_patches,
+    load,
+    prepare,
+)
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.training import SGD, FitResult, FixedPoint, GrowthResult, Solver, fit, grow, latent
 from mnemosphere.training.fit import judge
@@ -31,11 +39,18 @@ CLASSIFIER: dict[str, Any] = {
     "max_iter": 5,
     "precision": "float32",
 }
-_CHUNK = 1 << 16
 _GRAPH_ROWS = 1 << 17  # enough for a graph of memories
 
 
 # --- rows
+
+
+def unit_rows(
+    images: NDArray[Any], device: str | torch.device, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Images (n, N) on the sphere: minus the row mean, over the row norm."""
+    stored = StoredRows.of(images, torch.device(device))
+    return prepare.on_sphere(stored, Normalizer("center"), dtype)[0]
 
 
 def on_sphere(
@@ -45,17 +60,14 @@ def on_sphere(
     *,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Batch, Batch]:
-    """(training, test) rows with soft labels: pixel/255, minus the row mean, over the row norm."""
-    parts = []
-    for images, classes in ((stored.x_train, stored.y_train), (stored.x_test, stored.y_test)):
-        x = torch.from_numpy(images).to(device, dtype)
-        x = x / (255.0 if images.dtype == np.uint8 else 1.0)
-        x = x - x.mean(1, keepdim=True)
-        x = x / x.norm(dim=1, keepdim=True)
-        y = torch.from_numpy(classes).to(device)
-        soft = objectives.soft_labels(y, len(stored.class_names), smoothing, dtype=dtype)
-        parts.append(Batch(x, soft))
-    return parts[0], parts[1]
+    """(training, test) rows with soft labels."""
+
+    def rows(images: NDArray[Any], classes: NDArray[np.int64]) -> Batch:
+        y, n_classes = torch.from_numpy(classes).to(device), len(stored.class_names)
+        targets = objectives.soft_labels(y, n_classes, smoothing, dtype=dtype)
+        return Batch(unit_rows(images, device, dtype), targets)
+
+    return rows(stored.x_train, stored.y_train), rows(stored.x_test, stored.y_test)
 
 
 def mnist_rows(directory: str | Path | None, device: str | torch.device) -> tuple[Batch, Batch]:
@@ -77,14 +89,8 @@ def split_tail(rows: Batch, fraction: float) -> tuple[Batch, Batch]:
 def unit_patches(
     images: NDArray[Any], size: int, stride: int, device: str | torch.device = "cpu"
 ) -> Tensor:
-    """Patches that are not blank as unit rows (n, size²), normalized chunk by chunk."""
-    pixels = torch.from_numpy(extract_patches(images, size, stride).x)
-    x = torch.empty(pixels.shape, device=device)
-    for start in range(0, len(x), _CHUNK):
-        part = pixels[start : start + _CHUNK].to(device, torch.float32)
-        part -= part.mean(1, keepdim=True)
-        x[start : start + _CHUNK] = part / part.norm(dim=1, keepdim=True)
-    return x
+    """Patches that are not blank as unit rows (n, size²)."""
+    return unit_rows(extract_patches(images, size, stride).x, device)
 
 
 def unlabeled(x: Tensor, columns: int) -> Batch:

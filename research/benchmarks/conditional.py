@@ -16,7 +16,7 @@ import argparse
 import itertools
 import statistics
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from research import report
 from research.benchmarks._options import add_data, add_device, parser
 from research.fits import VARSIGMA, fit_classifier
 
-NOISES = ("auto", 0.4, 0.8, 1.0)  # lengths relative to the row
+NOISES: tuple[float | Literal["auto"], ...] = ("auto", 0.4, 0.8, 1.0)  # relative to the row
 PASSES = (30, 60)
 
 

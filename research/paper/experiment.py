@@ -101,12 +101,14 @@ class Run:
         """A data set as stored; the embedded one that stands in for it if the run is quick."""
         return self.loaded[name]
 
-    def rows(self, name: str, smoothing: float = 0.1) -> tuple[Batch, Batch]:
+    def rows(
+        self, name: str, smoothing: float = 0.1, dtype: torch.dtype = torch.float32
+    ) -> tuple[Batch, Batch]:
         """(training, test) rows on the sphere with soft labels, on the device of the run.
 
-        As the paper has them: pixel/255, minus the row mean, divided by the row norm.
+        As the paper has them: minus the row mean, divided by the row norm.
         """
-        return on_sphere(self.data(name), self.device, smoothing)
+        return on_sphere(self.data(name), self.device, smoothing, dtype=dtype)
 
     def save_arrays(self, **arrays: NDArray[Any]) -> None:
         """Write arrays.npz, all that `draw` will have beside the result. Keep it under 1 MB."""

@@ -229,12 +229,10 @@ def scan(run: Run, data: Batch) -> Json:
 
 
 def _run(run: Run) -> Json:
-    rows, _ = run.rows("mnist", run.settings["smoothing"])
+    rows, _ = run.rows("mnist", run.settings["smoothing"], torch.float64)
     generator = torch.Generator().manual_seed(run.seeds[0])
     order = torch.randperm(rows.n_rows, generator=generator)[: run.settings["rows"]]
-    part = rows.take(order.to(run.device))
-    targets = part.targets.double()
-    data = Batch(sphere.project(part.x.double()), targets / targets.sum(1, keepdim=True))
+    data = rows.take(order.to(run.device))
     tree = run.parts.step("tree", lambda: grow_tree(run, data))
     scanned = run.parts.step("scan", lambda: scan(run, data))
     run.save_arrays(**run.parts.load("tree"))
