@@ -15,9 +15,13 @@ from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio
+from mnemosphere.numerics.bessel import (
+    inverse_mean_resultant,
+    log_omega_ratio,
+    mean_resultant,
+)
 
-__all__ = ["Residual", "bound", "displacement", "maximize_bound"]
+__all__ = ["Residual", "approach_beta", "bound", "displacement", "maximize_bound"]
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
@@ -70,6 +74,20 @@ def maximize_bound(
     tol = 1e-12 if p_bar.dtype == torch.float64 else 1e-8
     p = polytope.maximize(p_bar, params.p_h, params.p_q, tol=tol).p
     return params.replace(w=w, p=p, beta=beta)
+
+
+def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:
+    """Steps from β towards A_N⁻¹(resultant), three of Newton's: exact where β is near already.
+
+    Unlike the exact inverse it never asks a GPU for a number. At most a factor of 4 per step.
+    """
+    r = resultant.double().clamp(_MIN_RESULTANT, _MAX_RESULTANT)
+    new = beta.double()
+    for _ in range(3):
+        a = mean_resultant(new, n)
+        slope = 1 - a * a - (n - 1) * a / new  # A_N'
+        new = torch.clamp(new - (a - r) / slope, new / 4, new * 4)
+    return new.to(beta.dtype)
 
 
 def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:

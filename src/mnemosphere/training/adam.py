@@ -69,10 +69,9 @@ class Adam:
         """Rows per step."""
         return self.batch_size
 
-    @property
-    def capturable(self) -> bool:
+    def can_capture(self, params: Parameters) -> bool:
         """Whether a step never asks the device for a number: scaling p to a tolerance does."""
-        return self.tolerance is None
+        return params.w.is_cuda and self.tolerance is None
 
     @property
     def exact(self) -> bool:
@@ -155,6 +154,12 @@ class Adam:
             "beta_square": v_b,
             "step": done + 1,
         }
+
+    def end_pass(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Parameters, SolverState]:
+        """Nothing is left to do."""
+        return params, state
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.

@@ -22,7 +22,7 @@ __all__ = ["FixedPoint"]
 
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
-_DEVICE_ITERATIONS = 12
+_DEVICE_ITERATIONS, _MARGINALS = 20, 1e-6
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -156,8 +156,8 @@ class FixedPoint:
         norms = w_bar.norm(dim=1)
         w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
         lam, omega = state["col_multipliers"].clone(), state["row_multipliers"].clone()
-        p, _ = maximize_gpu.maximize(
-            p_bar, params.p_h, params.p_q, lam, omega, tol=1e-7, max_iter=_DEVICE_ITERATIONS
+        p, error = maximize_gpu.maximize(
+            p_bar, params.p_h, params.p_q, lam, omega, tol=_MARGINALS, max_iter=_DEVICE_ITERATIONS
         )
         beta = params.beta
         if self.learn_beta:
@@ -168,16 +168,22 @@ class FixedPoint:
             "p_bar": p_bar,
             "col_multipliers": lam,
             "row_multipliers": omega,
+            "marginal_error": error,
             "passes": passes,
         }
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
     ) -> tuple[Parameters, SolverState]:
-        """Where steps stayed on the device: the exact one from all they saw, on the host."""
+        """Where steps stayed on the device: put dead memories on rows, and the marginals right."""
         if self.rows_per_step is None or not self.can_capture(params):
             return params, state
-        return self._maximize(params, state, batch, n_rows, exact=False)
+        one_row = state["p_bar"].sum() / n_rows
+        dead = (state["p_bar"][1:].sum(1) < _DEAD * one_row).any()
+        if bool(dead | ~(state["marginal_error"] <= _MARGINALS)):
+            params, state = self._maximize(params, state, batch, n_rows, exact=False)
+            state = {**state, **_fresh_multipliers(params)}
+        return params, state
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies share what their memory answered for, each turned to where it now is.
@@ -201,6 +207,7 @@ def _fresh_multipliers(params: Parameters) -> SolverState:
     return {
         "col_multipliers": torch.zeros_like(params.p_q, dtype=torch.float64),
         "row_multipliers": torch.zeros_like(params.p_h, dtype=torch.float64),
+        "marginal_error": params.p.new_zeros((), dtype=torch.float64),
     }
 
 

@@ -71,10 +71,9 @@ class SGD:
         """Rows per step."""
         return self.batch_size
 
-    @property
-    def capturable(self) -> bool:
+    def can_capture(self, params: Parameters) -> bool:
         """Whether a step never asks the device for a number: sweeps to a tolerance do."""
-        return self.tolerance is None
+        return params.w.is_cuda and self.tolerance is None
 
     @property
     def exact(self) -> bool:
@@ -129,6 +128,12 @@ class SGD:
         )
         join()
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
+
+    def end_pass(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Parameters, SolverState]:
+        """Nothing is left to do."""
+        return params, state
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on with the velocity of the memory they come from.

@@ -27,17 +27,16 @@ class Solver(Protocol):
         ...
 
     @property
-    def capturable(self) -> bool:
-        """Whether a step never asks the device for a number, so that a GPU can replay it."""
-        ...
-
-    @property
     def exact(self) -> bool:
         """Whether a step on all rows is the fixed-point step, whose length is the residual."""
         ...
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """The solver for so many rows on that device, with nothing left "auto"."""
+        ...
+
+    def can_capture(self, params: Parameters) -> bool:
+        """Whether a step never asks the device for a number, so that a GPU can replay it."""
         ...
 
     def check_rule(self, rule: LabelRule) -> None:
@@ -52,6 +51,12 @@ class Solver(Protocol):
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
+        ...
+
+    def end_pass(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Parameters, SolverState]:
+        """What is left to do after the last `batch` of a pass over n_rows."""
         ...
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:

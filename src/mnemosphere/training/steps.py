@@ -17,7 +17,7 @@ from mnemosphere.model.streams import overlapping
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
-_WARM_UP = 3  # steps before the capture: libraries allocate what they need at their first calls
+_WARM_UP = 2  # steps before the capture: libraries allocate what they need at their first calls
 _CHANGING = ("w", "p", "beta")
 
 
