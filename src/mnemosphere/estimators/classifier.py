@@ -442,8 +442,7 @@ class DAMClassifier(
         normalized, and its ratios are scores that sum to 1: `calibrate` makes them probabilities
         as well as one number can, and held-out rows tell how well that is.
         """
-        log_proba = self.predict_log_proba(X)
-        proba: Floats = log_proba.exp() if isinstance(log_proba, Tensor) else np.exp(log_proba)
+        proba: Floats = like(X, torch.as_tensor(self.predict_log_proba(X)).exp())
         return proba
 
     def decision_function(self, X: ArrayLike) -> Floats:
