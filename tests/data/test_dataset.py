@@ -152,9 +152,9 @@ def test_of_each_class_that_share_rounded_down(counts, fraction, seed):
 def test_every_row_of_a_class_is_as_likely_to_be_held():
     q = labels([0] * 10 + [1] * 20)
     generator = seeded(4)
-    share = sum(held_out(q, 0.3, generator=generator).double() for _ in range(2000)) / 2000
+    share = sum(held_out(q, 0.3, generator=generator).double() for _ in range(500)) / 500
     # Five standard errors.
-    assert float((share - 0.3).abs().max()) < 5 * math.sqrt(0.3 * 0.7 / 2000)
+    assert float((share - 0.3).abs().max()) < 5 * math.sqrt(0.3 * 0.7 / 500)
 
 
 def test_without_labels_it_is_a_share_of_all_rows():
