@@ -130,7 +130,9 @@ class FixedPoint:
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
-        return self._maximize(params, state, batch, batch.n_rows / share, exact=share == 1.0)
+        # The statistics may be those of more rows than this batch: of a pass that came in parts.
+        n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
+        return self._maximize(params, state, batch, n_rows, exact=share == 1.0)
 
     def _maximize(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: float, *, exact: bool
