@@ -117,7 +117,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
         if kinds & {"m", "M"}:
             raise ValueError("X holds dates: pass numbers, such as days since a fixed one")
-        if kinds & {"U", "S"} and getattr(X, "size", 0):
+        if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
             word = next((v for v in X.reshape(-1).tolist() if not _is_number(v)), X.reshape(-1)[0])
             raise ValueError(f"X holds text ({word!r}): encode it as numbers, or drop the column")
         try:
