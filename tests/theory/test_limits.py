@@ -86,7 +86,9 @@ def test_solutions_at_infinite_rho_are_stationary_points_of_the_loss():
     x, q = data()
     params = parameters(0.6, beta=3.0)
     problem, state = limits.from_parameters(params, x, q)
-    near = solver.solve(problem, sp.State(state.m[None], state.p[None]), tol=1e-6).raise_if_failed()
+    near = solver.solve(
+        problem, sp.OrderParameters(state.m[None], state.p[None]), tol=1e-6
+    ).raise_if_failed()
     found = newton(problem, near[0]).state
     x_bar = sp.conjugate(problem, found).x_bar
     w = (x_bar / x_bar.norm(dim=1, keepdim=True)).requires_grad_()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mnemosphere.theory import solutions, stability
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
-from mnemosphere.theory.saddle_point import State, conjugate, residual, respond
+from mnemosphere.theory.saddle_point import OrderParameters, conjugate, residual, respond
 
 PARAMETERS = ("beta", "rho", "upsilon")
 
@@ -23,14 +23,14 @@ _FLAT = 1e-9
 class Refined:
     """Result of `newton`: state, residual, steps taken, and whether the tolerance was met."""
 
-    state: State
+    state: OrderParameters
     residual: float
     iterations: int
     converged: bool
 
 
 def newton(
-    problem: SaddlePointProblem, state: State, *, tol: float = 1e-13, max_iter: int = 50
+    problem: SaddlePointProblem, state: OrderParameters, *, tol: float = 1e-13, max_iter: int = 50
 ) -> Refined:
     """Newton's method on the saddle-point equations from one state, stable or not.
 
@@ -94,7 +94,7 @@ class BranchPoint:
     """One solution on a branch: its parameter value, eigenvalues and symmetry."""
 
     value: float
-    state: State
+    state: OrderParameters
     eigenvalues: Tensor
     symmetry: solutions.Symmetry
 
@@ -122,7 +122,7 @@ class Bifurcation:
 
 @dataclass(frozen=True)
 class Branch:
-    """Result of `follow`: the points followed and the bifurcations met on the way."""
+    """Result of `trace_branch`: the points followed and the bifurcations met on the way."""
 
     parameter: str
     points: list[BranchPoint]
@@ -151,7 +151,11 @@ def _at(problem: SaddlePointProblem, parameter: str, value: float) -> SaddlePoin
 
 
 def _point(
-    problem: SaddlePointProblem, parameter: str, value: float, guess: State, max_jump: float
+    problem: SaddlePointProblem,
+    parameter: str,
+    value: float,
+    guess: OrderParameters,
+    max_jump: float,
 ) -> BranchPoint | None:
     """The solution at this value near the guess, or None."""
     here = _at(problem, parameter, value)
@@ -166,11 +170,11 @@ def _point(
     )
 
 
-def follow(
+def trace_branch(
     problem: SaddlePointProblem,
     parameter: str,
     values: Sequence[float],
-    start: State,
+    start: OrderParameters,
     *,
     max_jump: float = 0.1,
     width: float = 1e-10,
@@ -282,13 +286,19 @@ def _between(
     return found
 
 
-def leave(problem: SaddlePointProblem, state: State, *, size: float = 1e-3) -> tuple[State, State]:
+def perturb_unstable_mode(
+    problem: SaddlePointProblem, state: OrderParameters, *, size: float = 1e-3
+) -> tuple[OrderParameters, OrderParameters]:
     """Two states, a step of ±size in the overlaps along the leading eigenvector: new branches."""
     _, mode = stability.leading_mode(problem, state)
     # No class weight may lose more than half of itself; the first step restores the marginals.
     return (
-        State(state.m + size * mode.m, torch.maximum(state.p + size * mode.p, 0.5 * state.p)),
-        State(state.m - size * mode.m, torch.maximum(state.p - size * mode.p, 0.5 * state.p)),
+        OrderParameters(
+            state.m + size * mode.m, torch.maximum(state.p + size * mode.p, 0.5 * state.p)
+        ),
+        OrderParameters(
+            state.m - size * mode.m, torch.maximum(state.p - size * mode.p, 0.5 * state.p)
+        ),
     )
 
 

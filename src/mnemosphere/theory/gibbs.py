@@ -25,8 +25,8 @@ from torch import Tensor
 from mnemosphere.numerics import bessel, vmf
 
 __all__ = [
+    "GibbsState",
     "Likelihood",
-    "State",
     "fields",
     "move_given_assignments",
     "move_given_memories",
@@ -49,7 +49,7 @@ class Likelihood:
 
 
 @dataclass(frozen=True)
-class State:
+class GibbsState:
     """The chains' parameters: w (chains, P, N) unit rows, p (chains, P+1, C+1), row 0 uniform."""
 
     w: Tensor
@@ -57,8 +57,8 @@ class State:
 
 
 def sweep(
-    state: State, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
-) -> State:
+    state: GibbsState, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
+) -> GibbsState:
     """One pass through all conditionals; pure but for the generator."""
     h, p = fields(state.w, data), state.p
     labeled = p.shape[2] > 1
@@ -72,7 +72,7 @@ def sweep(
         counts = member @ label  # (chains, P+1, C+1)
         for _ in range(class_weight_moves):
             p = move_given_assignments(p, counts, generator=generator)
-    return State(w, p)
+    return GibbsState(w, p)
 
 
 def fields(w: Tensor, data: Likelihood) -> Tensor:

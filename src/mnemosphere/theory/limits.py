@@ -15,7 +15,7 @@ from torch import Tensor
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel, sphere
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import State
+from mnemosphere.theory.saddle_point import OrderParameters
 
 # Rows of a block of overlaps: 1,000 x 60,000 doubles are half a gigabyte.
 _BLOCK = 512
@@ -37,7 +37,7 @@ def noise_of_varsigma(varsigma: float) -> float:
 
 def from_parameters(
     params: Parameters, x: Tensor, targets: Tensor
-) -> tuple[SaddlePointProblem, State]:
+) -> tuple[SaddlePointProblem, OrderParameters]:
     """The saddle-point problem whose solutions are the stationary points of the model's loss.
 
     Patterns x (B, N) and soft labels targets (B, C+1), ϱ = ∞, υ such that ς(2υ) = ς; the state
@@ -56,7 +56,7 @@ def from_parameters(
         uniform_teacher=False,
     )
     w = params.w.to(torch.float64)
-    return problem, State(problem.patterns @ w.T, params.p.to(torch.float64))
+    return problem, OrderParameters(problem.patterns @ w.T, params.p.to(torch.float64))
 
 
 def single_memory_overlap(problem: SaddlePointProblem) -> Tensor:

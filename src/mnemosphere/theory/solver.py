@@ -9,7 +9,7 @@ from torch import Tensor
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
     Conjugate,
-    State,
+    OrderParameters,
     conjugate,
     free_entropy_at,
     residual,
@@ -45,13 +45,13 @@ class Solution:
     message: str
 
     @property
-    def state(self) -> State:
+    def state(self) -> OrderParameters:
         """The batch of order parameters."""
-        return State(self.m, self.p)
+        return OrderParameters(self.m, self.p)
 
-    def __getitem__(self, index: int) -> State:
+    def __getitem__(self, index: int) -> OrderParameters:
         """Order parameters of one start, without the leading dimension."""
-        return State(self.m[index], self.p[index])
+        return OrderParameters(self.m[index], self.p[index])
 
     def __len__(self) -> int:
         return self.m.shape[0]
@@ -65,7 +65,7 @@ class Solution:
 
 def solve(
     problem: SaddlePointProblem,
-    starts: State,
+    starts: OrderParameters,
     *,
     tol: float = 1e-10,
     max_iter: int = 5000,
@@ -114,7 +114,7 @@ def solve(
 
 def _check_solver_arguments(
     problem: SaddlePointProblem,
-    starts: State,
+    starts: OrderParameters,
     tol: float,
     max_iter: int,
     damping: float,

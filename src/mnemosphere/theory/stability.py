@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
-    State,
+    OrderParameters,
     conjugate,
     mean_memories,
     respond,
@@ -29,8 +29,8 @@ from mnemosphere.theory.saddle_point import (
 
 
 def duplicate(
-    problem: SaddlePointProblem, state: State, memories: Sequence[int]
-) -> tuple[SaddlePointProblem, State]:
+    problem: SaddlePointProblem, state: OrderParameters, memories: Sequence[int]
+) -> tuple[SaddlePointProblem, OrderParameters]:
     """Copy the given memories (0-based), halving their p and p_h. Eq. (fixed_point).
 
     The copies come last, in the order given. At ϱ = ∞ a fixed point stays one; at finite ϱ the
@@ -47,7 +47,7 @@ def duplicate(
     halved_h[rows] /= 2.0
     p = torch.cat([halved_p, halved_p[..., rows, :]], dim=-2)
     m = torch.cat([state.m, state.m[..., rows - 1]], dim=-1)
-    return problem.replace(p_h=torch.cat([halved_h, halved_h[rows]])), State(m, p)
+    return problem.replace(p_h=torch.cat([halved_h, halved_h[rows]])), OrderParameters(m, p)
 
 
 def response(problem: SaddlePointProblem, x_bar: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ def response(problem: SaddlePointProblem, x_bar: Tensor) -> Tensor:
     return b
 
 
-def curvature(problem: SaddlePointProblem, state: State) -> Tensor:
+def curvature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """K (P, D, P, D) = Σ_b x_b x_bᵀ Σ_y q r[μ] (δ_μν − r[ν])."""
     shares, _ = responsibilities(problem, state)
     r = shares[..., 1:]  # (P*, C+1, P)
@@ -83,11 +83,13 @@ def jacobian(problem: SaddlePointProblem, x_bar: Tensor, p: Tensor) -> Tensor:
     At any point x_bar (P, D), finite ϱ with its damping ς(2 β_eff ϱ ‖·‖) or ϱ = ∞.
     """
     m = problem.patterns @ mean_memories(problem, x_bar).T  # (P*, D) @ (D, P)
-    k = curvature(problem, State(m, p))
+    k = curvature(problem, OrderParameters(m, p))
     return problem.beta_eff * torch.einsum("mjnl,nlk->mjnk", k, response(problem, x_bar))
 
 
-def antisymmetric_matrix(problem: SaddlePointProblem, state: State, memory: int) -> Tensor:
+def antisymmetric_matrix(
+    problem: SaddlePointProblem, state: OrderParameters, memory: int
+) -> Tensor:
     """Jacobian (D, D) in the direction (u, −u) of a memory and its twin, made symmetric.
 
     β_eff B^½ (Σ_b r[b,μ] x_b x_bᵀ) B^½, at any temperature and for soft assignments. At ϱ = ∞ it
@@ -102,13 +104,15 @@ def antisymmetric_matrix(problem: SaddlePointProblem, state: State, memory: int)
     return block
 
 
-def antisymmetric_spectrum(problem: SaddlePointProblem, state: State, memory: int) -> Tensor:
+def antisymmetric_spectrum(
+    problem: SaddlePointProblem, state: OrderParameters, memory: int
+) -> Tensor:
     """Eigenvalues (D,) of the antisymmetric block, largest first; above 1: the twins part."""
     values: Tensor = torch.linalg.eigvalsh(antisymmetric_matrix(problem, state, memory))
     return values.flip(0)
 
 
-def split_temperature(problem: SaddlePointProblem, state: State) -> Tensor:
+def split_temperature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """β_split (P,): memory μ is a saddle of the grown network iff β_eff > β_split[μ].
 
     ‖x_bar[μ]‖ / λ_max(Σ_b r[b,μ] x_⊥ x_⊥ᵀ) at ϱ = ∞, and β_eff over the largest antisymmetric
@@ -121,7 +125,9 @@ def split_temperature(problem: SaddlePointProblem, state: State) -> Tensor:
     return torch.where(top > 1e-14, problem.beta_eff / top.clamp_min(1e-300), math.inf)
 
 
-def hard_assignment_block(problem: SaddlePointProblem, state: State, memory: int) -> Tensor:
+def hard_assignment_block(
+    problem: SaddlePointProblem, state: OrderParameters, memory: int
+) -> Tensor:
     """The paper's 2×2 block form (2D, 2D) for a duplicated memory when β_eff is large.
 
     Every pattern belongs to the memory of largest share: S(μ). The block is
@@ -170,7 +176,7 @@ def linearize(
     return k, _block_diagonal([b_x, b_p]), torch.cat([torch.ones_like(b_x[0]), root])
 
 
-def _label_curvature(problem: SaddlePointProblem, state: State) -> tuple[Tensor, Tensor]:
+def _label_curvature(problem: SaddlePointProblem, state: OrderParameters) -> tuple[Tensor, Tensor]:
     """Blocks of K: x_bar against log p (P D, (P+1)(C+1)), and p_bar against log p."""
     shares, _ = responsibilities(problem, state)  # (P*, C+1, P+1)
     weighted = shares * problem.targets.unsqueeze(-1)
@@ -208,7 +214,7 @@ def _compress(problem: SaddlePointProblem) -> SaddlePointProblem:
     return problem.replace(patterns=triangle.T.contiguous())
 
 
-def spectrum(problem: SaddlePointProblem, state: State) -> Tensor:
+def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Eigenvalues of the Jacobian of the full map (m, p) → (m, p) at a solution, largest first.
 
     Real and non-negative. Above 1: the solution is not a local maximum of the free entropy.
@@ -217,7 +223,9 @@ def spectrum(problem: SaddlePointProblem, state: State) -> Tensor:
     return _modes(_compress(problem), state)[0]
 
 
-def leading_mode(problem: SaddlePointProblem, state: State) -> tuple[float, State]:
+def leading_mode(
+    problem: SaddlePointProblem, state: OrderParameters
+) -> tuple[float, OrderParameters]:
     """Largest eigenvalue, and the change (dm, dp) of the state along its eigenvector.
 
     dm has largest entry 1 in absolute value.
@@ -233,10 +241,12 @@ def leading_mode(problem: SaddlePointProblem, state: State) -> tuple[float, Stat
     if problem.n_columns > 1:
         dp = state.p * d_theta[size:].reshape(state.p.shape)
     scale = dm.abs().max().clamp_min(1e-300)
-    return float(values[0]), State(dm / scale, dp / scale)
+    return float(values[0]), OrderParameters(dm / scale, dp / scale)
 
 
-def _modes(problem: SaddlePointProblem, state: State) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _modes(
+    problem: SaddlePointProblem, state: OrderParameters
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     c = conjugate(problem, state)
     k, b, scale = linearize(problem, c.x_bar, c.p_bar)
     root = _square_root(b)

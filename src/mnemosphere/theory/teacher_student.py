@@ -16,7 +16,7 @@ from mnemosphere.theory import gibbs
 from mnemosphere.theory.diagnostics import Estimate, estimate
 
 __all__ = [
-    "Data",
+    "PlantedData",
     "Posterior",
     "Teacher",
     "match_memories",
@@ -59,7 +59,7 @@ class Teacher:
 
 
 @dataclass(frozen=True)
-class Data:
+class PlantedData:
     """M examples: x (M, N) unit rows, y (M,) columns of g, cluster (M,) rows of the teacher's w."""
 
     x: Tensor
@@ -106,7 +106,7 @@ def sample_teacher(
     return Teacher(w, g / g.sum(1, keepdim=True), upsilon * n_features)
 
 
-def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> Data:
+def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> PlantedData:
     """Draw M = round(ϱ P* N) examples: cluster μ* uniform, x ~ vMF(w*^μ*, β*), y ~ g*^μ*."""
     _check_positive(rho, "rho", "it is M/(P* N), examples per memory and dimension")
     n_memories, n = teacher.w.shape
@@ -118,7 +118,7 @@ def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> 
     kappa = torch.tensor(teacher.beta, dtype=torch.float64, device=device)
     x = vmf.sample(teacher.w[cluster], kappa, generator=generator)
     y = torch.multinomial(teacher.g[cluster], 1, generator=generator)[:, 0]
-    return Data(x, y, cluster)
+    return PlantedData(x, y, cluster)
 
 
 def match_memories(overlaps: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class Posterior:
 
     trace: Tensor
     class_weights: Tensor
-    state: gibbs.State
+    state: gibbs.GibbsState
 
     def order(self, align: Align = "chain") -> Tensor:
         """Order of the memories for each draw, (chains, draws, P).
@@ -188,7 +188,7 @@ class Posterior:
 
 def sample_posterior(
     teacher: Teacher,
-    data: Data,
+    data: PlantedData,
     *,
     n_memories: int,
     beta: float,
@@ -239,7 +239,7 @@ def sample_posterior(
     _check_count(class_weight_moves, "class_weight_moves", 1)
 
     w = _start(start, teacher, n_chains, n_memories, generator)
-    state = gibbs.State(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
+    state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
     likelihood = gibbs.Likelihood(x, data.y, beta)
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
