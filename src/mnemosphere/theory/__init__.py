@@ -15,6 +15,7 @@ from mnemosphere.theory.continuation import (
 )
 from mnemosphere.theory.diagnostics import Estimate, estimate
 from mnemosphere.theory.gibbs import GibbsState
+from mnemosphere.theory.joint_split import JointSplit, joint_split
 from mnemosphere.theory.limits import (
     from_parameters,
     noise_of_varsigma,
@@ -47,13 +48,14 @@ from mnemosphere.theory.teacher_student import (
 from mnemosphere.theory.variational import derivatives, free_entropy, free_entropy_per_example
 
 __all__ = [
-    "Branch", "Certificate", "DistinctSolution", "Estimate", "GibbsState", "NotConvergedError",
-    "OrderParameters", "PlantedData", "Posterior", "SaddlePointProblem", "Solution", "Teacher",
-    "ValidityWarning", "antisymmetric_spectrum", "certify", "classify", "derivatives",
-    "duplicate", "estimate", "find_solutions", "free_entropy", "free_entropy_per_example",
-    "from_parameters", "newton", "noise_of_varsigma", "perturb_unstable_mode", "random_starts",
-    "sample_data", "sample_posterior", "sample_teacher", "single_memory_overlap",
-    "solve_saddle_point", "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
-    "suggest_varsigma_from_overlap", "suggest_varsigma_from_repeats", "symmetric_overlap",
-    "symmetric_transition", "teacher_student", "trace_branch", "varsigma_of_noise",
+    "Branch", "Certificate", "DistinctSolution", "Estimate", "GibbsState", "JointSplit",
+    "NotConvergedError", "OrderParameters", "PlantedData", "Posterior", "SaddlePointProblem",
+    "Solution", "Teacher", "ValidityWarning", "antisymmetric_spectrum", "certify", "classify",
+    "derivatives", "duplicate", "estimate", "find_solutions", "free_entropy",
+    "free_entropy_per_example", "from_parameters", "joint_split", "newton", "noise_of_varsigma",
+    "perturb_unstable_mode", "random_starts", "sample_data", "sample_posterior", "sample_teacher",
+    "single_memory_overlap", "solve_saddle_point", "spectrum", "split_temperature",
+    "suggest_varsigma_from_neighbors", "suggest_varsigma_from_overlap",
+    "suggest_varsigma_from_repeats", "symmetric_overlap", "symmetric_transition",
+    "teacher_student", "trace_branch", "varsigma_of_noise",
 ]  # fmt: skip

@@ -113,7 +113,7 @@ def antisymmetric_spectrum(
 
 
 def split_temperature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
-    """β_split (P,): memory μ is a saddle of the grown network iff β_eff > β_split[μ].
+    """β_split (P,): at fixed class weights μ is a saddle of the grown network iff β_eff > β_split.
 
     ‖x_bar[μ]‖ / λ_max(Σ_b r[b,μ] x_⊥ x_⊥ᵀ) at ϱ = ∞, and β_eff over the largest antisymmetric
     eigenvalue in general; infinite for a memory that holds a single pattern.
