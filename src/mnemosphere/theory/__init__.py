@@ -9,8 +9,6 @@ from mnemosphere.theory.continuation import (
     Branch,
     newton,
     perturb_unstable_mode,
-    symmetric_overlap,
-    symmetric_transition,
     trace_branch,
 )
 from mnemosphere.theory.diagnostics import Estimate, estimate
@@ -37,6 +35,15 @@ from mnemosphere.theory.stability import (
     split_temperature,
 )
 from mnemosphere.theory.stationarity import Certificate, certify
+from mnemosphere.theory.symmetric import (
+    Transition,
+    cubic_coefficient,
+    symmetric_overlap,
+    symmetric_overlaps,
+    symmetric_transition,
+    symmetric_transitions,
+    transition_order,
+)
 from mnemosphere.theory.teacher_student import (
     PlantedData,
     Posterior,
@@ -50,12 +57,13 @@ from mnemosphere.theory.variational import derivatives, free_entropy, free_entro
 __all__ = [
     "Branch", "Certificate", "DistinctSolution", "Estimate", "GibbsState", "JointSplit",
     "NotConvergedError", "OrderParameters", "PlantedData", "Posterior", "SaddlePointProblem",
-    "Solution", "Teacher", "ValidityWarning", "antisymmetric_spectrum", "certify", "classify",
-    "derivatives", "duplicate", "estimate", "find_solutions", "free_entropy",
-    "free_entropy_per_example", "from_parameters", "joint_split", "newton", "noise_of_varsigma",
-    "perturb_unstable_mode", "random_starts", "sample_data", "sample_posterior", "sample_teacher",
-    "single_memory_overlap", "solve_saddle_point", "spectrum", "split_temperature",
-    "suggest_varsigma_from_neighbors", "suggest_varsigma_from_overlap",
-    "suggest_varsigma_from_repeats", "symmetric_overlap", "symmetric_transition",
-    "teacher_student", "trace_branch", "varsigma_of_noise",
+    "Solution", "Teacher", "Transition", "ValidityWarning", "antisymmetric_spectrum", "certify",
+    "classify", "cubic_coefficient", "derivatives", "duplicate", "estimate", "find_solutions",
+    "free_entropy", "free_entropy_per_example", "from_parameters", "joint_split", "newton",
+    "noise_of_varsigma", "perturb_unstable_mode", "random_starts", "sample_data",
+    "sample_posterior", "sample_teacher", "single_memory_overlap", "solve_saddle_point",
+    "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
+    "suggest_varsigma_from_overlap", "suggest_varsigma_from_repeats", "symmetric_overlap",
+    "symmetric_overlaps", "symmetric_transition", "symmetric_transitions", "teacher_student",
+    "trace_branch", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip
