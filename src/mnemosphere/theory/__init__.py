@@ -24,6 +24,7 @@ from mnemosphere.theory.limits import (
     varsigma_of_noise,
 )
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
+from mnemosphere.theory.random_labels import LabelAverage, solve_random_labels
 from mnemosphere.theory.saddle_point import OrderParameters, random_starts
 from mnemosphere.theory.solutions import DistinctSolution, classify, find_solutions
 from mnemosphere.theory.solver import NotConvergedError, Solution
@@ -56,14 +57,15 @@ from mnemosphere.theory.variational import derivatives, free_entropy, free_entro
 
 __all__ = [
     "Branch", "Certificate", "DistinctSolution", "Estimate", "GibbsState", "JointSplit",
-    "NotConvergedError", "OrderParameters", "PlantedData", "Posterior", "SaddlePointProblem",
-    "Solution", "Teacher", "Transition", "ValidityWarning", "antisymmetric_spectrum", "certify",
-    "classify", "cubic_coefficient", "derivatives", "duplicate", "estimate", "find_solutions",
-    "free_entropy", "free_entropy_per_example", "from_parameters", "joint_split", "newton",
-    "noise_of_varsigma", "perturb_unstable_mode", "random_starts", "sample_data",
-    "sample_posterior", "sample_teacher", "single_memory_overlap", "solve_saddle_point",
-    "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
-    "suggest_varsigma_from_overlap", "suggest_varsigma_from_repeats", "symmetric_overlap",
-    "symmetric_overlaps", "symmetric_transition", "symmetric_transitions", "teacher_student",
-    "trace_branch", "transition_order", "varsigma_of_noise",
+    "LabelAverage", "NotConvergedError", "OrderParameters", "PlantedData", "Posterior",
+    "SaddlePointProblem", "Solution", "Teacher", "Transition", "ValidityWarning",
+    "antisymmetric_spectrum", "certify", "classify", "cubic_coefficient", "derivatives",
+    "duplicate", "estimate", "find_solutions", "free_entropy", "free_entropy_per_example",
+    "from_parameters", "joint_split", "newton", "noise_of_varsigma", "perturb_unstable_mode",
+    "random_starts", "sample_data", "sample_posterior", "sample_teacher", "single_memory_overlap",
+    "solve_random_labels", "solve_saddle_point", "spectrum", "split_temperature",
+    "suggest_varsigma_from_neighbors", "suggest_varsigma_from_overlap",
+    "suggest_varsigma_from_repeats", "symmetric_overlap", "symmetric_overlaps",
+    "symmetric_transition", "symmetric_transitions", "teacher_student", "trace_branch",
+    "transition_order", "varsigma_of_noise",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ __all__ = [
     "match_memories",
     "sample_data",
     "sample_posterior",
+    "sample_soft_labels",
     "sample_teacher",
 ]
 
@@ -67,6 +68,15 @@ class PlantedData:
     cluster: Tensor
 
 
+def sample_soft_labels(n_memories: int, n_columns: int, *, generator: torch.Generator) -> Tensor:
+    """Class weights g* (P*, C+1) of a teacher, each row uniform on the simplex."""
+    u = torch.rand(
+        n_memories, n_columns, generator=generator, dtype=torch.float64, device=generator.device
+    )
+    g = -torch.log1p(-u)  # normalized exponential variables are uniform on the simplex
+    return g / g.sum(1, keepdim=True)
+
+
 def sample_teacher(
     n_memories: int,
     n_features: int,
@@ -91,9 +101,7 @@ def sample_teacher(
     )
     shape = (n_memories, n_classes + 1)
     if soft_labels is None:
-        # Normalized exponential variables are uniform on the simplex.
-        u = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-        g = -torch.log1p(-u)
+        g = sample_soft_labels(*shape, generator=generator)
     else:
         if tuple(soft_labels.shape) != shape:
             raise ValueError(
