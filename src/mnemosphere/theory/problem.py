@@ -188,6 +188,13 @@ class SaddlePointProblem:
         """Copy with some fields changed, checked again."""
         return replace(self, **changes)
 
+    def compressed(self) -> "SaddlePointProblem":
+        """The same equations in coordinates of the patterns' span: nothing outside ever moves."""
+        if self.patterns.shape[1] <= self.n_teacher:
+            return self
+        _, triangle = torch.linalg.qr(self.patterns.T)  # x = (Q R)ᵀ, (D, P*)
+        return self.replace(patterns=triangle.T.contiguous())
+
     def warn_if_invalid(self) -> None:
         """Warn (ValidityWarning) outside β ≪ N, υN ≫ 1.
 
