@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemosphere.numerics import polytope, sphere, vmf
-from mnemosphere.theory import gibbs
+from mnemosphere.theory import gibbs, tempering
 from mnemosphere.theory.diagnostics import Estimate, estimate
 
 __all__ = [
@@ -151,19 +151,21 @@ class Posterior:
     """Draws after burn-in, memories in the chains' own order, and the chains' last state.
 
     trace: overlaps ⟨w*^μ*, w^μ⟩, (chains, draws, P*, P); class_weights: p, (chains, draws, P+1,
-    C+1).
+    C+1). acceptance: of exchanges between neighbors on the ladder (K−1,), if there was one.
     """
 
     trace: Tensor
     class_weights: Tensor
     state: gibbs.GibbsState
+    acceptance: Tensor | None = None
 
     def order(self, align: Align = "chain") -> Tensor:
         """Order of the memories for each draw, (chains, draws, P).
 
-        "chain": one permutation a chain, from its mean overlaps: unbiased while a chain keeps its
-        permutation (broken phase). "draw": one a draw; right when chains hop between well separated
-        permutations, but biased upwards by fluctuations. "none": as they come (symmetric phase).
+        "chain": one permutation per chain, from its mean overlaps: unbiased while a chain keeps its
+        permutation (broken phase). "draw": one per draw; right when chains hop between well
+        separated permutations, but biased upwards by fluctuations. "none": as they come (symmetric
+        phase).
         """
         n_draws, n_memories = self.trace.shape[1], self.trace.shape[3]
         if align == "chain":
@@ -207,6 +209,7 @@ def sample_posterior(
     n_burn_in: int = 200,
     n_sweeps: int = 500,
     class_weight_moves: int | None = None,
+    ladder: Sequence[float] = (),
     on_sweep: Callable[[int], None] | None = None,
     generator: torch.Generator,
 ) -> Posterior:
@@ -218,8 +221,10 @@ def sample_posterior(
 
     start: the teacher's memories, repeated or cut to P (informed), uniform on the sphere
     (uninformed), or w (chains, P, N); broken and symmetric phases may be metastable, so compare
-    both. class_weight_moves: steps of each kind on p in a sweep, P + C + 1 by default. on_sweep is
-    called with the number of sweeps done.
+    both. class_weight_moves: steps of each kind on p in a sweep, P + C + 1 by default. ladder:
+    increasing inverse temperatures below β for replica exchange (`tempering`), so that chains pass
+    from one phase or permutation to another; it costs a chain each. Use "draw" or "none" to align
+    what it samples. on_sweep is called with the number of sweeps done.
     """
     _check_count(n_memories, "n_memories", 1)
     _check_count(n_chains, "n_chains", 1)
@@ -249,17 +254,33 @@ def sample_posterior(
     w = _start(start, teacher, n_chains, n_memories, generator)
     state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
     likelihood = gibbs.Likelihood(x, data.y, beta)
+    replicas = None
+    if len(ladder) > 0:
+        rungs = tempering.Ladder(torch.tensor([*ladder, beta], dtype=x.dtype, device=x.device))
+        replicas = tempering.start_replicas(state, rungs)
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
-        state = gibbs.sweep(
-            state, likelihood, class_weight_moves=class_weight_moves, generator=generator
-        )
+        if replicas is None:
+            state = gibbs.sweep(
+                state, likelihood, class_weight_moves=class_weight_moves, generator=generator
+            )
+        else:
+            replicas = tempering.tempered_sweep(
+                replicas,
+                x,
+                data.y,
+                parity=i % 2,
+                class_weight_moves=class_weight_moves,
+                generator=generator,
+            )
+            state = replicas.last()
         if i >= n_burn_in:
             trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
             class_weights.append(state.p)
         if on_sweep is not None:
             on_sweep(i + 1)
-    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state)
+    acceptance = None if replicas is None else replicas.acceptance()
+    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state, acceptance)
 
 
 def _start(
