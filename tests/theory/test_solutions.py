@@ -61,10 +61,10 @@ def test_zero_overlap_is_paramagnetic():
     assert [s.symmetry.kind for s in found] == ["paramagnetic"]
 
 
-@pytest.mark.parametrize("labelled", [False, True])
-def test_permutations_do_not_change_the_signature_and_other_changes_do(labelled):
+@pytest.mark.parametrize("labeled", [False, True])
+def test_permutations_do_not_change_the_signature_and_other_changes_do(labeled):
     marginals = {}
-    if labelled:
+    if labeled:
         marginals = {"p_q_teacher": torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)}
     problem = uniform(5, 3, **marginals)
     state = sp.random_starts(problem, 1, generator=generator(1))
@@ -78,7 +78,7 @@ def test_permutations_do_not_change_the_signature_and_other_changes_do(labelled)
     changed = solutions.signature(problem, sp.OrderParameters(other, state.p))
     assert float((changed - mark).abs().max()) > 1e-5
     # Memories moved without their class weights are another state.
-    if labelled:
+    if labeled:
         torn = solutions.signature(problem, sp.OrderParameters(state.m[:, :, memories], state.p))
         assert float((torn - mark).abs().max()) > 1e-4
 
