@@ -6,7 +6,8 @@ from functools import lru_cache
 import pytest
 import torch
 
-from mnemosphere.model import duplicate, kernel, objectives
+from mnemosphere.model import duplicate as duplicate
+from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.theory import joint_split, stability
