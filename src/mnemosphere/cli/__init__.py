@@ -29,9 +29,9 @@ Every prediction is the vote of a few memories, each a pattern with a soft label
 
     mnemosphere predict run new.csv --out predictions.csv
 
-DATA is a file of your own (.csv, .tsv, .parquet, .feather, .npy, .npz, IDX) or the name of a data set
-(mnist-small, digits, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong usage or bad input, 130
-interrupted, 141 closed pipe."""
+DATA is a file of your own (.csv, .tsv, .parquet, .feather, .npy, .npz, IDX) or the name of a
+data set (mnist-small, digits, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong usage or bad
+input, 130 interrupted, 141 closed pipe."""
 
 app = typer.Typer(
     cls=Shell,
@@ -59,7 +59,9 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-_VERSION = typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+_VERSION = typer.Option(
+    "--version", callback=_show_version, is_eager=True, help="Show the version."
+)
 _DEBUG = typer.Option("--debug", help="Show the traceback of an error.")
 
 

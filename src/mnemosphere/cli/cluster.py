@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import Data, ImageShape, Overwrite, Request, Seed, command, option
-from mnemosphere.cli.output import MODEL, Folder, write_table
+from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, command_line
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Rows
+    from mnemosphere.data.columns import Rows
 
 _OUT = option("Folder for model, rows with their clusters, record, picture.", "--out", "-o")
 
@@ -32,9 +32,10 @@ def cluster(
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import Opened, about_data, load_rows, parse_shape
+    from mnemosphere.cli.rows import about_data, load_rows, parse_shape
     from mnemosphere.cli.train import fit
     from mnemosphere.estimators.settings import build, resolve
+    from mnemosphere.plots.fitted import memories_of
 
     terminal = request.terminal
     folder = None if out is None else Folder(out, overwrite=overwrite)
@@ -60,12 +61,13 @@ def cluster(
     if folder is not None:
         import pandas as pd
 
+        from mnemosphere.data.tables import write_table
+
         frame = pd.DataFrame({rows.kind: rows.names, "cluster": model.labels_, "probability": sure})
         with folder.writing() as draft:
             model.save(draft / MODEL)
             write_table(frame, draft / "rows.csv")
-            picture = report.memory_picture(Opened(model, {}, draft / MODEL), shape)
-            plots.save(picture, draft / "clusters.png")
+            plots.save(memories_of(model, shape), draft / "clusters.png")
             folder.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}

@@ -10,7 +10,7 @@ from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.shell import Terminal, command_line
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened, Rows
+    from mnemosphere.data.columns import Rows
 
 _DATA = "mnist-small"
 _SHOWN, _NCOLS = 15, 5
@@ -31,7 +31,7 @@ def demo(
     folder, terminal = Folder(out, overwrite=overwrite), request.terminal
     from mnemosphere import DAMClassifier
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import Opened, about_data, load_rows
+    from mnemosphere.cli.rows import about_data, load_rows
     from mnemosphere.cli.train import fit
 
     rows = load_rows(_DATA, Columns(), "named")
@@ -51,30 +51,28 @@ def demo(
     }
     with folder.writing() as draft:
         model.save(draft / MODEL)
-        opened = Opened(model, content, draft / MODEL)
-        title, reasons = _pictures(opened, test, draft)
+        title, reasons = _pictures(model, test, draft)
         folder.finish(content)
     terminal.result(content)
-    _show_memories(terminal, opened, rows.table.image_shape)
+    _show_memories(terminal, model, rows.table.image_shape)
     terminal.table(reasons, f"\nwhy? {title}")
     accuracy = f"{content['accuracy']:.2%} of {content['rows']} test digits"
     terminal.say("")
-    terminal.facts(
-        report.model_facts(model) | {"time": f"{seconds:.1f} s", "accuracy": accuracy}
-    )
+    terminal.facts(report.model_facts(model) | {"time": f"{seconds:.1f} s", "accuracy": accuracy})
     terminal.say("", folder.told(), f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",
                  "your data: mnemosphere train YOUR.csv --out run")  # fmt: skip
 
 
-def _pictures(opened: Opened, test: Rows, folder: Path) -> tuple[str, list[dict[str, str]]]:
+def _pictures(model: Any, test: Rows, folder: Path) -> tuple[str, list[dict[str, str]]]:
     """Memories, an explanation, a recall; returns the explanation in words."""
     import numpy as np
 
     from mnemosphere import plots
     from mnemosphere.cli import explain, report
+    from mnemosphere.plots.fitted import memories_of, recall_of
 
-    model, shape = opened.model, test.table.image_shape
-    plots.save(report.memory_picture(opened, shape), folder / "memories.png")
+    shape = test.table.image_shape
+    plots.save(memories_of(model, shape), folder / "memories.png")
     found = model.explain(test.x)
     right = found.verdict == test.y
     # A digit recognized with some doubt, by several memories.
@@ -86,21 +84,22 @@ def _pictures(opened: Opened, test: Rows, folder: Path) -> tuple[str, list[dict[
     damaged = few.x.astype(np.float64)
     damaged[:, damaged.shape[1] // 2 :] = np.nan  # the lower half
     path = model.recall_path(damaged)
-    strips = report.recall_picture(model, few, path, ~np.isnan(damaged))
+    ends = model.predict(path.rows[-1])
+    strips = recall_of(model, few.x, path, ~np.isnan(damaged), shape, names=few.names,
+                       verdicts=ends)  # fmt: skip
     plots.save(strips, folder / "recall.png")
     return explain.verdict(why, one, 0), report.reasons(why, 0)
 
 
-def _show_memories(terminal: Terminal, opened: Opened, shape: Any) -> None:
-    from mnemosphere.cli import report
+def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
     from mnemosphere.plots import letters, terminal_gallery
+    from mnemosphere.plots.fitted import representative
 
-    model = opened.model
-    indices = report.representative(model, _SHOWN)
+    indices = representative(model, _SHOWN)
     terminal.say("", f"{_SHOWN} of the {model.n_memories_} memories", "")
     gallery = terminal_gallery(model.memories_, shape, min(terminal.width, 100), ncols=_NCOLS,
                                indices=indices, color=terminal.color)  # fmt: skip
     terminal.draw(gallery)
     owner = model.class_weights_[1:, :-1].argmax(axis=1)[indices]
-    names = [f"{a}: {opened.classes[k]}" for a, k in zip(letters(_SHOWN), owner, strict=True)]
+    names = [f"{a}: {model.classes_[k]}" for a, k in zip(letters(_SHOWN), owner, strict=True)]
     terminal.say("", *("   ".join(names[k : k + _NCOLS]) for k in range(0, _SHOWN, _NCOLS)))

@@ -6,13 +6,21 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
-    Columns, Data, Model, Overwrite, Picture, Request, command, option,
+    Columns,
+    Data,
+    Model,
+    Overwrite,
+    Picture,
+    Request,
+    command,
+    option,
 )  # fmt: skip
 from mnemosphere.cli.output import PICTURES, check_file
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened, Rows
+    from mnemosphere.cli.rows import Opened
     from mnemosphere.cli.shell import Terminal
+    from mnemosphere.data.columns import Rows
 
 _SHOWN = 10  # memories of a certificate, confusions
 _NOVEL = option("Rows of another kind, to be told apart by novelty.", metavar="DATA")
@@ -84,21 +92,7 @@ def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
 def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
     """Residual and curvature of every memory."""
     model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
-    found = model.certify(rows.x, rows.y)
-    numbers = (found.mass.tolist(), found.lambda_min.tolist(), found.beta_split.tolist())
-    return {
-        "rows": len(rows),
-        "counts": found.counts,
-        "converged": found.converged,
-        "largest_residual": float(found.residual.largest),
-        "beta_eff": found.beta_eff,
-        "memories": [
-            {"memory": k, "verdict": verdict, "rows": mass, "lambda_min": low, "beta_split": split}
-            for k, (verdict, mass, low, split) in enumerate(
-                zip(found.verdicts, *numbers, strict=True)
-            )
-        ],
-    }
+    return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:

@@ -48,7 +48,8 @@ _ALL = {
     "json_": (bool, option("Print the result as JSON, nothing else.", "--json"), False),
     "quiet": (bool, option("No progress and no remarks.", "--quiet", "-q"), False),
 }
-_SPLIT = option("Rows of data with a split.", metavar="train|test|all", rich_help_panel=_ROWS)
+_WHICH = option("Rows of data with a split.", metavar="train|test|all", rich_help_panel=_ROWS)
+_SPLIT = {"split": (str | None, _WHICH, None)}
 _OF_ROWS = {
     "label": (
         str | None,
@@ -113,8 +114,7 @@ class Request:
 
 def command(*, rows: bool = False, split: bool = False) -> Callable[[Any], Any]:
     """Give a command the shared options; its first argument becomes the `Request` they make."""
-    shared = {**(_OF_ROWS if rows else {}), **({"split": (str | None, _SPLIT, None)} if split else {}),
-              **_ALL}  # fmt: skip
+    shared = {**(_OF_ROWS if rows else {}), **(_SPLIT if split else {}), **_ALL}
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -136,7 +136,7 @@ def command(*, rows: bool = False, split: bool = False) -> Callable[[Any], Any]:
             )  # fmt: skip
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        del run.__wrapped__  # type: ignore[attr-defined]  # or its signature would be read
+        del run.__wrapped__  # or its signature would be read
         return run
 
     return decorate

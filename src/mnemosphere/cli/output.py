@@ -68,7 +68,7 @@ class Folder:
         try:
             known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {CONFIG, MODEL}
+            known = {CONFIG, MODEL, "memories.png", "history.png"}
         names = sorted(path.name for path in folder.iterdir())
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
         if others or not known & set(names):
@@ -99,8 +99,7 @@ class Folder:
 
     def finish(self, results: Mapping[str, Any]) -> None:
         """Write the results and let the folder appear under its name."""
-        from mnemosphere.cli.shell import to_json
-        from mnemosphere.files import write_atomically
+        from mnemosphere.files import to_json, write_atomically
 
         for path in self.draft.glob(f"{CHECKPOINT}*"):
             path.unlink()
@@ -116,33 +115,3 @@ class Folder:
     def told(self) -> str:
         """What was written, in words."""
         return f"wrote {self.shown}: {', '.join(self._files)}"
-
-
-def write_table(table: Any, path: Path) -> None:
-    """Write a pandas frame (an array as .npy) by the suffix of the path, atomically."""
-    import gzip
-    import io
-
-    import numpy as np
-
-    from mnemosphere.cli.shell import to_json
-    from mnemosphere.files import write_atomically
-
-    name, buffer = path.name.lower(), io.BytesIO()
-    if name.endswith(".npy"):
-        np.save(buffer, table)
-    elif name.endswith(".json"):
-        buffer.write((to_json(table.to_dict("records")) + "\n").encode())
-    elif name.endswith((".parquet", ".feather")):
-        try:
-            (table.to_parquet if name.endswith(".parquet") else table.to_feather)(buffer)
-        except ImportError as error:
-            raise ValueError(
-                f"{path.suffix} needs pyarrow: pip install 'mnemosphere[parquet]'"
-            ) from error
-    else:
-        text = table.to_csv(index=False, sep="\t" if name.endswith(".tsv") else ",").encode()
-        # No time stamp: the same rows give the same bytes.
-        buffer.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, buffer.getvalue())

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import Data, Model, Overwrite, Request, command, option
-from mnemosphere.cli.output import TABLES, check_file, write_table
+from mnemosphere.cli.output import TABLES, check_file
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Opened, Rows
+    from mnemosphere.cli.rows import Opened
+    from mnemosphere.data.columns import Rows
 
 _SHOWN = 20
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
@@ -34,6 +35,7 @@ def predict(
     """
     from mnemosphere.cli.report import cells
     from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.data.tables import write_table
 
     terminal = request.terminal
     if out is not None:
@@ -90,9 +92,11 @@ def _predictions(
     # Novelty is about the rows that were trained on, whatever classes are expected now.
     novel = None if first.novelty_threshold_ is None else first.is_novel(rows.x)
     if rejects:
-        found = np.where(novel, None, found.astype(object))
+        found = np.where(np.asarray(novel), None, found.astype(object))
     columns: dict[str, Any] = {rows.kind: rows.names, "prediction": found}
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     columns |= {"novelty": first.novelty(rows.x), "novel": novel}
     columns |= deciding(model, rows.x, nearest) if nearest else {}
-    return pd.DataFrame({name: values for name, values in columns.items() if values is not None}), proba
+    return pd.DataFrame(
+        {name: values for name, values in columns.items() if values is not None}
+    ), proba

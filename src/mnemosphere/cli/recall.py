@@ -7,16 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
-    Data, ImageShape, Model, Overwrite, Request, RowNames, Seed, command, option,
+    Data,
+    ImageShape,
+    Model,
+    Overwrite,
+    Request,
+    RowNames,
+    Seed,
+    command,
+    option,
 )  # fmt: skip
-from mnemosphere.cli.output import PICTURES, TABLES, check_file, write_table
+from mnemosphere.cli.output import PICTURES, TABLES, check_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mnemosphere.cli.rows import Rows
+    from mnemosphere.data.columns import Rows
 
-_SHOWN = 10
+_SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")
 _HIDE = option("Hide a half of the images, or a share of the features at random.",
                metavar="|".join((*_HALVES, "SHARE")))  # fmt: skip
@@ -48,6 +56,8 @@ def recall(
     from mnemosphere.cli import report
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.data.completion import fill_blanks
+    from mnemosphere.data.tables import write_table
+    from mnemosphere.plots.fitted import recall_of
 
     terminal = request.terminal
     if out is not None:
@@ -61,7 +71,9 @@ def recall(
     y = None
     if of_class is not None:
         if of_class not in opened.classes:
-            raise ValueError(f"--class must be one of {', '.join(opened.classes)}, got {of_class!r}")
+            raise ValueError(
+                f"--class must be one of {', '.join(opened.classes)}, got {of_class!r}"
+            )
         y = np.repeat(opened.model.classes_[opened.classes.index(of_class)], len(rows))
     known = _known(rows, hide, seed)
     columns = getattr(rows.x, "columns", None)
@@ -74,7 +86,10 @@ def recall(
     completed = fill_blanks(damaged, path.rows[-1], opened.model.normalize_)
     answers = opened.model.predict(like(completed))
     if out is not None and out.name.lower().endswith(PICTURES):
-        plots.save(report.recall_picture(opened.model, rows, path, known), out)
+        few, names = rows.take(np.arange(min(_DRAWN, len(rows)))), rows.names[:_DRAWN]
+        strips = recall_of(opened.model, few.x, path, known, shape, names=names,
+                           verdicts=answers[:_DRAWN])  # fmt: skip
+        plots.save(strips, out)
     elif out is not None:
         names = [f"x{k}" for k in range(completed.shape[1])] if columns is None else columns
         table = pd.DataFrame(completed, columns=names)
@@ -122,7 +137,9 @@ def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
         except ValueError:
             share = -1.0
         if not 0 < share < 1:
-            raise ValueError(f"--hide must be {', '.join(_HALVES)} or a share in (0, 1), got {hide}")
+            raise ValueError(
+                f"--hide must be {', '.join(_HALVES)} or a share in (0, 1), got {hide}"
+            )
         hidden = np.random.default_rng(seed).random(x.shape) < share
         for extreme in (np.nan_to_num(x, nan=np.inf).argmin(1), np.nan_to_num(x).argmax(1)):
             hidden[np.arange(len(x)), extreme] = False  # a constant row would have no direction

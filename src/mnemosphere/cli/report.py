@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.cli.rows import Opened, Rows
+from mnemosphere.data.columns import Rows
 from mnemosphere.estimators import evaluation
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.machine import device_name, versions
@@ -96,7 +96,7 @@ def deciding(model: Any, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
         for found in [explain(model, places[k : k + _AT_ONCE], n_memories)]
     ]
     memory, share = (np.concatenate(part) for part in zip(*parts, strict=True))
-    columns = {}
+    columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):
         columns |= {f"memory_{k + 1}": memory[:, k], f"share_{k + 1}": share[:, k]}
     return columns
@@ -119,42 +119,3 @@ def reasons(found: Explanation, row: int) -> list[dict[str, str]]:
     for name, share in (("others", rest), ("uniform", uniform)):
         lines.append({"memory": name, "share": f"{share:.1%}", "overlap": "", "soft label": ""})
     return lines
-
-
-def representative(model: Any, count: int) -> NDArray[np.intp]:
-    """Memories to show: of each class in turn the next one, in the order of the model."""
-    owner = model.class_weights_[1:].argmax(axis=1)
-    before = np.tril(owner[:, None] == owner, -1).sum(axis=1)  # of its class
-    shown: NDArray[np.intp] = np.lexsort((owner, before))[:count]
-    return shown
-
-
-def memory_picture(opened: Opened, shape: Any, count: int = 25) -> Any:
-    """Memories of a classifier above their class weights, or of a clusterer by cluster."""
-    from mnemosphere import plots
-
-    model = opened.model
-    parts = (model.memories_, model.class_weights_, model.memory_prior_)
-    if hasattr(model, "memory_labels_"):
-        scale = float(np.quantile(np.abs(model.memories_), 0.99)) or None
-        return plots.latent_classes(*parts, image_shape=shape, vmax=scale)
-    return plots.memory_gallery(
-        *parts, classes=opened.classes, image_shape=shape, indices=representative(model, count)
-    )
-
-
-def recall_picture(model: Any, rows: Rows, path: Any, known: Any, count: int = 6) -> Any:
-    """The first rows on their way down the energy; known (n, N): what was not hidden."""
-    from mnemosphere import plots
-
-    few = slice(0, count)
-    whole: Any = np.asarray(rows.x, dtype=np.float64)[few]
-    whole = whole - whole.mean(axis=1, keepdims=True) if model.normalize_ == "center" else whole
-    ends = path.rows[-1, few]
-    ends = type(rows.x)(ends, columns=rows.x.columns) if hasattr(rows.x, "columns") else ends
-    return plots.recall_strips(
-        path.rows[:, few], path.energies[:, few], rows.table.image_shape,
-        originals=whole if np.isfinite(whole).all() else None, known=known[few],
-        names=[f"{rows.kind} {name}" for name in rows.names[few]],
-        verdicts=[f"→ {answer}" for answer in model.predict(ends)],
-    )  # fmt: skip

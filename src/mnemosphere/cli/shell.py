@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shlex
 import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import typer
@@ -47,7 +45,7 @@ class Shell(TyperGroup):
             sys.stdout.flush()
         except BrokenPipeError:
             # What is still buffered would be written, and fail, when Python ends.
-            with _quietly():
+            with suppress(OSError, ValueError, AttributeError):  # a stream that is no file
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(CLOSED_PIPE)
         except Exception as error:  # Typer's own: wrong usage
@@ -95,15 +93,6 @@ class Shell(TyperGroup):
 
 def _leave(code: int) -> NoReturn:
     raise typer.Exit(code) from None
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Ignore what a stream that is no file says about that."""
-    try:
-        yield
-    except (OSError, ValueError, AttributeError):
-        pass
 
 
 def _print_error(text: str, start: str = "error: ") -> None:
@@ -179,6 +168,8 @@ class Terminal:
     def result(self, content: Mapping[str, Any]) -> None:
         """The result for machines, if that is what was asked for."""
         if self.json_only:
+            from mnemosphere.files import to_json
+
             typer.echo(to_json(content))
 
     @property
@@ -227,21 +218,3 @@ def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
 
 def _is_figure(cell: str) -> bool:
     return not cell.strip("0123456789.,%+-−–·#e ")
-
-
-def to_json(content: Any) -> str:
-    """Strict JSON: arrays become lists, NaN and infinities null, what is not printable escapes."""
-    text = json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # NumPy arrays and scalars, torch tensors
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and value - value != 0:
-        return None
-    return str(value) if isinstance(value, Path) else value

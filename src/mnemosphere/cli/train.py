@@ -10,14 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
-    Columns, ImageShape, OptionalData, Overwrite, Request, Seed, command, option,
+    Columns,
+    ImageShape,
+    OptionalData,
+    Overwrite,
+    Request,
+    Seed,
+    command,
+    option,
 )  # fmt: skip
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
 from mnemosphere.cli.settings import given_settings, read_config, to_toml
 from mnemosphere.cli.shell import Interrupted, Terminal, command_line, was_given
 
 if TYPE_CHECKING:
-    from mnemosphere.cli.rows import Rows
+    from mnemosphere.data.columns import Rows
 
 _REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
 _KEPT_SCORES = 2000  # held-out novelty scores in the record, for other rates
@@ -159,7 +166,8 @@ def _run(
 
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import Opened, about_data
+    from mnemosphere.cli.rows import about_data
+    from mnemosphere.plots.fitted import memories_of
 
     missing = len(rows) - int(rows.labeled.sum())
     if missing:
@@ -180,8 +188,7 @@ def _run(
         model.calibrate_novelty(judged.x, max(_REJECTED, 1.5 / (len(judged) + 1)))
     few = np.unique(np.linspace(0, max(len(scores) - 1, 0), _KEPT_SCORES).round().astype(int))
     model.save(folder.draft / MODEL)
-    opened = Opened(model, {}, folder.draft / MODEL)
-    plots.save(report.memory_picture(opened, rows.table.image_shape), folder.draft / "memories.png")
+    plots.save(memories_of(model, rows.table.image_shape), folder.draft / "memories.png")
     plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
     return model, {
         **content,

@@ -1,4 +1,4 @@
-"""Tables: all that a file holds, and what its rows are called."""
+"""Tables: all that a file holds, and what its rows are called; and writing them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
+from mnemosphere.files import to_json, write_atomically
 
-__all__ = ["SUFFIXES", "Table", "one_line", "read_table"]
+__all__ = ["SUFFIXES", "Table", "one_line", "read_table", "write_table"]
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
 _X_KEYS, _Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
@@ -190,3 +191,25 @@ def _from_arrays(path: Path, content: bytes, suffix: str, checksum: str) -> Tabl
 def one_line(error: BaseException) -> str:
     """What an exception says, without line breaks."""
     return " ".join(str(error).split())
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write a pandas frame (an array as .npy) by the suffix of the path, atomically."""
+    name, buffer = path.name.lower(), io.BytesIO()
+    if name.endswith(".npy"):
+        np.save(buffer, table)
+    elif name.endswith(".json"):
+        buffer.write((to_json(table.to_dict("records")) + "\n").encode())
+    elif name.endswith((".parquet", ".feather")):
+        try:
+            (table.to_parquet if name.endswith(".parquet") else table.to_feather)(buffer)
+        except ImportError as error:
+            raise ValueError(
+                f"{path.suffix} needs pyarrow: pip install 'mnemosphere[parquet]'"
+            ) from error
+    else:
+        text = table.to_csv(index=False, sep="\t" if name.endswith(".tsv") else ",").encode()
+        # No time stamp: the same rows give the same bytes.
+        buffer.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, buffer.getvalue())
