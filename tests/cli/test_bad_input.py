@@ -1,0 +1,127 @@
+"""Bad input: one line that says what is wrong and what to do, exit code 2, nothing left behind."""
+
+import numpy as np
+import pytest
+
+TRAIN = {
+    "missing file": (["nowhere.csv"], "no file nowhere.csv"),
+    "unknown suffix": (["{folder}/notes.txt"], "cannot read files of type '.txt'"),
+    "folder": (["{folder}"], "is a folder"),
+    "no data": ([], "no data: give DATA"),
+    "unknown label column": (["{table}", "--label", "kin"], "did you mean 'kind'?"),
+    "text": (["{table}", "--label", "kind"], "text or dates in 'tag': leave out what is no number"),
+    "unknown dropped column": (["{table}", "--drop", "color"], "no column 'color'"),
+    "blank": (["{folder}/empty.csv"], "blanks in 'b', line 4, 6"),
+    "infinite": (["{folder}/inf.csv"], "infinite numbers in 'b', line 3"),
+    "ragged": (["{folder}/ragged.csv"], "line 3"),
+    "header alone": (["{folder}/one.csv"], "a header but no rows"),
+    "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
+    "no labels": (["{folder}/x.npy"], "x.npy has no labels"),
+    "foreign npz": (["{folder}/foreign.npz"], "cannot be read as .npz"),
+    "foreign parquet": (["{folder}/foreign.parquet"], "cannot be read as .parquet"),
+    "pickled npy": (["{folder}/pickle.npy"], "cannot be read as .npy"),
+    "labels of another length": (
+        ["{folder}/x.npy", "--label", "{folder}/short.npy"], "2 labels, {folder}/x.npy 5 rows",
+    ),
+    "negative memories": (["{table}", "--memories", "-3"], "--memories must be an int"),
+    "word for memories": (["{table}", "--memories", "many"], "[1, inf) or auto, got many"),
+    "zero passes": (["{table}", "--max-iter", "0"], "--max-iter must be"),
+    "varsigma over 1": (["{table}", "--varsigma", "1.5"], "--varsigma must be a float"),
+    "unknown solver": (["{table}", "--solver", "magic"], "--solver must be fixed-point or sgd"),
+    "setting of another solver": (["{table}", "--momentum", "0.5"], "a setting of --solver sgd"),
+    "momentum of 1": (["{table}", "--solver", "sgd", "--momentum", "1"], "momentum must lie in"),
+    "class weight": (["{table}", "--class-weight", "dog"], "must look like LABEL=NUMBER"),
+    "unknown device": (["{table}", "--device", "abacus"], "device 'abacus' cannot be used here"),
+    "test fraction": (["{table}", "--test-fraction", "1"], "--test-fraction must lie in [0, 1)"),
+    "image shape": (["{table}", "--image-shape", "2x2"], "4 pixels, rows have 7"),
+    "missing config": (["--config", "gone.toml"], "gone.toml: No such file"),
+    "broken config": (["--config", "{folder}/notes.txt"], "is not a TOML file"),
+    "unknown key": (["--config", "{folder}/typo.toml"], "did you mean 'memories'?"),
+    "key of wrong type": (["--config", "{folder}/type.toml"], "--memories must be an int"),
+    "a file above the folder": (["{table}", "--out", "{folder}/notes.txt/run"], "is a file"),
+    "nothing to resume": (["--resume"], "nothing to resume"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    here = tmp_path_factory.mktemp("bad")
+    (here / "notes.txt").write_text("these are = = notes\n")
+    (here / "empty.csv").write_text("a,b,label\n1,2,x\n\n3,,y\n5,6,x\n7,,x\n")
+    (here / "inf.csv").write_text("a,b,label\n1,2,x\n3,inf,y\n")
+    (here / "ragged.csv").write_text("a,b,label\n1,2,x\n3,4,y,z\n")
+    (here / "one.csv").write_text("a,b,c,label\n")
+    (here / "real.csv").write_text("a,b,y\n1,2,0.5\n4,5,1.5\n3,3,2.25\n")
+    (here / "foreign.npz").write_bytes(b"not a zip file")
+    (here / "foreign.parquet").write_bytes(b"not a parquet file")
+    np.save(here / "pickle.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    np.save(here / "x.npy", np.arange(15.0).reshape(5, 3))
+    np.save(here / "short.npy", np.array([0, 1]))
+    (here / "typo.toml").write_text("data = 'digits'\nmemorys = 3\n")
+    (here / "type.toml").write_text("data = 'digits'\nmemories = [1, 2]\n")
+    return here
+
+
+@pytest.mark.parametrize("case", TRAIN)
+def test_train_says_what_is_wrong(run, tmp_path, folder, table, case):
+    arguments, message = TRAIN[case]
+    arguments = [a.format(folder=folder, table=table) for a in arguments]
+    arguments += [] if "--out" in arguments else ["--out", str(tmp_path / "run")]
+    if str(table) in arguments and case != "text":
+        arguments += [] if "--label" in arguments else ["--label", "kind"]
+        arguments += [] if "--drop" in arguments else ["--drop", "tag"]
+    found = run("train", *arguments, "--quiet", code=2).error
+    assert message.format(folder=folder) in found
+    assert not list(tmp_path.iterdir())
+
+
+USE = {
+    "row": (["explain", "{run}", "{table}", "--row", "500"], "no line '500' in"),
+    "picture": (["explain", "{run}", "{table}", "--out", "why.txt"], "end the name in .png"),
+    "split": (["evaluate", "{run}", "{table}", "--split", "half"], "--split must be train, test"),
+    "no split": (["evaluate", "{run}", "{fresh}", "--split", "test"], "no test rows of its own"),
+    "other data": (["evaluate", "{run}", "digits"], "64 features, the model takes 7"),
+    "other columns": (["predict", "{run}", "{folder}/inf.csv"], "no column 'length0'"),
+    "prior": (["predict", "{run}", "{table}", "--prior", "dog=3"], "--prior names 'dog'"),
+    "rate": (["predict", "{run}", "{table}", "--reject", "0.001"], "held-out rows"),
+    "nothing blank": (["recall", "{run}", "{table}"], "nothing is blank"),
+    "hide": (["recall", "{run}", "{table}", "--hide", "all"], "--hide must be top, bottom"),
+    "hide a half": (["recall", "{run}", "{table}", "--hide", "top"], "--hide top is for images"),
+    "class": (["recall", "{run}", "{table}", "--hide", "0.5", "--class", "dog"], "ant, bee, cat"),
+    "tree": (["plot", "tree", "{run}"], "did not grow"),
+    "missing model": (["predict", "gone", "{table}"], "no model file at gone"),
+    "foreign model": (["predict", "{folder}/notes.txt", "{table}"], "not a safetensors file"),
+    "clusters": (["cluster", "{table}", "--drop", "tag,kind", "--clusters", "200"], "n_clusters=200"),
+    "prior of clusters": (
+        ["cluster", "{table}", "--drop", "tag,kind", "--class-prior", "a,b"], "look like 3,2,1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", USE)
+def test_commands_on_models_say_what_is_wrong(
+    run, tmp_path, monkeypatch, folder, trained, table, kit, case
+):
+    fresh = folder / "fresh.csv"
+    kit.frame(5, 41).to_csv(fresh, index=False)
+    monkeypatch.chdir(tmp_path)
+    arguments, message = USE[case]
+    arguments = [a.format(run=trained, table=table, folder=folder, fresh=fresh) for a in arguments]
+    assert message in run(*arguments, code=2).error
+    assert not list(tmp_path.iterdir())
+
+
+def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
+    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast, "-q", "--out"]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    assert "pass --overwrite" in run(*arguments, mine, code=2).error
+    assert "no run has written, such as thesis.txt" in run(*arguments, mine, "--overwrite", code=2).error
+    out = tmp_path / "run"
+    run(*arguments, out)
+    assert "pass --overwrite" in run(*arguments, out, code=2).error
+    run(*arguments, out, "--overwrite")
+    (out / "thesis.txt").write_text("years of work")
+    assert "thesis.txt" in run(*arguments, out, "--overwrite", code=2).error
+    assert (out / "thesis.txt").read_text() == (mine / "thesis.txt").read_text() == "years of work"

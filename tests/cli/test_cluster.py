@@ -1,0 +1,55 @@
+import json
+
+import numpy as np
+import pandas as pd
+from matplotlib.image import imread
+from sklearn.metrics import adjusted_rand_score
+
+import mnemosphere as mn
+
+FAST = ["--clusters", 3, "--memories", 12, "--normalize", "standard"]
+
+
+def test_clouds_are_found_and_labels_not_used(run, tmp_path, table, kit):
+    found = run("cluster", table, "--label", "kind", "--drop", "tag", *FAST, "--json").json
+    assert found["agreement"] > 0.75
+    assert sum(row["rows"] for row in found["clusters"]) == kit.n_rows
+    shuffled = kit.frame().assign(kind=np.random.default_rng(0).permutation(kit.frame()["kind"]))
+    shuffled.to_csv(tmp_path / "s.csv", index=False)
+    other = run("cluster", tmp_path / "s.csv", "--label", "kind", "--drop", "tag", *FAST, "--json")
+    assert [r["rows"] for r in other.json["clusters"]] == [r["rows"] for r in found["clusters"]]
+    assert abs(other.json["agreement"]) < 0.1
+
+
+def test_folder_holds_rows_with_their_clusters(run, tmp_path, table, kit):
+    out = tmp_path / "c"
+    arguments = ["cluster", table, "--label", "kind", "--id", "tag", *FAST, "--out", out]
+    text = run(*arguments).stdout
+    assert "agreement" in text
+    rows = pd.read_csv(out / "rows.csv")
+    model = mn.load(out / "model.safetensors")
+    assert rows["tag"].tolist() == kit.frame()["tag"].tolist()
+    assert rows["cluster"].tolist() == model.predict(kit.frame()[kit.names]).tolist()
+    assert adjusted_rand_score(kit.frame()["kind"], rows["cluster"]) > 0.75
+    assert np.ptp(imread(out / "clusters.png")) > 0.5
+    assert json.loads((out / "results.json").read_text())["settings"]["clusters"] == 3
+    assert "exists and is not empty" in run(*arguments, code=2).error
+    run(*arguments, "--overwrite", "-q")
+    assert "holds clusters, not labels" in run("evaluate", out, table, code=2).error
+    predicted = run("predict", out, table, "--json").json["predictions"]
+    assert [row["prediction"] for row in predicted] == rows["cluster"].tolist()
+
+
+def test_the_last_column_is_not_taken_for_a_label(run, tmp_path, kit):
+    np.save(tmp_path / "rows.npy", kit.frame()[kit.names])
+    kit.frame()[kit.names].to_csv(tmp_path / "rows.csv", index=False)
+    found = [run("cluster", tmp_path / f"rows{s}", *FAST, "--json").json for s in (".npy", ".csv")]
+    assert [f["data"]["features"] for f in found] == [7, 7]
+    assert found[0]["clusters"] == found[1]["clusters"]
+    assert found[0]["agreement"] is None
+
+
+def test_given_proportions(run, table):
+    found = run("cluster", table, "--drop", "tag", "--label", "kind", "--clusters", 3, "--memories",
+                18, "--class-prior", "1,2,3", "--json").json  # fmt: skip
+    assert np.abs(np.array([row["memories"] for row in found["clusters"]]) - [3, 6, 9]).max() <= 1

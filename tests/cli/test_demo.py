@@ -1,0 +1,31 @@
+import json
+
+import numpy as np
+
+import mnemosphere as mn
+from mnemosphere.cli import rows
+from mnemosphere.data.columns import choose
+from mnemosphere.data.tables import read_table
+
+
+def few_digits(*_):
+    """The demonstration on a few small digits."""
+    everything = choose(read_table("digits"))
+    at = np.flatnonzero(everything.is_test)[:100]
+    return everything.take(np.concatenate([np.arange(150), at]))
+
+
+def test_it_shows_and_writes_what_it_promises(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "load_rows", few_digits)
+    out = tmp_path / "demo"
+    text = run("demo", "--out", out).stdout
+    record = json.loads((out / "results.json").read_text())
+    pictures = {"memories.png", "explanation.png", "recall.png"}
+    assert {path.name for path in out.iterdir()} == {*pictures, "model.safetensors", "results.json"}
+    assert 0.6 < record["accuracy"] < 1.0
+    assert f"{record['accuracy']:.2%} of 100 test digits" in text
+    assert "why? row test-" in text
+    assert "AA: 0" in text  # the first memory shown is of the first class
+    assert "\x1b[" not in text  # a pipe gets no colors
+    assert mn.load(out / "model.safetensors").n_memories_ == record["chosen"]["memories"]
+    assert "not empty" in run("demo", "--out", out, code=2).error

@@ -1,0 +1,154 @@
+import json
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mnemosphere as mn
+from mnemosphere.cli import train as module
+from mnemosphere.data.columns import choose
+from mnemosphere.data.tables import read_table
+
+
+def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):
+    record = json.loads((trained / "results.json").read_text())
+    assert sorted(record["files"]) == sorted(path.name for path in trained.iterdir())
+    assert {"model.safetensors", "config.toml", "memories.png"} < set(record["files"])
+    assert record["command"].startswith("mnemosphere train ")
+    assert record["seed"] == 0
+    assert record["data"]["rows"] + record["data"]["test_rows"] == kit.n_rows
+    assert {"torch", "numpy", "pandas", "mnemosphere"} <= set(record["versions"])
+    model = mn.load(trained / "model.safetensors")
+    assert model.feature_names_in_.tolist() == kit.names
+    assert record["chosen"]["memories"] == model.n_memories_ == 11
+    assert not trained.with_name("run.partial").exists()
+
+
+def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained, table, kit):
+    rows = choose(read_table(str(table)), label="kind", id="tag").hold_out(0.2, 0)
+    kept = rows.take(~rows.is_test)
+    # A fifth of each class is held out: 31, 30 and 30 rows.
+    assert sorted(np.unique(rows.y[rows.is_test], return_counts=True)[1]) == [6, 6, 6]
+    clf = mn.DAMClassifier(11, varsigma=0.9, normalize="standard", max_iter=5, random_state=0)
+    clf.fit(kit.frame().loc[~rows.is_test, kit.names], kept.y)
+    model = mn.load(trained / "model.safetensors")
+    x = kit.frame(5)[kit.names]
+    np.testing.assert_array_equal(model.predict_proba(x), clf.predict_proba(x))
+    held = kit.frame().loc[rows.is_test]
+    record = json.loads((trained / "results.json").read_text())
+    assert record["accuracy"] == np.mean(clf.predict(held[kit.names]) == held["kind"])
+
+
+def test_settings_go_round(run, tmp_path, trained, kit):
+    again = tmp_path / "again"
+    run("train", "--config", trained / "config.toml", "--out", again, "--quiet")
+    first, second = (tomllib.loads((f / "config.toml").read_text()) for f in (trained, again))
+    assert first == second
+    assert first["memories"] == 11
+    x = kit.frame(5)[kit.names]
+    one, two = (mn.load(f / "model.safetensors").predict_proba(x) for f in (trained, again))
+    np.testing.assert_array_equal(one, two)
+    other = run("train", "--config", trained / "config.toml", "--memories", "5", "--out",
+                tmp_path / "five", "--json").json  # fmt: skip
+    assert other["chosen"]["memories"] == 5
+
+
+def test_settings_of_solver_and_refinement_reach_the_model(run, tmp_path, table):
+    common = ["train", table, "--label", "kind", "--drop", "tag", "--memories", "5", "--quiet",
+              "--varsigma", "1", "--normalize", "standard", "--max-iter", "2"]  # fmt: skip
+    run(*common, "--solver", "sgd", "--learning-rate", "0.02", "--batch-size", "17", "--out",
+        tmp_path / "a")  # fmt: skip
+    solver = mn.load(tmp_path / "a" / "model.safetensors").solver
+    assert solver == mn.SGD(learning_rate=0.02, batch_size=17)
+    run(*common, "--objective", "0.5", "--noise", "0.1", "--refinement-max-iter", "3",
+        "--class-weight", "ant=2,bee=1,cat=1", "--out", tmp_path / "b")  # fmt: skip
+    model = mn.load(tmp_path / "b" / "model.safetensors")
+    assert model.objective == mn.Refinement(0.5, noise=0.1, max_iter=3)
+    assert model.class_weight == {"ant": 2, "bee": 1, "cat": 1}
+
+
+def test_an_interrupted_run_goes_on_to_the_same_model(run, tmp_path, monkeypatch, table, trained, kit):
+    out = tmp_path / "run"
+    original = mn.Checkpoint.on_pass
+
+    def stop_after_two(self, run):
+        original(self, run)
+        if run.n_iter == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(mn.Checkpoint, "on_pass", stop_after_two)
+    arguments = ["train", table, "--label", "kind", "--id", "tag", *kit.fast]
+    result = run(*arguments, "--out", out, code=130)
+    assert "--resume" in result.stderr
+    assert not out.exists()
+    assert (tmp_path / "run.partial" / "config.toml").exists()
+    monkeypatch.undo()
+    assert "interrupted run" in run(*arguments, "--out", out, code=2).error
+    run("train", "--resume", "--out", out, "--quiet")
+    x = kit.frame(5)[kit.names]
+    one, two = (mn.load(f / "model.safetensors").predict_proba(x) for f in (trained, out))
+    np.testing.assert_array_equal(one, two)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_rows_without_a_label_are_used_unlabeled(run, tmp_path, kit):
+    table = kit.frame().drop(columns="tag")
+    table.loc[::4, "kind"] = None
+    table.to_csv(tmp_path / "some.csv", index=False)
+    result = run("train", tmp_path / "some.csv", *kit.fast, "--out", tmp_path / "run")
+    assert "23 of " in result.stderr
+    assert mn.load(tmp_path / "run" / "model.safetensors").classes_.tolist() == kit.classes
+
+
+def test_rows_without_direction_are_named_by_their_lines(run, tmp_path, kit):
+    table = kit.frame().drop(columns="tag")
+    table.loc[[3, 50], kit.names] = 0.0
+    table.to_csv(tmp_path / "zeros.csv", index=False)
+    result = run("train", tmp_path / "zeros.csv", *kit.fast, "--normalize", "unit",
+                 "--test-fraction", "0", "--out", tmp_path / "run")  # fmt: skip
+    assert "2 rows have no direction and were set aside: line 5, 52" in result.stderr
+
+
+def test_test_file_and_shrinking(run, tmp_path, table, kit):
+    kit.frame(5, 41).to_csv(tmp_path / "test.csv", index=False)
+    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast, "--shrink", "4"]
+    found = run(*arguments, "--test", tmp_path / "test.csv", "--out", tmp_path / "r", "--json").json
+    assert found["rows"] == 41
+    assert found["chosen"]["memories"] == mn.load(tmp_path / "r/model.safetensors").n_memories_ == 4
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".tsv", ".csv.gz"])
+def test_every_kind_of_table_gives_the_same_model(run, tmp_path, trained, kit, suffix):
+    path = tmp_path / f"insects{suffix}"
+    table = kit.frame()
+    if suffix == ".parquet":
+        table.to_parquet(path)
+    elif suffix == ".feather":
+        table.to_feather(path)
+    else:
+        table.to_csv(path, index=False, sep="\t" if suffix == ".tsv" else ",")
+    run("train", path, "--label", "kind", "--id", "tag", *kit.fast, "--out", tmp_path / "r", "-q")
+    x = kit.frame(5)[kit.names]
+    one, two = (mn.load(f / "model.safetensors") for f in (trained, tmp_path / "r"))
+    np.testing.assert_array_equal(one.predict_proba(x), two.predict_proba(x))
+
+
+def test_a_failure_leaves_nothing_behind(run, tmp_path, monkeypatch, table, kit):
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device", "model.safetensors")
+
+    monkeypatch.setattr(module, "fit", fail)
+    arguments = ["train", table, "--label", "kind", "--drop", "tag", *kit.fast]
+    error = run(*arguments, "--out", tmp_path / "deep" / "run", code=2).error
+    assert "No space left on device: free some space" in error
+    assert list(tmp_path.rglob("*")) in ([], [tmp_path / "deep"])
+
+
+def test_named_columns_of_a_pandas_index(run, tmp_path, kit):
+    table = kit.frame().set_index("tag")
+    table.to_parquet(tmp_path / "t.parquet")
+    out = tmp_path / "r"
+    found = run("train", tmp_path / "t.parquet", "--label", "kind", *kit.fast, "--out", out, "--json")
+    assert all(row["tag"].startswith("bug-") for row in found.json["worst_rows"])
+    assert isinstance(table, pd.DataFrame)
