@@ -91,7 +91,7 @@ USE = {
     "tree": (["plot", "tree", "{run}"], "did not grow"),
     "missing model": (["predict", "gone", "{table}"], "no model file at gone"),
     "foreign model": (["predict", "{folder}/notes.txt", "{table}"], "not a safetensors file"),
-    "clusters": (["cluster", "{table}", "--drop", "tag,kind", "--clusters", "200"], "n_clusters=200"),
+    "clusters": (["cluster", "{table}", "--drop", "tag,kind", "--clusters", "200"], "=200 needs"),
     "prior of clusters": (
         ["cluster", "{table}", "--drop", "tag,kind", "--class-prior", "a,b"], "look like 3,2,1",
     ),
@@ -117,7 +117,10 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
     assert "pass --overwrite" in run(*arguments, mine, code=2).error
-    assert "no run has written, such as thesis.txt" in run(*arguments, mine, "--overwrite", code=2).error
+    assert (
+        "no run has written, such as thesis.txt"
+        in run(*arguments, mine, "--overwrite", code=2).error
+    )
     out = tmp_path / "run"
     run(*arguments, out)
     assert "pass --overwrite" in run(*arguments, out, code=2).error

@@ -47,7 +47,9 @@ def test_npy_holds_the_probabilities(run, tmp_path, trained, fresh, kit):
     table, path = fresh
     run("predict", trained, path, "--out", tmp_path / "p.npy")
     model = mn.load(trained / "model.safetensors")
-    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(table[kit.names]))
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "p.npy"), model.predict_proba(table[kit.names])
+    )
 
 
 def test_columns_are_found_by_name_and_rows_called_by_line(run, tmp_path, trained, fresh, kit):

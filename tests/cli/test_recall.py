@@ -24,7 +24,17 @@ def test_blanks_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, train
 
 
 def test_hidden_halves_of_images(run, tmp_path, digits):
-    arguments = ["recall", digits, "digits", "--hide", "bottom", "--row", "test-3", "--row", "test-9"]
+    arguments = [
+        "recall",
+        digits,
+        "digits",
+        "--hide",
+        "bottom",
+        "--row",
+        "test-3",
+        "--row",
+        "test-9",
+    ]
     found = run(*arguments, "--json").json
     data = mn.data.load("digits")
     x = data.x_test[[3, 9]]

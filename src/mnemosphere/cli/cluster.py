@@ -32,8 +32,9 @@ def cluster(
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import about_data, load_rows, parse_shape
+    from mnemosphere.cli.rows import about_data, load_rows
     from mnemosphere.cli.train import fit
+    from mnemosphere.data.columns import parse_shape
     from mnemosphere.estimators.settings import build, resolve
     from mnemosphere.plots.fitted import memories_of
 

@@ -85,7 +85,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[str, list[dict[str,
     damaged[:, damaged.shape[1] // 2 :] = np.nan  # the lower half
     path = model.recall_path(damaged)
     ends = model.predict(path.rows[-1])
-    strips = recall_of(model, few.x, path, ~np.isnan(damaged), shape, names=few.names,
+    strips = recall_of(model, few.x, path, ~np.isnan(damaged), shape, names=few.names.tolist(),
                        verdicts=ends)  # fmt: skip
     plots.save(strips, folder / "recall.png")
     return explain.verdict(why, one, 0), report.reasons(why, 0)

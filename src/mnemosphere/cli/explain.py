@@ -87,14 +87,13 @@ def verdict(found: Explanation, rows: Rows, k: int) -> str:
 
 def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
     """One strip per row: the row, the memories that decided, the verdict."""
-    import numpy as np
-
     from mnemosphere.plots.style import new_figure
 
     if len(found) == 1:
         return found.plot(0, image_shape=shape, truth=_truth(rows, 0))
     figure = new_figure(1.3 * (found.memory.shape[1] + 1) + 2.6, 2.6 * len(found))
-    for k, part in enumerate(np.ravel(figure.subfigures(len(found), 1))):
+    parts: Any = figure.subfigures(len(found), 1)
+    for k, part in enumerate(parts):
         found.plot(k, image_shape=shape, truth=_truth(rows, k), figure=part)
         part.suptitle(f"{rows.kind} {rows.names[k]}", fontsize=9, x=0.01, ha="left")
     return figure

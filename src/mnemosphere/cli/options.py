@@ -48,36 +48,21 @@ _ALL = {
     "json_": (bool, option("Print the result as JSON, nothing else.", "--json"), False),
     "quiet": (bool, option("No progress and no remarks.", "--quiet", "-q"), False),
 }
-_WHICH = option("Rows of data with a split.", metavar="train|test|all", rich_help_panel=_ROWS)
-_SPLIT = {"split": (str | None, _WHICH, None)}
+
+
+def _of_rows(help: str, metavar: str = "COLUMNS") -> Any:
+    return option(help, metavar=metavar, rich_help_panel=_ROWS)
+
+
+_LABEL = "Label column, or a .npy or IDX file of labels. Default: label, target, class, y, or last."
+_ID = "Column that names the rows. Default: their lines in the file, or counted from 0."
+_SPLIT = {"split": (str | None, _of_rows("Rows of data with a split.", "train|test|all"), None)}
 _OF_ROWS = {
-    "label": (
-        str | None,
-        option(
-            "Label column, or a .npy or IDX file with the labels. Default: a column called "
-            "label, target, class or y, else the last.", metavar="COLUMN", rich_help_panel=_ROWS,
-        ),
-        None,
-    ),
-    "id": (
-        str | None,
-        option(
-            "Column that names the rows. Default: their lines in the file, or counted from 0.",
-            metavar="COLUMN", rich_help_panel=_ROWS,
-        ),
-        None,
-    ),
-    "drop": (
-        list[str] | None,
-        option("Columns to leave out, as a,b.", metavar="COLUMNS", rich_help_panel=_ROWS),
-        None,
-    ),
-    "features": (
-        list[str] | None,
-        option("Columns to use alone, as a,b.", metavar="COLUMNS", rich_help_panel=_ROWS),
-        None,
-    ),
-}  # fmt: skip
+    "label": (str | None, _of_rows(_LABEL, "COLUMN"), None),
+    "id": (str | None, _of_rows(_ID, "COLUMN"), None),
+    "drop": (list[str] | None, _of_rows("Columns to leave out, as a,b."), None),
+    "features": (list[str] | None, _of_rows("Columns to use alone, as a,b."), None),
+}
 
 
 @dataclass(frozen=True)

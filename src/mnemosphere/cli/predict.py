@@ -80,7 +80,7 @@ def _predictions(
     import numpy as np
     import pandas as pd
 
-    from mnemosphere.cli.report import deciding
+    from mnemosphere.estimators.explanation import deciding
     from mnemosphere.estimators.settings import label_numbers
 
     model, first = opened.model, opened.model

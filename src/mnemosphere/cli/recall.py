@@ -86,8 +86,8 @@ def recall(
     completed = fill_blanks(damaged, path.rows[-1], opened.model.normalize_)
     answers = opened.model.predict(like(completed))
     if out is not None and out.name.lower().endswith(PICTURES):
-        few, names = rows.take(np.arange(min(_DRAWN, len(rows)))), rows.names[:_DRAWN]
-        strips = recall_of(opened.model, few.x, path, known, shape, names=names,
+        few = rows.take(np.arange(min(_DRAWN, len(rows))))
+        strips = recall_of(opened.model, few.x, path, known, shape, names=few.names.tolist(),
                            verdicts=answers[:_DRAWN])  # fmt: skip
         plots.save(strips, out)
     elif out is not None:

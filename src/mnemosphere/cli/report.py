@@ -6,15 +6,13 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mnemosphere.data.columns import Rows
 from mnemosphere.estimators import evaluation
-from mnemosphere.estimators.explanation import Explanation, explain
+from mnemosphere.estimators.explanation import Explanation
 from mnemosphere.machine import device_name, versions
 
 _WORST = 10
-_AT_ONCE = 1000  # rows whose explanations are held at a time
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
@@ -85,21 +83,6 @@ def model_facts(model: Any) -> dict[str, str]:
         "inverse temperature β": f"{model.beta_:.4g}{how('beta', 'learned')}",
         "passes over the data": f"{model.n_iter_}  ({_ENDED.get(model.status_, model.status_)})",
     }
-
-
-def deciding(model: Any, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
-    """Columns memory_1, share_1, …: the memories that decided about each row."""
-    places = x.iloc if hasattr(x, "iloc") else x
-    parts = [
-        (found.memory, found.share)
-        for k in range(0, len(x), _AT_ONCE)
-        for found in [explain(model, places[k : k + _AT_ONCE], n_memories)]
-    ]
-    memory, share = (np.concatenate(part) for part in zip(*parts, strict=True))
-    columns: dict[str, NDArray[Any]] = {}
-    for k in range(memory.shape[1]):
-        columns |= {f"memory_{k + 1}": memory[:, k], f"share_{k + 1}": share[:, k]}
-    return columns
 
 
 def reasons(found: Explanation, row: int) -> list[dict[str, str]]:

@@ -13,10 +13,8 @@ import numpy as np
 
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, RESULTS
-from mnemosphere.data.columns import Rows, choose
+from mnemosphere.data.columns import Rows, choose, parse_shape
 from mnemosphere.data.tables import read_table
-
-Shape = tuple[int, ...] | None
 
 
 class Opened(NamedTuple):
@@ -31,7 +29,7 @@ class Opened(NamedTuple):
         """Names of the classes or clusters."""
         return [str(label) for label in self.model.classes_.tolist()]
 
-    def shape(self, text: str | None, rows: Rows | None = None) -> Shape:
+    def shape(self, text: str | None, rows: Rows | None = None) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
         n = self.model.n_features_in_
         stored = None if rows is None else rows.table.image_shape
@@ -107,21 +105,6 @@ def _named_like(rows: Rows, wanted: Sequence[str]) -> Rows:
 def load_rows(data: str, columns: Columns, guess_label: str) -> Rows:
     """The rows of DATA where there is no model yet."""
     return choose(read_table(data), guess_label=guess_label, **vars(columns))
-
-
-def parse_shape(text: str | None, n_features: int) -> Shape:
-    """28x28 → (28, 28); ValueError where it does not fit the features."""
-    if text is None:
-        return None
-    parts = text.split("x")
-    shape = tuple(int(size) for size in parts if size.isdigit())
-    if len(shape) != len(parts) or len(shape) not in (2, 3):
-        raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
-    if math.prod(shape) != n_features:
-        raise ValueError(
-            f"--image-shape {text} has {math.prod(shape)} pixels, rows have {n_features} features"
-        )
-    return shape
 
 
 def about_data(used: Rows, **more: Any) -> dict[str, Any]:

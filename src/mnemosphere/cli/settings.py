@@ -1,12 +1,9 @@
-"""The estimators' settings as options of `train` and `cluster`, and as a configuration file."""
+"""The estimators' settings as options of `train` and `cluster`."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -64,30 +61,3 @@ def _options(estimator: str) -> tuple[Any, ...]:
     app = typer.Typer(add_completion=False)
     app.command()(collect)
     return tuple(typer.main.get_command(app).params)
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file; keys are the names of the flags, with - or _."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"{path} is not a TOML file ({error}): start from a config.toml that train wrote"
-        ) from error
-    return {key.replace("-", "_"): value for key, value in content.items()}
-
-
-def to_toml(values: Mapping[str, Any], remark: str) -> str:
-    """A file that `read_config` reads back to the same settings."""
-    return "\n".join([f"# {remark}", *(f"{k} = {_toml(v)}" for k, v in values.items()), ""])
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, int | float):
-        return str(value)
-    text = "none" if value is None else str(value)
-    return '"' + "".join(
-        c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text
-    ) + '"'  # fmt: skip

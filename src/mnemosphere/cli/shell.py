@@ -9,8 +9,8 @@ import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import typer
@@ -42,12 +42,6 @@ class Shell(TyperGroup):
         more["standalone_mode"] = False
         try:
             code = super().main(*args, **more)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # What is still buffered would be written, and fail, when Python ends.
-            with suppress(OSError, ValueError, AttributeError):  # a stream that is no file
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(CLOSED_PIPE)
         except Exception as error:  # Typer's own: wrong usage
             if not hasattr(error, "format_message"):
                 raise
@@ -64,16 +58,17 @@ class Shell(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the arguments as they were typed, for the record in results."""
         ctx.meta["mnemosphere.arguments"] = list(args)
-        return super().parse_args(ctx, args)
+        with _closing_pipe():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; warnings become remarks, exceptions one line and an exit code."""
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _closing_pipe():
                 warnings.filterwarnings("always", category=UserWarning, module="mnemosphere")
                 warnings.showwarning = _remark
                 return super().invoke(ctx)
-        except (BrokenPipeError, typer.Exit):
+        except typer.Exit:
             raise
         except Interrupted as stop:
             _print_error(str(stop), "")
@@ -93,6 +88,19 @@ class Shell(TyperGroup):
 
 def _leave(code: int) -> NoReturn:
     raise typer.Exit(code) from None
+
+
+@contextmanager
+def _closing_pipe() -> Iterator[None]:
+    """End quietly where the reader of our output went away."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # a stream that is no file
+            # What is still buffered would be written, and fail, when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(CLOSED_PIPE)
 
 
 def _print_error(text: str, start: str = "error: ") -> None:
@@ -157,8 +165,11 @@ class Terminal:
 
     def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
         """Rows for people, in columns, or where these do not fit, one below the other."""
-        if rows:
-            self.say(*([title] if title else []), format_table(rows, self.width))
+        if rows and not self.json_only:
+            from mnemosphere.plots.text import format_table
+
+            cells = [{printable(k): printable(str(v)) for k, v in row.items()} for row in rows]
+            self.say(*([title] if title else []), format_table(cells, self.width))
 
     def facts(self, facts: Mapping[str, str]) -> None:
         """A name and a value per line."""
@@ -187,34 +198,3 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
     )
-
-
-def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
-    """Columns side by side where they fit into `width`, else one line per cell."""
-    from rich.cells import cell_len, set_cell_size
-
-    cells = [{name: printable(str(value)) for name, value in row.items()} for row in rows]
-    names = {name: printable(name) for name in cells[0]}
-    wide = {n: max(cell_len(t), *(cell_len(row[n]) for row in cells)) for n, t in names.items()}
-    if sum(wide.values()) + 2 * (len(wide) - 1) > width:
-        left = max(map(cell_len, names.values()))
-        blocks = (
-            "\n".join(f"{set_cell_size(t, left)}  {row[n]}".rstrip() for n, t in names.items())
-            for row in cells
-        )
-        return "\n\n".join(blocks)
-    right = {n for n in names if all(_is_figure(row[n]) for row in cells)}
-    lines = []
-    for row in [names, *cells]:
-        parts = (
-            " " * (wide[n] - cell_len(row[n])) + row[n]
-            if n in right
-            else set_cell_size(row[n], wide[n])
-            for n in names
-        )
-        lines.append("  ".join(parts).rstrip())
-    return "\n".join([lines[0], "─" * min(width, max(map(cell_len, lines))), *lines[1:]])
-
-
-def _is_figure(cell: str) -> bool:
-    return not cell.strip("0123456789.,%+-−–·#e ")

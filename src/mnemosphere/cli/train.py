@@ -20,7 +20,7 @@ from mnemosphere.cli.options import (
     option,
 )  # fmt: skip
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
-from mnemosphere.cli.settings import given_settings, read_config, to_toml
+from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, command_line, was_given
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def train(
     without a label are used unlabeled. Held-out rows tell the accuracy and what counts as novel.
     Ctrl-C leaves OUT.partial, from which --resume goes on.
     """
-    from mnemosphere.estimators.settings import resolve
+    from mnemosphere.estimators.settings import read_config, resolve, to_toml
 
     ctx, terminal = request.ctx, request.terminal
     folder = Folder(out, overwrite=overwrite, resume=resume)
@@ -83,7 +83,8 @@ def train(
 
 def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     """(rows to train on, rows to judge by), checked."""
-    from mnemosphere.cli.rows import load_rows, parse_shape
+    from mnemosphere.cli.rows import load_rows
+    from mnemosphere.data.columns import parse_shape
 
     columns = Columns.given(own)
     rows = load_rows(own["data"], columns, "last")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from mnemosphere.data.dataset import held_out
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.tables import Table, one_line
 
-__all__ = ["Rows", "choose"]
+__all__ = ["Rows", "choose", "parse_shape"]
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
@@ -208,3 +209,18 @@ def _labels(column: Any) -> NDArray[Any]:
 def _list(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more
+
+
+def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
+    """28x28 → (28, 28); ValueError where it does not fit the features."""
+    if text is None:
+        return None
+    parts = text.split("x")
+    shape = tuple(int(size) for size in parts if size.isdigit())
+    if len(shape) != len(parts) or len(shape) not in (2, 3):
+        raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
+    if math.prod(shape) != n_features:
+        raise ValueError(
+            f"--image-shape {text} has {math.prod(shape)} pixels, rows have {n_features} features"
+        )
+    return shape

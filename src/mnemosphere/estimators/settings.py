@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from sklearn.utils._param_validation import make_constraint
@@ -22,7 +24,16 @@ from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.training.refine import Refinement
 
-__all__ = ["Setting", "build", "label_numbers", "resolve", "setting_groups", "where"]
+__all__ = [
+    "Setting",
+    "build",
+    "label_numbers",
+    "read_config",
+    "resolve",
+    "setting_groups",
+    "to_toml",
+    "where",
+]
 
 ESTIMATORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DAMClassifier, DAMClusterer)}
 # Known by shorter names where a person types them.
@@ -241,3 +252,30 @@ def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, flo
             raise ValueError(f"{flag} names {name!r}, which is none of {', '.join(known)}")
         found[known.get(name, name)] = value
     return found
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file; keys are the names of the flags, with - or _."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path} is not a TOML file ({error}): start from a config.toml that train wrote"
+        ) from error
+    return {key.replace("-", "_"): value for key, value in content.items()}
+
+
+def to_toml(values: Mapping[str, Any], remark: str) -> str:
+    """A file that `read_config` reads back to the same settings."""
+    return "\n".join([f"# {remark}", *(f"{k} = {_toml(v)}" for k, v in values.items()), ""])
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, int | float):
+        return str(value)
+    text = "none" if value is None else str(value)
+    return '"' + "".join(
+        c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text
+    ) + '"'  # fmt: skip
