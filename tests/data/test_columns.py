@@ -88,7 +88,7 @@ def test_rows_called_by_name_and_parts():
     assert rows.called(["r", "p"]).names.tolist() == ["r", "p"]
     assert rows.part(None).names.tolist() == ["q", "r"]
     assert rows.part("train").names.tolist() == ["p"]
-    with pytest.raises(ValueError, match="no tag 'z' in t.csv: there are p to r"):
+    with pytest.raises(ValueError, match=r"no tag 'z' in t\.csv: there are p to r"):
         rows.called(["z"])
 
 
