@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
 
 _DATA = "mnist-small"
+_MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
 _SHOWN, _NCOLS = 15, 5
 _OUT = option("Folder for the pictures, the model and results.", "--out", "-o")
 
@@ -38,7 +39,7 @@ def demo(
     assert rows.is_test is not None
     train, test = rows.take(~rows.is_test), rows.take(rows.is_test)
     terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} to judge by")
-    model = DAMClassifier(random_state=seed)
+    model = DAMClassifier(_MEMORIES, max_iter=_PASSES, random_state=seed)
     seconds = fit(model, train, terminal)
     model.calibrate_novelty(test.x)
     content = {

@@ -77,24 +77,21 @@ class Folder:
                 "choose another folder with --out"
             )
 
-    def start(self) -> Path:
+    def _start(self) -> Path:
         """Make the draft, empty unless a run is resumed."""
         if self.draft.exists() and not self._resume:
             shutil.rmtree(self.draft)
         self.draft.mkdir(parents=True, exist_ok=self._resume)
         return self.draft
 
-    def discard(self) -> None:
-        """Take the draft away."""
-        shutil.rmtree(self.draft, ignore_errors=True)
-
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """The draft, which goes away where something fails."""
+        """The draft, which goes away where something fails before the first checkpoint."""
         try:
-            yield self.start()
+            yield self._start()
         except BaseException:
-            self.discard()
+            if not list(self.draft.glob(f"{CHECKPOINT}*")):
+                shutil.rmtree(self.draft, ignore_errors=True)
             raise
 
     def finish(self, results: Mapping[str, Any]) -> None:

@@ -66,17 +66,12 @@ def train(
     settings = resolve("DAMClassifier", stored | given_settings(ctx))
     rows, judged = _load(own)
     model = _model(own, settings, rows)
-    folder.start()
     text = to_toml(_absolute(own) | settings, "train again: mnemosphere train --config config.toml")
-    (folder.draft / CONFIG).write_text(text, encoding="utf-8")
-    try:
+    with folder.writing() as draft:
+        (draft / CONFIG).write_text(text, encoding="utf-8")
         model, content = _run(terminal, folder, own, model, rows, judged)
-    except BaseException:
-        if not list(folder.draft.glob(f"{CHECKPOINT}*")):
-            folder.discard()
-        raise
-    content["command"] = command_line(ctx)
-    folder.finish(content)
+        content["command"] = command_line(ctx)
+        folder.finish(content)
     terminal.result(content)
     _show(terminal, model, content, folder)
 
