@@ -53,7 +53,7 @@ def predict(
         terminal.say(f"wrote {out}: {len(rows)} rows, {frame.shape[1]} columns")
         return
     terminal.table(cells(records[:_SHOWN], percent=False))
-    if len(records) > _SHOWN:
+    if len(records) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
 
 

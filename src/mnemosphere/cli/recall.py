@@ -113,7 +113,7 @@ def recall(
     if right:
         terminal.say(f"{np.mean(right):.1%} of {len(right)} rows have their class when completed")
     terminal.table(report.cells(lines[:_SHOWN], percent=False))
-    if len(lines) > _SHOWN:
+    if len(lines) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(lines) - _SHOWN} more rows: write all to a table with --out")
     if out is not None:
         terminal.say(f"wrote {out}")
