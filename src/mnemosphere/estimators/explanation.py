@@ -19,7 +19,9 @@ from mnemosphere.model import retrieval
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Explanation", "Reason", "explain"]
+__all__ = ["Explanation", "Reason", "deciding", "explain"]
+
+_AT_ONCE = 1000  # rows whose explanations are held at a time
 
 
 @dataclass(frozen=True)
@@ -151,3 +153,18 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
         soft_label=as_numpy(soft[top.indices]),
         memories=model.memories_[memory],
     )
+
+
+def deciding(model: MemoryModel, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
+    """Columns memory_1, share_1, …: the memories that decided about each row."""
+    places = x.iloc if hasattr(x, "iloc") else x
+    parts = [
+        (found.memory, found.share)
+        for k in range(0, len(x), _AT_ONCE)
+        for found in [explain(model, places[k : k + _AT_ONCE], n_memories)]
+    ]
+    memory, share = (np.concatenate(part) for part in zip(*parts, strict=True))
+    columns: dict[str, NDArray[Any]] = {}
+    for k in range(memory.shape[1]):
+        columns |= {f"memory_{k + 1}": memory[:, k], f"share_{k + 1}": share[:, k]}
+    return columns

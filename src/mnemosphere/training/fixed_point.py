@@ -37,14 +37,20 @@ def _window(passes: float) -> float:
 class FixedPoint:
     """Fixed-point iteration: no learning rate, no momentum, no schedule.
 
-    `batch_size=None` takes one exact step per pass, and the loss never increases. A number takes a
-    step after every batch from a running mean of the statistics, whose memory is short at first
-    and grows with the passes: many steps early, less and less noise later. "auto" is a twentieth
-    of the rows from 2000 rows on (a tenth on a GPU), else None.
-
     A memory that answers for less than a thousandth of one row is dead: it is put on a row that
     the model explains worst, with that row's label; in an exact step, only where the loss is sure
     not to increase by it.
+
+    Parameters
+    ----------
+    batch_size : int, "auto" or None
+        None takes one exact step per pass, and the loss never increases. A number takes a step
+        after every batch from a running mean of the statistics, whose memory is short at first
+        and grows with the passes: many steps early, less and less noise later. "auto" is a
+        twentieth of the rows from 2000 rows on (a tenth on a GPU), else None.
+    learn_beta : bool
+        Whether β is trained; the estimators decide by their `beta`.
+
     """
 
     batch_size: int | Literal["auto"] | None = "auto"
