@@ -162,13 +162,14 @@ class ClassModel(MemoryModel, ABC):
         check_is_fitted(self, "params_")
         weights = self._prior_weights(prior)
         p_q = self.params_.p_q.double()
-        new = torch.from_numpy(weights / weights.sum()).to(p_q)
-        p_q = torch.cat([new * p_q[:-1].sum(), p_q[-1:]])
+        new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
+        ratio = torch.cat([new / p_q[:-1].clamp_min(1e-300), p_q.new_ones(1)])
+        p_q = torch.cat([new, p_q[-1:]])
         other = self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
-        # The same for the weights that classes are read from, which have nothing in "none".
-        net = self.params_.replace(p=self._net_class_weights, p_q=self._net_class_weights.sum(0))
-        new = torch.cat([new, new.new_zeros(1)]).to(net.p)
-        other._net_class_weights = with_class_prior(net, new, memory_weights).p
+        # The same change for the weights that classes are read from.
+        net = self.params_.replace(p=self._net_class_weights)
+        changed = self._net_class_weights.double().sum(0) * ratio
+        other._net_class_weights = with_class_prior(net, changed, memory_weights).p
         other.temperature_ = self.temperature_
         return other
 
