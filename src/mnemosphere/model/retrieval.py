@@ -90,7 +90,7 @@ def sample(
 def log_marginal(params: Parameters, x: Tensor) -> Tensor:
     """Log of the effective density Σ_y P(x, y) of each row relative to the uniform law, (B,).
 
-    For ς = 1 its exponential has mean 1 over the sphere; for ς < 1 it is not normalised. Subtract
+    For ς = 1 its exponential has mean 1 over the sphere; for ς < 1 it is not normalized. Subtract
     log Ω_N(0) for the density relative to the surface measure.
     """
     check_rows(params, x)

@@ -1,4 +1,4 @@
-"""Maximise Σ q log p over a transportation polytope, whatever q: an interior-point method.
+"""Maximize Σ q log p over a transportation polytope, whatever q: an interior-point method.
 
 The slower and safer of two ways: see `multipliers` for the quick one.
 """

@@ -1,4 +1,4 @@
-"""Maximise Σ q log p over a transportation polytope: p = q/(λ + ω), the multipliers by Newton's.
+"""Maximize Σ q log p over a transportation polytope: p = q/(λ + ω), the multipliers by Newton's.
 
 Damped Newton steps on λ and ω together take six to twelve iterations where q is a few decades from
 the polytope, as statistics of a model are. The few problems where they crawl (a row or column
