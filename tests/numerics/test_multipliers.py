@@ -26,7 +26,7 @@ def problem(
 def test_the_quick_and_the_safe_way_agree(decades: float) -> None:
     q, r, c = problem(3, 11, 5, 17, decades)
     quick = multipliers.solve(q, r, c, TOL, 100)
-    safe = interior.follow(q, r, c, TOL, 100)
+    safe = interior.solve(q, r, c, TOL, 100)
     assert quick.error.max() <= TOL
     assert safe.error.max() <= TOL
     smaller = np.minimum(c[:, :, None], r[:, None, :])
@@ -54,7 +54,7 @@ def test_problems_that_crawl_go_to_the_interior_method_and_the_rest_stay(
         handed.append(len(q))
         return original(q, *rest)  # type: ignore[arg-type]
 
-    original = interior.follow
+    original = interior.solve
     monkeypatch.setattr(interior, "follow", follow)
     found = multipliers.solve(q, r, c, TOL, 100)
     assert handed == [1]
