@@ -37,7 +37,7 @@ def test_newton_alone_solves_moderate_problems(monkeypatch: pytest.MonkeyPatch) 
     def refuse(*_: object) -> None:
         raise AssertionError("went to the interior-point method")
 
-    monkeypatch.setattr(interior, "follow", refuse)
+    monkeypatch.setattr(interior, "solve", refuse)
     found = multipliers.solve(*problem(5, 7, 11, 101, 1.5), TOL, 100)
     assert found.error.max() <= TOL
     assert found.iterations <= 15
@@ -55,7 +55,7 @@ def test_problems_that_crawl_go_to_the_interior_method_and_the_rest_stay(
         return original(q, *rest)  # type: ignore[arg-type]
 
     original = interior.solve
-    monkeypatch.setattr(interior, "follow", follow)
+    monkeypatch.setattr(interior, "solve", follow)
     found = multipliers.solve(q, r, c, TOL, 100)
     assert handed == [1]
     assert found.error.max() <= TOL

@@ -49,10 +49,10 @@ def sample(
     γ = 0 and von Mises–Fisher around w^γ, of concentration κ, for γ ≥ 1.
 
     For ς = 1, κ = β: exact draws from the model's density. For ς < 1 the effective density is not
-    normalized: trained on x, it stands for the law of a *noisy copy* of x, of overlap ς with x, which is
-    a von Mises–Fisher mixture of concentration β (Eq. (effective_loss)). What is drawn here is
-    the noiseless row: A_N(κ) = A_N(β)/ς. Where β was learned, A_N(β)/ς is the mean overlap of the
-    training rows with the memories that answer for them (Eq. (stationarity)), and draws have the
+    normalized: trained on x, it stands for the law of a *noisy copy* of x, of overlap ς with x,
+    which is a von Mises–Fisher mixture of concentration β (Eq. (effective_loss)). What is drawn
+    here is the noiseless row: A_N(κ) = A_N(β)/ς. Where β was learned, A_N(β)/ς is the mean overlap
+    of the training rows with the memories that answer for them (Eq. (stationarity)), and draws have the
     same. (If A_N(β) ≥ ς, no law is that narrow: draws are the memories themselves.) The law
     proportional to the effective density would give each memory Ω_N(ςβ)/Ω_N(β) of its weight:
     next to nothing in high dimension, where nearly all draws would be uniform noise.
