@@ -52,8 +52,8 @@ def sample(
     normalized: trained on x, it stands for the law of a *noisy copy* of x, of overlap ς with x,
     which is a von Mises–Fisher mixture of concentration β (Eq. (effective_loss)). What is drawn
     here is the noiseless row: A_N(κ) = A_N(β)/ς. Where β was learned, A_N(β)/ς is the mean overlap
-    of the training rows with the memories that answer for them (Eq. (stationarity)), and draws have the
-    same. (If A_N(β) ≥ ς, no law is that narrow: draws are the memories themselves.) The law
+    of the training rows with the memories that answer for them (Eq. (stationarity)), and draws have
+    the same. (If A_N(β) ≥ ς, no law is that narrow: draws are the memories themselves.) The law
     proportional to the effective density would give each memory Ω_N(ςβ)/Ω_N(β) of its weight:
     next to nothing in high dimension, where nearly all draws would be uniform noise.
     For the noisy copies, sample `params.replace(varsigma=1.0)`.
