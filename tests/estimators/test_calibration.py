@@ -12,7 +12,6 @@ from mnemosphere.estimators import calibration, classifier
 from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
 
-
 SETTINGS = {
     "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0
 }  # fmt: skip
