@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mnemosphere.data.dataset import Dataset
 from mnemosphere.estimators.selection import Start
@@ -32,9 +33,11 @@ def share_apart(n_rows: int) -> float:
     return _APART / n_rows if n_rows > _LARGE else 0.0
 
 
-def temperature_on(params: Parameters, rows: Dataset, smoothing: float) -> float:
+def temperature_on(
+    params: Parameters, rows: Dataset, smoothing: float, counts: Tensor | None = None
+) -> float:
     """The temperature that suits rows which `params` have not seen."""
-    net = params.replace(p=net_class_weights(params, smoothing))
+    net = params.replace(p=net_class_weights(params, smoothing, counts))
     judged = [(net, part) for part in map(_labeled, rows.batches(None)) if part.n_rows > 0]
     return best_temperature(judged) if judged else 1.0
 
@@ -66,8 +69,10 @@ def cross_fitted_temperature(
         params = replace(start, n_memories=width)(rows, varsigma, generator)
         solver = FixedPoint().resolve(rows.n_rows, learn_beta=learn_beta, device=rows.device)
         passes = _PASSES[solver.rows_per_step is not None]
-        params = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator).params
-        net = params.replace(p=net_class_weights(params, smoothing))
+        result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
+        counts = solver.label_counts(result.state, rows.n_rows)
+        params = result.params
+        net = params.replace(p=net_class_weights(params, smoothing, counts))
         judged += [(net, _labeled(part)) for part in held.batches(None)]
     return best_temperature(judged)
 

@@ -27,6 +27,7 @@ from mnemosphere.estimators.class_model import ClassModel
 from mnemosphere.estimators.persistence import register
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.training import few_labels
@@ -36,6 +37,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.refine import Refinement, Trained, refine
 from mnemosphere.training.sgd import SGD
+from mnemosphere.training.solver import SolverState
 
 __all__ = ["DAMClassifier"]
 
@@ -201,6 +203,8 @@ class DAMClassifier(
         self._label_mass = dataset.label_mass().cpu()
         trained = self._train(dataset, seed, callbacks)
         self._set_trained(trained)
+        counts = trained.label_counts
+        self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
         if trained.status != "interrupted":
             self.temperature_ = self._find_temperature(dataset, trained, seed)
         return self
@@ -349,19 +353,27 @@ class DAMClassifier(
                 phase_iter=phase_iter, max_iter=passes, tol=self.tol, validation=validation,
                 patience=patience, generator=generator, callbacks=callbacks, stage=stage,
             )  # fmt: skip
-            return Trained(grown.params, (*history, *grown.history), grown.status, grown.lineage)
+            return Trained(
+                grown.params, (*history, *grown.history), grown.status, grown.lineage,
+                label_counts=_label_counts(solver, grown.state, dataset),
+            )  # fmt: skip
         result = fit(
             params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
             validation=validation, patience=patience, generator=generator, callbacks=callbacks,
             stage=stage,
         )  # fmt: skip
         unseen = None if validation is None else (result.params, validation)
-        return Trained(result.params, (*history, *result.history), result.status, unseen=unseen)
+        return Trained(
+            result.params, (*history, *result.history), result.status, unseen=unseen,
+            label_counts=_label_counts(solver, result.state, dataset),
+        )  # fmt: skip
 
     def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
         """The temperature of class probabilities, on rows that training set apart or leaves out."""
         if trained.unseen is not None:
-            return temperature_on(*trained.unseen, self.label_smoothing)
+            same = trained.unseen[0] is trained.params  # else the counts are of other memories
+            counts = trained.label_counts if same else None
+            return temperature_on(*trained.unseen, self.label_smoothing, counts)
         if few_labels.has_unlabeled(dataset):  # too few labels to judge by
             return 1.0
         return cross_fitted_temperature(
@@ -381,3 +393,8 @@ class DAMClassifier(
     def _rule(self) -> LabelRule:
         refinement = self._refinement()
         return objectives.joint if refinement is None else refinement.rule
+
+
+def _label_counts(solver: FixedPoint | SGD, state: SolverState, rows: Dataset) -> Tensor | None:
+    """The labels that each memory's rows have, where the solver counts them."""
+    return solver.label_counts(state, rows.n_rows) if isinstance(solver, FixedPoint) else None

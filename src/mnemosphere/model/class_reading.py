@@ -25,22 +25,31 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 __all__ = ["at_temperature", "best_temperature", "net_class_weights"]
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
+_PSEUDO_ROWS = 0.02
 _COLDEST, _HOTTEST = 0.1, 50.0
 _GRID, _REFINED = 16, 10  # trials of log T, then ever finer ones around the best
 _MOST_ROWS = 4096
 
 
-def net_class_weights(params: Parameters, smoothing: float) -> Tensor:
-    """P (P+1, C+1) with the part taken off that label smoothing put there; row sums stay p_h."""
+def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
+    """P (P+1, C+1) with the part taken off that label smoothing put there; row sums stay p_h.
+
+    counts (P+1, C+1): the label weights of the rows that each component answers for, in rows.
+    Where they are known, soft labels are theirs: with its row sums held, p may have to give a
+    memory classes that none of its rows has. A fiftieth of a row of the prior is added to each.
+    """
     p = params.p.double()
     p_h = p.sum(1, keepdim=True)
-    soft = p / torch.where(p_h > 0, p_h, 1.0)
-    net = (soft - smoothing / p.shape[1]).clamp_min(0.0)
-    # A soft label with nothing but smoothing in it says as much as the prior.
     prior = p[:, :-1].sum(0)
     prior = torch.cat([prior / prior.sum(), prior.new_zeros(1)])
-    total = net.sum(1, keepdim=True)
-    net = torch.where(total > 0, net / torch.where(total > 0, total, 1.0), prior)
+    soft = p / torch.where(p_h > 0, p_h, 1.0) if counts is None else counts.double()
+    total = soft.sum(1, keepdim=True)
+    net = (soft - smoothing / p.shape[1] * total).clamp_min(0.0) / (1 - smoothing)
+    if counts is not None:
+        net = net + _PSEUDO_ROWS * prior
+    # A soft label with nothing but smoothing in it says as much as the prior.
+    left = net.sum(1, keepdim=True)
+    net = torch.where(left > 0, net / torch.where(left > 0, left, 1.0), prior)
     return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
 
 

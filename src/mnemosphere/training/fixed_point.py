@@ -199,6 +199,11 @@ class FixedPoint:
             params = params.replace(beta=beta)
         return params.replace(p=p), state
 
+    def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
+        """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""
+        p_bar = state["p_bar"]
+        return p_bar * (n_rows / p_bar.sum().clamp_min(torch.finfo(p_bar.dtype).tiny))
+
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies share what their memory answered for, each turned to where it now is.
 

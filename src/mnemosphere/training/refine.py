@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import objectives
@@ -88,6 +89,8 @@ class Trained(NamedTuple):
     lineage: Lineage | None = None
     # Parameters of the same kind and rows they have not seen, where training set some apart.
     unseen: tuple[Parameters, Dataset] | None = None
+    # Label weights of the rows that each component answers for, (P+1, C+1), where they are known.
+    label_counts: Tensor | None = None
 
 
 def angular_unit(params: Parameters) -> float:
