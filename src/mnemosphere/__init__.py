@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mnemosphere import data, plots, theory
-    from mnemosphere.estimators import DAMClassifier, DAMClusterer, load
+    from mnemosphere.estimators import DAMClassifier, DAMClusterer, PatchEncoder, load
     from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "DAMClassifier",
     "DAMClusterer",
     "FixedPoint",
+    "PatchEncoder",
     "Refinement",
     "__version__",
     "data",
@@ -26,7 +27,7 @@ __version__ = "0.1.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
-    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "load"), "estimators"),
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder", "load"), "estimators"),
     **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
 }
 

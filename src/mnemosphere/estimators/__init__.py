@@ -5,6 +5,7 @@ from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.explanation import Explanation, Reason
 from mnemosphere.estimators.memory_model import RecallPath
 from mnemosphere.estimators.module import DAMModule
+from mnemosphere.estimators.patches import PatchEncoder
 from mnemosphere.estimators.persistence import load
 from mnemosphere.estimators.progress import ProgressBar
 
@@ -13,6 +14,7 @@ __all__ = [
     "DAMClusterer",
     "DAMModule",
     "Explanation",
+    "PatchEncoder",
     "ProgressBar",
     "Reason",
     "RecallPath",

@@ -1,0 +1,115 @@
+"""One size of patches: from images to soft counts of patch memories, and back to pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.windows import Windows
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import chunk_rows, memory_shares
+from mnemosphere.model.parameters import Parameters
+
+__all__ = ["PatchLayer"]
+
+
+@dataclass(frozen=True)
+class PatchLayer:
+    """Memories of patches, and the cells of the image in which their shares are summed."""
+
+    windows: Windows
+    grid: tuple[int, int]  # cells down and across
+    params: Parameters
+    soft: bool = False  # whether a place between the middles of two cells counts for both
+    contrast: float = 0.0  # a patch counts by its length before it was put on the sphere, to this
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells an image has."""
+        return self.grid[0] * self.grid[1]
+
+    @property
+    def n_features(self) -> int:
+        """How many soft counts an image has."""
+        return self.n_cells * self.params.n_memories
+
+    @property
+    def images_per_chunk(self) -> int:
+        """How many images to encode at once."""
+        device = self.params.w.device
+        return max(1, chunk_rows(self.params.n_memories, device) // self.windows.n_places)
+
+    def to(self, device: torch.device | str) -> Self:
+        """A copy on another device."""
+        return replace(self, params=self.params.to(device=device))
+
+    def cells(self) -> Tensor:
+        """The cell of each place, (places,)."""
+        down, across = (
+            torch.arange(n_places) * n_cells // n_places
+            for n_places, n_cells in zip(self.windows.places, self.grid, strict=True)
+        )
+        cell = down[:, None] * self.grid[1] + across
+        return cell.reshape(-1).to(self.params.w.device)
+
+    def count(self, images: Tensor) -> Tensor:
+        """Σ P(memory | patch) over the places of each cell, (B, cells, P); blank patches are none.
+
+        Images (B, n_pixels) in the precision and on the device of the memories.
+        """
+        patches = self.windows.cut(images)  # (B, places, n)
+        x, directed = self.windows.on_sphere(patches)
+        rows = Batch(
+            x.flatten(0, 1),
+            x.new_zeros(1, 1).expand(directed.numel(), 1),
+            directed.flatten().to(x.dtype),
+        )
+        if self.contrast:
+            weight = patches.std(-1, correction=0).pow(self.contrast).flatten()
+            rows = replace(rows, sample_weight=weight)
+        parts = [r for _, r in memory_shares(self.params, rows, objectives.marginal)]
+        shares = parts[0] if len(parts) == 1 else torch.cat(parts)  # (B · places, P)
+        n_down, n_across = self.windows.places
+        # Sums by products, first down and then across: the same bits in every run on a GPU too.
+        first = _membership(n_down, self.grid[0], self.soft).to(x) @ shares.view(
+            x.shape[0], n_down, -1
+        )
+        second = _membership(n_across, self.grid[1], self.soft).to(x) @ first.view(
+            x.shape[0], self.grid[0], n_across, -1
+        )
+        return second.flatten(1, 2)
+
+    def draw(self, counts: Tensor) -> Tensor:
+        """The picture (B, n_pixels) that soft counts (B, cells, P) stand for.
+
+        At each place the expected patch, as strong as the cell is full, blended where they overlap.
+        """
+        expected = counts @ self.params.w  # (B, cells, n)
+        return self.windows.blend(expected[:, self.cells()])
+
+    def spread(self, values: Tensor) -> Tensor:
+        """A value of each cell (B, cells) laid evenly on the pixels its patches cover.
+
+        (B, rows · columns); what falls on the pixels adds up to the sum of the values.
+        """
+        plane = replace(self.windows, shape=(*self.windows.shape[:2], 1))
+        pixels = plane.pixels(values.device)  # (places, rows · columns of a patch)
+        cells = self.cells().to(values.device)
+        share = values.new_zeros(self.n_cells, plane.n_pixels)
+        place = cells[:, None].expand_as(pixels)
+        share.index_put_((place, pixels), values.new_ones(()), accumulate=True)
+        return values @ (share / share.sum(1, keepdim=True))
+
+
+def _membership(n_places: int, n_cells: int, soft: bool) -> Tensor:
+    """How much of each place along one side belongs to each cell, (cells, places); 1 in all."""
+    if soft:
+        middle = (torch.arange(n_places, dtype=torch.float64) + 0.5) * n_cells / n_places - 0.5
+        middle = middle.clamp(0, n_cells - 1)
+        return (1 - (middle - torch.arange(n_cells)[:, None]).abs()).clamp_min(0)
+    cell = torch.arange(n_places) * n_cells // n_places
+    return (cell == torch.arange(n_cells)[:, None]).double()

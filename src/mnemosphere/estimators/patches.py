@@ -1,0 +1,339 @@
+"""`PatchEncoder`: images as soft counts of patch memories, on the sphere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.windows import PatchDataset, Windows
+from mnemosphere.estimators.base import Floats, SphereEstimator, check_whole, draw_seed, like
+from mnemosphere.estimators.patch_layer import PatchLayer
+from mnemosphere.estimators.persistence import register
+from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.estimators.selection import Start
+from mnemosphere.machine import pick_device
+from mnemosphere.model import objectives
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.fixed_point import FixedPoint
+
+__all__ = ["PatchEncoder"]
+
+_POSITIVE = Interval(Real, 0, None, closed="neither")
+_COUNT = Interval(Integral, 1, None, closed="left")
+_LEAST_IMAGE = 64  # numbers per row; fewer are a signal unless image_shape says otherwise
+_PASSES = 10
+Size = int | tuple[int, int]
+
+
+@register
+class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
+    """Images as soft counts of patch memories: points on the sphere for a classifier to learn from.
+
+    Memories of small patches are learned without labels, by the marginal likelihood of the model.
+    The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, and
+    square roots make the counts a unit vector. Patches of one value have no direction on the
+    sphere and do not count.
+
+    Parameters
+    ----------
+    image_shape : None, (rows, columns), (rows, columns, channels) or (length,)
+        How a row of X is an image, or a signal. None: that of X where it has more than two axes;
+        a square for a square number of features from 64 on; a signal for fewer than 64.
+    patch : int, (rows, columns) or a list of them
+        Size of a patch, cut down to the image where it is smaller. With a list, patches of
+        several sizes, each size with memories of its own.
+    stride : int
+        Pixels from one patch to the next.
+    grid : int or (rows, columns)
+        Cells in which shares are summed.
+    n_memories : int
+        Patch memories, for each size.
+    beta : "learn" or float
+        Inverse temperature of the patch memories; a number is held fixed.
+    normalize : {"center", "unit"}
+        How patches are put on the sphere: with or without subtracting their mean first.
+    power : float
+        Soft counts are raised to this power; 0.5 gives square roots.
+    n_patches : int or None
+        Patches to learn from, drawn at random; None: all of them.
+    max_iter : int
+        Passes over these patches.
+    tol : float
+        Stop when a pass changes the loss by less than this, relative; 0 to switch off.
+    precision : {"auto", "float32", "float64"}
+        "auto": float64 up to a million numbers, where it costs little, else float32.
+    device : str
+        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
+    random_state : int, RandomState or None
+    verbose : int
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    image_shape_ : what a row is
+    layers_ : one `PatchLayer` for each size of patches
+    memories_ : one array (P, numbers per patch) of unit vectors for each size
+    history_ : one dict per pass, the sizes one after the other
+    n_iter_, converged_, status_ : how training ended
+
+    """
+
+    image_shape_: tuple[int, ...]
+    layers_: tuple[PatchLayer, ...]
+
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
+        "image_shape": [None, tuple, list],
+        "patch": [_COUNT, tuple, list],
+        "stride": [_COUNT],
+        "grid": [_COUNT, tuple, list],
+        "n_memories": [_COUNT],
+        "beta": [_POSITIVE, StrOptions({"learn"})],
+        "normalize": [StrOptions({"center", "unit"})],
+        "power": [_POSITIVE],
+        "soft": [bool],
+        "contrast": [Interval(Real, 0, None, closed="left")],
+        "n_patches": [_COUNT, None],
+        "max_iter": [_COUNT],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "precision": [StrOptions({"auto", "float32", "float64"})],
+        "device": [str],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        image_shape: tuple[int, ...] | None = None,
+        *,
+        patch: Size | list[Size] = 6,
+        stride: int = 1,
+        grid: int | tuple[int, int] = 4,
+        n_memories: int = 256,
+        beta: float | str = 30.0,
+        normalize: str = "center",
+        power: float = 0.5,
+        soft: bool = False,
+        contrast: float = 0.0,
+        n_patches: int | None = 500_000,
+        max_iter: int = _PASSES,
+        tol: float = 1e-4,
+        precision: str = "auto",
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.image_shape = image_shape
+        self.patch = patch
+        self.stride = stride
+        self.grid = grid
+        self.n_memories = n_memories
+        self.beta = beta
+        self.normalize = normalize
+        self.power = power
+        self.soft = soft
+        self.contrast = contrast
+        self.n_patches = n_patches
+        self.max_iter = max_iter
+        self.tol = tol
+        self.precision = precision
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Training.
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn the patch memories of images X, (n, pixels) or (n, *image_shape); y is not read."""
+        self._validate_params()
+        images = self._images(X, reset=True)
+        dtype = self._precision(images.values.numel())
+        generator = torch.Generator().manual_seed(draw_seed(self.random_state))
+        layers, results = [], []
+        for windows in self._windows():
+            patches = PatchDataset.draw(
+                images, windows, self.n_patches, dtype=dtype, generator=generator
+            )
+            if patches.n_rows == 0:
+                raise ValueError(
+                    f"every patch of {self.n_features_in_} feature(s) in X is blank, so none has a "
+                    "direction: pass images with some contrast, or larger patches"
+                )
+            result = self._learn(patches, generator)
+            layers.append(
+                PatchLayer(windows, self._cells(windows), result.params, self.soft, self.contrast)
+            )
+            results.append(result)
+        self._set_layers(tuple(layers))
+        self.history_ = [record.as_dict() for result in results for record in result.history]
+        self.n_iter_ = len(self.history_)
+        ended = [result.status for result in results]
+        self.status_ = next((status for status in ended if status != "converged"), "converged")
+        self.converged_ = self.status_ == "converged"
+        return self
+
+    def _learn(self, patches: PatchDataset, generator: torch.Generator) -> FitResult:
+        """Patch memories of highest likelihood."""
+        learned = self.beta == "learn"
+        start = Start(min(self.n_memories, patches.n_rows), None if learned else float(self.beta))
+        params = start(patches, 1.0, generator)
+        solver = FixedPoint().resolve(patches.n_rows, learn_beta=learned, device=patches.device)
+        watchers: Sequence[Callback] = [ProgressBar()] if self.verbose else []
+        return fit(
+            params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter,
+            tol=self.tol, generator=generator, callbacks=watchers,
+        )  # fmt: skip
+
+    def _set_layers(self, layers: tuple[PatchLayer, ...]) -> None:
+        self.layers_ = layers
+        self.memories_ = [layer.params.w.cpu().numpy() for layer in layers]
+
+    # Shapes.
+
+    def _windows(self) -> list[Windows]:
+        """Where patches are cut, for each size."""
+        rows, columns, channels = _as_plane(self.image_shape_)
+        sizes = self.patch if isinstance(self.patch, list) else [self.patch]
+        if not sizes:
+            raise ValueError("patch is an empty list: give at least one size")
+        step = int(self.stride)
+        made = []
+        for given in sizes:
+            size = self._two_sides(given, "patch", one_row=rows == 1)
+            size = min(size[0], rows), min(size[1], columns)
+            made.append(
+                Windows((rows, columns, channels), size, (step, step), self.normalize == "center")
+            )
+        return made
+
+    def _cells(self, windows: Windows) -> tuple[int, int]:
+        """The grid, with no more cells than there are places."""
+        down, across = self._two_sides(self.grid, "grid", one_row=windows.shape[0] == 1)
+        return min(down, windows.places[0]), min(across, windows.places[1])
+
+    @staticmethod
+    def _two_sides(given: Any, name: str, *, one_row: bool) -> tuple[int, int]:
+        """(rows, columns) of a setting that may be one number; a signal has one row."""
+        if isinstance(given, Integral):
+            given = (1 if one_row else given, given)
+        elif one_row and len(given) == 1:
+            given = (1, *given)
+        if len(given) != 2:
+            raise ValueError(f"{name} must be a whole number or (rows, columns), got {given!r}")
+        for side in given:
+            check_whole(side, name, 1)
+        return int(given[0]), int(given[1])
+
+    # Rows in.
+
+    def _images(self, X: Any, *, reset: bool) -> StoredRows:
+        """X as it is stored, (n, pixels), checked; sets image_shape_ where `reset`."""
+        shape = tuple(int(side) for side in getattr(X, "shape", ())[1:])
+        if len(shape) > 1:
+            given = self.image_shape if reset else self.image_shape_
+            if given is not None and tuple(given) != shape:
+                raise ValueError(f"X holds images of shape {shape}, expected {tuple(given)}")
+            X = X.reshape(X.shape[0], -1)
+        tensor = isinstance(X, Tensor)
+        rows = self._check_tensor(X, reset) if tensor else self._check_table(X, reset)
+        if reset:
+            self.image_shape_ = self._shape_of_rows(shape)
+            on_gpu = tensor and X.is_cuda and self.device == "auto"
+            device = X.device if on_gpu else pick_device(self.device)
+        else:
+            device = self.layers_[0].params.w.device
+        return StoredRows.of(rows, device).check_finite(self._feature_names())
+
+    def _shape_of_rows(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What a row is: as given, as X has it, or guessed."""
+        n = self.n_features_in_
+        if self.image_shape is not None:
+            for side in self.image_shape:
+                check_whole(side, "image_shape", 1)
+            given = tuple(int(side) for side in self.image_shape)
+            if len(given) not in (1, 2, 3) or math.prod(given) != n:
+                raise ValueError(
+                    f"image_shape {given} does not fit rows of {n} features: pass (rows, columns), "
+                    "(rows, columns, channels) or (length,)"
+                )
+            return given
+        if len(shape) in (2, 3):
+            return shape
+        side = math.isqrt(n)
+        if n < _LEAST_IMAGE:
+            return (n,)
+        if side * side != n:
+            raise ValueError(
+                f"{n} features are no square image: pass image_shape=(rows, columns), "
+                f"(rows, columns, channels), or ({n},) for a signal"
+            )
+        return (side, side)
+
+    # Reading.
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(layer.n_features for layer in self.layers_)
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Names like "patch6x6_cell2,0_memory17", in the order of the columns of `transform`."""
+        check_is_fitted(self, "layers_")
+        names = []
+        for layer in self.layers_:
+            size = "x".join(map(str, layer.windows.size))
+            down, across = layer.grid
+            names += [
+                f"patch{size}_cell{i},{j}_memory{m}"
+                for i in range(down)
+                for j in range(across)
+                for m in range(layer.params.n_memories)
+            ]
+        return np.array(names, dtype=object)
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Unit rows (n, cells · memories), sizes one after the other; zeros for a blank image."""
+        check_is_fitted(self, "layers_")
+        images = self._images(X, reset=False)
+        dtype = self.layers_[0].params.w.dtype
+        kind = getattr(X, "dtype", None)
+        wide = kind in (np.float64, torch.float64)
+        place = X.device if isinstance(X, Tensor) else "cpu"
+        out = torch.empty(
+            images.n_rows, self._n_features_out, device=place,
+            dtype=torch.float64 if wide else torch.float32,
+        )  # fmt: skip
+        step = min(layer.images_per_chunk for layer in self.layers_)
+        for start in range(0, images.n_rows, step):
+            part = slice(start, start + step)
+            out[part] = self._encode(images.values[part].to(images.device).to(dtype)).to(out)
+        return like(X, out)
+
+    def _encode(self, images: Tensor) -> Tensor:
+        """Images (B, n_pixels) on the sphere of soft counts."""
+        parts = [_unit(layer.count(images).flatten(1).pow(self.power)) for layer in self.layers_]
+        return parts[0] if len(parts) == 1 else _unit(torch.cat(parts, dim=1))
+
+
+def _unit(x: Tensor) -> Tensor:
+    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return x / torch.where(norm > 0, norm, 1.0)
+
+
+def _as_plane(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """(rows, columns, channels); a signal has one row and one channel."""
+    if len(image_shape) == 1:
+        return 1, image_shape[0], 1
+    rows, columns, *channels = image_shape
+    return rows, columns, channels[0] if channels else 1
