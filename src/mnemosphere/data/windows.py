@@ -125,7 +125,8 @@ class PatchDataset:
                 chosen = torch.randperm(images.n_rows, generator=generator)[:n_images]
         found = []
         step = max(1, _chunk_patches(windows, images.device) // windows.n_places)
-        for part in chosen.split(step):
+        for start in range(0, chosen.shape[0], step):
+            part = chosen[start : start + step]
             rows = images.values[part.to(images.values.device)].to(images.device)
             _, directed = windows.on_sphere(windows.cut(rows).to(dtype))
             image, place = directed.nonzero().unbind(1)
@@ -153,8 +154,9 @@ class PatchDataset:
         order = self.index
         if generator is not None and size is not None and size < self.n_rows:
             order = order[self._order(generator)]
-        for part in order.split(size or _chunk_patches(self.windows, self.device)):
-            yield self._batch(part)
+        step = size or _chunk_patches(self.windows, self.device)
+        for start in range(0, self.n_rows, step):
+            yield self._batch(order[start : start + step])
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random patches, n of them or all."""

@@ -47,14 +47,18 @@ class PatchLayer:
         """A copy on another device."""
         return replace(self, params=self.params.to(device=device))
 
-    def cells(self) -> Tensor:
-        """The cell of each place, (places,)."""
+    def membership(self) -> Tensor:
+        """How much of each place belongs to each cell, (cells, places); 1 per place."""
+        down, across = self._sides()
+        return torch.kron(down, across)
+
+    def _sides(self) -> tuple[Tensor, Tensor]:
+        """The same down (cells, places) and across, of which it is the product."""
         down, across = (
-            torch.arange(n_places) * n_cells // n_places
+            _membership(n_places, n_cells, self.soft).to(self.params.w)
             for n_places, n_cells in zip(self.windows.places, self.grid, strict=True)
         )
-        cell = down[:, None] * self.grid[1] + across
-        return cell.reshape(-1).to(self.params.w.device)
+        return down, across
 
     def count(self, images: Tensor) -> Tensor:
         """Σ P(memory | patch) over the places of each cell, (B, cells, P); blank patches are none.
@@ -73,35 +77,39 @@ class PatchLayer:
             rows = replace(rows, sample_weight=weight)
         parts = [r for _, r in memory_shares(self.params, rows, objectives.marginal)]
         shares = parts[0] if len(parts) == 1 else torch.cat(parts)  # (B · places, P)
-        n_down, n_across = self.windows.places
         # Sums by products, first down and then across: the same bits in every run on a GPU too.
-        first = _membership(n_down, self.grid[0], self.soft).to(x) @ shares.view(
-            x.shape[0], n_down, -1
-        )
-        second = _membership(n_across, self.grid[1], self.soft).to(x) @ first.view(
-            x.shape[0], self.grid[0], n_across, -1
-        )
-        return second.flatten(1, 2)
+        (n_down, n_across), (down, across) = self.windows.places, self._sides()
+        summed = down @ shares.view(x.shape[0], n_down, -1)  # (B, cells down, across · P)
+        return (across @ summed.view(x.shape[0], down.shape[0], n_across, -1)).flatten(1, 2)
 
-    def draw(self, counts: Tensor) -> Tensor:
+    def draw(self, counts: Tensor, n_iter: int) -> Tensor:
         """The picture (B, n_pixels) that soft counts (B, cells, P) stand for.
 
-        At each place the expected patch, as strong as the cell is full, blended where they overlap.
+        The counts tell how often a patch is in a cell, not where. So at first each place shows the
+        patch expected in its cell, and the picture, blended where patches overlap, is blurred. Then
+        each place asks in turn which of these patches agree with the picture its neighbors make:
+        P(memory | patch of the picture), the counts of the cell as prior.
         """
-        expected = counts @ self.params.w  # (B, cells, n)
-        return self.windows.blend(expected[:, self.cells()])
+        w = self.params.w
+        prior = self.membership().T @ counts  # (B, places, P)
+        fill = prior.sum(2, keepdim=True)  # a cell that is full shows strong patches
+        log_prior = (prior / torch.where(fill > 0, fill, 1.0)).log()
+        picture = self.windows.blend(prior @ w)
+        for _ in range(n_iter):
+            x, _ = self.windows.on_sphere(self.windows.cut(picture))
+            share = (self.params.beta_eff * (x @ w.T) + log_prior).softmax(2)
+            picture = self.windows.blend(fill * torch.where(fill > 0, share, 0.0) @ w)
+        return picture
 
     def spread(self, values: Tensor) -> Tensor:
-        """A value of each cell (B, cells) laid evenly on the pixels its patches cover.
+        """A value of each cell (..., cells) laid evenly on the pixels its patches cover.
 
-        (B, rows · columns); what falls on the pixels adds up to the sum of the values.
+        (..., rows · columns); what falls on the pixels adds up to the sum of the values.
         """
         plane = replace(self.windows, shape=(*self.windows.shape[:2], 1))
-        pixels = plane.pixels(values.device)  # (places, rows · columns of a patch)
-        cells = self.cells().to(values.device)
-        share = values.new_zeros(self.n_cells, plane.n_pixels)
-        place = cells[:, None].expand_as(pixels)
-        share.index_put_((place, pixels), values.new_ones(()), accumulate=True)
+        covers = values.new_zeros(plane.n_places, plane.n_pixels)
+        covers.scatter_(1, plane.pixels(values.device), 1.0)
+        share = self.membership().to(values) @ covers  # (cells, pixels)
         return values @ (share / share.sum(1, keepdim=True))
 
 

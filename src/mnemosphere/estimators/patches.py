@@ -22,6 +22,7 @@ from mnemosphere.estimators.patch_layer import PatchLayer
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.selection import Start
+from mnemosphere.files import strip_prefix
 from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
 from mnemosphere.model.parameters import Parameters
@@ -69,8 +70,8 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         Soft counts are raised to this power; 0.5 gives square roots.
     n_patches : int or None
         Patches to learn from, drawn at random; None: all of them.
-    max_iter : int
-        Passes over these patches.
+    max_iter : int or None
+        Passes over these patches; None: 10.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     precision : {"auto", "float32", "float64"}
@@ -85,7 +86,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
     ----------
     image_shape_ : what a row is
     layers_ : one `PatchLayer` for each size of patches
-    memories_ : one array (P, numbers per patch) of unit vectors for each size
+    patch_memories_ : one array (P, numbers per patch) of unit vectors for each size
     history_ : one dict per pass, the sizes one after the other
     n_iter_, converged_, status_ : how training ended
 
@@ -106,7 +107,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         "soft": [bool],
         "contrast": [Interval(Real, 0, None, closed="left")],
         "n_patches": [_COUNT, None],
-        "max_iter": [_COUNT],
+        "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "precision": [StrOptions({"auto", "float32", "float64"})],
         "device": [str],
@@ -128,7 +129,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         soft: bool = False,
         contrast: float = 0.0,
         n_patches: int | None = 500_000,
-        max_iter: int = _PASSES,
+        max_iter: int | None = None,
         tol: float = 1e-4,
         precision: str = "auto",
         device: str = "auto",
@@ -172,11 +173,9 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
                     "direction: pass images with some contrast, or larger patches"
                 )
             result = self._learn(patches, generator)
-            layers.append(
-                PatchLayer(windows, self._cells(windows), result.params, self.soft, self.contrast)
-            )
+            layers.append(self._layer(windows, result.params))
             results.append(result)
-        self._set_layers(tuple(layers))
+        self._set_layers(layers)
         self.history_ = [record.as_dict() for result in results for record in result.history]
         self.n_iter_ = len(self.history_)
         ended = [result.status for result in results]
@@ -192,13 +191,41 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         solver = FixedPoint().resolve(patches.n_rows, learn_beta=learned, device=patches.device)
         watchers: Sequence[Callback] = [ProgressBar()] if self.verbose else []
         return fit(
-            params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter,
+            params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter or _PASSES,
             tol=self.tol, generator=generator, callbacks=watchers,
         )  # fmt: skip
 
-    def _set_layers(self, layers: tuple[PatchLayer, ...]) -> None:
-        self.layers_ = layers
-        self.memories_ = [layer.params.w.cpu().numpy() for layer in layers]
+    def _layer(self, windows: Windows, params: Parameters) -> PatchLayer:
+        return PatchLayer(windows, self._cells(windows), params, self.soft, self.contrast)
+
+    def _set_layers(self, layers: Sequence[PatchLayer]) -> None:
+        self.layers_ = tuple(layers)
+        self.patch_memories_ = [layer.params.w.cpu().numpy() for layer in layers]
+
+    # Model files.
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What was learned, for a model file."""
+        tensors = {
+            f"layers.{i}.{name}": tensor
+            for i, layer in enumerate(self.layers_)
+            for name, tensor in layer.params.to_tensors().items()
+        }
+        return {"image_shape": list(self.image_shape_)}, tensors
+
+    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Undo `_state`."""
+        self._validate_params()
+        self.image_shape_ = tuple(int(side) for side in header["image_shape"])
+        if math.prod(self.image_shape_) != self.n_features_in_:
+            raise ValueError(f"its images are of shape {self.image_shape_}")
+        layers = []
+        for i, windows in enumerate(self._windows()):
+            params = Parameters.from_tensors(strip_prefix(tensors, f"layers.{i}")).check()
+            if params.n_features != windows.n_features:
+                raise ValueError(f"its patches are of {params.n_features} numbers")
+            layers.append(self._layer(windows, params))
+        self._set_layers(layers)
 
     # Shapes.
 
@@ -318,7 +345,62 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         for start in range(0, images.n_rows, step):
             part = slice(start, start + step)
             out[part] = self._encode(images.values[part].to(images.device).to(dtype)).to(out)
-        return like(X, out)
+        rows: Floats = like(X, out)
+        return rows
+
+    def inverse_transform(self, X: ArrayLike, *, n_iter: int = 5) -> Floats:
+        """Pictures (n, pixels) of points among the soft counts, such as a classifier's memories.
+
+        At each place the expected patch, as strong as its cell is full, blended where patches
+        overlap; then `n_iter` times the patch expected from the picture so far as well, which
+        sharpens it. With several sizes of patches, the mean of their pictures. A patch on the
+        sphere has lost its length and its mean, so pictures are of contrasts around 0, of unit
+        length. Counts are never negative, and most are next to nothing: in a row with negative
+        numbers, as of a classifier that centers rows, the median counts as 0.
+        """
+        check_is_fitted(self, "layers_")
+        check_whole(n_iter, "n_iter", 0)
+        device, dtype = self.layers_[0].params.w.device, self.layers_[0].params.w.dtype
+        given = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
+        if given.ndim != 2 or given.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X must be (n, {self._n_features_out}) soft counts, got {tuple(given.shape)}"
+            )
+        step = min(layer.images_per_chunk for layer in self.layers_)
+        parts = [
+            self._draw(given[start : start + step].to(device, dtype), n_iter)
+            for start in range(0, given.shape[0], step)
+        ]
+        pictures: Floats = like(X, torch.cat(parts))
+        return pictures
+
+    def _draw(self, x: Tensor, n_iter: int) -> Tensor:
+        """Pictures (B, n_pixels) of rows (B, d)."""
+        signed = (x < 0).any(1, keepdim=True)
+        nothing = torch.where(signed, x.median(1, keepdim=True).values, 0.0)
+        x = (x - nothing).clamp_min(0).pow(1 / self.power)
+        pictures = [
+            layer.draw(part.reshape(-1, layer.n_cells, layer.params.n_memories), n_iter)
+            for layer, part in zip(self.layers_, self._by_layer(x), strict=True)
+        ]
+        return _unit(sum(map(_unit, pictures), torch.zeros_like(pictures[0])))
+
+    def _by_layer(self, x: Tensor) -> list[Tensor]:
+        """The columns (..., d) of each size of patches."""
+        ends = np.cumsum([layer.n_features for layer in self.layers_]).tolist()
+        return list(x.tensor_split(ends[:-1], dim=-1))
+
+    def sum_cells(self, values: Tensor) -> list[Tensor]:
+        """A number for each soft count (..., d), summed over memories: (..., cells) per size."""
+        return [
+            part.reshape(*part.shape[:-1], layer.n_cells, -1).sum(-1)
+            for layer, part in zip(self.layers_, self._by_layer(values), strict=True)
+        ]
+
+    def spread_cells(self, sums: Sequence[Tensor]) -> Tensor:
+        """Such sums on the pixels, (..., rows · columns): each on what the patches of it cover."""
+        parts = [layer.spread(part) for layer, part in zip(self.layers_, sums, strict=True)]
+        return torch.stack(parts).sum(0)
 
     def _encode(self, images: Tensor) -> Tensor:
         """Images (B, n_pixels) on the sphere of soft counts."""
