@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import held_out
+from mnemosphere.data.dataset import held_out, random_order
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
@@ -116,25 +116,25 @@ class PatchDataset:
         generator: torch.Generator,
     ) -> Self:
         """All patches that have a direction, or `n_patches` of them drawn at random."""
-        chosen = torch.arange(images.n_rows)
         if n_patches is not None:
             # Some images are enough where there are many: four times the patches wanted, since
             # most may be blank.
             n_images = -(-4 * n_patches // windows.n_places)
             if n_images < images.n_rows:
                 chosen = torch.randperm(images.n_rows, generator=generator)[:n_images]
+                images = images.take(chosen)
         found = []
         step = max(1, _chunk_patches(windows, images.device) // windows.n_places)
-        for start in range(0, chosen.shape[0], step):
-            part = chosen[start : start + step]
-            rows = images.values[part.to(images.values.device)].to(images.device)
+        for start in range(0, images.n_rows, step):
+            rows = images.values[start : start + step].to(images.device)
             _, directed = windows.on_sphere(windows.cut(rows).to(dtype))
-            image, place = directed.nonzero().unbind(1)
-            found.append(part.to(image.device)[image] * windows.n_places + place)
+            found.append(start * windows.n_places + directed.flatten().nonzero()[:, 0])
         index = torch.cat(found)
         if n_patches is not None and index.shape[0] > n_patches:
             order = torch.randperm(index.shape[0], generator=generator)[:n_patches]
             index = index[order.to(index.device)]
+        if images.values.device != images.device and images.values.element_size() == 1:
+            images = replace(images, values=images.values.to(images.device))
         return cls(images, windows, index, dtype)
 
     @property
@@ -188,8 +188,7 @@ class PatchDataset:
         return f"{tuple(self.images.values.shape)} {self.windows} {self.n_rows} {sums}"
 
     def _order(self, generator: torch.Generator) -> Tensor:
-        order = torch.randperm(self.n_rows, generator=generator, device=generator.device)
-        return order.to(self.device)
+        return random_order(self.n_rows, self.device, generator)
 
     def _batch(self, index: Tensor) -> Batch:
         values, n_places = self.images.values, self.windows.n_places

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators.base import as_numpy
 from mnemosphere.estimators.explanation import Explanation, explain
+from mnemosphere.estimators.image_shape import as_plane
 from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.patches import PatchEncoder
 
@@ -70,7 +71,7 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     terms = torch.where(lost[:, None, None], 0.0, x[:, None] * w)
     d = model.n_features_in_
     cells = encoder.sum_cells(terms[..., :d])
-    rows, columns = _sides(encoder.image_shape_)
+    rows, columns, _ = as_plane(encoder.image_shape_)
     pixels = encoder.spread_cells(cells).reshape(*found.memory.shape, rows, columns)
     grids = [
         part.reshape(*found.memory.shape, *layer.grid)
@@ -113,10 +114,6 @@ def _two_layers(pipeline: Any) -> tuple[PatchEncoder, MemoryModel]:
     raise TypeError(
         f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
     )
-
-
-def _sides(image_shape: tuple[int, ...]) -> tuple[int, int]:
-    return (1, image_shape[0]) if len(image_shape) == 1 else (image_shape[0], image_shape[1])
 
 
 def _drawn(image_shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -18,6 +18,7 @@ from torch import Tensor
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.windows import PatchDataset, Windows
 from mnemosphere.estimators.base import Floats, SphereEstimator, check_whole, draw_seed, like
+from mnemosphere.estimators.image_shape import as_plane, image_shape, two_sides
 from mnemosphere.estimators.patch_layer import PatchLayer
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
@@ -34,7 +35,6 @@ __all__ = ["PatchEncoder"]
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_LEAST_IMAGE = 64  # numbers per row; fewer are a signal unless image_shape says otherwise
 _PASSES = 10
 Size = int | tuple[int, int]
 
@@ -231,14 +231,14 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _windows(self) -> list[Windows]:
         """Where patches are cut, for each size."""
-        rows, columns, channels = _as_plane(self.image_shape_)
+        rows, columns, channels = as_plane(self.image_shape_)
         sizes = self.patch if isinstance(self.patch, list) else [self.patch]
         if not sizes:
             raise ValueError("patch is an empty list: give at least one size")
         step = int(self.stride)
         made = []
         for given in sizes:
-            size = self._two_sides(given, "patch", one_row=rows == 1)
+            size = two_sides(given, "patch", one_row=rows == 1)
             size = min(size[0], rows), min(size[1], columns)
             made.append(
                 Windows((rows, columns, channels), size, (step, step), self.normalize == "center")
@@ -247,21 +247,8 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _cells(self, windows: Windows) -> tuple[int, int]:
         """The grid, with no more cells than there are places."""
-        down, across = self._two_sides(self.grid, "grid", one_row=windows.shape[0] == 1)
+        down, across = two_sides(self.grid, "grid", one_row=windows.shape[0] == 1)
         return min(down, windows.places[0]), min(across, windows.places[1])
-
-    @staticmethod
-    def _two_sides(given: Any, name: str, *, one_row: bool) -> tuple[int, int]:
-        """(rows, columns) of a setting that may be one number; a signal has one row."""
-        if isinstance(given, Integral):
-            given = (1 if one_row else given, given)
-        elif one_row and len(given) == 1:
-            given = (1, *given)
-        if len(given) != 2:
-            raise ValueError(f"{name} must be a whole number or (rows, columns), got {given!r}")
-        for side in given:
-            check_whole(side, name, 1)
-        return int(given[0]), int(given[1])
 
     # Rows in.
 
@@ -276,37 +263,12 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         tensor = isinstance(X, Tensor)
         rows = self._check_tensor(X, reset) if tensor else self._check_table(X, reset)
         if reset:
-            self.image_shape_ = self._shape_of_rows(shape)
+            self.image_shape_ = image_shape(self.image_shape, shape, self.n_features_in_)
             on_gpu = tensor and X.is_cuda and self.device == "auto"
             device = X.device if on_gpu else pick_device(self.device)
         else:
             device = self.layers_[0].params.w.device
         return StoredRows.of(rows, device).check_finite(self._feature_names())
-
-    def _shape_of_rows(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """What a row is: as given, as X has it, or guessed."""
-        n = self.n_features_in_
-        if self.image_shape is not None:
-            for side in self.image_shape:
-                check_whole(side, "image_shape", 1)
-            given = tuple(int(side) for side in self.image_shape)
-            if len(given) not in (1, 2, 3) or math.prod(given) != n:
-                raise ValueError(
-                    f"image_shape {given} does not fit rows of {n} features: pass (rows, columns), "
-                    "(rows, columns, channels) or (length,)"
-                )
-            return given
-        if len(shape) in (2, 3):
-            return shape
-        side = math.isqrt(n)
-        if n < _LEAST_IMAGE:
-            return (n,)
-        if side * side != n:
-            raise ValueError(
-                f"{n} features are no square image: pass image_shape=(rows, columns), "
-                f"(rows, columns, channels), or ({n},) for a signal"
-            )
-        return (side, side)
 
     # Reading.
 
@@ -411,11 +373,3 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 def _unit(x: Tensor) -> Tensor:
     norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / torch.where(norm > 0, norm, 1.0)
-
-
-def _as_plane(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """(rows, columns, channels); a signal has one row and one channel."""
-    if len(image_shape) == 1:
-        return 1, image_shape[0], 1
-    rows, columns, *channels = image_shape
-    return rows, columns, channels[0] if channels else 1

@@ -138,7 +138,7 @@ def _to_json(value: object) -> object:
         return {"pairs": [[_to_json(name), _to_json(weight)] for name, weight in value.items()]}
     if isinstance(value, tuple):  # an image_shape, say: a list would be another setting
         return {"tuple": [_to_json(item) for item in value]}
-    value = plain(value)
+    value = value if isinstance(value, list) else plain(value)
     if isinstance(value, list):
         return [_to_json(item) for item in value]
     return value if isinstance(value, (bool, int, float, str)) else None
