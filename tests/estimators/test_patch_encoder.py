@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -25,6 +26,7 @@ SHAPES = {
     "two sizes": {"image_shape": (8, 9), "patch": [3, (2, 5)], "grid": 3},
     "powers": {"image_shape": (8, 8), "patch": 3, "grid": 2, "power": 0.3, "beta": 5.0},
     "not centered": {"image_shape": (7, 7), "patch": 3, "grid": 2, "normalize": "unit"},
+    "hard cells": {"image_shape": (9, 11), "patch": 3, "grid": (2, 4), "soft": False},
 }
 
 
@@ -62,6 +64,25 @@ def log_omega(beta, n):
     return gammaln(n / 2) + order * np.log(2 / beta) + np.log(ive(order, beta)) + beta
 
 
+def shares_of_cells(place, n_places, n_cells, soft):
+    """(cell, share) of one place along one side: of the two cells whose middles it lies between."""
+    if not soft:
+        return [(place * n_cells // n_places, 1.0)]
+    at = (place + 0.5) * n_cells / n_places - 0.5  # middles of cells are whole numbers
+    at = min(max(at, 0.0), n_cells - 1.0)
+    low = int(at)
+    return [(low, 1 - (at - low)), (min(low + 1, n_cells - 1), at - low)]
+
+
+def cells_of(layer, i, j):
+    """(cell, share) of one place."""
+    down, across = (
+        shares_of_cells(place, n, cells, layer.soft)
+        for place, n, cells in zip((i, j), layer.windows.places, layer.grid, strict=True)
+    )
+    return [((a, b), x * y) for a, x in down for b, y in across]
+
+
 def counts_by_loops(image, layer, center=True):
     """Soft counts of one image (rows, columns, channels), one patch at a time, (cells, P)."""
     windows, w = layer.windows, layer.params.w.numpy()
@@ -79,8 +100,8 @@ def counts_by_loops(image, layer, center=True):
                 continue
             # Every memory and the uniform component weigh the same before the patch is seen.
             density = np.exp(beta * w @ (patch / np.linalg.norm(patch)) - log_omega(beta, n))
-            cell = i * layer.grid[0] // len(tops), j * layer.grid[1] // len(lefts)
-            counts[cell] += density / (1 + density.sum())
+            for cell, share in cells_of(layer, i, j):
+                counts[cell] += share * density / (1 + density.sum())
     return counts.reshape(-1, len(w))
 
 
@@ -187,10 +208,12 @@ def test_brightness_and_contrast_do_not_matter():
     np.testing.assert_allclose(model.transform(scale * x + level), model.transform(x), atol=1e-10)
 
 
-def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell(soft):
     """16 places a side in 4 cells: a spot that moves by 4 pixels moves by a cell."""
     rng = np.random.default_rng(0)
-    model = encoder(image_shape=(20, 20), patch=5, grid=4).fit(rng.normal(size=(7, 400)))
+    model = encoder(image_shape=(20, 20), patch=5, grid=4, soft=soft)
+    model.fit(rng.normal(size=(7, 400)))
     spot = rng.normal(size=(3, 3))
 
     def encoded(top, left):
@@ -198,11 +221,11 @@ def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
         image[top : top + 3, left : left + 3] = spot
         return model.transform(image.reshape(1, -1)).reshape(4, 4, -1)
 
-    start = encoded(6, 5)
+    start = encoded(6, 6)
     assert start[1, 1].any()
-    np.testing.assert_allclose(encoded(10, 5)[1:], start[:-1], atol=1e-12)
-    np.testing.assert_allclose(encoded(6, 9)[:, 1:], start[:, :-1], atol=1e-12)
-    np.testing.assert_allclose(encoded(10, 9)[1:, 1:], start[:-1, :-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(10, 6)[1:], start[:-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(6, 10)[:, 1:], start[:, :-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(10, 10)[1:, 1:], start[:-1, :-1], atol=1e-12)
 
 
 def test_rows_in_any_order_and_in_any_parts(case, monkeypatch):
@@ -231,7 +254,7 @@ def test_single_precision_is_near():
     rough = encoder(image_shape=(11, 13), patch=4, precision="float32")
     rough.set_params(max_iter=1).fit(x)
     rough._set_layers([
-        layer.__class__(layer.windows, layer.grid, layer.params.to(dtype=torch.float32))
+        dataclasses.replace(layer, params=layer.params.to(dtype=torch.float32))
         for layer in model.layers_
     ])  # fmt: skip
     assert rough.transform(x).dtype == np.float32
@@ -326,9 +349,9 @@ def test_blurred_pictures_by_loops():
             drawn, covered = np.zeros((8, 9)), np.zeros((8, 9))
             for i in range(down):
                 for j in range(across):
-                    cell = counts[i * layer.grid[0] // down, j * layer.grid[1] // across]
+                    here = sum(share * counts[cell] for cell, share in cells_of(layer, i, j))
                     part = np.s_[i : i + height, j : j + width]
-                    drawn[part] += (cell @ layer.params.w.numpy()).reshape(height, width)
+                    drawn[part] += (here @ layer.params.w.numpy()).reshape(height, width)
                     covered[part] += 1
             drawn /= covered
             total += drawn / np.linalg.norm(drawn)

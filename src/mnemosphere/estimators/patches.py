@@ -126,7 +126,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         beta: float | str = 30.0,
         normalize: str = "center",
         power: float = 0.5,
-        soft: bool = False,
+        soft: bool = True,
         contrast: float = 0.0,
         n_patches: int | None = 500_000,
         max_iter: int | None = None,
