@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -335,28 +336,33 @@ def test_images_that_cannot_be():
 
 
 def test_blurred_pictures_by_loops():
+    """Hard cells: every place of a cell shows the patch expected in the cell."""
     x = pictures((8, 9))
-    model = encoder(**SHAPES["two sizes"]).fit(x)
+    model = encoder(**SHAPES["two sizes"], soft=False).fit(x)
     rows = np.random.default_rng(1).random((3, model._n_features_out))
     found = model.inverse_transform(rows, n_iter=0)
     for row, picture in zip(rows, found, strict=True):
         total, first = np.zeros((8, 9)), 0
         for layer in model.layers_:
             height, width = layer.windows.size
-            down, across = 8 - height + 1, 9 - width + 1
+            down, across = layer.windows.places
             counts = row[first : first + layer.n_features].reshape(*layer.grid, -1) ** 2
             first += layer.n_features
+            cell = {
+                (i, j): (i * layer.grid[0] // down, j * layer.grid[1] // across)
+                for i, j in np.ndindex(down, across)
+            }
+            in_cell = Counter(cell.values())
             drawn, covered = np.zeros((8, 9)), np.zeros((8, 9))
-            for i in range(down):
-                for j in range(across):
-                    here = sum(share * counts[cell] for cell, share in cells_of(layer, i, j))
-                    part = np.s_[i : i + height, j : j + width]
-                    drawn[part] += (here @ layer.params.w.numpy()).reshape(height, width)
-                    covered[part] += 1
+            for (i, j), here in cell.items():
+                part = np.s_[i : i + height, j : j + width]
+                expected = counts[here] / in_cell[here] @ layer.params.w.numpy()
+                drawn[part] += expected.reshape(height, width)
+                covered[part] += 1
             drawn /= covered
             total += drawn / np.linalg.norm(drawn)
         expected = total.ravel() / np.linalg.norm(total)
-        np.testing.assert_allclose(picture, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(picture, expected, rtol=0, atol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -377,8 +383,8 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
         return (digit_encoder.inverse_transform(rows, n_iter=n_iter) * centered).sum(1)
 
     blurred, sharp = agreement(0), agreement(5)
-    assert sharp.mean() > blurred.mean() + 0.05
-    assert sharp.mean() > 0.6
+    assert sharp.mean() > blurred.mean() + 0.02
+    assert sharp.mean() > 0.7
     own = digit_encoder.inverse_transform(rows) @ centered.T
     assert np.mean(own.argmax(1) == np.arange(20)) > 0.8
 

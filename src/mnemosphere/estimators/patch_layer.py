@@ -16,6 +16,8 @@ from mnemosphere.model.parameters import Parameters
 
 __all__ = ["PatchLayer"]
 
+_SHARPENING = 20  # steps that undo the blur of cells that share places
+
 
 @dataclass(frozen=True)
 class PatchLayer:
@@ -86,19 +88,30 @@ class PatchLayer:
         """The picture (B, n_pixels) that soft counts (B, cells, P) stand for.
 
         The counts tell how often a patch is in a cell, not where. So at first each place shows the
-        patch expected in its cell, and the picture, blended where patches overlap, is blurred. Then
-        each place asks in turn which of these patches agree with the picture its neighbors make:
-        P(memory | patch of the picture), the counts of the cell as prior.
+        patch expected there, and the picture, blended where patches overlap, is blurred. Then each
+        place asks in turn which patches agree with the picture its neighbors make, by
+        P(memory | patch of the picture); its prior is tilted so that the shares still add up to
+        the counts.
         """
-        w = self.params.w
-        prior = self.membership().T @ counts  # (B, places, P)
+        w, cells = self.params.w, self.membership()  # (cells, places)
+        some = 1e-6 * counts.sum((1, 2), keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
+
+        def missing(shares: Tensor) -> Tensor:
+            """The factor by which shares (B, places, P) fall short of the counts of their cells."""
+            return cells.T @ ((counts + some) / (cells @ shares + some))
+
+        prior = (counts.sum(1, keepdim=True) / cells.shape[1]).expand(-1, cells.shape[1], -1)
+        for _ in range(_SHARPENING if self.soft else 1):  # Richardson–Lucy
+            prior = prior * missing(prior)
         fill = prior.sum(2, keepdim=True)  # a cell that is full shows strong patches
-        log_prior = (prior / torch.where(fill > 0, fill, 1.0)).log()
+        log_prior = (prior + some * 1e-6).log()
         picture = self.windows.blend(prior @ w)
         for _ in range(n_iter):
             x, _ = self.windows.on_sphere(self.windows.cut(picture))
-            share = (self.params.beta_eff * (x @ w.T) + log_prior).softmax(2)
-            picture = self.windows.blend(fill * torch.where(fill > 0, share, 0.0) @ w)
+            shares = fill * (self.params.beta_eff * (x @ w.T) + log_prior).softmax(2)
+            factor = missing(shares)
+            log_prior = log_prior + 0.5 * factor.log()
+            picture = self.windows.blend((shares * factor) @ w)
         return picture
 
     def spread(self, values: Tensor) -> Tensor:
