@@ -305,12 +305,13 @@ def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch, kind):
 
 def test_same_seed_same_bits(data, fresh):
     def fit(seed):
-        return mn.DAMClassifier(random_state=seed).fit(data.x, data.y).predict_proba(fresh.x)
+        model = small(n_memories="auto", varsigma="auto", random_state=seed)
+        return model.fit(data.x, data.y).predict_proba(fresh.x)
 
     assert np.array_equal(fit(0), fit(0))
     assert not np.array_equal(fit(0), fit(1))
-    generators = [np.random.RandomState(5), np.random.RandomState(5)]
-    assert np.array_equal(*[fit(generator) for generator in generators])
+    one, two = (small(random_state=np.random.RandomState(5)).fit(*data) for _ in range(2))
+    assert_same_bits(one, two, fresh.x)
 
 
 def test_global_random_state_is_left_alone(data):

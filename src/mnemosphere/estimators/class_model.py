@@ -14,11 +14,15 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.base import Floats, as_numpy, like, sample_weights
-from mnemosphere.estimators.calibration import best_temperature
+from mnemosphere.estimators.base import Floats, as_numpy, like
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.labels import Encoded, as_labels, class_index
 from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.model.class_reading import (
+    at_temperature,
+    best_temperature,
+    net_class_weights,
+)
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 
@@ -28,7 +32,9 @@ __all__ = ["ClassModel"]
 class ClassModel(MemoryModel, ABC):
     """All that reads a fitted model and knows of classes."""
 
-    temperature_: float  # of predict_proba; 1 unless `calibrate` found another
+    temperature_: float  # of the shares of memories in a class, set by `fit` or `calibrate`
+    label_smoothing: float
+    _net_class_weights: Tensor  # p net of label smoothing
     selection_: list[dict[str, Any]]
     _label_mass: Tensor
 
@@ -45,9 +51,16 @@ class ClassModel(MemoryModel, ABC):
     def _set_params(self, params: Parameters) -> None:
         super()._set_params(params)
         self.temperature_ = 1.0
+        self._net_class_weights = net_class_weights(params, self.label_smoothing)
+
+    @property
+    def _class_params(self) -> Parameters:
+        """Parameters whose log_joint gives the class probabilities: see `model.class_reading`."""
+        net = self.params_.replace(p=self._net_class_weights)
+        return at_temperature(net, self.temperature_)
 
     def _own_tensors(self) -> dict[str, Tensor]:
-        return {"label_mass": self._label_mass}
+        return {"label_mass": self._label_mass, "net_class_weights": self._net_class_weights}
 
     def _own_header(self) -> dict[str, Any]:
         return {
@@ -58,6 +71,9 @@ class ClassModel(MemoryModel, ABC):
 
     def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
         self._label_mass = tensors["label_mass"]
+        self._net_class_weights = tensors["net_class_weights"]
+        if self._net_class_weights.shape != self.params_.p.shape:
+            raise ValueError("net_class_weights has another shape than the class weights")
         self.selection_ = header["selection"]
         self.temperature_ = float(header["temperature"])
         threshold = header["novelty_threshold"]
@@ -72,28 +88,21 @@ class ClassModel(MemoryModel, ABC):
         coded = self._encode(y, stored, self.classes_, require_label=False)
         return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))
 
-    def _log_proba(self, X: Any) -> Any:
-        """Log P(y|x) of the model itself, before any temperature."""
-        check_is_fitted(self, "params_")
-        log_joint = self._log_joint()
-        return self._over_rows(
-            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1)
-        )
-
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Log of `predict_proba`, (n, C)."""
-        log_proba: Floats = self._log_proba(X)
-        if self.temperature_ != 1.0:
-            tempered = (torch.as_tensor(log_proba) / self.temperature_).log_softmax(1)
-            log_proba = like(X, tempered)
+        check_is_fitted(self, "params_")
+        log_joint = self._log_joint(self._class_params)
+        log_proba: Floats = self._over_rows(
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1)
+        )
         return log_proba
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """P(y | x, y is one of the C classes), (n, C); at the temperature of `calibrate`.
+        """P(y | x, y is one of the C classes), (n, C).
 
-        For ς = 1 these are the probabilities of the model. For ς < 1 the effective density is not
-        normalized, and its ratios are scores that sum to 1: `calibrate` makes them probabilities
-        as well as one number can, and held-out rows tell how well that is.
+        Σ over memories of share × soft label, net of label smoothing, the shares at the
+        temperature that `fit` found on rows set apart, or `calibrate` on rows of yours. `explain`
+        shows the same shares and soft labels.
         """
         proba: Floats = like(X, torch.as_tensor(self.predict_log_proba(X)).exp())
         return proba
@@ -104,11 +113,8 @@ class ClassModel(MemoryModel, ABC):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row; a tensor where X is one and the labels are numbers.
-
-        Before any temperature, so that rounding cannot make calibration change a prediction.
-        """
-        best = self._log_proba(X).argmax(1)
+        """The most probable class of each row; a tensor where X is one and labels are numbers."""
+        best = self.predict_log_proba(X).argmax(1)
         if isinstance(best, Tensor):
             if self.classes_.dtype.kind in "biuf":
                 labels: Any = torch.from_numpy(self.classes_).to(best.device)[best]
@@ -125,20 +131,19 @@ class ClassModel(MemoryModel, ABC):
         return answer
 
     def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Set `temperature_` to the T with the least log-loss of softmax(log P(y|x)/T) on (X, y).
+        """Set `temperature_` to the one with the least log-loss of the classes of (X, y).
 
-        Pass labeled rows that were not trained on. Predictions never change, `predict_proba` and
-        what is built on it do. Further training, shrinking and the like start again at T = 1.
+        Pass labeled rows that were not trained on. `fit` does so by itself; rows of another
+        source, or many more of them, may tell it better. Further training, shrinking and the like
+        start again at 1.
         """
-        log_proba, index = as_numpy(self._log_proba(X)), as_numpy(self._class_index(y))
-        if index.shape[0] != log_proba.shape[0]:
-            raise ValueError(
-                f"X has {log_proba.shape[0]} rows but y has {index.shape[0]}: one label per row"
-            )
-        weight = sample_weights(sample_weight, index.shape[0], torch.device("cpu"))
-        self.temperature_ = best_temperature(
-            log_proba, index, None if weight is None else weight.numpy()
-        )
+        check_is_fitted(self, "params_")
+        judged = self._rows_to_judge(X, y, sample_weight).rows
+        labeled = judged.targets.sum(1) > 0
+        if not bool(labeled.any()):
+            raise ValueError("no row of y has a label: pass labeled rows to calibrate")
+        net = self.params_.replace(p=self._net_class_weights)
+        self.temperature_ = best_temperature([(net, judged.take(labeled))])
         return self
 
     def with_class_prior(
@@ -157,9 +162,15 @@ class ClassModel(MemoryModel, ABC):
         check_is_fitted(self, "params_")
         weights = self._prior_weights(prior)
         p_q = self.params_.p_q.double()
-        new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
-        p_q = torch.cat([new, p_q[-1:]])
-        return self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
+        new = torch.from_numpy(weights / weights.sum()).to(p_q)
+        p_q = torch.cat([new * p_q[:-1].sum(), p_q[-1:]])
+        other = self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
+        # The same for the weights that classes are read from, which have nothing in "none".
+        net = self.params_.replace(p=self._net_class_weights, p_q=self._net_class_weights.sum(0))
+        new = torch.cat([new, new.new_zeros(1)]).to(net.p)
+        other._net_class_weights = with_class_prior(net, new, memory_weights).p
+        other.temperature_ = self.temperature_
+        return other
 
     def _prior_weights(self, prior: Mapping[Any, float] | ArrayLike) -> NDArray[np.float64]:
         names = self.classes_.tolist()

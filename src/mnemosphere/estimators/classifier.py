@@ -18,6 +18,11 @@ from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import selection
 from mnemosphere.estimators.base import PASSES, draw_seed, sample_weights
+from mnemosphere.estimators.calibration import (
+    cross_fitted_temperature,
+    share_apart,
+    temperature_on,
+)
 from mnemosphere.estimators.class_model import ClassModel
 from mnemosphere.estimators.labels import Encoded, class_weights, encode
 from mnemosphere.estimators.persistence import register
@@ -103,7 +108,8 @@ class DAMClassifier(
         the class "none of them"
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    temperature_, novelty_threshold_ : 1 and None, or what `calibrate` and `calibrate_novelty` set
+    temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
+    novelty_threshold_ : None, or what `calibrate_novelty` set
     selection_ : the trials behind an automatic choice, a list of dicts
     history_ : one dict per pass
     n_iter_, converged_, status_ : how training ended
@@ -194,7 +200,10 @@ class DAMClassifier(
         dataset = self._resolve_auto(stored, coded.targets, weight, seed)
         self.__dict__.pop("_stream", None)
         self._label_mass = dataset.label_mass().cpu()
-        self._set_trained(self._train(dataset, seed, callbacks))
+        trained = self._train(dataset, seed, callbacks)
+        self._set_trained(trained)
+        if trained.status != "interrupted":
+            self.temperature_ = self._find_temperature(dataset, trained, seed)
         return self
 
     def partial_fit(
@@ -310,7 +319,12 @@ class DAMClassifier(
         refinement = self._refinement()
         if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
             generator = torch.Generator().manual_seed(seed)
-            return self._solve(dataset, "", generator, callbacks)
+            apart = None
+            share = share_apart(dataset.n_rows)
+            if share > 0 and not few_labels.has_unlabeled(dataset):
+                dataset, apart = dataset.split(share, generator=generator)
+            trained = self._solve(dataset, "", generator, callbacks)
+            return trained if apart is None else trained._replace(unseen=(trained.params, apart))
         return refine(
             # Each joint solution from the same seed, as if it were the only one.
             lambda rows, stage: self._solve(
@@ -366,7 +380,19 @@ class DAMClassifier(
             validation=validation, patience=patience, generator=generator, callbacks=callbacks,
             stage=stage,
         )  # fmt: skip
-        return Trained(result.params, (*history, *result.history), result.status)
+        unseen = None if validation is None else (result.params, validation)
+        return Trained(result.params, (*history, *result.history), result.status, unseen=unseen)
+
+    def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
+        """The temperature of class probabilities, on rows that training set apart or leaves out."""
+        if trained.unseen is not None:
+            return temperature_on(*trained.unseen, self.label_smoothing)
+        if few_labels.has_unlabeled(dataset):  # too few labels to judge by
+            return 1.0
+        return cross_fitted_temperature(
+            dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
+            learn_beta=self.beta == "learn", tol=self.tol, seed=seed,
+        )  # fmt: skip
 
     def _refinement(self) -> Refinement | None:
         """The refinement that the objective asks for; None for the joint likelihood."""

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators.base import as_numpy
+from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.image_shape import as_plane
 from mnemosphere.estimators.memory_model import MemoryModel
@@ -64,6 +65,8 @@ class ImageExplanation(Explanation):
 def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExplanation:
     """Why each image got its class, by a pipeline of a `PatchEncoder` and a classifier."""
     encoder, model = _two_layers(pipeline)
+    if not isinstance(model, DAMClassifier):
+        raise TypeError(f"a {type(model).__name__} decides about no classes: use DAMClassifier")
     features = torch.as_tensor(encoder.transform(X))
     found = explain(model, features, n_nearest)
     x, lost = on_sphere(model._stored(features, reset=False), model._normalizer, torch.float64)

@@ -131,9 +131,9 @@ class MemoryModel(SphereEstimator, ABC):
         self._set_params(params)
         self._set_own(strip_prefix(tensors, "own"), header["own"])
 
-    def _log_joint(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def _log_joint(self, params: Parameters | None = None) -> Callable[[Tensor, Tensor], Tensor]:
         """log_joint of unit rows; that of the uniform component where there is no direction."""
-        params = self.params_
+        params = self.params_ if params is None else params
         tiny = torch.finfo(params.p.dtype).tiny
         prior = params.p_q.clamp_min(tiny).log() + params.p_h[0].clamp_min(tiny).log()
 

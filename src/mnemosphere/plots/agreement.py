@@ -73,7 +73,8 @@ def agreement_figure(
     upper, lower = float(np.clip(1.3 * height + 1.1, 2.1, 4.0)), 1.2 * height + 0.35
     if figure is None:
         figure = new_figure(1.3 * (n + 1) + 2.6, upper + lower)
-    top, bottom = np.ravel(figure.subfigures(2, 1, height_ratios=[upper, lower]))
+    parts: Any = figure.subfigures(2, 1, height_ratios=[upper, lower])
+    top, bottom = parts
     strip(top)
     grid = bottom.add_gridspec(1, n + 2, width_ratios=[1.0] * (n + 1) + [_VERDICT])
     label = bottom.add_subplot(grid[0, 0])

@@ -23,7 +23,7 @@ __all__ = ["FixedPoint"]
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _ROUGHLY, _FINELY = 1e-4, 1e-8  # errors of marginals within a pass and at its end, on a GPU
-_ITERATIONS = 20
+_ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -37,14 +37,20 @@ def _window(passes: float) -> float:
 class FixedPoint:
     """Fixed-point iteration: no learning rate, no momentum, no schedule.
 
-    `batch_size=None` takes one exact step per pass, and the loss never increases. A number takes a
-    step after every batch from a running mean of the statistics, whose memory is short at first
-    and grows with the passes: many steps early, less and less noise later. "auto" is a twentieth
-    of the rows from 2000 rows on (a tenth on a GPU), else None.
-
     A memory that answers for less than a thousandth of one row is dead: it is put on a row that
     the model explains worst, with that row's label; in an exact step, only where the loss is sure
     not to increase by it.
+
+    Parameters
+    ----------
+    batch_size : int, "auto" or None
+        None takes one exact step per pass, and the loss never increases. A number takes a step
+        after every batch from a running mean of the statistics, whose memory is short at first
+        and grows with the passes: many steps early, less and less noise later. "auto" is a
+        twentieth of the rows from 2000 rows on (a tenth on a GPU), else None.
+    learn_beta : bool
+        Whether β is trained; the estimators decide by their `beta`.
+
     """
 
     batch_size: int | Literal["auto"] | None = "auto"
@@ -218,8 +224,14 @@ def _class_weights_on_device(
     p, error = maximize_gpu.maximize(
         state["p_bar"], params.p_h, params.p_q, lam, omega, tol=tol, max_iter=_ITERATIONS
     )
-    found = {"col_multipliers": lam, "row_multipliers": omega, "marginal_error": error}
-    return p, {**state, **found}
+    # A hard problem is left for the host: until then the class weights stay as they are.
+    solved = error <= _USABLE  # false for NaN
+    found = {
+        "col_multipliers": torch.where(solved, lam, 0.0),
+        "row_multipliers": torch.where(solved, omega, 0.0),
+        "marginal_error": error,
+    }
+    return torch.where(solved, p, params.p), {**state, **found}
 
 
 def _fresh_multipliers(params: Parameters) -> SolverState:
