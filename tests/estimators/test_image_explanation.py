@@ -20,7 +20,7 @@ def case(request):
     kinds = rng.normal(size=(3, *shape))
     x = (kinds[y] + 0.5 * rng.normal(size=(61, *shape))).reshape(61, -1)
     encoder = mn.PatchEncoder(
-        shape, patch=[3, 4], grid=2, n_memories=5, max_iter=3, random_state=0
+        shape, patch=(3, 4), grid=2, n_memories=5, max_iter=3, random_state=0
     )  # fmt: skip
     model = mn.DAMClassifier(
         7, normalize=normalize, varsigma=0.5, precision="float64", max_iter=3, random_state=0
@@ -79,9 +79,7 @@ def test_the_rest_is_the_explanation_of_the_second_layer(case):
 
 def test_an_agreement_lies_where_the_patches_of_its_cell_do():
     """One cell agrees: the pixels that its patches cover share it, in proportion."""
-    encoder = mn.PatchEncoder(
-        (5, 6), patch=2, grid=(1, 2), soft=False, n_memories=3, random_state=0
-    )
+    encoder = mn.PatchEncoder((5, 6), patch=2, grid=(1, 2), n_memories=3, random_state=0)
     encoder.fit(np.random.default_rng(0).normal(size=(11, 30)))
     layer = encoder.layers_[0]
     value = layer.params.w.new_tensor([[0.0, 7.0]])

@@ -21,13 +21,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import mnemosphere as mn
 
 SHAPES = {
-    "gray": {"image_shape": (11, 13), "patch": (3, 5), "grid": (2, 3)},
+    "gray": {"image_shape": (11, 13), "patch": [(3, 5)], "grid": (2, 3)},
     "color": {"image_shape": (7, 8, 3), "patch": 3, "grid": 2, "stride": 2},
     "signal": {"image_shape": (29,), "patch": 7, "grid": 5},
-    "two sizes": {"image_shape": (8, 9), "patch": [3, (2, 5)], "grid": 3},
+    "two sizes": {"image_shape": (8, 9), "patch": (3, (2, 5)), "grid": 3},
     "powers": {"image_shape": (8, 8), "patch": 3, "grid": 2, "power": 0.3, "beta": 5.0},
     "not centered": {"image_shape": (7, 7), "patch": 3, "grid": 2, "normalize": "unit"},
-    "hard cells": {"image_shape": (9, 11), "patch": 3, "grid": (2, 4), "soft": False},
+    "cells of unlike sizes": {"image_shape": (9, 11), "patch": 3, "grid": (2, 4)},
 }
 
 
@@ -65,25 +65,6 @@ def log_omega(beta, n):
     return gammaln(n / 2) + order * np.log(2 / beta) + np.log(ive(order, beta)) + beta
 
 
-def shares_of_cells(place, n_places, n_cells, soft):
-    """(cell, share) of one place along one side: of the two cells whose middles it lies between."""
-    if not soft:
-        return [(place * n_cells // n_places, 1.0)]
-    at = (place + 0.5) * n_cells / n_places - 0.5  # middles of cells are whole numbers
-    at = min(max(at, 0.0), n_cells - 1.0)
-    low = int(at)
-    return [(low, 1 - (at - low)), (min(low + 1, n_cells - 1), at - low)]
-
-
-def cells_of(layer, i, j):
-    """(cell, share) of one place."""
-    down, across = (
-        shares_of_cells(place, n, cells, layer.soft)
-        for place, n, cells in zip((i, j), layer.windows.places, layer.grid, strict=True)
-    )
-    return [((a, b), x * y) for a, x in down for b, y in across]
-
-
 def counts_by_loops(image, layer, center=True):
     """Soft counts of one image (rows, columns, channels), one patch at a time, (cells, P)."""
     windows, w = layer.windows, layer.params.w.numpy()
@@ -101,8 +82,8 @@ def counts_by_loops(image, layer, center=True):
                 continue
             # Every memory and the uniform component weigh the same before the patch is seen.
             density = np.exp(beta * w @ (patch / np.linalg.norm(patch)) - log_omega(beta, n))
-            for cell, share in cells_of(layer, i, j):
-                counts[cell] += share * density / (1 + density.sum())
+            cell = i * layer.grid[0] // len(tops), j * layer.grid[1] // len(lefts)
+            counts[cell] += density / (1 + density.sum())
     return counts.reshape(-1, len(w))
 
 
@@ -209,11 +190,10 @@ def test_brightness_and_contrast_do_not_matter():
     np.testing.assert_allclose(model.transform(scale * x + level), model.transform(x), atol=1e-10)
 
 
-@pytest.mark.parametrize("soft", [False, True])
-def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell(soft):
+def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
     """16 places a side in 4 cells: a spot that moves by 4 pixels moves by a cell."""
     rng = np.random.default_rng(0)
-    model = encoder(image_shape=(20, 20), patch=5, grid=4, soft=soft)
+    model = encoder(image_shape=(20, 20), patch=5, grid=4)
     model.fit(rng.normal(size=(7, 400)))
     spot = rng.normal(size=(3, 3))
 
@@ -306,8 +286,8 @@ def test_patch_and_grid_are_cut_down_to_small_images():
     [
         ({}, "3072 features are no square image"),
         ({"image_shape": (32, 32)}, "does not fit rows of 3072"),
-        ({"image_shape": (32, 32, 3), "patch": []}, "empty list"),
-        ({"image_shape": (32, 32, 3), "patch": (2, 3, 4)}, "rows, columns"),
+        ({"image_shape": (32, 32, 3), "patch": []}, "patch is empty"),
+        ({"image_shape": (32, 32, 3), "patch": [(2, 3, 4)]}, "rows, columns"),
         ({"image_shape": (32, 32, 3), "grid": (0, 2)}, "whole number >= 1"),
         ({"image_shape": (32.0, 32, 3)}, "whole number >= 1"),
         ({"image_shape": (32, 32, 3), "beta": 0.0}, "beta"),
@@ -328,17 +308,17 @@ def test_images_that_cannot_be():
         model.transform(x.reshape(5, 4, 16))
     with pytest.raises(ValueError, match="expecting 64 features"):
         model.transform(x.reshape(5, 64)[:, :63])
-    with pytest.raises(ValueError, match=r"must be \(n, 45\) soft counts"):
-        model.inverse_transform(np.ones((2, 44)))
+    with pytest.raises(ValueError, match=r"must be \(n, 85\) soft counts"):
+        model.inverse_transform(np.ones((2, 84)))
 
 
 # pictures
 
 
 def test_blurred_pictures_by_loops():
-    """Hard cells: every place of a cell shows the patch expected in the cell."""
+    """Every place of a cell shows the patch expected in the cell."""
     x = pictures((8, 9))
-    model = encoder(**SHAPES["two sizes"], soft=False).fit(x)
+    model = encoder(**SHAPES["two sizes"]).fit(x)
     rows = np.random.default_rng(1).random((3, model._n_features_out))
     found = model.inverse_transform(rows, n_iter=0)
     for row, picture in zip(rows, found, strict=True):
@@ -362,14 +342,15 @@ def test_blurred_pictures_by_loops():
             drawn /= covered
             total += drawn / np.linalg.norm(drawn)
         expected = total.ravel() / np.linalg.norm(total)
-        np.testing.assert_allclose(picture, expected, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(picture, expected, rtol=0, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
 def digit_encoder(images):
-    return mn.PatchEncoder(n_memories=64, n_patches=20_000, random_state=0).fit(
-        images.x_train[:300]
+    model = mn.PatchEncoder(
+        n_memories=64, n_patches=20_000, max_iter=5, precision="float32", random_state=0
     )
+    return model.fit(images.x_train[:300])
 
 
 def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
@@ -382,8 +363,8 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
     def agreement(n_iter):
         return (digit_encoder.inverse_transform(rows, n_iter=n_iter) * centered).sum(1)
 
-    blurred, sharp = agreement(0), agreement(5)
-    assert sharp.mean() > blurred.mean() + 0.02
+    blurred, sharp = agreement(0), agreement(10)
+    assert sharp.mean() > blurred.mean() + 0.05
     assert sharp.mean() > 0.7
     own = digit_encoder.inverse_transform(rows) @ centered.T
     assert np.mean(own.argmax(1) == np.arange(20)) > 0.8
@@ -421,13 +402,13 @@ def small_classifier():
 @pytest.fixture(scope="module")
 def pipeline(digit_encoder, images):
     return make_pipeline(clone(digit_encoder), small_classifier()).fit(
-        images.x_train[:600], images.y_train[:600]
+        images.x_train[:400], images.y_train[:400]
     )
 
 
 def test_two_layers_beat_one(pipeline, images):
-    one = small_classifier().fit(images.x_train[:600], images.y_train[:600])
-    x, y = images.x_test[:300], images.y_test[:300]
+    one = small_classifier().fit(images.x_train[:400], images.y_train[:400])
+    x, y = images.x_test[:200], images.y_test[:200]
     assert pipeline.score(x, y) > one.score(x, y) + 0.02
 
 
@@ -456,7 +437,7 @@ def test_an_encoder_in_a_file(case, tmp_path):
 
 
 def test_what_a_file_cannot_hold(data, tmp_path):
-    scaled = make_pipeline(StandardScaler(), mn.DAMClassifier(5, random_state=0))
+    scaled = make_pipeline(StandardScaler(), small_classifier())
     with pytest.raises(TypeError, match="cannot hold a StandardScaler"):
         mn.save(scaled.fit(data.x, data.y), tmp_path / "model.safetensors")
     assert list(tmp_path.iterdir()) == []

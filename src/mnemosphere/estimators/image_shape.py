@@ -53,9 +53,9 @@ def two_sides(given: Any, name: str, *, one_row: bool) -> tuple[int, int]:
     """(rows, columns) of a setting that may be one number; a signal has one row."""
     if isinstance(given, Integral):
         given = (1 if one_row else given, given)
-    elif one_row and len(given) == 1:
+    elif isinstance(given, Sequence) and one_row and len(given) == 1:
         given = (1, *given)
-    if len(given) != 2:
+    if not isinstance(given, Sequence) or len(given) != 2:
         raise ValueError(f"{name} must be a whole number or (rows, columns), got {given!r}")
     for side in given:
         check_whole(side, name, 1)

@@ -19,7 +19,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.windows import PatchDataset, Windows
 from mnemosphere.estimators.base import Floats, SphereEstimator, check_whole, draw_seed, like
 from mnemosphere.estimators.image_shape import as_plane, image_shape, two_sides
-from mnemosphere.estimators.patch_layer import PatchLayer
+from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.selection import Start
@@ -36,7 +36,7 @@ __all__ = ["PatchEncoder"]
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _PASSES = 10
-Size = int | tuple[int, int]
+Size = int | Sequence[int]
 
 
 @register
@@ -53,9 +53,9 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
     image_shape : None, (rows, columns), (rows, columns, channels) or (length,)
         How a row of X is an image, or a signal. None: that of X where it has more than two axes;
         a square for a square number of features from 64 on; a signal for fewer than 64.
-    patch : int, (rows, columns) or a list of them
-        Size of a patch, cut down to the image where it is smaller. With a list, patches of
-        several sizes, each size with memories of its own.
+    patch : int or sequence of sizes
+        Size of a patch, or several, each with memories of its own; a size is a number or
+        (rows, columns), and cut down to the image where that is smaller.
     stride : int
         Pixels from one patch to the next.
     grid : int or (rows, columns)
@@ -104,8 +104,6 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "normalize": [StrOptions({"center", "unit"})],
         "power": [_POSITIVE],
-        "soft": [bool],
-        "contrast": [Interval(Real, 0, None, closed="left")],
         "n_patches": [_COUNT, None],
         "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -119,15 +117,13 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         self,
         image_shape: tuple[int, ...] | None = None,
         *,
-        patch: Size | list[Size] = 6,
+        patch: Size | Sequence[Size] = (4, 8),
         stride: int = 1,
         grid: int | tuple[int, int] = 4,
-        n_memories: int = 256,
+        n_memories: int = 128,
         beta: float | str = 30.0,
         normalize: str = "center",
         power: float = 0.5,
-        soft: bool = True,
-        contrast: float = 0.0,
         n_patches: int | None = 500_000,
         max_iter: int | None = None,
         tol: float = 1e-4,
@@ -144,8 +140,6 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         self.beta = beta
         self.normalize = normalize
         self.power = power
-        self.soft = soft
-        self.contrast = contrast
         self.n_patches = n_patches
         self.max_iter = max_iter
         self.tol = tol
@@ -196,7 +190,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
 
     def _layer(self, windows: Windows, params: Parameters) -> PatchLayer:
-        return PatchLayer(windows, self._cells(windows), params, self.soft, self.contrast)
+        return PatchLayer(windows, self._cells(windows), params)
 
     def _set_layers(self, layers: Sequence[PatchLayer]) -> None:
         self.layers_ = tuple(layers)
@@ -232,18 +226,18 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
     def _windows(self) -> list[Windows]:
         """Where patches are cut, for each size."""
         rows, columns, channels = as_plane(self.image_shape_)
-        sizes = self.patch if isinstance(self.patch, list) else [self.patch]
-        if not sizes:
-            raise ValueError("patch is an empty list: give at least one size")
-        step = int(self.stride)
-        made = []
-        for given in sizes:
-            size = two_sides(given, "patch", one_row=rows == 1)
+        patch: Any = self.patch
+        given = (patch,) if isinstance(patch, Integral) else tuple(patch)
+        if not given:
+            raise ValueError("patch is empty: give at least one size")
+        step, made = int(self.stride), []
+        for each in given:
+            size = two_sides(each, "patch", one_row=rows == 1)
             size = min(size[0], rows), min(size[1], columns)
             made.append(
                 Windows((rows, columns, channels), size, (step, step), self.normalize == "center")
             )
-        return made
+        return list(dict.fromkeys(made))  # sizes cut down to the same one are one size
 
     def _cells(self, windows: Windows) -> tuple[int, int]:
         """The grid, with no more cells than there are places."""
@@ -310,15 +304,15 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         rows: Floats = like(X, out)
         return rows
 
-    def inverse_transform(self, X: ArrayLike, *, n_iter: int = 5) -> Floats:
+    def inverse_transform(self, X: ArrayLike, *, n_iter: int = 10) -> Floats:
         """Pictures (n, pixels) of points among the soft counts, such as a classifier's memories.
 
         At each place the expected patch, as strong as its cell is full, blended where patches
-        overlap; then `n_iter` times the patch expected from the picture so far as well, which
-        sharpens it. With several sizes of patches, the mean of their pictures. A patch on the
-        sphere has lost its length and its mean, so pictures are of contrasts around 0, of unit
-        length. Counts are never negative, and most are next to nothing: in a row with negative
-        numbers, as of a classifier that centers rows, the median counts as 0.
+        overlap; then `n_iter` times the patch expected from the picture so far as well, such that
+        patches still add up to the counts, which sharpens it. A patch on the sphere has lost its
+        length and its mean, so pictures are of contrasts around 0, of unit length. Counts are
+        never negative, and most are next to nothing: in a row with negative numbers, as of a
+        classifier that centers rows, the median counts as 0.
         """
         check_is_fitted(self, "layers_")
         check_whole(n_iter, "n_iter", 0)
@@ -341,11 +335,11 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         signed = (x < 0).any(1, keepdim=True)
         nothing = torch.where(signed, x.median(1, keepdim=True).values, 0.0)
         x = (x - nothing).clamp_min(0).pow(1 / self.power)
-        pictures = [
-            layer.draw(part.reshape(-1, layer.n_cells, layer.params.n_memories), n_iter)
+        counts = [
+            part.reshape(-1, layer.n_cells, layer.params.n_memories)
             for layer, part in zip(self.layers_, self._by_layer(x), strict=True)
         ]
-        return _unit(sum(map(_unit, pictures), torch.zeros_like(pictures[0])))
+        return draw(self.layers_, counts, n_iter)
 
     def _by_layer(self, x: Tensor) -> list[Tensor]:
         """The columns (..., d) of each size of patches."""
@@ -366,10 +360,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _encode(self, images: Tensor) -> Tensor:
         """Images (B, n_pixels) on the sphere of soft counts."""
-        parts = [_unit(layer.count(images).flatten(1).pow(self.power)) for layer in self.layers_]
-        return parts[0] if len(parts) == 1 else _unit(torch.cat(parts, dim=1))
-
-
-def _unit(x: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    return x / torch.where(norm > 0, norm, 1.0)
+        parts = [
+            unit_rows(layer.count(images).flatten(1).pow(self.power)) for layer in self.layers_
+        ]
+        return parts[0] if len(parts) == 1 else unit_rows(torch.cat(parts, dim=1))
