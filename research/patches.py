@@ -34,6 +34,7 @@ FULL, QUICK = ("mnist", "fashion-mnist"), ("mnist-small",)
 QUICK_ROWS = 1000
 HELD = 10_000  # last training rows, by which choices are judged
 SVM_ROWS = 10_000  # the time of an exact kernel machine grows with the square of the rows
+NEIGHBOR_ROWS = 10_000  # from there on by products on the device
 LABELS = (10, 100, 1000)  # per class
 CLASSIFIER: dict[str, Any] = {"objective": "conditional"}
 
@@ -284,19 +285,18 @@ def _tell(
 
 
 def final(job: Job) -> None:
-    """The defaults on all training rows, judged by the test rows."""
+    """The defaults, and more patch memories, on all training rows, judged by the test rows."""
+    encoders: dict[str, dict[str, Any]] = {"two layers": {}}
+    if not job.quick:
+        encoders["two layers, 256 patch memories"] = {"n_memories": 256}
     for name, train, test in job.each():
         for seed in job.seeds:
-            coded = encode(train.x, train, test, seed)
+            for what, settings in encoders.items():
+                coded = encode(train.x, train, test, seed, **settings)
+                for n_memories in job.memories:
+                    _tell(job, name, what, n_memories, seed, coded, train, test, settings, {})
             for n_memories in job.memories:
-                _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
-                watch = Watch(job.device)
-                fitted = classify((train.x, train.y), (test.x, test.y), n_memories, seed, watch)
-                job.add(
-                    line(f"{name} P={n_memories} seed {seed}: one layer", fitted),
-                    data=name, what="one layer", memories=n_memories, seed=seed,
-                    rows=len(train.y), **fitted._asdict(),
-                )  # fmt: skip
+                _one_layer(job, name, n_memories, seed, train, test)
 
 
 def small(job: Job) -> None:
@@ -384,7 +384,7 @@ def _neighbors_and_svm(
 
 def neighbors(train: Rows, test: Rows, k: int = 3) -> float:
     """Accuracy in percent of k nearest neighbors on pixels."""
-    if len(train.y) <= 10_000:
+    if len(train.y) <= NEIGHBOR_ROWS:
         model = KNeighborsClassifier(k).fit(train.x.cpu().numpy() / 255, train.y)
         return 100 * float(model.score(test.x.cpu().numpy() / 255, test.y))
     x, y = train.x.float() / 255, torch.from_numpy(train.y).to(train.x.device)
