@@ -68,6 +68,11 @@ class MemoryModel(SphereEstimator, ABC):
         self.novelty_threshold_ = None
 
     @property
+    def _class_params(self) -> Parameters:
+        """Parameters whose log_joint gives the probabilities of classes."""
+        return self.params_
+
+    @property
     def _n_features_out(self) -> int:
         return int(self.n_memories_)
 
