@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mnemosphere import data, plots, theory
-    from mnemosphere.estimators import DAMClassifier, DAMClusterer, load
+    from mnemosphere.estimators import (
+        DAMClassifier,
+        DAMClusterer,
+        PatchEncoder,
+        explain_images,
+        load,
+        memory_pictures,
+        save,
+    )
     from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
 
 __all__ = [
@@ -15,18 +23,23 @@ __all__ = [
     "DAMClassifier",
     "DAMClusterer",
     "FixedPoint",
+    "PatchEncoder",
     "Refinement",
     "__version__",
     "data",
+    "explain_images",
     "load",
+    "memory_pictures",
     "plots",
+    "save",
     "theory",
 ]
 __version__ = "0.1.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
-    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "load"), "estimators"),
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
+    **dict.fromkeys(("explain_images", "load", "memory_pictures", "save"), "estimators"),
     **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
 }
 

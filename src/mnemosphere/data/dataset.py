@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 
-__all__ = ["ArrayDataset", "Dataset", "StreamedBatch", "held_out"]
+__all__ = ["ArrayDataset", "Dataset", "StreamedBatch", "held_out", "random_order"]
 
 
 class Dataset(Protocol):
@@ -122,12 +122,7 @@ class ArrayDataset:
         return f"{tuple(self.rows.x.shape)} {sums}"
 
     def _order(self, generator: torch.Generator) -> Tensor:
-        if self.device.type == "cpu":
-            return torch.randperm(self.rows.n_rows, generator=generator)
-        # Drawn where the rows are: one number from the run's generator seeds another there.
-        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-        there = torch.Generator(self.device).manual_seed(int(seed))
-        return torch.randperm(self.rows.n_rows, generator=there, device=self.device)
+        return random_order(self.rows.n_rows, self.device, generator)
 
 
 @dataclass(frozen=True)
@@ -168,3 +163,13 @@ def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) ->
     held = torch.zeros_like(chosen)
     held[order[by_class[chosen]]] = True
     return held
+
+
+def random_order(n: int, device: torch.device, generator: torch.Generator) -> Tensor:
+    """A permutation of n rows, (n,), drawn on the device that they are on."""
+    if device.type == "cpu":
+        return torch.randperm(n, generator=generator)
+    # One number from the run's generator seeds another there.
+    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+    there = torch.Generator(device).manual_seed(int(seed))
+    return torch.randperm(n, generator=there, device=device)

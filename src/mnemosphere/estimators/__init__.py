@@ -3,9 +3,15 @@
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.explanation import Explanation, Reason
+from mnemosphere.estimators.image_explanation import (
+    ImageExplanation,
+    explain_images,
+    memory_pictures,
+)
 from mnemosphere.estimators.memory_model import RecallPath
 from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.persistence import load
+from mnemosphere.estimators.patches import PatchEncoder
+from mnemosphere.estimators.persistence import load, save
 from mnemosphere.estimators.progress import ProgressBar
 
 __all__ = [
@@ -13,8 +19,13 @@ __all__ = [
     "DAMClusterer",
     "DAMModule",
     "Explanation",
+    "ImageExplanation",
+    "PatchEncoder",
     "ProgressBar",
     "Reason",
     "RecallPath",
+    "explain_images",
     "load",
+    "memory_pictures",
+    "save",
 ]

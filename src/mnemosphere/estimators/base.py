@@ -259,7 +259,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
-        check_is_fitted(self, "params_")
+        check_is_fitted(self)
         persistence.save(self, Path(path))
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators.base import (
     Floats,
@@ -24,6 +25,8 @@ from mnemosphere.estimators.base import (
     like,
 )
 from mnemosphere.estimators.calibration import rejection_threshold
+from mnemosphere.estimators.persistence import labels_from_json, labels_to_json
+from mnemosphere.files import plain, strip_prefix
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.merge import merge
@@ -34,6 +37,7 @@ from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.theory import stationarity
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.lineage import Lineage
 
 __all__ = ["MemoryModel", "RecallPath"]
 
@@ -84,6 +88,53 @@ class MemoryModel(SphereEstimator, ABC):
     @abstractmethod
     def _class_index(self, y: Any) -> Tensor:
         """The columns of p that these classes have, (n,)."""
+
+    @abstractmethod
+    def _own_tensors(self) -> dict[str, Tensor]:
+        """What a model file holds of this estimator alone."""
+
+    @abstractmethod
+    def _own_header(self) -> dict[str, Any]:
+        """The same as plain values."""
+
+    @abstractmethod
+    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+        """Undo both."""
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What was learned, for a model file."""
+        tensors = {f"params.{name}": t for name, t in self.params_.to_tensors().items()}
+        for name in ("mean", "scale"):
+            value = getattr(self._normalizer, name)
+            if value is not None:
+                tensors[f"normalizer.{name}"] = value
+        if self.lineage_ is not None:
+            tensors |= {f"lineage.{name}": t for name, t in self.lineage_.to_tensors().items()}
+        tensors |= {f"own.{name}": t for name, t in self._own_tensors().items()}
+        header = {
+            "normalize": self._normalizer.kind,
+            "classes": labels_to_json(self.classes_),
+            "own": plain(self._own_header()),
+        }
+        return header, tensors
+
+    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Undo `_state`."""
+        if header["normalize"] not in NORMALIZATIONS:
+            raise ValueError(f"normalize is {header['normalize']!r}")
+        self._normalizer = Normalizer(header["normalize"], **strip_prefix(tensors, "normalizer"))
+        self.normalize_ = header["normalize"]
+        self.classes_ = labels_from_json(header["classes"])
+        lineage = strip_prefix(tensors, "lineage")
+        self.lineage_ = Lineage.from_tensors(lineage) if lineage else None
+        params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
+        shape = (self.n_features_in_ + self._normalizer.extra, self.classes_.shape[0] + 1)
+        if (params.n_features, params.n_columns) != shape:
+            raise ValueError(
+                f"it is of {params.n_features} features and {params.n_columns} classes"
+            )
+        self._set_params(params)
+        self._set_own(strip_prefix(tensors, "own"), header["own"])
 
     def _log_joint(self, params: Parameters | None = None) -> Callable[[Tensor, Tensor], Tensor]:
         """log_joint of unit rows; that of the uniform component where there is no direction."""

@@ -5,21 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.files import plain, read_tensors, strip_prefix, write_tensors
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.refine import Refinement
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["load", "register", "save"]
+__all__ = ["SavedEstimator", "labels_from_json", "labels_to_json", "load", "register", "save"]
 
 FORMAT = "mnemosphere-model"
 VERSION = 2
@@ -27,7 +26,8 @@ VERSION = 2
 _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
 _ESTIMATORS: dict[str, type[Any]] = {}
-Estimator = TypeVar("Estimator")
+_PIPELINE = "Pipeline"
+Estimator = TypeVar("Estimator", bound="SavedEstimator")
 
 
 def register(kind: type[Estimator]) -> type[Estimator]:
@@ -36,34 +36,59 @@ def register(kind: type[Estimator]) -> type[Estimator]:
     return kind
 
 
-def save(model: Any, path: Path) -> None:
-    """Write a fitted estimator."""
+class SavedEstimator(Protocol):
+    """What a model file asks of an estimator."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Its settings."""
+        ...
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What was learned, as plain values and tensors."""
+        ...
+
+    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Undo `_state`, after the shape of X is known; ValueError where it does not fit."""
+        ...
+
+
+def save(model: Any, path: str | Path) -> None:
+    """Write a fitted estimator, or a pipeline of them, to one file, atomically."""
+    path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
-    tensors = {f"params.{name}": t for name, t in model.params_.to_tensors().items()}
-    for name in ("mean", "scale"):
-        value = getattr(model._normalizer, name)
-        if value is not None:
-            tensors[f"normalizer.{name}"] = value
-    if model.lineage_ is not None:
-        tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
-    tensors |= {f"own.{name}": t for name, t in model._own_tensors().items()}
+    check_is_fitted(model)
+    header, tensors = _take_apart(model)
+    write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
+
+
+def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A fitted estimator as plain values and tensors."""
+    if isinstance(model, Pipeline):
+        steps: list[dict[str, Any]] = []
+        tensors: dict[str, Tensor] = {}
+        for i, (name, step) in enumerate(model.steps):
+            header, own = _take_apart(step)
+            steps.append({"name": name, **header})
+            tensors |= {f"steps.{i}.{key}": t for key, t in own.items()}
+        return {"estimator": _PIPELINE, "steps": steps}, tensors
+    if type(model).__name__ not in _ESTIMATORS:
+        raise TypeError(
+            f"a model file cannot hold a {type(model).__name__}: it holds "
+            f"{', '.join(_ESTIMATORS)}, and pipelines of these"
+        )
     settings = {k: _to_json(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
-    header = {
-        "format": FORMAT,
-        "version": VERSION,
+    header, tensors = model._state()
+    return {
         "estimator": type(model).__name__,
-        "normalize": model._normalizer.kind,
-        "classes": _labels_to_json(model.classes_),
         "n_features_in": model.n_features_in_,
         "feature_names": plain(getattr(model, "feature_names_in_", [])),
         "settings": settings,
         "history": model.history_,
         "status": model.status_,
         "converged": model.converged_,
-        "own": plain(model._own_header()),
-    }
-    write_tensors(path, tensors, header)
+        **header,
+    }, tensors
 
 
 def load(path: str | Path) -> Any:
@@ -85,28 +110,22 @@ def load(path: str | Path) -> Any:
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     """The estimator that `save` took apart."""
-    settings = {name: _from_json(value) for name, value in header["settings"].items()}
+    if header["estimator"] == _PIPELINE:
+        steps = [
+            (step["name"], _rebuild(step, strip_prefix(tensors, f"steps.{i}")))
+            for i, step in enumerate(header["steps"])
+        ]
+        return Pipeline(steps)
     if header["estimator"] not in _ESTIMATORS:
         raise ValueError(f"estimator is {header['estimator']!r}")
-    if header["normalize"] not in NORMALIZATIONS:
-        raise ValueError(f"normalize is {header['normalize']!r}")
+    settings = {name: _from_json(value) for name, value in header["settings"].items()}
     model = _ESTIMATORS[header["estimator"]](**settings)
-    model._normalizer = Normalizer(header["normalize"], **strip_prefix(tensors, "normalizer"))
-    model.normalize_ = header["normalize"]
-    model.classes_ = _labels_from_json(header["classes"])
     model.n_features_in_ = int(header["n_features_in"])
     if header["feature_names"]:
         model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
     model.history_, model.status_ = header["history"], header["status"]
     model.n_iter_, model.converged_ = len(model.history_), bool(header["converged"])
-    lineage = strip_prefix(tensors, "lineage")
-    model.lineage_ = Lineage.from_tensors(lineage) if lineage else None
-    params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
-    shape = (model.n_features_in_ + model._normalizer.extra, model.classes_.shape[0] + 1)
-    if (params.n_features, params.n_columns) != shape:
-        raise ValueError(f"it is of {params.n_features} features and {params.n_columns} classes")
-    model._set_params(params)
-    model._set_own(strip_prefix(tensors, "own"), header["own"])
+    model._set_state(header, tensors)
     return model
 
 
@@ -117,7 +136,9 @@ def _to_json(value: object) -> object:
         return {"object": type(value).__name__, "fields": fields}
     if isinstance(value, dict):  # as pairs: a name in JSON is always a string
         return {"pairs": [[_to_json(name), _to_json(weight)] for name, weight in value.items()]}
-    value = plain(value)
+    if isinstance(value, tuple):  # an image_shape, say: a list would be another setting
+        return {"tuple": [_to_json(item) for item in value]}
+    value = value if isinstance(value, list) else plain(value)
     if isinstance(value, list):
         return [_to_json(item) for item in value]
     return value if isinstance(value, (bool, int, float, str)) else None
@@ -126,13 +147,17 @@ def _to_json(value: object) -> object:
 def _from_json(value: Any) -> Any:
     if isinstance(value, dict) and "pairs" in value:
         return dict(value["pairs"])
+    if isinstance(value, dict) and "tuple" in value:
+        return tuple(_from_json(item) for item in value["tuple"])
+    if isinstance(value, list):
+        return [_from_json(item) for item in value]
     if isinstance(value, dict):
         fields = {name: _from_json(field) for name, field in value["fields"].items()}
         return _OBJECTS[value["object"]](**fields)
     return value
 
 
-def _labels_to_json(classes: NDArray[Any]) -> dict[str, Any]:
+def labels_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     """Labels with what is needed to get the same array back."""
     if classes.dtype.kind not in "biufUO" or not all(
         isinstance(v, (bool, int, float, str)) for v in classes.tolist()
@@ -143,5 +168,6 @@ def _labels_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": classes.dtype.str, "values": json.loads(json.dumps(classes.tolist()))}
 
 
-def _labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
+def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
+    """Undo `labels_to_json`."""
     return np.array(record["values"], dtype=np.dtype(record["dtype"]))

@@ -1,5 +1,6 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
+from mnemosphere.plots.agreement import agreement_figure, agreement_map
 from mnemosphere.plots.gallery import (
     class_weight_histogram,
     class_weights,
@@ -17,6 +18,8 @@ from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.training import learning_curves
 
 __all__ = [
+    "agreement_figure",
+    "agreement_map",
     "class_weight_histogram",
     "class_weights",
     "confusion_matrix",

@@ -1,0 +1,484 @@
+"""Two layers, `PatchEncoder` and `DAMClassifier`: what to choose, and what it comes to.
+
+python -m research patches study --device cuda    choices, judged by the last training rows alone
+python -m research patches final --device cuda    test accuracy, with 100 and 1000 memories
+python -m research patches small --device cuda    few rows, and few labels among many rows
+python -m research patches peers --device cuda    other classifiers on the same rows
+
+Each writes a report after every line, so that an interrupted one is of use. --quick takes the data
+inside the package and a few minutes on a processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+from torch import Tensor, nn
+
+from mnemosphere import DAMClassifier, PatchEncoder, Refinement
+from mnemosphere.data import NamedData, load
+from research import report
+from research.benchmarks import _options
+
+FULL, QUICK = ("mnist", "fashion-mnist"), ("mnist-small",)
+QUICK_ROWS = 1000
+HELD = 10_000  # last training rows, by which choices are judged
+SVM_ROWS = 10_000  # the time of an exact kernel machine grows with the square of the rows
+NEIGHBOR_ROWS = 10_000  # from there on by products on the device
+LABELS = (10, 100, 1000)  # per class
+CLASSIFIER: dict[str, Any] = {"objective": "conditional"}
+
+# One setting at a time away from the defaults, and a few together.
+ENCODERS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    **{f"patch {k}, 256 memories": {"patch": k, "n_memories": 256} for k in (4, 5, 6, 7, 8)},
+    "patch 5, 512 memories": {"patch": 5, "n_memories": 512},
+    **{f"patches {j} and {k}": {"patch": (j, k)} for j, k in ((4, 6), (4, 7), (5, 9), (6, 10))},
+    "patches 3, 5 and 8": {"patch": (3, 5, 8)},
+    **{f"{k} patch memories": {"n_memories": k} for k in (64, 256, 512)},
+    **{f"grid {k}": {"grid": k} for k in (3, 5, 6)},
+    **{f"beta {k}": {"beta": float(k)} for k in (10, 20, 45, 70)},
+    "beta learned": {"beta": "learn"},
+    **{f"power {k}": {"power": k} for k in (0.25, 0.35, 0.75, 1.0)},
+    "not centered": {"normalize": "unit"},
+    "stride 2": {"stride": 2},
+    "2,000,000 patches": {"n_patches": 2_000_000},
+}
+CLASSIFIERS: dict[str, dict[str, Any]] = {
+    "classifier: joint": {"objective": "joint"},
+    **{
+        f"classifier: noise {k}": {"objective": Refinement(noise=k)}
+        for k in (0.0, 0.125, 0.25, 0.5, 0.75)
+    },
+    "classifier: 30 passes": {"objective": Refinement(max_iter=30)},
+    "classifier: labels not smoothed": {"label_smoothing": 0.0},
+    "classifier: labels smoothed by 0.03": {"label_smoothing": 0.03},
+    "classifier: noise 0.5, labels not smoothed": {
+        "objective": Refinement(noise=0.5),
+        "label_smoothing": 0.0,
+    },
+    "classifier: noise 0.25, labels smoothed by 0.03": {
+        "objective": Refinement(noise=0.25),
+        "label_smoothing": 0.03,
+    },
+    "classifier: unit": {"normalize": "unit"},
+}
+
+
+class Rows(NamedTuple):
+    """Images (n, pixels) as stored, on the device, and their classes."""
+
+    x: Tensor
+    y: NDArray[np.int64]
+
+    def take(self, rows: Any) -> Rows:
+        """Some of them."""
+        at = torch.as_tensor(np.arange(len(self.y))[rows], device=self.x.device)
+        return Rows(self.x[at], self.y[rows])
+
+
+class Fitted(NamedTuple):
+    """What two layers came to on rows they were not fitted on, and what they cost."""
+
+    accuracy: float  # percent
+    log_loss: float
+    seconds: dict[str, float]
+    chosen: dict[str, Any]
+
+
+# --- rows
+
+
+def rows_of(stored: NamedData, device: str) -> tuple[Rows, Rows]:
+    """(training, test) rows."""
+    return (
+        Rows(torch.from_numpy(stored.x_train).to(device), stored.y_train),
+        Rows(torch.from_numpy(stored.x_test).to(device), stored.y_test),
+    )
+
+
+def held_back(train: Rows) -> tuple[Rows, Rows]:
+    """(rows to learn from, the last ones to judge by): the study never sees a test row."""
+    cut = len(train.y) - min(HELD, len(train.y) // 5)
+    return train.take(slice(0, cut)), train.take(slice(cut, None))
+
+
+def some_of_each(train: Rows, per_class: int, seed: int) -> Rows:
+    """So many random rows of each class."""
+    rng = np.random.default_rng(seed)
+    chosen = [
+        rng.permutation(np.flatnonzero(train.y == label))[:per_class]
+        for label in np.unique(train.y)
+    ]
+    return train.take(rng.permutation(np.concatenate(chosen)))
+
+
+# --- two layers
+
+
+class Watch:
+    """Seconds of each part of a run, the device waited for."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self.seconds = device, dict[str, float]()
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        """Name the part that just ended."""
+        report.synchronize(self.device)
+        now = time.perf_counter()
+        self.seconds[name] = round(now - self._last, 3)
+        self._last = now
+
+
+def judge(model: DAMClassifier, x: Tensor, y: NDArray[np.int64]) -> tuple[float, float]:
+    """(accuracy in percent, mean −log P(y|x)) after no calibration."""
+    log_proba = torch.as_tensor(model.predict_log_proba(x)).cpu().numpy()
+    place = np.searchsorted(model.classes_, y)
+    loss = -log_proba[np.arange(len(y)), place].mean()
+    return 100 * float((log_proba.argmax(1) == place).mean()), float(loss)
+
+
+def classify(
+    train: tuple[Tensor, NDArray[np.int64]],
+    test: tuple[Tensor, NDArray[np.int64]],
+    n_memories: int | str,
+    seed: int,
+    watch: Watch,
+    **settings: Any,
+) -> Fitted:
+    """A classifier on rows that lie on the sphere, or on pixels."""
+    settings = {**CLASSIFIER, "device": watch.device, **settings}
+    model = DAMClassifier(n_memories, random_state=seed, **settings)
+    model.fit(*train)
+    watch.lap("classifier")
+    accuracy, loss = judge(model, *test)
+    watch.lap("predict")
+    chosen = {
+        "normalize": model.normalize_,
+        "varsigma": model.varsigma_,
+        "beta": model.beta_,
+        "n_memories": model.n_memories_,
+        "n_features": model.n_features_in_,
+        # Joint, refined, joint again of all rows; and refined again where the first time gained.
+        "refined": max(record["phase"] for record in model.history_) >= 3,
+    }
+    return Fitted(accuracy, loss, watch.seconds, chosen)
+
+
+class Encoded(NamedTuple):
+    """Rows to learn from and rows to judge by, as an encoder sees them."""
+
+    train: Tensor
+    test: Tensor
+    seconds: dict[str, float]
+
+
+def encode(everything: Tensor, train: Rows, test: Rows, seed: int, **settings: Any) -> Encoded:
+    """Patch memories of all images, and what they make of the rows."""
+    watch = Watch(str(train.x.device))
+    if everything.shape[0] <= QUICK_ROWS:
+        settings = {"n_patches": 50_000, **settings}
+    encoder = PatchEncoder(random_state=seed, device=str(train.x.device), **settings)
+    encoder.fit(everything)
+    watch.lap("patch memories")
+    x = encoder.transform(train.x)
+    watch.lap("encode")
+    return Encoded(x, encoder.transform(test.x), watch.seconds)
+
+
+def line(name: str, fitted: Fitted) -> str:
+    """One line of progress."""
+    seconds = " + ".join(f"{value:.1f}" for value in fitted.seconds.values())
+    kept = "refined" if fitted.chosen["refined"] else "joint"
+    figures = f"{fitted.accuracy:7.3f}%  log-loss {fitted.log_loss:.4f}"
+    return f"{name:<56} {figures}  {kept:<7}  {seconds} s"
+
+
+# --- the parts
+
+
+class Job:
+    """A part of the study: its rows, its report, its progress."""
+
+    def __init__(self, options: argparse.Namespace, words: list[str]) -> None:
+        self.quick, self.device = options.quick, options.device
+        self.seeds = range(1 if options.quick else options.seeds)
+        self.names: tuple[str, ...] = QUICK if options.quick else tuple(options.sets)
+        self.memories = [20] if options.quick else options.memories
+        self._directory, self._path = options.data, options.out
+        self._results: list[report.Json] = []
+        self._head = report.head(
+            report.command_line(["patches", *words]), device=self.device, seeds=self.seeds
+        )
+        self._began = time.perf_counter()
+
+    def rows(self, name: str) -> tuple[Rows, Rows]:
+        """(training, test) rows of a data set."""
+        train, test = rows_of(load(name, directory=self._directory), self.device)
+        if self.quick:
+            train, test = train.take(slice(0, QUICK_ROWS)), test.take(slice(0, 500))
+        return train, test
+
+    def add(self, text: str, **values: Any) -> None:
+        """Tell, and store."""
+        print(f"[{time.perf_counter() - self._began:6.1f} s] {text}", flush=True)
+        self._results.append(values)
+        report.write(self._path, {**self._head, "quick": self.quick, "results": self._results})
+
+    def each(self) -> Iterable[tuple[str, Rows, Rows]]:
+        """Every data set."""
+        for name in self.names:
+            yield (name, *self.rows(name))
+
+
+def study(job: Job) -> None:
+    """Settings one at a time, judged by rows held back from training."""
+    encoders = dict(list(ENCODERS.items())[:3]) if job.quick else ENCODERS
+    classifiers = dict(list(CLASSIFIERS.items())[:1]) if job.quick else CLASSIFIERS
+    for name, everything, _ in job.each():
+        train, held = held_back(everything)
+        for n_memories in job.memories:
+            for seed in job.seeds:
+                coded = encode(train.x, train, held, seed)
+                for what, settings in classifiers.items():
+                    _tell(job, name, what, n_memories, seed, coded, train, held, {}, settings)
+                for what, settings in encoders.items():
+                    coded = encode(train.x, train, held, seed, **settings)
+                    _tell(job, name, what, n_memories, seed, coded, train, held, settings, {})
+
+
+def _tell(
+    job: Job,
+    name: str,
+    what: str,
+    n_memories: int | str,
+    seed: int,
+    coded: Encoded,
+    train: Rows,
+    test: Rows,
+    encoder: Mapping[str, Any],
+    classifier: Mapping[str, Any],
+) -> None:
+    """Fit the second layer, and report."""
+    watch = Watch(job.device)
+    watch.seconds |= coded.seconds
+    fitted = classify(
+        (coded.train, train.y), (coded.test, test.y), n_memories, seed, watch, **classifier
+    )
+    settings = {key: str(value) for key, value in {**encoder, **classifier}.items()}
+    job.add(
+        line(f"{name} P={n_memories} seed {seed}: {what}", fitted),
+        data=name, what=what, memories=n_memories, seed=seed, settings=settings,
+        rows=len(train.y), **fitted._asdict(),
+    )  # fmt: skip
+
+
+def final(job: Job) -> None:
+    """The defaults, and more patch memories, on all training rows, judged by the test rows."""
+    encoders: dict[str, dict[str, Any]] = {"two layers": {}}
+    if not job.quick:
+        encoders["two layers, 256 patch memories"] = {"n_memories": 256}
+    for name, train, test in job.each():
+        for seed in job.seeds:
+            for what, settings in encoders.items():
+                coded = encode(train.x, train, test, seed, **settings)
+                for n_memories in job.memories:
+                    _tell(job, name, what, n_memories, seed, coded, train, test, settings, {})
+            for n_memories in job.memories:
+                _one_layer(job, name, n_memories, seed, train, test)
+
+
+def small(job: Job) -> None:
+    """Small data sets, and a few labels with patch memories of all rows."""
+    for name in ("mnist-small", "digits"):
+        train, test = job.rows(name)
+        for seed in job.seeds:
+            coded = encode(train.x, train, test, seed)
+            for n_memories in ("auto", 100):
+                _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
+                _one_layer(job, name, n_memories, seed, train, test)
+            _neighbors_and_svm(job, name, seed, train, test)
+    for name, train, test in job.each():
+        for seed in job.seeds:
+            coded = encode(train.x, train, test, seed)
+            for per_class in LABELS[:1] if job.quick else LABELS:
+                few = some_of_each(train, per_class, seed)
+                some = coded._replace(train=_encoded_rows(coded, train, few))
+                what = f"{per_class} labels per class, two layers"
+                _tell(job, name, what, "auto", seed, some, few, test, {}, {})
+                label = f"{per_class} labels per class, "
+                _one_layer(job, name, "auto", seed, few, test, label)
+                _neighbors_and_svm(job, name, seed, few, test, label)
+
+
+def _encoded_rows(coded: Encoded, train: Rows, few: Rows) -> Tensor:
+    """The encoded rows of `few`, found by their images."""
+    place = {row.tobytes(): i for i, row in enumerate(train.x.cpu().numpy())}
+    at = [place[row.tobytes()] for row in few.x.cpu().numpy()]
+    return coded.train[torch.tensor(at, device=coded.train.device)]
+
+
+def _one_layer(
+    job: Job, name: str, n_memories: int | str, seed: int, train: Rows, test: Rows, label: str = ""
+) -> None:
+    fitted = classify((train.x, train.y), (test.x, test.y), n_memories, seed, Watch(job.device))
+    job.add(
+        line(f"{name} P={n_memories} seed {seed}: {label}one layer", fitted),
+        data=name, what=f"{label}one layer", memories=n_memories, seed=seed, rows=len(train.y),
+        **fitted._asdict(),
+    )  # fmt: skip
+
+
+def peers(job: Job) -> None:
+    """Other classifiers on the same rows; the network gets the time that two layers took."""
+    for name, train, test in job.each():
+        for seed in job.seeds:
+            watch = Watch(job.device)
+            coded = encode(train.x, train, test, seed)
+            n_memories = job.memories[-1]
+            _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
+            watch.lap("all")
+            budget = watch.seconds["all"]
+            accuracy, passes = convolutional(train, test, budget, seed, job.device)
+            job.add(
+                f"{name} seed {seed}: convolutional network, {budget:.1f} s, {passes:.0f} passes: "
+                f"{accuracy:.3f}%",
+                data=name, what="convolutional network", seed=seed, accuracy=accuracy,
+                seconds=budget, passes=passes, rows=len(train.y),
+            )  # fmt: skip
+            if seed == 0:
+                _neighbors_and_svm(job, name, seed, train, test)
+
+
+def _neighbors_and_svm(
+    job: Job, name: str, seed: int, train: Rows, test: Rows, label: str = ""
+) -> None:
+    fits: dict[str, Callable[[], float]] = {
+        "3 nearest neighbors": lambda: neighbors(train, test),
+        "SVM, radial": lambda: svm(train, test),
+    }
+    for what, run in fits.items():
+        began = time.perf_counter()
+        accuracy = run()
+        seconds = time.perf_counter() - began
+        rows = min(len(train.y), SVM_ROWS) if "SVM" in what else len(train.y)
+        job.add(
+            f"{name} seed {seed}: {label}{what}, {rows} rows: {accuracy:.3f}%  {seconds:.1f} s",
+            data=name, what=label + what, seed=seed, accuracy=accuracy, seconds=seconds, rows=rows,
+        )  # fmt: skip
+
+
+# --- peers
+
+
+def neighbors(train: Rows, test: Rows, k: int = 3) -> float:
+    """Accuracy in percent of k nearest neighbors on pixels."""
+    if len(train.y) <= NEIGHBOR_ROWS:
+        model = KNeighborsClassifier(k).fit(train.x.cpu().numpy() / 255, train.y)
+        return 100 * float(model.score(test.x.cpu().numpy() / 255, test.y))
+    x, y = train.x.float() / 255, torch.from_numpy(train.y).to(train.x.device)
+    right = 0
+    for part in torch.arange(len(test.y)).split(500):
+        near = torch.cdist(test.x[part.to(x.device)].float() / 255, x).topk(k, largest=False)
+        vote = y[near.indices].mode(1).values.cpu().numpy()
+        right += int((vote == test.y[part.numpy()]).sum())
+    return 100 * right / len(test.y)
+
+
+def svm(train: Rows, test: Rows) -> float:
+    """Accuracy in percent of a kernel machine on the pixels of the first rows, C = 10."""
+    x, y = train.x[:SVM_ROWS].cpu().numpy() / 255, train.y[:SVM_ROWS]
+    model = SVC(C=10.0, gamma="scale").fit(x, y)
+    return 100 * float(model.score(test.x.cpu().numpy() / 255, test.y))
+
+
+def convolutional(
+    train: Rows, test: Rows, budget: float, seed: int, device: str
+) -> tuple[float, float]:
+    """(accuracy in percent, passes) of two convolutions and two dense layers, for so many seconds.
+
+    Adam, its rate annealed over the time there is; dropout; no augmentation.
+    """
+    torch.manual_seed(seed)
+    side = int(train.x.shape[1] ** 0.5)
+    left = side // 4
+    network = nn.Sequential(
+        nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Dropout(0.5), nn.Linear(64 * left * left, 512), nn.ReLU(),
+        nn.Dropout(0.5), nn.Linear(512, int(train.y.max()) + 1),
+    ).to(device)  # fmt: skip
+    y = torch.from_numpy(train.y).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    generator = torch.Generator().manual_seed(seed)
+    began, seen, size = time.perf_counter(), 0, 128
+    network.train()
+    while (spent := (time.perf_counter() - began) / budget) < 1:
+        order = torch.randperm(len(y), generator=generator).to(device)
+        for rows in order.split(size):
+            spent = (time.perf_counter() - began) / budget
+            if spent >= 1:
+                break
+            for group in optimizer.param_groups:
+                group["lr"] = 1e-3 * 0.5 * (1 + np.cos(np.pi * spent))
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(network(_planes(train.x[rows], side)), y[rows])
+            loss.backward()
+            optimizer.step()
+            report.synchronize(device)
+            seen += len(rows)
+    network.eval()
+    with torch.no_grad():
+        parts = [network(_planes(x, side)).argmax(1) for x in test.x.split(1000)]
+    right = float((torch.cat(parts).cpu().numpy() == test.y).mean())
+    return 100 * right, seen / len(y)
+
+
+def _planes(x: Tensor, side: int) -> Tensor:
+    return x.float().view(-1, 1, side, side) / 255
+
+
+# --- the command
+
+PARTS: dict[str, Callable[[Job], None]] = {
+    "study": study,
+    "final": final,
+    "small": small,
+    "peers": peers,
+}
+_SEEDS = {"study": 1, "final": 3, "small": 3, "peers": 1}
+_MEMORIES = {"study": [200], "final": [100, 1000], "small": [100], "peers": [1000]}
+
+
+def main(words: list[str]) -> None:
+    made = argparse.ArgumentParser(
+        prog="python -m research patches",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("part", choices=[*PARTS])
+    made.add_argument("--quick", action="store_true", help="small ones, data inside the package")
+    made.add_argument("--seeds", type=int, help="how many; 3 for figures, 1 for the study")
+    made.add_argument("--memories", type=int, nargs="+", help="of the second layer")
+    made.add_argument("--sets", nargs="+", default=FULL, help="data sets")
+    made.add_argument("--out", type=Path, help="file of the report")
+    _options.add_device(made, "auto")
+    _options.add_data(made)
+    options = made.parse_args(words)
+    options.device = _options.pick_device(options.device).type
+    options.seeds = options.seeds or _SEEDS[options.part]
+    options.memories = options.memories or _MEMORIES[options.part]
+    options.out = options.out or _options.OUT / f"patches-{options.part}.json"
+    PARTS[options.part](Job(options, words))
+    print(f"report: {options.out}", file=sys.stderr)

@@ -1,0 +1,204 @@
+"""Windows of images and signals, cut where they are needed; and patches as rows to learn from."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.dataset import held_out, random_order
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.model.batch import Batch
+
+__all__ = ["PatchDataset", "Windows"]
+
+_FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
+_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}  # of patches held at a time
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where patches of one size are cut from images of one shape, and how they get on the sphere.
+
+    Images are rows of pixels, row by row, the channels of a pixel together. A signal is an image
+    of one row. Places are counted row by row.
+    """
+
+    shape: tuple[int, int, int]  # rows, columns and channels of an image
+    size: tuple[int, int]  # rows and columns of a patch
+    stride: tuple[int, int]
+    center: bool = True  # whether a patch loses its mean before it is divided by its norm
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """How many places there are, down and across."""
+        rows, columns = (
+            (side - size) // step + 1
+            for side, size, step in zip(self.shape[:2], self.size, self.stride, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def n_places(self) -> int:
+        """How many patches an image has."""
+        return self.places[0] * self.places[1]
+
+    @property
+    def n_pixels(self) -> int:
+        """Numbers per image."""
+        return self.shape[0] * self.shape[1] * self.shape[2]
+
+    @property
+    def n_features(self) -> int:
+        """Numbers per patch."""
+        return self.size[0] * self.size[1] * self.shape[2]
+
+    def pixels(self, device: torch.device | str = "cpu") -> Tensor:
+        """Which pixels of the row each patch holds, (places, n_features)."""
+        every = torch.arange(self.n_pixels, device=device)
+        return self.cut(every[None])[0]
+
+    def cut(self, images: Tensor) -> Tensor:
+        """All patches of images (B, n_pixels), (B, places, n_features)."""
+        stack = images.reshape(-1, *self.shape)
+        for axis in (0, 1):
+            stack = stack.unfold(1 + axis, self.size[axis], self.stride[axis])
+        # (B, down, across, channels, rows, columns): the channels of a pixel together again.
+        stack = stack.permute(0, 1, 2, 4, 5, 3)
+        return stack.reshape(images.shape[0], self.n_places, self.n_features)
+
+    def on_sphere(self, patches: Tensor) -> tuple[Tensor, Tensor]:
+        """(unit patches (..., n_features), which have a direction (...)); the others are zeros."""
+        length = torch.linalg.vector_norm(patches, dim=-1, keepdim=True)
+        if self.center:
+            patches = patches - patches.mean(-1, keepdim=True)
+            left = torch.linalg.vector_norm(patches, dim=-1, keepdim=True)
+        else:
+            left = length
+        directed = left > _FLAT[patches.dtype] * length
+        return torch.where(directed, patches / left, 0.0), directed[..., 0]
+
+    def blend(self, patches: Tensor) -> Tensor:
+        """Images (B, n_pixels) out of patches (B, places, n_features): the mean where they overlap.
+
+        Pixels under no patch are 0.
+        """
+        where = self.pixels(patches.device).reshape(-1)
+        images = patches.new_zeros(patches.shape[0], self.n_pixels)
+        images.index_add_(1, where, patches.flatten(1))
+        return images / torch.bincount(where, minlength=self.n_pixels).clamp_min(1).to(images)
+
+
+@dataclass(frozen=True)
+class PatchDataset:
+    """Patches without labels, cut anew from the stored images for every batch.
+
+    Patches of one value have no direction on the sphere and are left out.
+    """
+
+    images: StoredRows
+    windows: Windows
+    index: Tensor  # (n,) image · places + place of every patch
+    dtype: torch.dtype
+
+    @classmethod
+    def draw(
+        cls,
+        images: StoredRows,
+        windows: Windows,
+        n_patches: int | None,
+        *,
+        dtype: torch.dtype,
+        generator: torch.Generator,
+    ) -> Self:
+        """All patches that have a direction, or `n_patches` of them drawn at random."""
+        if n_patches is not None:
+            # Some images are enough where there are many: four times the patches wanted, since
+            # most may be blank.
+            n_images = -(-4 * n_patches // windows.n_places)
+            if n_images < images.n_rows:
+                chosen = torch.randperm(images.n_rows, generator=generator)[:n_images]
+                images = images.take(chosen)
+        found = []
+        step = max(1, _chunk_patches(windows, images.device) // windows.n_places)
+        for start in range(0, images.n_rows, step):
+            rows = images.values[start : start + step].to(images.device)
+            _, directed = windows.on_sphere(windows.cut(rows).to(dtype))
+            found.append(start * windows.n_places + directed.flatten().nonzero()[:, 0])
+        index = torch.cat(found)
+        if n_patches is not None and index.shape[0] > n_patches:
+            order = torch.randperm(index.shape[0], generator=generator)[:n_patches]
+            index = index[order.to(index.device)]
+        if images.values.device != images.device and images.values.element_size() == 1:
+            images = replace(images, values=images.values.to(images.device))
+        return cls(images, windows, index, dtype)
+
+    @property
+    def n_rows(self) -> int:
+        """How many patches."""
+        return self.index.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches come out."""
+        return self.images.device
+
+    def batches(
+        self, size: int | None, *, generator: torch.Generator | None = None
+    ) -> Iterator[Batch]:
+        """One pass; in parts of bounded size where `size` is None."""
+        order = self.index
+        if generator is not None and size is not None and size < self.n_rows:
+            order = order[self._order(generator)]
+        step = size or _chunk_patches(self.windows, self.device)
+        for start in range(0, self.n_rows, step):
+            yield self._batch(order[start : start + step])
+
+    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
+        """Random patches, n of them or all."""
+        if n >= self.n_rows:
+            return self._batch(self.index)
+        return self._batch(self.index[self._order(generator)[:n]])
+
+    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
+        """(patches to learn from, patches to judge by)."""
+        none = torch.zeros(1, 1, device=self.device).expand(self.n_rows, 1)
+        held = held_out(none, fraction, generator=generator)
+        if not bool(held.any()):
+            return self, None
+        return replace(self, index=self.index[~held]), replace(self, index=self.index[held])
+
+    def shard(self, rank: int, world_size: int) -> Self:
+        """Contiguous patches, as many as the others have or one more."""
+        first, last = (self.n_rows * k // world_size for k in (rank, rank + 1))
+        return replace(self, index=self.index[first:last])
+
+    def label_mass(self) -> Tensor:
+        """There are no labels: zeros (1,)."""
+        return torch.zeros(1, dtype=torch.float64, device=self.device)
+
+    def checksum(self) -> str:
+        """CRC of the images and of which patches of them are taken."""
+        parts = (self.images.values, self.index)
+        sums = [zlib.crc32(t.cpu().contiguous().view(torch.uint8).numpy().data) for t in parts]
+        return f"{tuple(self.images.values.shape)} {self.windows} {self.n_rows} {sums}"
+
+    def _order(self, generator: torch.Generator) -> Tensor:
+        return random_order(self.n_rows, self.device, generator)
+
+    def _batch(self, index: Tensor) -> Batch:
+        values, n_places = self.images.values, self.windows.n_places
+        index = index.to(values.device)
+        pixels = self.windows.pixels(values.device)[index % n_places]  # (B, n_features)
+        patches = values[(index // n_places)[:, None], pixels].to(self.device).to(self.dtype)
+        x, _ = self.windows.on_sphere(patches)
+        return Batch(x, x.new_zeros(1, 1).expand(x.shape[0], 1))
+
+
+def _chunk_patches(windows: Windows, device: torch.device) -> int:
+    """How many patches are held at a time."""
+    return max(1, _CHUNK_NUMBERS.get(device.type, 1 << 24) // windows.n_features)

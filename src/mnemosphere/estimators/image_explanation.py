@@ -1,0 +1,127 @@
+"""Why an image got its class: memories of images as pictures, and where they agree with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.estimators.base import as_numpy
+from mnemosphere.estimators.classifier import DAMClassifier
+from mnemosphere.estimators.explanation import Explanation, explain
+from mnemosphere.estimators.image_shape import as_plane
+from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.patches import PatchEncoder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+__all__ = ["ImageExplanation", "explain_images", "memory_pictures"]
+
+
+@dataclass(frozen=True)
+class ImageExplanation(Explanation):
+    """As `Explanation`; `rows` are the images and `memories` pictures of the memories.
+
+    An overlap ⟨w, x⟩ is a sum over soft counts, so over the cells they were counted in, so over
+    the image: `agreement` adds up to `overlap`, but for `elsewhere`.
+    """
+
+    image_shape: tuple[int, ...]
+    agreement: NDArray[Any]  # (n, k, rows, columns) part of the overlap on each pixel
+    cells: tuple[NDArray[Any], ...]  # (n, k, down, across) in each cell, for each size of patches
+    elsewhere: NDArray[Any]  # (n, k) of the coordinate that normalize='standard' appends; else 0
+
+    def plot(
+        self,
+        row: int = 0,
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        truth: object = None,
+        figure: Figure | SubFigure | None = None,
+    ) -> Figure | SubFigure:
+        """Draw one row: as `Explanation.plot`, and below each memory where it agrees."""
+        from mnemosphere.plots import agreement_figure
+
+        shape = self.image_shape if image_shape is None else image_shape
+        return agreement_figure(
+            lambda part: Explanation.plot(
+                self, row, image_shape=_drawn(shape), truth=truth, figure=part
+            ),
+            self.rows[row],
+            self.agreement[row],
+            self.overlap[row],
+            _drawn(shape),
+            figure=figure,
+        )
+
+
+def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExplanation:
+    """Why each image got its class, by a pipeline of a `PatchEncoder` and a classifier."""
+    encoder, model = _two_layers(pipeline)
+    if not isinstance(model, DAMClassifier):
+        raise TypeError(f"a {type(model).__name__} decides about no classes: use DAMClassifier")
+    features = torch.as_tensor(encoder.transform(X))
+    found = explain(model, features, n_nearest)
+    x, lost = on_sphere(model._stored(features, reset=False), model._normalizer, torch.float64)
+    w = model.params_.w.double()[torch.from_numpy(found.memory).to(x.device)]  # (n, k, d)
+    terms = torch.where(lost[:, None, None], 0.0, x[:, None] * w)
+    d = model.n_features_in_
+    cells = encoder.sum_cells(terms[..., :d])
+    rows, columns, _ = as_plane(encoder.image_shape_)
+    pixels = encoder.spread_cells(cells).reshape(*found.memory.shape, rows, columns)
+    grids = [
+        part.reshape(*found.memory.shape, *layer.grid)
+        for part, layer in zip(cells, encoder.layers_, strict=True)
+    ]
+    known = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    known |= {
+        "rows": as_numpy(X).reshape(len(found), -1).astype(np.float64),
+        "memories": _pictures(encoder, model, found.memory),
+        "overlap": as_numpy(terms.sum(-1)),
+    }
+    return ImageExplanation(
+        **known,
+        image_shape=encoder.image_shape_,
+        agreement=as_numpy(pixels),
+        cells=tuple(as_numpy(grid) for grid in grids),
+        elsewhere=as_numpy(terms[..., d:].sum(-1)),
+    )
+
+
+def memory_pictures(pipeline: Pipeline) -> NDArray[Any]:
+    """Every memory of the second layer as a picture, (P, pixels)."""
+    encoder, model = _two_layers(pipeline)
+    return _pictures(encoder, model, np.arange(model.n_memories_))
+
+
+def _pictures(encoder: PatchEncoder, model: MemoryModel, memory: NDArray[Any]) -> NDArray[Any]:
+    """Pictures (..., pixels) of these memories, each drawn once."""
+    each, place = np.unique(memory, return_inverse=True)
+    pictures = as_numpy(encoder.inverse_transform(model.memories_[each]))
+    found: NDArray[Any] = pictures[place.reshape(memory.shape)]
+    return found
+
+
+def _two_layers(pipeline: Any) -> tuple[PatchEncoder, MemoryModel]:
+    steps = [step for _, step in getattr(pipeline, "steps", [])]
+    if len(steps) == 2 and isinstance(steps[0], PatchEncoder) and isinstance(steps[1], MemoryModel):
+        return steps[0], steps[1]
+    names = [type(step).__name__ for step in steps] or [type(pipeline).__name__]
+    raise TypeError(
+        f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
+    )
+
+
+def _drawn(image_shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape for a plot, which knows gray and color images; anything else is drawn as a line."""
+    if len(image_shape) == 3 and image_shape[2] == 1:
+        return image_shape[:2]
+    known = len(image_shape) == 2 or (len(image_shape) == 3 and image_shape[2] == 3)
+    return image_shape if known else None

@@ -1,0 +1,459 @@
+"""Soft counts of patch memories, against loops over patches; its laws; model files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from scipy.special import gammaln, ive
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import mnemosphere as mn
+
+SHAPES = {
+    "gray": {"image_shape": (11, 13), "patch": [(3, 5)], "grid": (2, 3)},
+    "color": {"image_shape": (7, 8, 3), "patch": 3, "grid": 2, "stride": 2},
+    "signal": {"image_shape": (29,), "patch": 7, "grid": 5},
+    "two sizes": {"image_shape": (8, 9), "patch": (3, (2, 5)), "grid": 3},
+    "powers": {"image_shape": (8, 8), "patch": 3, "grid": 2, "power": 0.3, "beta": 5.0},
+    "not centered": {"image_shape": (7, 7), "patch": 3, "grid": 2, "normalize": "unit"},
+    "cells of unlike sizes": {"image_shape": (9, 11), "patch": 3, "grid": (2, 4)},
+}
+
+
+@parametrize_with_checks([mn.PatchEncoder(n_memories=5, random_state=0)])
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+def encoder(**settings):
+    settings = {"n_memories": 5, "beta": 11.0, "precision": "float64", "max_iter": 3} | settings
+    return mn.PatchEncoder(random_state=0, **settings)
+
+
+def pictures(shape, n=7, seed=0):
+    """Random images with a blank band across."""
+    stack = np.random.default_rng(seed).normal(size=(n, *shape))
+    stack[:, : shape[0] // 2] = 0.7
+    return stack.reshape(n, -1)
+
+
+@pytest.fixture(params=SHAPES)
+def settings(request):
+    return SHAPES[request.param]
+
+
+@pytest.fixture
+def case(settings):
+    x = pictures(settings["image_shape"])
+    return encoder(**settings).fit(x), x
+
+
+def log_omega(beta, n):
+    """log Ω_N(β)/Ω_N(0) = log Γ(N/2) (2/β)^(N/2−1) I_(N/2−1)(β)."""
+    order = n / 2 - 1
+    return gammaln(n / 2) + order * np.log(2 / beta) + np.log(ive(order, beta)) + beta
+
+
+def counts_by_loops(image, layer, center=True):
+    """Soft counts of one image (rows, columns, channels), one patch at a time, (cells, P)."""
+    windows, w = layer.windows, layer.params.w.numpy()
+    beta, n = float(layer.params.beta), windows.n_features
+    (rows, columns), (height, width) = windows.stride, windows.size
+    tops = range(0, image.shape[0] - height + 1, rows)
+    lefts = range(0, image.shape[1] - width + 1, columns)
+    counts = np.zeros((*layer.grid, len(w)))
+    for i, top in enumerate(tops):
+        for j, left in enumerate(lefts):
+            patch = image[top : top + height, left : left + width].reshape(-1)
+            if center:
+                patch = patch - patch.mean()
+            if np.linalg.norm(patch) < 1e-9:
+                continue
+            # Every memory and the uniform component weigh the same before the patch is seen.
+            density = np.exp(beta * w @ (patch / np.linalg.norm(patch)) - log_omega(beta, n))
+            cell = i * layer.grid[0] // len(tops), j * layer.grid[1] // len(lefts)
+            counts[cell] += density / (1 + density.sum())
+    return counts.reshape(-1, len(w))
+
+
+def features_by_loops(model, x):
+    shape = model.layers_[0].windows.shape
+    rows = []
+    for image in x.reshape(-1, *shape):
+        parts = [
+            counts_by_loops(image, layer, model.normalize == "center").ravel() ** model.power
+            for layer in model.layers_
+        ]
+        row = np.concatenate([part / np.linalg.norm(part) for part in parts])
+        rows.append(row / np.linalg.norm(row))
+    return np.array(rows)
+
+
+# what it computes
+
+
+def test_soft_counts_by_loops(case):
+    model, x = case
+    found = model.transform(x)
+    np.testing.assert_allclose(found, features_by_loops(model, x), rtol=0, atol=1e-10)
+    assert found.shape == (7, len(model.get_feature_names_out()))
+
+
+def test_names_tell_size_cell_and_memory():
+    model = encoder(**SHAPES["two sizes"]).fit(pictures((8, 9)))
+    names = model.get_feature_names_out()
+    assert names[0] == "patch3x3_cell0,0_memory0"
+    assert names[5 * 3 + 1] == "patch3x3_cell1,0_memory1"
+    assert names[-1] == "patch2x5_cell2,2_memory4"
+    frame = model.set_output(transform="pandas").transform(pictures((8, 9)))
+    assert list(frame.columns) == names.tolist()
+
+
+def test_memories_are_the_patches_that_images_are_made_of():
+    """Tiles of three kinds, cut apart by the stride: the memories are the tiles."""
+    rng = np.random.default_rng(0)
+    tiles = rng.normal(size=(3, 4, 4))
+    kind = rng.integers(0, 3, size=(60, 3, 5))
+    x = tiles[kind].transpose(0, 1, 3, 2, 4).reshape(60, 12 * 20)
+    x = x + 0.01 * rng.normal(size=x.shape)
+    model = mn.PatchEncoder((12, 20), patch=4, stride=4, grid=1, n_memories=11, random_state=0)
+    counts = model.fit(x).transform(x) ** 2
+    centered = tiles.reshape(3, -1) - tiles.reshape(3, -1).mean(1, keepdims=True)
+    centered /= np.linalg.norm(centered, axis=1, keepdims=True)
+    overlaps = centered @ model.patch_memories_[0].T
+    assert (overlaps.max(0) > 0.999).all()
+    nearest = np.eye(3)[overlaps.argmax(0)]  # several memories of one tile share its count
+    shares = np.stack([(kind == k).mean((1, 2)) for k in range(3)], axis=1)
+    np.testing.assert_allclose(counts @ nearest, shares, atol=0.01)
+
+
+def test_learning_lowers_the_loss_and_says_how_it_ended():
+    x = pictures((11, 13), n=23)
+    model = encoder(image_shape=(11, 13), patch=4, max_iter=9, tol=0.0).fit(x)
+    losses = [record["loss"] for record in model.history_]
+    assert losses == sorted(losses, reverse=True)
+    assert (model.n_iter_, model.status_, model.converged_) == (9, "max_iter", False)
+    early = encoder(image_shape=(11, 13), patch=4, max_iter=200, tol=1e-3).fit(x)
+    assert early.converged_
+    assert early.n_iter_ < 200
+
+
+def test_beta_is_learned_if_wanted():
+    """The fixed point of β: the mean overlap is what a von Mises–Fisher law of that β has."""
+    x = pictures((11, 13), n=23)
+    model = encoder(image_shape=(11, 13), beta="learn", patch=3, max_iter=200, tol=0.0).fit(x)
+    held = encoder(image_shape=(11, 13), beta=11.0, patch=3).fit(x)
+    assert float(held.layers_[0].params.beta) == 11.0
+    layer = model.layers_[0]
+    beta = float(layer.params.beta)
+    total = mass = 0.0
+    w = layer.params.w.numpy()
+    for image in x.reshape(-1, 11, 13):
+        for patch in np.lib.stride_tricks.sliding_window_view(image, (3, 3)).reshape(-1, 9):
+            unit = patch - patch.mean()
+            if np.linalg.norm(unit) < 1e-9:
+                continue
+            overlap = w @ unit / np.linalg.norm(unit)
+            density = np.exp(beta * overlap - log_omega(beta, 9))
+            share = density / (1 + density.sum())
+            total, mass = total + share @ overlap, mass + share.sum()
+    resultant = ive(4.5, beta) / ive(3.5, beta)
+    assert total / mass == pytest.approx(resultant, rel=1e-4)
+
+
+# laws
+
+
+def test_blank_images_are_zeros_and_blank_parts_do_not_count(case):
+    model, x = case
+    x = np.vstack([x, np.full_like(x[:1], 3.0)])
+    if model.normalize == "center":
+        assert np.array_equal(model.transform(x)[-1], np.zeros(model._n_features_out))
+    assert np.allclose(np.linalg.norm(model.transform(x)[:-1], axis=1), 1.0)
+
+
+def test_brightness_and_contrast_do_not_matter():
+    x = pictures((11, 13))
+    model = encoder(**SHAPES["gray"]).fit(x)
+    scale, level = np.arange(1, 8)[:, None], np.arange(-3, 4)[:, None]
+    np.testing.assert_allclose(model.transform(scale * x + level), model.transform(x), atol=1e-10)
+
+
+def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
+    """16 places a side in 4 cells: a spot that moves by 4 pixels moves by a cell."""
+    rng = np.random.default_rng(0)
+    model = encoder(image_shape=(20, 20), patch=5, grid=4)
+    model.fit(rng.normal(size=(7, 400)))
+    spot = rng.normal(size=(3, 3))
+
+    def encoded(top, left):
+        image = np.zeros((20, 20))
+        image[top : top + 3, left : left + 3] = spot
+        return model.transform(image.reshape(1, -1)).reshape(4, 4, -1)
+
+    start = encoded(6, 6)
+    assert start[1, 1].any()
+    np.testing.assert_allclose(encoded(10, 6)[1:], start[:-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(6, 10)[:, 1:], start[:, :-1], atol=1e-12)
+    np.testing.assert_allclose(encoded(10, 10)[1:, 1:], start[:-1, :-1], atol=1e-12)
+
+
+def test_rows_in_any_order_and_in_any_parts(case, monkeypatch):
+    model, x = case
+    whole = model.transform(x)
+    order = np.random.default_rng(0).permutation(len(x))
+    np.testing.assert_allclose(model.transform(x[order]), whole[order], rtol=0, atol=1e-12)
+    monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
+    assert model.layers_[0].images_per_chunk <= 64
+    np.testing.assert_allclose(model.transform(x), whole, rtol=0, atol=1e-12)
+    one_by_one = np.vstack([model.transform(row[None]) for row in x])
+    np.testing.assert_allclose(one_by_one, whole, rtol=0, atol=1e-12)
+
+
+def test_the_same_seed_gives_the_same_bits(settings):
+    x = pictures(settings["image_shape"])
+    one, same = (encoder(**settings).fit(x).transform(x) for _ in range(2))
+    other = encoder(**settings).set_params(random_state=1).fit(x).transform(x)
+    assert np.array_equal(one, same)
+    assert not np.allclose(one, other)
+
+
+def test_single_precision_is_near():
+    x = pictures((11, 13)).astype(np.float32)
+    model = encoder(image_shape=(11, 13), patch=4).fit(x)
+    rough = encoder(image_shape=(11, 13), patch=4, precision="float32")
+    rough.set_params(max_iter=1).fit(x)
+    rough._set_layers([
+        dataclasses.replace(layer, params=layer.params.to(dtype=torch.float32))
+        for layer in model.layers_
+    ])  # fmt: skip
+    assert rough.transform(x).dtype == np.float32
+    np.testing.assert_allclose(rough.transform(x), model.transform(x), atol=1e-5)
+
+
+# rows in
+
+
+def test_bytes_tensors_and_stacks_are_the_same_images():
+    stack = np.random.default_rng(0).integers(0, 256, (7, 9, 8)).astype(np.uint8)
+    flat = stack.reshape(7, -1)
+    model = encoder(image_shape=(9, 8), patch=4).fit(flat)
+    bits = model.transform(flat)
+    assert bits.dtype == np.float32
+    assert np.array_equal(encoder(patch=4).fit(stack).transform(stack), bits)
+    tensor = torch.from_numpy(stack)
+    answer = encoder(patch=4).fit(tensor).transform(tensor)
+    assert isinstance(answer, torch.Tensor)
+    assert np.array_equal(answer.numpy(), bits)
+    wide = model.transform(flat.astype(np.float64))
+    assert wide.dtype == np.float64
+    np.testing.assert_allclose(wide, bits, atol=1e-7)
+    frame = pd.DataFrame(flat, columns=[f"pixel{i}" for i in range(72)])
+    named = encoder(image_shape=(9, 8), patch=4).fit(frame)
+    assert named.feature_names_in_.tolist() == list(frame.columns)
+    assert np.array_equal(named.transform(frame), bits)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "shape"), [(64, (8, 8)), (784, (28, 28)), (63, (63,)), (49, (49,)), (3, (3,))]
+)
+def test_shapes_that_are_guessed(n_features, shape):
+    x = np.random.default_rng(0).normal(size=(5, n_features))
+    assert encoder(max_iter=1).fit(x).image_shape_ == shape
+
+
+def test_patch_and_grid_are_cut_down_to_small_images():
+    x = np.random.default_rng(0).normal(size=(5, 12))
+    model = encoder(image_shape=(3, 4), patch=6, grid=9).fit(x)
+    assert model.layers_[0].windows.size == (3, 4)
+    assert model.layers_[0].grid == (1, 1)
+    assert model.transform(x).shape == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "3072 features are no square image"),
+        ({"image_shape": (32, 32)}, "does not fit rows of 3072"),
+        ({"image_shape": (32, 32, 3), "patch": []}, "patch is empty"),
+        ({"image_shape": (32, 32, 3), "patch": [(2, 3, 4)]}, "rows, columns"),
+        ({"image_shape": (32, 32, 3), "grid": (0, 2)}, "whole number >= 1"),
+        ({"image_shape": (32.0, 32, 3)}, "whole number >= 1"),
+        ({"image_shape": (32, 32, 3), "beta": 0.0}, "beta"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message):
+    x = np.random.default_rng(0).normal(size=(2, 3072))
+    with pytest.raises(ValueError, match=message):
+        encoder(**settings).fit(x)
+
+
+def test_images_that_cannot_be():
+    with pytest.raises(ValueError, match="every patch of 64 feature"):
+        encoder().fit(np.ones((5, 64)))
+    x = np.random.default_rng(0).normal(size=(5, 8, 8))
+    model = encoder().fit(x)
+    with pytest.raises(ValueError, match=r"shape \(4, 16\), expected \(8, 8\)"):
+        model.transform(x.reshape(5, 4, 16))
+    with pytest.raises(ValueError, match="expecting 64 features"):
+        model.transform(x.reshape(5, 64)[:, :63])
+    with pytest.raises(ValueError, match=r"must be \(n, 85\) soft counts"):
+        model.inverse_transform(np.ones((2, 84)))
+
+
+# pictures
+
+
+def test_blurred_pictures_by_loops():
+    """Every place of a cell shows the patch expected in the cell."""
+    x = pictures((8, 9))
+    model = encoder(**SHAPES["two sizes"]).fit(x)
+    rows = np.random.default_rng(1).random((3, model._n_features_out))
+    found = model.inverse_transform(rows, n_iter=0)
+    for row, picture in zip(rows, found, strict=True):
+        total, first = np.zeros((8, 9)), 0
+        for layer in model.layers_:
+            height, width = layer.windows.size
+            down, across = layer.windows.places
+            counts = row[first : first + layer.n_features].reshape(*layer.grid, -1) ** 2
+            first += layer.n_features
+            cell = {
+                (i, j): (i * layer.grid[0] // down, j * layer.grid[1] // across)
+                for i, j in np.ndindex(down, across)
+            }
+            in_cell = Counter(cell.values())
+            drawn, covered = np.zeros((8, 9)), np.zeros((8, 9))
+            for (i, j), here in cell.items():
+                part = np.s_[i : i + height, j : j + width]
+                expected = counts[here] / in_cell[here] @ layer.params.w.numpy()
+                drawn[part] += expected.reshape(height, width)
+                covered[part] += 1
+            drawn /= covered
+            total += drawn / np.linalg.norm(drawn)
+        expected = total.ravel() / np.linalg.norm(total)
+        np.testing.assert_allclose(picture, expected, rtol=0, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def digit_encoder(images):
+    model = mn.PatchEncoder(
+        n_memories=64, n_patches=20_000, max_iter=5, precision="float32", random_state=0
+    )
+    return model.fit(images.x_train[:300])
+
+
+def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
+    """Agreement with the image itself, and the more the picture is asked about."""
+    x = images.x_test[:20].astype(float)
+    rows = digit_encoder.transform(images.x_test[:20])
+    centered = x - x.mean(1, keepdims=True)
+    centered /= np.linalg.norm(centered, axis=1, keepdims=True)
+
+    def agreement(n_iter):
+        return (digit_encoder.inverse_transform(rows, n_iter=n_iter) * centered).sum(1)
+
+    blurred, sharp = agreement(0), agreement(10)
+    assert sharp.mean() > blurred.mean() + 0.05
+    assert sharp.mean() > 0.7
+    own = digit_encoder.inverse_transform(rows) @ centered.T
+    assert np.mean(own.argmax(1) == np.arange(20)) > 0.8
+
+
+def test_rows_less_a_constant_have_the_same_picture(digit_encoder, images):
+    """A classifier that centers rows moves nothing to below 0; most counts are nothing."""
+    rows = digit_encoder.transform(images.x_test[:7]).astype(np.float64)
+    rows[rows < np.median(rows, axis=1, keepdims=True)] = 0.0
+    rows -= np.median(rows, axis=1, keepdims=True)
+    rows = rows.clip(0)
+    lowered = rows - rows.mean(1, keepdims=True)
+    np.testing.assert_allclose(
+        digit_encoder.inverse_transform(lowered, n_iter=0),
+        digit_encoder.inverse_transform(rows, n_iter=0),
+        atol=1e-4,
+    )
+
+
+def test_a_blank_row_is_a_blank_picture(case):
+    model, _ = case
+    nothing = model.inverse_transform(np.zeros((1, model._n_features_out)))
+    assert np.array_equal(nothing, np.zeros((1, model.n_features_in_)))
+
+
+# two layers
+
+
+def small_classifier():
+    return mn.DAMClassifier(
+        20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5, random_state=0
+    )
+
+
+@pytest.fixture(scope="module")
+def pipeline(digit_encoder, images):
+    return make_pipeline(clone(digit_encoder), small_classifier()).fit(
+        images.x_train[:400], images.y_train[:400]
+    )
+
+
+def test_two_layers_beat_one(pipeline, images):
+    one = small_classifier().fit(images.x_train[:400], images.y_train[:400])
+    x, y = images.x_test[:200], images.y_test[:200]
+    assert pipeline.score(x, y) > one.score(x, y) + 0.02
+
+
+def test_a_pipeline_in_one_file_gives_the_same_bits(pipeline, images, tmp_path):
+    path = tmp_path / "model.safetensors"
+    mn.save(pipeline, path)
+    loaded = mn.load(path)
+    x = images.x_test[:50]
+    assert [name for name, _ in loaded.steps] == [name for name, _ in pipeline.steps]
+    assert np.array_equal(loaded[0].transform(x), pipeline[0].transform(x))
+    assert np.array_equal(loaded.predict_proba(x), pipeline.predict_proba(x))
+    assert np.array_equal(mn.memory_pictures(loaded), mn.memory_pictures(pipeline))
+    again = tmp_path / "again.safetensors"
+    mn.save(loaded, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_an_encoder_in_a_file(case, tmp_path):
+    model, x = case
+    model.save(tmp_path / "encoder.safetensors")
+    loaded = mn.load(tmp_path / "encoder.safetensors")
+    assert loaded.get_params() == model.get_params()
+    assert np.array_equal(loaded.transform(x), model.transform(x))
+    for name in ("image_shape_", "history_", "n_iter_", "converged_", "status_"):
+        assert getattr(loaded, name) == getattr(model, name)
+
+
+def test_what_a_file_cannot_hold(data, tmp_path):
+    scaled = make_pipeline(StandardScaler(), small_classifier())
+    with pytest.raises(TypeError, match="cannot hold a StandardScaler"):
+        mn.save(scaled.fit(data.x, data.y), tmp_path / "model.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["layers.0.w", "layers.0.beta", "image_shape"])
+def test_a_damaged_file_is_told_apart(tmp_path, change):
+    path = tmp_path / "encoder.safetensors"
+    encoder().fit(np.random.default_rng(0).normal(size=(5, 64))).save(path)
+    tensors = load_file(path)
+    with safe_open(path, "pt") as file:
+        header = json.loads(file.metadata()["mnemosphere"])
+    if change == "image_shape":
+        header["image_shape"] = [9, 9]
+    else:
+        del tensors[change]
+    save_file(tensors, path, {"mnemosphere": json.dumps(header)})
+    with pytest.raises(ValueError, match="is damaged"):
+        mn.load(path)

@@ -1,0 +1,70 @@
+"""Rows of the study of patches, and the peers it measures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import KNeighborsClassifier
+
+from research import patches
+from research.patches import Encoded, Rows
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    y = np.arange(131) % 3
+    x = 20 * y[:, None] + rng.integers(0, 120, (131, 49))
+    return Rows(torch.from_numpy(x.astype(np.uint8)), y)
+
+
+def test_rows_to_judge_by_are_the_last_ones(rows):
+    train, held = patches.held_back(rows)
+    assert (len(train.y), len(held.y)) == (105, 26)
+    assert torch.equal(torch.cat([train.x, held.x]), rows.x)
+    assert np.array_equal(np.concatenate([train.y, held.y]), rows.y)
+
+
+def test_as_many_rows_of_each_class(rows):
+    few = patches.some_of_each(rows, 7, seed=0)
+    assert np.bincount(few.y).tolist() == [7, 7, 7]
+    assert not np.array_equal(few.y, np.sort(few.y))
+    own = {row.tobytes(): label for row, label in zip(rows.x.numpy(), rows.y, strict=True)}
+    assert [own[row.tobytes()] for row in few.x.numpy()] == few.y.tolist()
+    other = patches.some_of_each(rows, 7, seed=1)
+    assert not torch.equal(few.x, other.x)
+
+
+def test_encoded_rows_are_found_by_their_images(rows):
+    few = patches.some_of_each(rows, 7, seed=0)
+    coded = Encoded(rows.x.double() * 2, rows.x.double(), {})
+    assert torch.equal(patches._encoded_rows(coded, rows, few), few.x.double() * 2)
+
+
+def test_neighbors_by_products_are_those_of_scikit_learn(rows, monkeypatch):
+    train, test = rows.take(slice(0, 90)), rows.take(slice(90, None))
+    expected = KNeighborsClassifier(3).fit(train.x.numpy(), train.y).score(test.x.numpy(), test.y)
+    assert patches.neighbors(train, test) == pytest.approx(100 * expected)
+    monkeypatch.setattr(patches, "NEIGHBOR_ROWS", 10)
+    assert patches.neighbors(train, test) == pytest.approx(100 * expected)
+    assert 50 < 100 * expected < 100
+
+
+def test_the_kernel_machine_learns(rows):
+    assert patches.svm(rows.take(slice(0, 90)), rows.take(slice(90, None))) > 80
+
+
+def test_a_part_leaves_a_report_after_every_line(tmp_path, monkeypatch, capsys):
+    def two_lines(job):
+        for k in (1, 2):
+            job.add(f"line {k}", accuracy=k)
+            stored = patches.report.read_json(tmp_path / "out.json", "")
+            assert [result["accuracy"] for result in stored["results"]] == list(range(1, k + 1))
+
+    monkeypatch.setitem(patches.PARTS, "study", two_lines)
+    words = ["study", "--quick", "--device", "cpu", "--out", str(tmp_path / "out.json")]
+    patches.main(words)
+    assert "line 2" in capsys.readouterr().out
+    stored = patches.report.read_json(tmp_path / "out.json", "")
+    assert stored["command"] == "python -m research patches study --quick --device cpu"
