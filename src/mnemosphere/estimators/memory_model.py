@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -338,3 +340,49 @@ class MemoryModel(SphereEstimator, ABC):
         self.history_ = [*self.history_, {**record.as_dict(), "n_iter": len(self.history_) + 1}]
         self.n_iter_, self.converged_, self.status_ = len(self.history_), False, "streaming"
         self._set_params(result.params)
+
+    # Handing on.
+
+    def explore(
+        self,
+        path: str | PathLike[str],
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        max_rows: int = 500,
+        image_shape: Sequence[int] | str | None = "auto",
+        layout: str = "auto",
+        certificate: stationarity.Certificate | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Write one HTML file in which the model runs: to draw, recall and look at memories.
+
+        X, y: rows to measure by; up to `max_rows` of them go into the page, of each class its
+        share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
+        square where rows have no names, no negative numbers and a square number of features.
+        layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
+        here where that is a matter of seconds. The file needs no server and no network.
+        """
+        from mnemosphere.export.page import write_page
+
+        check_is_fitted(self, "params_")
+        write_page(
+            self, Path(path), X, y, max_rows=max_rows, image_shape=image_shape, layout=layout,
+            certificate=certificate, title=title,
+        )  # fmt: skip
+
+    def card(
+        self, X: ArrayLike | None = None, y: ArrayLike | None = None, *, title: str | None = None
+    ) -> str:
+        """A model card in Markdown with YAML front matter; rows (X, y) are what it measures by."""
+        from mnemosphere.export.card import model_card
+
+        check_is_fitted(self, "params_")
+        return model_card(self, X, y, title=title)
+
+    def to_onnx(self, path: str | PathLike[str]) -> None:
+        """Write an ONNX graph: raw rows in; label, probabilities, novelty out. See the docs."""
+        from mnemosphere.export.onnx_graph import write_onnx
+
+        check_is_fitted(self, "params_")
+        write_onnx(self, Path(path))
