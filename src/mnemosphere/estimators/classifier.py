@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.normalize import NORMALIZATIONS
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators import selection
+from mnemosphere.estimators import editing, selection
 from mnemosphere.estimators.base import PASSES, Floats, as_numpy, draw_seed, like, sample_weights
 from mnemosphere.estimators.calibration import best_temperature
 from mnemosphere.estimators.explanation import Explanation, explain
@@ -109,6 +109,8 @@ class DAMClassifier(
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     temperature_, novelty_threshold_ : 1 and None, or what `calibrate` and `calibrate_novelty` set
     selection_ : the trials behind an automatic choice, a list of dicts
+    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
+    support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass
     n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
@@ -201,6 +203,7 @@ class DAMClassifier(
         self.__dict__.pop("_stream", None)
         self._label_mass = dataset.label_mass().cpu()
         self._set_trained(self._train(dataset, seed, callbacks))
+        self._look_at_rows(stored, weight)
         return self
 
     def partial_fit(
@@ -533,3 +536,39 @@ class DAMClassifier(
     def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
         """Why each row got its class: the memories that decided it, their shares, soft labels."""
         return explain(self, X, n_nearest)
+
+    @property
+    def _smoothing(self) -> float:
+        return float(self.label_smoothing)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        memories: ArrayLike,
+        class_weights: ArrayLike,
+        *,
+        beta: float,
+        varsigma: float = 1.0,
+        classes: ArrayLike | None = None,
+        normalize: str = "unit",
+        mean: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        label_smoothing: float = 0.0,
+    ) -> Self:
+        """A fitted classifier out of numbers, such as the attributes of another one.
+
+        memories (P, N) as in `memories_`; class_weights (P+1, C+1) as in `class_weights_`, scaled
+        to sum to 1; classes (C,), 0 to C − 1 if None. mean and scale (N,) of the features, with
+        normalize="standard". label_smoothing: what the class weights contain of it.
+        """
+        model = cls(
+            len(np.asarray(memories)), beta=beta, varsigma=varsigma, normalize=normalize,
+            label_smoothing=label_smoothing,
+        )  # fmt: skip
+        model._validate_params()
+        given = (None if v is None else torch.from_numpy(np.array(v, float)) for v in (mean, scale))
+        editing.given_parameters(
+            model, memories, class_weights, classes, Normalizer(normalize, *given)
+        )
+        model.selection_, model._label_mass = [], model.params_.p_q.clone()
+        return model

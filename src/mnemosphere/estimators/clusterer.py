@@ -128,6 +128,8 @@ class DAMClusterer(
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     classes_ : 0 to n_clusters − 1
+    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
+    support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass; the last phase is that of the classes, with their loss
     n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
@@ -207,6 +209,7 @@ class DAMClusterer(
         generator = torch.Generator().manual_seed(draw_seed(self.random_state))
         trained = self._train_memories(dataset, generator, callbacks)
         self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
+        self._look_at_rows(stored, weight)
         self.labels_ = self.predict(X)
         return self
 
@@ -478,6 +481,10 @@ class DAMClusterer(
                 node = int(tree.parent[node])
             p[1 + place[node]] += weights
         return self._copy_with(early.replace(p=p, p_q=self.params_.p_q))
+
+    @property
+    def _smoothing(self) -> float:
+        return float(self.smoothing)
 
 
 def _choose_normalization(stored: StoredRows) -> str:

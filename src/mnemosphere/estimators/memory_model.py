@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,8 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators import editing
 from mnemosphere.estimators.base import (
     Floats,
     SphereEstimator,
@@ -26,6 +28,7 @@ from mnemosphere.estimators.base import (
     like,
 )
 from mnemosphere.estimators.calibration import rejection_threshold
+from mnemosphere.estimators.memory_table import RowsBehind, memory_table, rows_behind
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.merge import merge
@@ -60,10 +63,32 @@ class MemoryModel(SphereEstimator, ABC):
     classes_: NDArray[Any]
     novelty_threshold_: float | None  # of novelty_score, set by `calibrate_novelty`
 
+    typical_rows_: NDArray[np.int64] | None  # (P, 3) numbers of rows; None where not known
+    support_: NDArray[np.float64] | None  # (P,) rows that each memory answers for
+
     def _set_params(self, params: Parameters) -> None:
         """Set the fitted attributes; what was calibrated on other parameters holds no more."""
         super()._set_params(params)
         self.novelty_threshold_ = None
+        self._set_rows_behind(None)
+
+    def _set_rows_behind(self, behind: RowsBehind | None) -> None:
+        self.typical_rows_, self.support_ = (None, None) if behind is None else behind
+
+    @property
+    def _rows_behind(self) -> RowsBehind | None:
+        if self.typical_rows_ is None or self.support_ is None:
+            return None
+        return RowsBehind(self.typical_rows_, self.support_)
+
+    def _look_at_rows(self, stored: StoredRows, weight: Tensor | None) -> None:
+        """Keep the numbers of the training rows that are typical of each memory."""
+        self._set_rows_behind(rows_behind(self.params_, self._normalizer, stored, weight))
+
+    @property
+    @abstractmethod
+    def _smoothing(self) -> float:
+        """ε of the soft labels."""
 
     @property
     def _n_features_out(self) -> int:
@@ -340,6 +365,40 @@ class MemoryModel(SphereEstimator, ABC):
         self.history_ = [*self.history_, {**record.as_dict(), "n_iter": len(self.history_) + 1}]
         self.n_iter_, self.converged_, self.status_ = len(self.history_), False, "streaming"
         self._set_params(result.params)
+
+    # Memories as a table, and edited.
+
+    def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
+        """One line per memory, as a pandas frame.
+
+        name (#17, counted from 0), label and soft_label net of smoothing, purity (its largest
+        entry), support (rows behind the memory), share of all rows, supported (False where fewer
+        than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
+        measured on them), nearest memory and overlap, typical_rows (their numbers in X).
+        """
+        return memory_table(self, X, y)
+
+    def without_memories(
+        self, memories: Iterable[int | str], *, class_prior: str = "hold"
+    ) -> Self:
+        """A fitted model without some memories (numbers or names), not retrained.
+
+        class_prior: "hold" keeps the frequencies of the classes, for which other memories change
+        their soft labels; "follow" keeps the soft labels, and the frequencies change.
+        """
+        return editing.without_memories(self, memories, class_prior)
+
+    def relabel_memory(
+        self, memory: int | str, label: object, *, class_prior: str = "hold"
+    ) -> Self:
+        """A fitted model in which one memory has another label, {label: weight} or None."""
+        return editing.relabel_memory(self, memory, label, class_prior)
+
+    def with_memories(
+        self, X: ArrayLike, y: ArrayLike, *, class_prior: str = "hold"
+    ) -> Self:
+        """A fitted model with the rows X, labeled y, as further memories, not retrained."""
+        return editing.with_memories(self, X, y, class_prior)
 
     # Handing on.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -47,6 +48,9 @@ def save(model: Any, path: Path) -> None:
             tensors[f"normalizer.{name}"] = value
     if model.lineage_ is not None:
         tensors |= {f"lineage.{name}": t for name, t in model.lineage_.to_tensors().items()}
+    if model.typical_rows_ is not None:
+        tensors["rows.typical"] = torch.from_numpy(model.typical_rows_)
+        tensors["rows.support"] = torch.from_numpy(model.support_)
     tensors |= {f"own.{name}": t for name, t in model._own_tensors().items()}
     settings = {k: _to_json(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
     header = {
@@ -106,6 +110,9 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     if (params.n_features, params.n_columns) != shape:
         raise ValueError(f"it is of {params.n_features} features and {params.n_columns} classes")
     model._set_params(params)
+    rows = strip_prefix(tensors, "rows")
+    if rows:
+        model.typical_rows_, model.support_ = rows["typical"].numpy(), rows["support"].numpy()
     model._set_own(strip_prefix(tensors, "own"), header["own"])
     return model
 

@@ -71,7 +71,7 @@ def payload(
         },
         "temperature": known["temperature"],
         "threshold": known["novelty_threshold"],
-        "smoothing": _smoothing(model),
+        "smoothing": model._smoothing,
         "floor": _HEADROOM * tiny,
         "levels": [
             {
@@ -185,10 +185,6 @@ def _rows(
     return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist()}
 
 
-def _smoothing(model: MemoryModel) -> float:
-    return float(getattr(model, "label_smoothing", getattr(model, "smoothing", 0.0)))
-
-
 def _strong_features(params: Parameters) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
     weight = (params.p_h[1:] / params.p_h[1:].sum()).double().cpu()
@@ -208,5 +204,5 @@ def _certificate(model: MemoryModel, X: Any, y: Any) -> Certificate | None:
 
 def _typical(model: MemoryModel) -> list[list[int]] | None:
     """Numbers of the training rows behind each memory, where the model kept them."""
-    rows = getattr(model, "typical_rows_", None)
+    rows = model.typical_rows_
     return None if rows is None else [[int(r) for r in line if r >= 0] for line in rows]
