@@ -1,13 +1,71 @@
-"""One browser for all tests of pages, and small models to write pages of."""
+"""One browser for all tests of pages, and models to write pages of; tests only read them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_wine
 
 import mnemosphere as mn
-from export.browser import Browser, find_chromium
-from mnemosphere.estimators.editing import from_parameters
+from browser import Browser, find_chromium
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """Problems this small only lose time to a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium; tests that need one are skipped where there is none."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium here: install the package chromium")
+    with Browser(program) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def digits() -> Any:
+    return mn.data.load("mnist-small")
+
+
+def of_digits(digits: Any, n_memories: int, **settings: Any) -> mn.DAMClassifier:
+    model = mn.DAMClassifier(
+        n_memories, normalize="center", varsigma=0.23, tol=0, random_state=0, **settings
+    )
+    return model.fit(digits.x_train, digits.y_train)
+
+
+@pytest.fixture(scope="session")
+def image_model(digits: Any) -> mn.DAMClassifier:
+    """A hundred memories of handwritten digits."""
+    return of_digits(digits, 100, max_iter=4)
+
+
+@pytest.fixture(scope="session")
+def big_model(digits: Any) -> mn.DAMClassifier:
+    """A thousand, not quite at rest."""
+    return of_digits(digits, 1000, max_iter=2)
+
+
+@pytest.fixture(scope="session")
+def wines() -> Any:
+    """A frame of 13 named features and its labels."""
+    table = load_wine(as_frame=True)
+    return table.data, np.array(["Barolo", "Grignolino", "Barbera"])[table.target]
+
+
+@pytest.fixture(scope="session")
+def wine_model(wines: Any) -> mn.DAMClassifier:
+    x, y = wines
+    model = mn.DAMClassifier(11, normalize="standard", varsigma=0.6, random_state=0).fit(x, y)
+    return model.calibrate(x, y).calibrate_novelty(x, 0.05)

@@ -566,7 +566,10 @@ class DAMClassifier(
             label_smoothing=label_smoothing,
         )  # fmt: skip
         model._validate_params()
-        given = (None if v is None else torch.from_numpy(np.array(v, float)) for v in (mean, scale))
+        given = (
+            None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
+            for v in (mean, scale)
+        )  # fmt: skip
         editing.given_parameters(
             model, memories, class_weights, classes, Normalizer(normalize, *given)
         )

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.estimators.base import as_numpy
 from mnemosphere.estimators.memory_table import RowsBehind
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope
@@ -97,8 +98,8 @@ def given_parameters(
     normalizer: Normalizer,
 ) -> Model:
     """Make a fitted model of one that has only its settings; memories as in `memories_`."""
-    p = torch.from_numpy(np.array(class_weights, dtype=np.float64))
-    given = torch.from_numpy(np.array(memories, dtype=np.float64))
+    p = torch.from_numpy(as_numpy(class_weights).astype(np.float64))
+    given = torch.from_numpy(as_numpy(memories).astype(np.float64))
     if normalizer.kind not in NORMALIZATIONS:
         raise ValueError(f"normalize must be one of {', '.join(NORMALIZATIONS)}")
     if normalizer.kind == "standard" and (normalizer.mean is None or normalizer.scale is None):
@@ -121,7 +122,7 @@ def given_parameters(
         )
     p = p / p.sum()
     beta = torch.tensor(float(model.beta), dtype=torch.float64)
-    params = Parameters(w, p, beta, float(model.varsigma), p.sum(1), p.sum(0)).check()  # type: ignore[attr-defined]
+    params = Parameters(w, p, beta, float(model.varsigma), p.sum(1), p.sum(0)).check()
     model.classes_, model._normalizer, model.normalize_ = names, normalizer, normalizer.kind
     model.n_features_in_ = int(given.shape[1])
     model.history_, model.lineage_ = [], None

@@ -378,9 +378,7 @@ class MemoryModel(SphereEstimator, ABC):
         """
         return memory_table(self, X, y)
 
-    def without_memories(
-        self, memories: Iterable[int | str], *, class_prior: str = "hold"
-    ) -> Self:
+    def without_memories(self, memories: Iterable[int | str], *, class_prior: str = "hold") -> Self:
         """A fitted model without some memories (numbers or names), not retrained.
 
         class_prior: "hold" keeps the frequencies of the classes, for which other memories change
@@ -394,9 +392,7 @@ class MemoryModel(SphereEstimator, ABC):
         """A fitted model in which one memory has another label, {label: weight} or None."""
         return editing.relabel_memory(self, memory, label, class_prior)
 
-    def with_memories(
-        self, X: ArrayLike, y: ArrayLike, *, class_prior: str = "hold"
-    ) -> Self:
+    def with_memories(self, X: ArrayLike, y: ArrayLike, *, class_prior: str = "hold") -> Self:
         """A fitted model with the rows X, labeled y, as further memories, not retrained."""
         return editing.with_memories(self, X, y, class_prior)
 

@@ -93,11 +93,12 @@ def rows_behind(
 
 def net_soft_labels(params: Parameters, smoothing: float) -> NDArray[np.float64]:
     """Soft labels p[μ,y]/p_h(μ), (P, C+1), without what label smoothing put there."""
-    soft = params.p[1:].double().cpu().numpy()
-    soft = soft / soft.sum(axis=1, keepdims=True)
+    weights = params.p[1:].double().cpu().numpy()
+    soft: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
     net = np.clip((soft - smoothing / soft.shape[1]) / (1 - smoothing), 0, None)
     total = net.sum(axis=1, keepdims=True)
-    return np.where(total > 0, net / np.where(total > 0, total, 1), soft)
+    soft[total[:, 0] > 0] = (net / np.where(total > 0, total, 1))[total[:, 0] > 0]
+    return soft
 
 
 def memory_table(model: MemoryModel, X: Any = None, y: Any = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from mnemosphere.estimators.memory_model import MemoryModel
@@ -14,7 +15,9 @@ _FEW = 12  # classes whose confusion is shown as a matrix
 _NAMED = 60  # classes that are named
 
 
-def model_card(model: MemoryModel, X: Any = None, y: Any = None, *, title: str | None = None) -> str:
+def model_card(
+    model: MemoryModel, X: Any = None, y: Any = None, *, title: str | None = None
+) -> str:
     """The card of a fitted model; what is measured is measured on (X, y)."""
     known = facts(model, X, y)
     name = " ".join((title or f"mnemosphere {known['kind']}").split())
@@ -133,8 +136,8 @@ def _use(known: dict[str, Any]) -> str:
     )
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [tuple(head), tuple("---" for _ in head), *rows]
     cells = [[_text(cell) if cell != "---" else cell for cell in line] for line in lines]
     return "\n".join("| " + " | ".join(line) + " |" for line in cells)
 

@@ -37,7 +37,7 @@ def label_columns(model: MemoryModel, y: Any) -> NDArray[np.int64]:
 
 def facts(model: MemoryModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """Choices, how training ended, versions; with rows their checksum and what they measure."""
-    settings = model.get_params()  # type: ignore[attr-defined]
+    settings = model.get_params()
     seed = settings.get("random_state")
     found: dict[str, Any] = {
         "kind": "classifier" if isinstance(model, DAMClassifier) else "clusterer",
@@ -94,9 +94,7 @@ def _measure(model: DAMClassifier, X: Any, y: Any) -> dict[str, Any]:
     }
 
 
-def calibration_curve(
-    sure: NDArray[np.floating[Any]], right: NDArray[np.bool_]
-) -> dict[str, Any]:
+def calibration_curve(sure: NDArray[np.floating[Any]], right: NDArray[np.bool_]) -> dict[str, Any]:
     """Ten bins of the largest probability: its mean, how often it was right, rows; and the ECE."""
     place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
     bins = []

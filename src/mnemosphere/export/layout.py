@@ -29,7 +29,9 @@ def map_memories(w: NDArray[Any], layout: str = "auto") -> NDArray[np.float64]:
     points = _umap(w) if layout == "umap" or (layout == "auto" and crowd) else _pca(w)
     middle = (points.max(axis=0) + points.min(axis=0)) / 2
     # Each axis by its own half: a map fills its frame.
-    return (points - middle) / np.maximum((np.ptp(points, axis=0)) / 2, 1e-12)
+    half = np.maximum(np.ptp(points, axis=0) / 2, 1e-12)
+    filled: NDArray[np.float64] = (points - middle) / half
+    return filled
 
 
 def _pca(w: NDArray[Any]) -> NDArray[np.float64]:

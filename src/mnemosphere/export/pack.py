@@ -81,7 +81,7 @@ def pack_rows(x: NDArray[Any]) -> dict[str, Any]:
 
 
 def omega_table(beta: float, n: int) -> dict[str, Any]:
-    """log Ω_N(β)/Ω_N(0) and its slope along log β, at equal steps of log β around that of a model.
+    """The log of Ω_N(β)/Ω_N(0) and its slope along log β, at equal steps around that of a model.
 
     Cubic pieces through them are right to 1e-6 over the whole range, and exact at `beta`.
     """

@@ -355,6 +355,18 @@ function softmax(a, temperature) {
 
 /** The k indices of the largest values, largest first. */
 function largest(values, k) {
+  if (k <= 16 && values.length > 64) {
+    // A few of many: one look at all of them per place beats sorting them.
+    const found = [];
+    while (found.length < Math.min(k, values.length)) {
+      let best = -1;
+      for (let i = 0; i < values.length; i++) {
+        if ((best < 0 || values[i] > values[best]) && !found.includes(i)) best = i;
+      }
+      found.push(best);
+    }
+    return found;
+  }
   const order = Array.from(values.keys());
   order.sort((a, b) => values[b] - values[a] || a - b);
   return order.slice(0, k);

@@ -10,7 +10,7 @@ const [height, width, channels] = isImage ? [data.image[0], data.image[1], data.
 const groupWord = data.kind === "classifier" ? "class" : "cluster";
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 const state = {
-  level: data.levels.length - 1, values: null, row: null, drawn: false, memory: 0, tab: "play",
+  level: data.levels.length - 1, values: null, row: null, drawn: false, memory: null, tab: "play",
   odds: null, beta: null, varsigma: null,
 };
 let normalizer, models, rows; // filled by `start`
@@ -274,7 +274,7 @@ function turned() {
 function setLevel(level) {
   state.level = level;
   Object.assign(state, { beta: null, varsigma: null });
-  state.memory = Math.min(state.memory, model().nMemories - 1);
+  if (state.memory !== null) state.memory = Math.min(state.memory, model().nMemories - 1);
   const odds = state.odds;
   buildKnobs();
   model().turn({ odds });
@@ -645,8 +645,7 @@ function showDeciders(answer) {
   if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
   const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model().memory(m)));
   box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: "repeat(auto-fill, minmax(108px, 1fr))" } }, top.map((m) => {
-    const label = softLabel(m);
-    const y = largest(label, 1)[0];
+    const y = labels()[m];
     return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(answer.share[m])} of the decision, labeled ${className(y)}` },
       memoryPicture(m), make("div", { class: "share" }, make("i", { style: { width: percent(answer.share[m], 2), background: classColor(y) } })),
       make("span", {}, make("b", {}, percent(answer.share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
@@ -667,4 +666,15 @@ function softLabel(m, of = model()) {
   for (let y = 0; y < C; y++) total += out[y] = Math.max((row[y] / of.weight[m + 1] - base) / (1 - data.smoothing), 0);
   for (let y = 0; y < C; y++) out[y] = total > 0 ? out[y] / total : row[y] / of.weight[m + 1];
   return out;
+}
+
+let labelCache = { p: null, labels: [] };
+/** The most likely class of each memory, with the knobs as they are. */
+function labels() {
+  const now = model();
+  if (labelCache.p !== now.p) {
+    const found = Array.from({ length: now.nMemories }, (_, m) => softLabel(m).reduce((best, v, y, all) => (v > all[best] ? y : best), 0));
+    labelCache = { p: now.p, labels: found };
+  }
+  return labelCache.labels;
 }

@@ -280,7 +280,7 @@ function drawMap() {
     const size = base * (0.45 + 0.75 * Math.sqrt(use[m] / most));
     view.radius[m] = size;
     if (x < -size || y < -size || x > view.w + size || y > view.h + size) continue;
-    const color = classColor(view.labels[m]);
+    const color = classColor(labels()[m]);
     const chosen = m === state.memory;
     if (view.pictures) {
       context.fillStyle = color;
@@ -381,7 +381,6 @@ function mapControls(zoom) {
 
 function showMemories() {
   const now = model();
-  view.labels = Array.from({ length: now.nMemories }, (_, m) => largest(softLabel(m), 1)[0]);
   if (isImage) view.image = Array.from({ length: now.nMemories }, (_, m) => paint(document.createElement("canvas"), normalizer.restore(now.memory(m)), true));
   $("memories-title").textContent = `${now.nMemories} memories`;
   $("swap").textContent = view.grid ? "Map" : "Grid";
@@ -390,7 +389,7 @@ function showMemories() {
   const level = $("map-level");
   if (level) { level.value = state.level; $("map-level-out").textContent = `level ${state.level + 1} of ${data.levels.length}: ${now.nMemories} memories`; }
   const count = new Map();
-  for (const y of view.labels) count.set(y, (count.get(y) ?? 0) + 1);
+  for (const y of labels()) count.set(y, (count.get(y) ?? 0) + 1);
   const order = [...count.keys()].sort((a, b) => (nClasses > 24 ? count.get(b) - count.get(a) || a - b : a - b));
   $("legend").replaceChildren(...order.slice(0, 60).map((y) => make("span", { title: className(y, 300) }, swatch(y), `${className(y)} `, make("small", {}, count.get(y)))), order.length > 60 ? make("span", { class: "muted" }, `and ${order.length - 60} more`) : "");
   $("map-note").textContent = `Near on the map: alike. Size: how many rows it answers for. Color: its ${groupWord}. The ring is the current input.`;
@@ -400,10 +399,10 @@ function showMemories() {
 }
 
 function showGallery(order) {
-  const sure = (m) => softLabel(m)[view.labels[m]];
+  const sure = (m) => softLabel(m)[labels()[m]];
   const parts = [];
   for (const y of order) {
-    const own = view.labels.map((label, m) => [label, m]).filter(([label]) => label === y).map(([, m]) => m);
+    const own = labels().map((label, m) => [label, m]).filter(([label]) => label === y).map(([, m]) => m);
     own.sort((a, b) => sure(b) - sure(a));
     parts.push(make("h3", { title: className(y, 300) }, swatch(y), className(y, 60)));
     for (const m of own) parts.push(make("button", { type: "button", id: `tile-${m}`, style: { borderColor: m === state.memory ? cssValue("--ink") : classColor(y) }, onclick: () => { chooseMemory(m); }, "aria-label": `memory ${memoryName(m)}, ${className(y)} ${percent(sure(m))}` }, memoryPicture(m)));
@@ -413,7 +412,7 @@ function showGallery(order) {
 
 function chooseMemory(m) {
   const before = $(`tile-${state.memory}`);
-  if (before) before.style.borderColor = classColor(view.labels[state.memory]);
+  if (before) before.style.borderColor = classColor(labels()[state.memory]);
   state.memory = m;
   if ($(`tile-${m}`)) $(`tile-${m}`).style.borderColor = cssValue("--ink");
   showMemory();
@@ -445,7 +444,7 @@ function showMemory() {
     }
   }
   if (data.typical && state.level === data.levels.length - 1 && data.typical[m]?.length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${data.typical[m].join(", ")}`));
-  parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(view.labels[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
+  parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
   if (data.verdicts && state.level === data.levels.length - 1) {
     const kind = data.verdicts.kind[m];
     const says = { minimum: "a minimum: splitting it gains nothing", saddle: "a saddle: the model gains by splitting it", "not converged": "not yet at rest on these rows" }[kind];
@@ -482,8 +481,8 @@ function relatives(m) {
 
 function showMistakes() {
   const panel = $("panel-mistakes");
-  if (!rows.y || data.kind !== "classifier" || rows.n === 0) {
-    panel.replaceChildren(make("p", { class: "card" }, data.kind === "clusterer" ? "Clusters have no right or wrong: there were no labels." : "No labeled rows are packed here: pass X and y to see what the model gets wrong."));
+  if (!rows.y || rows.n === 0) {
+    panel.replaceChildren(make("p", { class: "card" }, "No labeled rows are packed here: pass X and y to see what the model gets wrong."));
     return;
   }
   if (!rows.ready(state.level)) { panel.replaceChildren(make("p", { class: "card" }, "Judging the rows …")); return; }
@@ -502,8 +501,8 @@ function mistake(r, said) {
   const reasons = [];
   if (o !== null) {
     let best = null;
-    for (let k = 0; k < now.nMemories; k++) if (largest(softLabel(k), 1)[0] === truly && (best === null || o[k] > o[best])) best = k;
-    reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[0])} of the decision: overlap ${o[m].toFixed(2)}, labeled ${className(largest(softLabel(m), 1)[0])}.`));
+    for (let k = 0; k < now.nMemories; k++) if (labels()[k] === truly && (best === null || o[k] > o[best])) best = k;
+    reasons.push(make("p", {}, `Memory ${memoryName(m)} has ${percent(said.share[0])} of the decision: overlap ${o[m].toFixed(2)}, labeled ${className(labels()[m])}.`));
     if (best !== null) {
       const behind = o[m] - o[best];
       reasons.push(make("p", { class: "muted" }, `The best of ${className(truly)} is ${memoryName(best)} with ${o[best].toFixed(2)}${behind > 0 ? `, behind by ${behind.toFixed(3)}` : "; others outweigh it together"}.`));
@@ -584,7 +583,9 @@ function calibration(bins) {
 
 /* ---- tabs, theme, start ---- */
 
-const TABS = [["play", "Play"], ["recall", "Recall"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]];
+const TABS = [["play", "Play"], ["recall", "Recall"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]]
+  .filter(([id]) => id !== "mistakes" || data.kind === "classifier"); // clusters have no right or wrong
+
 
 function buildTabs() {
   const bar = $("tabs");
@@ -606,7 +607,10 @@ function openTab(name) {
     $(`tab-${id}`).tabIndex = id === name ? 0 : -1;
   }
   if (name === "recall") takeInput();
-  if (name === "memories") showMemories();
+  if (name === "memories") {
+    state.memory ??= largest(state.answer.share, 1)[0]; // at first the one that decides
+    showMemories();
+  }
   if (name === "mistakes") showMistakes();
 }
 

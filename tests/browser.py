@@ -137,8 +137,14 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=height,
             deviceScaleFactor=2 if phone else 1, mobile=phone,
         )  # fmt: skip
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        features = {
+            "prefers-color-scheme": "dark" if dark else "light",
+            "prefers-reduced-motion": "reduce",  # nothing to wait for
+        }
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": name, "value": value} for name, value in features.items()],
+        )
 
     def drag(self, points: list[tuple[float, float]]) -> None:
         """Press at the first point of the page, move along the others, let go."""
