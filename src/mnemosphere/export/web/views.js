@@ -381,7 +381,9 @@ function mapControls(zoom) {
 
 function showMemories() {
   const now = model();
-  if (isImage) view.image = Array.from({ length: now.nMemories }, (_, m) => paint(document.createElement("canvas"), normalizer.restore(now.memory(m)), true));
+  const look = `${state.level} ${document.documentElement.dataset.theme}`;
+  if (isImage && view.look !== look) view.image = Array.from({ length: now.nMemories }, (_, m) => paint(document.createElement("canvas"), normalizer.restore(now.memory(m)), true));
+  view.look = look;
   $("memories-title").textContent = `${now.nMemories} memories`;
   $("swap").textContent = view.grid ? "Map" : "Grid";
   $("map-box").hidden = view.grid;
