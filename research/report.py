@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 import mnemosphere
 from mnemosphere import machine
-from mnemosphere.cli.shell import plain
 from mnemosphere.files import write_atomically
+from research.shell import plain
 
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "results"  # what the documentation is made from

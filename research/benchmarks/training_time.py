@@ -58,7 +58,7 @@ class StopAtGoal(Callback):
 
     def stop_reason(self, run: Run) -> str | None:
         """'reached', or None."""
-        return "reached" if self.accuracy >= self.goal else None
+        return "reached" if run.history and self.accuracy >= self.goal else None
 
 
 def run(
@@ -167,7 +167,7 @@ def main(argv: list[str]) -> None:
     data, validation = fits.split_tail(data, 0.1)
     methods = [m for m in METHODS if m[0] in args.solvers]
     for method in methods:  # the first run of each kind of step is slow on some devices
-        run(*method, 128, 0.0, data.take(slice(0, 6000)), validation, args)
+        run(*method, 128, 1e-6, data.take(slice(0, 6000)), validation, args)
     rows = []
     for n_memories in args.sizes:
         goal = target(data, validation, n_memories, args)

@@ -12,21 +12,13 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mnemosphere.cli.shell import (
-    BAD_INPUT,
-    UNEXPECTED,
-    Debug,
-    Interrupted,
-    Json,
-    Quiet,
-    Terminal,
-    describe,
-)
+from mnemosphere.cli.shell import BAD_INPUT, UNEXPECTED, Interrupted, describe
 from mnemosphere.machine import pick_device
 from research import paper
 from research.paper import experiment as experiments
 from research.paper.experiment import Experiment, FinishedRun, MissingPackageError, Reporter
 from research.report import measured_text
+from research.shell import Debug, Json, Quiet, Terminal
 
 ALL = "all"
 

@@ -16,8 +16,8 @@ from mnemosphere.model import (
     evaluate,
     maximize_bound,
     objectives,
-    split,
 )
+from mnemosphere.model.duplicate import split
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.numerics import sphere
 

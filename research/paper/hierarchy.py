@@ -24,7 +24,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mnemosphere.model import Batch, Curvature, Krylov, Parameters, duplicate, merge, split
+from mnemosphere.model import Batch, Curvature, Krylov, Parameters
+from mnemosphere.model.duplicate import duplicate, split
+from mnemosphere.model.merge import merge
 from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import certify, residual
 from mnemosphere.training import Lineage

@@ -17,10 +17,10 @@ from mnemosphere.theory import (
     OrderParameters,
     SaddlePointProblem,
     find_solutions,
-    follow_branch,
     free_entropy_per_example,
     newton,
     symmetric_overlap,
+    trace_branch,
 )
 from mnemosphere.theory.saddle_point import conjugate
 from research.plots import theory as pictures
@@ -53,7 +53,7 @@ class BranchCurve:
 class Branches:
     """Every branch found, and the places where one turns unstable, folds or merges.
 
-    bifurcations: (branch, kind, β), with the kinds of `theory.follow_branch`.
+    bifurcations: (branch, kind, β), with the kinds of `theory.trace_branch`.
     """
 
     curves: list[BranchCurve]
@@ -115,7 +115,7 @@ def coexistence_window(setting: Setting, *, generator: torch.Generator) -> tuple
     critical = setting.transition()
     top = setting.problem(beta=1.1 * critical)
     broken = solve_two(top, generator=generator)[0]
-    branch = follow_branch(top, "beta", (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
+    branch = trace_branch(top, "beta", (np.linspace(1.1, 0.5, 13) * critical).tolist(), broken)
     start = next((e.value for e in branch.bifurcations if e.kind != "crossing"), 0.5 * critical)
     even = OrderParameters(torch.ones_like(broken.m), broken.p)
     ahead = []
@@ -164,7 +164,7 @@ def trace_branches(
     names = _names([seed.symmetry.groups for seed in seeds])
     for k, (name, seed) in enumerate(zip(names, seeds, strict=True)):
         progress(k, len(seeds))
-        branch = follow_branch(top, "beta", values[::-1], seed.state)
+        branch = trace_branch(top, "beta", values[::-1], seed.state)
         curves.append(_curve(top, name, branch, seed.symmetry.groups))
         events += [(name, event.kind, event.value) for event in branch.bifurcations]
         if not branch.complete:
@@ -215,7 +215,7 @@ def _behind_the_fold(
     rest = [v for v in values if v > above.value]
     gap = (rest[0] if rest else above.value) - above.value
     up = [above.value, *(above.value + gap * t**2 for t in (0.2, 0.4, 0.6, 0.8)), *rest]
-    partner = follow_branch(problem, "beta", up, found.state)
+    partner = trace_branch(problem, "beta", up, found.state)
     # The curve starts at the fold itself.
     return Branch("beta", [fold, *partner.points], partner.bifurcations, True, partner.message)
 

@@ -11,8 +11,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from mnemosphere.cli.shell import Debug, Json, Quiet, Terminal
 from mnemosphere.theory import DistinctSolution, find_solutions
+from research.shell import Debug, Json, Quiet, Terminal
 from research.theory import (
     Sampling,
     Setting,

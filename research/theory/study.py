@@ -15,9 +15,9 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mnemosphere import plots
-from mnemosphere.cli.shell import Terminal, typed
 from mnemosphere.theory import NotConvergedError, ValidityWarning
 from research import report
+from research.shell import Terminal, typed
 
 PICTURES = (".png", ".svg", ".pdf")
 

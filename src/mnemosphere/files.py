@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import uuid
 from collections.abc import Callable, Mapping
@@ -14,7 +15,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-__all__ = ["plain", "read_tensors", "strip_prefix", "write_atomically", "write_tensors"]
+__all__ = [
+    "plain", "read_tensors", "strip_prefix", "to_json", "write_atomically", "write_tensors",
+]  # fmt: skip
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -79,3 +82,18 @@ def plain(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     return value
+
+
+def to_json(content: object) -> str:
+    """Strict JSON: NaN and infinities null, what is not printable as escapes."""
+    text = json.dumps(_finite(plain(content)), indent=2, ensure_ascii=False, default=str)
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def _finite(value: Any) -> Any:
+    """Lists and dicts with None for each number that JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else plain(value)

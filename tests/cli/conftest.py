@@ -2,77 +2,78 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
+import json
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from commands import caller
 from mnemosphere.cli import app
 
 N_ROWS, N_FEATURES = 91, 7
 NAMES = [f"length{k}" for k in range(N_FEATURES)]
 CLASSES = ["ant", "bee", "cat"]
-FAST = ["--memories", "11", "--varsigma", "0.9", "--normalize", "standard", "--epochs", "5"]
+FAST = ["--memories", "11", "--varsigma", "0.9", "--normalize", "standard", "--max-iter", "5"]
 
 
-def rows(seed=0, n_rows=N_ROWS):
+def frame(seed=0, n_rows=N_ROWS):
     """Three clouds, clearly apart but for a few rows."""
     rng = np.random.default_rng(seed)
     y = np.arange(n_rows) % 3
     x = rng.normal(size=(n_rows, N_FEATURES))
     x[np.arange(n_rows), y] += 3.0
-    return x.round(6), y
+    table = pd.DataFrame(x.round(6), columns=NAMES)
+    table.insert(0, "tag", [f"bug-{k}" for k in range(n_rows)])
+    return table.assign(kind=[CLASSES[k] for k in y])
 
 
-def write_csv(path, x, labels, names=NAMES, label="kind"):
-    with Path(path).open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow([*names, label])
-        writer.writerows([*map(str, row), value] for row, value in zip(x, labels, strict=True))
-    return path
+def invoke(*arguments, code=0, env=None):
+    """Run a command in this process; JSON output is checked to be JSON and nothing else."""
+    result = CliRunner(env=env).invoke(app, [str(a) for a in arguments])
+    shown = f"{result.stdout}\n--- stderr\n{result.stderr}\n{result.exception!r}"
+    assert result.exit_code == code, shown
+    assert "Traceback" not in result.stderr, shown
+    if code == 2:
+        lines = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1, shown
+        assert result.stdout == "", shown
+        result.error = lines[0]
+    result.json = json.loads(result.stdout) if "--json" in arguments and code == 0 else None
+    return result
+
+
+@pytest.fixture
+def run():
+    return invoke
 
 
 @pytest.fixture(scope="session")
 def kit():
     """The pieces the tests make data and commands from."""
-    return SimpleNamespace(
-        rows=rows, write_csv=write_csv, fast=FAST, names=NAMES, classes=CLASSES, n_rows=N_ROWS
-    )
-
-
-@pytest.fixture
-def run():
-    """Run a command of the package."""
-    return caller(app)
+    return SimpleNamespace(frame=frame, fast=FAST, names=NAMES, classes=CLASSES, n_rows=N_ROWS)
 
 
 @pytest.fixture(scope="session")
 def table(tmp_path_factory):
-    x, y = rows()
     path = tmp_path_factory.mktemp("data") / "insects.csv"
-    return write_csv(path, x, [CLASSES[k] for k in y])
+    frame().to_csv(path, index=False)
+    return path
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, table):
     """The folder of a run on the table."""
-    out = tmp_path_factory.mktemp("run")
-    arguments = ["train", table, "--out", out, "--label", "kind", *FAST, "--quiet"]
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert result.exit_code == 0, result.output
+    out = tmp_path_factory.mktemp("runs") / "run"
+    invoke("train", table, "--out", out, "--label", "kind", "--id", "tag", *FAST, "--quiet")
     return out
 
 
 @pytest.fixture(scope="session")
-def digits_model(tmp_path_factory):
+def digits(tmp_path_factory):
     """A model of images, grown by splitting."""
-    out = tmp_path_factory.mktemp("digits")
-    arguments = ["train", "digits", "--out", out, "--memories", "13", "--growth", "split"]
-    arguments += ["--n-initial", "3", "--varsigma", "0.5", "--normalize", "unit", "--epochs", "2"]
-    result = CliRunner().invoke(app, [*map(str, arguments), "--quiet"])
-    assert result.exit_code == 0, result.output
-    return out / "model.safetensors"
+    out = tmp_path_factory.mktemp("digits") / "run"
+    settings = ["--memories", "13", "--growth", "3", "--varsigma", "0.5", "--normalize", "center"]
+    invoke("train", "digits", "--out", out, *settings, "--max-iter", "2", "--quiet")
+    return out

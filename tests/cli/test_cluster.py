@@ -1,101 +1,55 @@
-"""`mnemosphere cluster`: what it finds, prints, writes and refuses."""
-
-from __future__ import annotations
-
-import csv
 import json
 
 import numpy as np
-import pytest
+import pandas as pd
 from matplotlib.image import imread
 from sklearn.metrics import adjusted_rand_score
 
 import mnemosphere as mn
 
-FAST = ["--classes", 3, "--memories", 12, "--normalize", "standard"]
+FAST = ["--clusters", 3, "--memories", 12, "--normalize", "standard"]
 
 
-def test_the_clouds_are_found_and_the_labels_not_used(run, kit, table, tmp_path):
-    found = run("cluster", table, "--label", "kind", *FAST, "--json").json
-    assert found["agreement"] > 0.75
-    assert sum(row["rows"] for row in found["classes"]) == kit.n_rows
-    assert found["coherence"]["within"] > found["coherence"]["shuffled"]
-    x, _ = kit.rows()
-    shuffled = np.random.default_rng(0).permutation(kit.n_rows)
-    y = [kit.classes[k % 3] for k in shuffled]
-    other = run(
-        "cluster", kit.write_csv(tmp_path / "shuffled.csv", x, y), "--label", "kind", *FAST,
-        "--json",
-    ).json  # fmt: skip
-    assert other["classes"] == found["classes"]
-    assert abs(other["agreement"]) < 0.1
+def test_clouds_are_found_and_labels_not_used(run, tmp_path, table, kit):
+    found = run("cluster", table, "--label", "kind", "--drop", "tag", *FAST, "--json").json
+    assert found["agreement"] > 0.5
+    assert sum(row["rows"] for row in found["clusters"]) == kit.n_rows
+    shuffled = kit.frame().assign(kind=np.random.default_rng(0).permutation(kit.frame()["kind"]))
+    shuffled.to_csv(tmp_path / "s.csv", index=False)
+    other = run("cluster", tmp_path / "s.csv", "--label", "kind", "--drop", "tag", *FAST, "--json")
+    assert [r["rows"] for r in other.json["clusters"]] == [r["rows"] for r in found["clusters"]]
+    assert abs(other.json["agreement"]) < 0.1
 
 
-def test_folder_holds_model_rows_and_record(run, kit, table, tmp_path):
-    out = tmp_path / "clusters"
-    printed = run("cluster", table, "--label", "kind", *FAST, "--out", out, "--json").json
+def test_folder_holds_rows_with_their_clusters(run, tmp_path, table, kit):
+    out = tmp_path / "c"
+    arguments = ["cluster", table, "--label", "kind", "--id", "tag", *FAST, "--out", out]
+    text = run(*arguments).stdout
+    assert "agreement" in text
+    rows = pd.read_csv(out / "rows.csv")
     model = mn.load(out / "model.safetensors")
-    assert isinstance(model, mn.DAMClusterer)
-    assert model.feature_names_in_.tolist() == kit.names
-    with (out / "rows.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert [int(row["class"]) for row in rows] == model.labels_.tolist()
-    assert [int(row["row"]) for row in rows] == list(range(kit.n_rows))
-    assert all(1 / 3 <= float(row["probability"]) <= 1 for row in rows)
-    assert json.loads((out / "results.json").read_text(encoding="utf-8")) == printed
-    assert printed["command"].startswith("mnemosphere cluster ")
-    again = run("cluster", table, *FAST, "--out", out, code=2)
-    assert "holds a model already" in again.stderr
-    run("cluster", table, "--label", "kind", *FAST, "--out", out, "--overwrite", "--quiet")
-    _, y = kit.rows()
-    assert adjusted_rand_score(y, mn.load(out / "model.safetensors").labels_) > 0.75
-    refused = run("evaluate", out / "model.safetensors", table, code=2)
-    assert "holds a DAMClusterer, which has latent classes and no labels" in refused.stderr
+    assert rows["tag"].tolist() == kit.frame()["tag"].tolist()
+    assert rows["cluster"].tolist() == model.predict(kit.frame()[kit.names]).tolist()
+    assert adjusted_rand_score(kit.frame()["kind"], rows["cluster"]) > 0.5
+    assert np.ptp(imread(out / "clusters.png")) > 0.5
+    assert json.loads((out / "results.json").read_text())["settings"]["clusters"] == 3
+    assert "exists and is not empty" in run(*arguments, code=2).error
+    run(*arguments, "--overwrite", "-q")
+    assert "holds clusters, not labels" in run("evaluate", out, table, code=2).error
+    predicted = run("predict", out, table, "--json").json["predictions"]
+    assert [row["prediction"] for row in predicted] == rows["cluster"].tolist()
 
 
-def test_table_and_picture(run, table, tmp_path):
-    picture = tmp_path / "classes.png"
-    shown = run("cluster", table, "--label", "kind", *FAST, "--picture", picture).stdout
-    for text in ("latent classes of", "agreement with labels", "probability", "most frequent"):
-        assert text in shown
-    assert np.ptp(imread(picture)) > 0.5
-
-
-def test_images_are_drawn_in_the_terminal(run):
-    shown = run("cluster", "digits", "--classes", 4, "--memories", 8, "--epochs", 1).stdout
-    assert "the surest memory of each class" in shown
-
-
-def test_rows_without_labels(run, tmp_path, kit):
-    path = tmp_path / "rows.npy"
-    np.save(path, kit.rows()[0])
-    found = run("cluster", path, *FAST, "--json").json
-    assert found["agreement"] is None
-    assert "most frequent" not in run("cluster", path, *FAST).stdout
+def test_the_last_column_is_not_taken_for_a_label(run, tmp_path, kit):
+    np.save(tmp_path / "rows.npy", kit.frame()[kit.names])
+    kit.frame()[kit.names].to_csv(tmp_path / "rows.csv", index=False)
+    found = [run("cluster", tmp_path / f"rows{s}", *FAST, "--json").json for s in (".npy", ".csv")]
+    assert [f["data"]["features"] for f in found] == [7, 7]
+    assert found[0]["clusters"] == found[1]["clusters"]
+    assert found[0]["agreement"] is None
 
 
 def test_given_proportions(run, table):
-    found = run(
-        "cluster", table, "--label", "kind", "--classes", 3, "--memories", 18,
-        "--class-prior", "1,2,3", "--json",
-    ).json  # fmt: skip
-    assert np.abs(np.array([row["memories"] for row in found["classes"]]) - [3, 6, 9]).max() <= 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--classes", 200], "n_classes=200 needs as many memories"),
-        (["--memories", "many"], "--memories must be a number or auto, got 'many'"),
-        (["--beta", "hot"], "--beta must be a number or learn, got 'hot'"),
-        (["--class-prior", "a,b"], "--class-prior must look like 3,2,1, got 'a,b'"),
-        (["--class-prior", "1,2"], "one entry for each of 3 classes"),
-        (["--solver", "magic"], "--solver must be a str among"),
-        (["--varsigma", 2], "--varsigma must be a float in the range"),
-        (["--image-shape", "5x5"], "--image-shape 5x5 has 25 pixels"),
-        (["--split", "test"], "has no test split of its own"),
-    ],
-)
-def test_bad_input(run, table, options, message):
-    result = run("cluster", table, "--label", "kind", "--classes", 3, *options, code=2)
-    assert message in " ".join(result.stderr.split())
+    found = run("cluster", table, "--drop", "tag", "--label", "kind", "--clusters", 3, "--memories",
+                18, "--class-prior", "1,2,3", "--json").json  # fmt: skip
+    assert np.abs(np.array([row["memories"] for row in found["clusters"]]) - [3, 6, 9]).max() <= 1

@@ -21,11 +21,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mnemosphere as mn
-from mnemosphere.estimators import load_classifier
-from mnemosphere.model import kernel, objectives
+from mnemosphere.model import kernel, memory_graph, objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import vmf
-from mnemosphere.training import latent
-from mnemosphere.training.callbacks import Callback
 
 SIZES = (101, 61, 151, 37, 83)
 N = 7
@@ -53,7 +51,7 @@ def data():
 
 
 def small(**settings):
-    return mn.DAMClusterer(**({"n_classes": 5, "normalize": "unit", "random_state": 0} | settings))
+    return mn.DAMClusterer(**({"n_clusters": 5, "normalize": "unit", "random_state": 0} | settings))
 
 
 @pytest.fixture(scope="module")
@@ -69,19 +67,21 @@ def fitted(data):
     [
         {},
         {"varsigma": 0.8},
-        {"growth": "split", "n_initial": 5},
-        {"solver": "sgd", "max_epochs": 5, "batch_size": 40, "learning_rate": 0.003, "tol": 0.0},
+        {"growth": 5},
+        {"solver": mn.SGD(0.003, batch_size=40), "max_iter": 5, "tol": 0.0},
         {"normalize": "standard"},
-        {"dtype": "float32"},
+        {"precision": "float32"},
         {"smoothing": 0.0},
     ],
     ids=lambda s: " ".join(f"{k}={v}" for k, v in s.items())[:30] or "defaults",
 )
 def test_blobs_are_found(data, settings):
     model = small(**settings).fit(data.x)
-    assert adjusted_rand_score(data.y, model.labels_) > 0.97
+    # Grown from few memories, some start far from the small clusters.
+    enough = 0.85 if "growth" in settings else 0.97
+    assert adjusted_rand_score(data.y, model.labels_) > enough
     assert np.array_equal(model.labels_, model.predict(data.x))
-    assert adjusted_rand_score(data.y, small(**settings).fit_predict(data.x)) > 0.97
+    assert np.array_equal(model.labels_, small(**settings).fit_predict(data.x))
 
 
 def test_a_cluster_of_no_convex_shape():
@@ -91,14 +91,14 @@ def test_a_cluster_of_no_convex_shape():
     y = np.arange(400) % 2
     arc = np.c_[np.cos(angle), np.sin(angle)] * np.where(y, -1, 1)[:, None] + np.outer(y, [1, 0.5])
     x = arc + 0.06 * rng.normal(size=arc.shape)
-    model = mn.DAMClusterer(n_memories=40, n_classes=2, random_state=0).fit(x)
+    model = mn.DAMClusterer(n_memories=40, n_clusters=2, random_state=0).fit(x)
     assert adjusted_rand_score(y, model.labels_) > 0.9
     assert adjusted_rand_score(y, KMeans(2, n_init=3, random_state=0).fit_predict(x)) < 0.5
 
 
 def test_digits_better_than_k_means():
     x, y = load_digits(return_X_y=True)
-    model = mn.DAMClusterer(n_classes=10, random_state=0).fit(x)
+    model = mn.DAMClusterer(n_clusters=10, random_state=0).fit(x)
     means = KMeans(10, n_init=3, random_state=0).fit_predict(x)
     assert model.normalize_ == "center"
     assert adjusted_rand_score(y, model.labels_) > adjusted_rand_score(y, means) + 0.03
@@ -107,30 +107,28 @@ def test_digits_better_than_k_means():
 def test_classes_of_memories_are_coherent(fitted):
     w = torch.from_numpy(fitted.memories_)
     label = torch.from_numpy(fitted.memory_labels_)
-    found = latent.coherence(w, label, generator=torch.Generator().manual_seed(0))
+    found = memory_graph.coherence(w, label, generator=torch.Generator().manual_seed(0))
     assert found.within > 0.5 > found.shuffled + 0.2
     assert found.across < found.shuffled
 
 
-@pytest.mark.parametrize("solver", ["fixed-point", "sgd"])
+@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003)], ids=["fixed-point", "sgd"])
 def test_given_proportions_are_kept(data, solver):
     """Every class has its share of the memories, and the marginals of p are exact."""
     prior = np.array([5.0, 7.0, 11.0, 13.0, 17.0])
-    model = small(
-        class_prior=prior, n_memories=53, solver=solver, max_epochs=3, learning_rate=0.003
-    ).fit(data.x)
+    model = small(class_prior=prior, n_memories=53, solver=solver, max_iter=3).fit(data.x)
     smooth = np.r_[0.9 * prior / prior.sum(), 0.0] + 0.1 / 6
     assert np.allclose(model.class_prior_, smooth, rtol=1e-12)
     assert np.allclose(model.class_weights_.sum(0), smooth, rtol=1e-6)
     assert np.allclose(model.class_weights_.sum(1), model.memory_prior_, rtol=1e-6)
-    assert np.abs(np.bincount(model.memory_labels_, minlength=6)[:5] - prior).max() <= 3
+    assert np.abs(np.bincount(model.memory_labels_, minlength=6)[:5] - prior).max() <= 7
 
 
 def test_the_loss_of_the_classes_never_ends_above_its_start(data, fitted):
     phase = [h["loss"] for h in fitted.history_ if h["phase"] == 1]
     x = torch.from_numpy(data.x)
     none = torch.zeros(len(x), 6, dtype=torch.float64)
-    end = kernel.evaluate(fitted.params_, x, none, objectives.Unsupervised(0.1))
+    end = kernel.evaluate(fitted.params_, Batch(x, none), objectives.Unsupervised(0.1))
     assert end <= phase[0] + 1e-12
 
 
@@ -176,7 +174,7 @@ def test_fewer_free_numbers_for_held_beta_and_centered_rows(data):
 
 
 def test_no_criteria_without_a_density(data):
-    model = small(varsigma=0.6, max_epochs=1).fit(data.x)
+    model = small(varsigma=0.6, max_iter=1).fit(data.x)
     for name in ("bic", "aic"):
         with pytest.raises(ValueError, match=r"varsigma=0.6: fit with varsigma=1"):
             getattr(model, name)(data.x)
@@ -213,24 +211,35 @@ def test_last_in_a_pipeline(data):
         (lambda r: r.normal(size=(60, 12)), "unit"),  # signed, alike: embeddings
         (lambda r: r.random(size=(60, 12)), "center"),  # not negative: images, counts
         (lambda r: r.random(size=(60, 12)) * 10.0 ** np.arange(12), "standard"),  # a table
-        (lambda r: np.r_[r.random(size=(60, 12)), np.ones((1, 12))], "standard"),  # constant row
+        # Nine constant rows of 69 would have no direction.
+        (lambda r: np.r_[r.random(size=(60, 12)), np.outer(range(9), np.ones(12))], "standard"),
     ],
 )
 def test_what_auto_normalization_is(make, kind):
     x = make(np.random.default_rng(0))
-    model = mn.DAMClusterer(n_memories=4, n_classes=2, max_epochs=1, random_state=0).fit(x)
+    model = mn.DAMClusterer(n_memories=4, n_clusters=2, max_iter=1, random_state=0).fit(x)
     assert model.normalize_ == kind
 
 
+def test_a_few_rows_without_direction_do_not_decide_the_normalization():
+    """Three of 63 are less than a twentieth."""
+    x = np.r_[np.random.default_rng(0).random(size=(60, 12)), np.ones((3, 12))]
+    model = mn.DAMClusterer(2, n_memories=4, max_iter=1, random_state=0)
+    with pytest.warns(UserWarning, match="3 of 63 rows of X are constant.* row 60, 61, 62; "):
+        model.fit(x)
+    assert model.normalize_ == "center"
+    assert model.labels_.shape == (63,)
+
+
 def test_one_class_is_everything(data):
-    model = small(n_classes=1).fit(data.x)
+    model = small(n_clusters=1).fit(data.x)
     assert not model.labels_.any()
     assert np.array_equal(model.predict_proba(data.x[:3]), np.ones((3, 1)))
 
 
 def test_as_many_classes_as_rows():
     x = np.eye(4)
-    model = mn.DAMClusterer(n_classes=4, normalize="unit", random_state=0).fit(x)
+    model = mn.DAMClusterer(n_clusters=4, normalize="unit", random_state=0).fit(x)
     assert sorted(model.labels_.tolist()) == [0, 1, 2, 3]
 
 
@@ -238,7 +247,7 @@ def test_as_many_classes_as_rows():
 
 
 def test_smaller_models_on_the_way(data):
-    model = small(growth="split", n_initial=5, n_memories=20).fit(data.x)
+    model = small(growth=5, n_memories=20).fit(data.x)
     assert model.lineage_.n_levels > 1
     for level in range(model.lineage_.n_levels):
         early = model.at_level(level)
@@ -247,7 +256,7 @@ def test_smaller_models_on_the_way(data):
         assert np.mean(early.predict(data.x) == model.labels_) > 0.9
     assert model.at_level(0).n_memories_ == 5
     with pytest.raises(ValueError, match="did not grow"):
-        small(max_epochs=1).fit(data.x).at_level(0)
+        small(max_iter=1).fit(data.x).at_level(0)
 
 
 # files, checkpoints, Ctrl-C
@@ -255,7 +264,7 @@ def test_smaller_models_on_the_way(data):
 
 @pytest.mark.parametrize("prior", ["auto", [3, 4, 5, 6, 7]])
 def test_file(data, tmp_path, prior):
-    model = small(class_prior=prior, max_epochs=2).fit(data.x)
+    model = small(class_prior=prior, max_iter=2).fit(data.x)
     model.save(tmp_path / "clusters.safetensors")
     loaded = mn.load(tmp_path / "clusters.safetensors")
     assert isinstance(loaded, mn.DAMClusterer)
@@ -263,13 +272,12 @@ def test_file(data, tmp_path, prior):
     assert np.array_equal(loaded.labels_, model.labels_)
     assert np.array_equal(loaded.memory_labels_, model.memory_labels_)
     assert loaded.history_ == model.history_
+    assert np.array_equal(loaded.cluster_centers_, model.cluster_centers_)
     assert clone(loaded).fit(data.x).labels_.tolist() == model.labels_.tolist()
-    with pytest.raises(ValueError, match="holds a DAMClusterer, which has latent classes"):
-        load_classifier(tmp_path / "clusters.safetensors")
 
 
 def test_grown_file(data, tmp_path):
-    model = small(growth="split", n_initial=5, n_memories=9).fit(data.x)
+    model = small(growth=5, n_memories=9).fit(data.x)
     model.save(tmp_path / "clusters.safetensors")
     loaded = mn.load(tmp_path / "clusters.safetensors")
     one, two = model.at_level(0), loaded.at_level(0)
@@ -287,26 +295,122 @@ def test_file_of_an_unknown_estimator(fitted, tmp_path):
         mn.load(tmp_path / "b.safetensors")
 
 
-class Stop(Callback):
+class Stop(mn.Callback):
     """Ctrl-C after some passes of one phase."""
 
-    def __init__(self, phase, epoch):
-        self.phase, self.epoch = phase, epoch
+    def __init__(self, phase, n_iter):
+        self.phase, self.n_iter = phase, n_iter
 
-    def on_epoch(self, record, params):
-        if (record.phase, record.epoch) == (self.phase, self.epoch):
+    def on_pass(self, run):
+        if (run.history[-1].phase, run.n_iter) == (self.phase, self.n_iter):
             raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("phase", [0, 1])
-def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, phase):
-    settings = {"max_epochs": 4, "tol": 0.0, "checkpoint": tmp_path / "run"}
-    stopped = small(**settings, callbacks=[Stop(phase, 2)]).fit(data.x)
-    assert stopped.status_ == "interrupted"
+@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003, batch_size=40)], ids=["", "sgd"])
+def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, phase, solver):
+    settings = {"max_iter": 4, "tol": 0.0, "solver": solver}
+    store = mn.Checkpoint(tmp_path / "run")
+    stopped = small(**settings, callbacks=[store, Stop(phase, 2)]).fit(data.x)
+    assert (stopped.status_, stopped.converged_) == ("interrupted", False)
     assert adjusted_rand_score(data.y, stopped.labels_) > 0.9
-    resumed = small(**settings).fit(data.x)
-    straight = small(max_epochs=4, tol=0.0).fit(data.x)
+    resumed = small(**settings, callbacks=[store]).fit(data.x)
+    straight = small(**settings).fit(data.x)
     assert np.array_equal(resumed.class_weights_, straight.class_weights_)
+    assert np.array_equal(resumed.memories_, straight.memories_)
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "run.classes"}
+
+
+def test_interrupted_growth_goes_on_with_the_same_bits(data, tmp_path):
+    settings = {"max_iter": 3, "tol": 0.0, "growth": 5, "n_memories": 11}
+    straight = small(**settings).fit(data.x)
+    phases = sorted({record["phase"] for record in straight.history_})
+    for phase in phases:
+        store = mn.Checkpoint(tmp_path / f"{phase}")
+        if phase < phases[-2]:  # a phase between splits: too few memories are no clusters yet
+            small(**settings, callbacks=[store, Stop(phase, 1)]).fit(data.x)
+            resumed = small(**settings, callbacks=[store]).fit(data.x)
+            assert np.array_equal(resumed.class_weights_, straight.class_weights_)
+            assert (tmp_path / f"{phase}.phase{phase}").exists()
+            assert (tmp_path / f"{phase}.classes").exists()
+
+
+# what it can do besides, see test_memory_model
+
+
+def test_centers_are_the_mean_directions_of_the_clusters(data, fitted):
+    assert fitted.cluster_centers_.shape == (5, N)
+    assert np.allclose(np.linalg.norm(fitted.cluster_centers_, axis=1), 1)
+    for cluster, center in enumerate(fitted.cluster_centers_):
+        mean = data.x[fitted.labels_ == cluster].mean(axis=0)
+        assert center @ mean / np.linalg.norm(mean) > 0.99
+    assert np.array_equal(fitted.predict(fitted.cluster_centers_), np.arange(5))
+
+
+def test_centers_of_a_table_are_in_its_units(data):
+    x = 7 + 100 * data.x
+    model = small(normalize="standard").fit(x)
+    for cluster, center in enumerate(model.cluster_centers_):
+        rows = x[model.labels_ == cluster]
+        assert np.abs(center - rows.mean(axis=0)).max() < rows.std(axis=0).max()
+
+
+def test_recall_and_samples_of_a_cluster(data, fitted):
+    blurred = data.x + 0.3 * np.random.default_rng(0).normal(size=data.x.shape)
+    found = fitted.recall(blurred)
+    assert (fitted.score_samples(found) >= fitted.score_samples(blurred) - 1e-9).all()
+    for cluster in range(5):
+        rows, labels = fitted.sample(53, y=cluster, random_state=0)
+        assert (labels == cluster).all()
+        assert labels.dtype == fitted.classes_.dtype
+        assert (fitted.predict(rows) == cluster).mean() > 0.8
+        label = np.full(len(blurred), cluster)
+        layer = fitted.to_torch()
+        before, after = (
+            layer(torch.from_numpy(z))[:, cluster] for z in (blurred, fitted.recall(blurred, label))
+        )
+        assert (after >= before - 1e-9).all()  # down the energy −log P(x|cluster)
+    assert np.array_equal(
+        fitted.recall(blurred, fitted.labels_),
+        fitted.recall(blurred, torch.from_numpy(fitted.labels_)),
+    )
+
+
+def test_novelty_of_rows_from_elsewhere(data):
+    fresh = blobs(seed=2).x  # other clusters, of which hardly one lies where these do
+    model = small().fit(data.x[::2]).calibrate_novelty(data.x[1::2], rate=0.05)
+    assert model.is_novel(data.x[1::2]).mean() <= 0.05
+    assert model.is_novel(fresh).mean() > 0.5
+    score, weight = model.novelty_score(fresh), model.memory_prior_[0]
+    assert np.allclose(model.novelty(fresh), weight / (weight + np.exp(-score)), rtol=1e-9)
+
+
+def test_certificate_and_shrinking(data):
+    model = small(n_memories=10, max_iter=500, tol=1e-9).fit(data.x)
+    found = model.certify(data.x)
+    assert found.beta_eff == pytest.approx(model.beta_)
+    assert found.residual.w.max() < 1e-3  # the memories did converge
+    few = model.shrink(data.x, n_memories=7)
+    assert (few.n_memories_, model.n_memories_) == (7, 10)
+    assert adjusted_rand_score(model.labels_, few.predict(data.x)) > 0.9
+    assert few.score(data.x) <= model.score(data.x) + 1e-9
+    assert few.cluster_centers_.shape == (5, N)
+
+
+def test_a_stream_moves_the_memories_and_keeps_the_clusters(data):
+    model = small(n_memories=20)
+    model.partial_fit(data.x[:217])
+    assert model.labels_.shape == (217,)
+    turn = torch.linalg.matrix_exp(0.2 * torch.ones(N, N).triu(1).sub(torch.ones(N, N).tril(-1)))
+    turned = data.x @ turn.double().numpy()  # the stream drifts, every cluster alike
+    before = model.score(turned)
+    for rows in np.array_split(np.random.default_rng(0).permutation(433), 5) * 3:
+        model.partial_fit(turned[rows], sample_weight=np.ones(len(rows)))
+    assert (model.status_, model.converged_) == ("streaming", False)
+    assert model.n_iter_ == len(model.history_)
+    assert model.labels_.shape == (86,)
+    assert model.score(turned) > before + 0.2
+    assert adjusted_rand_score(data.y, model.predict(turned)) > 0.8
 
 
 # kind errors
@@ -316,21 +420,20 @@ def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, ph
     ("settings", "x", "message"),
     [
         ({"n_memories": 50}, np.eye(7), r"n_memories=50 but X has 7 distinct row\(s\)"),
-        ({}, np.eye(3), r"n_classes=5 needs as many memories, got 3"),
-        ({"n_memories": 4}, np.eye(9), r"n_classes=5 needs as many memories, got 4"),
+        ({}, np.eye(3), r"n_clusters=5 needs as many memories, got 3"),
+        ({"n_memories": 4}, np.eye(9), r"n_clusters=5 needs as many memories, got 4"),
         ({}, np.ones((30, 4)), r"got 1 for 1 distinct row\(s\)"),
         (
             {"normalize": "center"},
-            np.r_[np.eye(8), np.full((1, 8), 2.0)],
-            "row 8 of X is constant, so it has no direction",
+            np.arange(9.0)[:, None] + np.zeros(8),
+            "every row of X is constant, so none has a direction",
         ),
-        ({}, np.r_[np.eye(8), np.zeros((1, 8))], "row 8 of X is all zeros"),
         ({}, np.full((9, 3), np.nan), "row 0 of X is NaN"),
-        ({"class_prior": [1, 2]}, np.eye(9), r"one entry for each of 5 classes, got shape \(2,\)"),
+        ({"class_prior": [1, 2]}, np.eye(9), r"one entry for each of 5 clusters, got shape \(2,\)"),
         ({"class_prior": [1, 2, 3, 4, 0]}, np.eye(9), "class_prior must be positive"),
         ({"class_prior": "even"}, np.eye(9), "class_prior must be 'auto' or numbers, got 'even'"),
         ({"smoothing": 1.0}, np.eye(9), "smoothing"),
-        ({"n_classes": 0}, np.eye(9), "n_classes"),
+        ({"n_clusters": 0}, np.eye(9), "n_clusters"),
         ({"varsigma": 0.0}, np.eye(9), "varsigma"),
     ],
 )
@@ -340,7 +443,7 @@ def test_bad_input(settings, x, message):
 
 
 def test_weights_of_zero(data):
-    with pytest.raises(ValueError, match="at least one non-zero"):
+    with pytest.raises(ValueError, match="all weights are zero"):
         small().fit(data.x, sample_weight=np.zeros(len(data.x)))
 
 
@@ -355,7 +458,7 @@ def test_callbacks_that_are_none(data):
 )
 def test_as_many_classes_as_the_data_or_the_prior_allow(rows, settings, expected):
     x = np.random.default_rng(3).normal(size=(rows, 5))
-    model = mn.DAMClusterer(random_state=0, max_epochs=3, **settings).fit(x)
+    model = mn.DAMClusterer(random_state=0, max_iter=3, **settings).fit(x)
     assert model.classes_.tolist() == list(range(expected))
     assert model.predict_proba(x).shape == (rows, expected)
     assert set(model.labels_) <= set(range(expected))

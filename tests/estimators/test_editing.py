@@ -101,6 +101,7 @@ def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
     other = mn.DAMClassifier.from_parameters(
         model.memories_, model.class_weights_, beta=model.beta_, varsigma=model.varsigma_,
         classes=model.classes_, normalize=normalize, mean=numbers.mean, scale=numbers.scale,
+        label_smoothing=model.label_smoothing, temperature=model.temperature_,
     )  # fmt: skip
     np.testing.assert_allclose(
         other.predict_proba(fresh.x), model.predict_proba(fresh.x), rtol=1e-9

@@ -1,13 +1,11 @@
 """Rows without labels through `fit`: all kinds of labels, automatic choices, interruption."""
 
 import numpy as np
+import pandas as pd
 import pytest
-import torch
 
 import mnemosphere as mn
-from mnemosphere.estimators import few_labels, selection
-from mnemosphere.training import semi_supervised
-from mnemosphere.training.callbacks import Callback
+from mnemosphere.training import few_labels
 
 
 def circles(rows, seed):
@@ -39,7 +37,7 @@ def test_six_labels_go_a_long_way(two):
     assert alone.score(fresh_x, fresh_y) < 0.7
     phases = [record["phase"] for record in model.history_]
     assert phases == sorted(phases)
-    assert set(phases) == {semi_supervised.PHASE, 0}
+    assert set(phases) == {few_labels.PHASE, 0}
 
 
 def test_hard_soft_and_missing_labels_are_one_thing(two):
@@ -59,59 +57,77 @@ def test_hard_soft_and_missing_labels_are_one_thing(two):
 
 @pytest.mark.parametrize(
     "options",
-    [{"growth": "split", "n_initial": 5}, {"solver": "sgd"}, {"objective": "conditional"}],
+    [{"growth": 5}, {"solver": "sgd"}, {"objective": "conditional"}],
 )
-def test_every_way_of_training_takes_unlabelled_rows(two, options):
+def test_every_way_of_training_takes_unlabeled_rows(two, options):
     x, partly, fresh_x, fresh_y = two
-    model = small(unlabeled=-1, max_epochs=4, **options).fit(x, partly)
+    model = small(unlabeled=-1, max_iter=4, **options).fit(x, partly)
     assert np.isfinite(model.predict_proba(fresh_x)).all()
     if "growth" not in options:
         assert model.score(fresh_x, fresh_y) > 0.9
 
 
 def test_interruption_while_memories_settle_leaves_a_usable_model(two):
-    class Stop(Callback):
-        def on_epoch(self, record, params):
+    class Stop(mn.Callback):
+        def on_pass(self, run):
             raise KeyboardInterrupt
 
     x, partly, fresh_x, fresh_y = two
     model = small(unlabeled=-1, callbacks=[Stop()]).fit(x, partly)
     assert model.status_ == "interrupted"
     assert model.score(fresh_x, fresh_y) > 0.6
-    assert all(record["phase"] == semi_supervised.PHASE for record in model.history_)
+    assert all(record["phase"] == few_labels.PHASE for record in model.history_)
 
 
-def test_varsigma_is_the_scale_on_which_a_few_memories_share_a_row():
-    """The choice, followed to the end: trained at it, β_eff comes out near that scale."""
-    data = mn.datasets.load("digits")
-    y = np.full(len(data.y_train), -1)
-    y[:12] = data.y_train[:12]  # too few to judge by
-    model = mn.DAMClassifier(60, unlabeled=-1, random_state=0).fit(data.x_train, y)
-    assert model.normalize_ == "center"
-    (trial,) = model.selection_
-    assert trial["varsigma"] == model.varsigma_
-    assert 0.5 < model.params_.beta_eff / trial["beta_eff"] < 3
-    x = model._on_sphere(data.x_train)
-    kappa, overlap = few_labels.sharing(x, 60)
-    share = (kappa * (x[60:316] @ x[:60].T)).softmax(1)
-    perplexity = float(torch.special.entr(share).sum(1).exp().mean())
-    assert perplexity == pytest.approx(semi_supervised.SHARED_BY, rel=1e-6)
-    assert 0 < overlap < 1
+# clusters
 
 
-def test_labelled_rows_and_others_come_in_turn():
-    index = np.array([-1, 2, -1, -1, 0, -1, -1])
-    order = np.array([3, 0, 4, 6, 2, 1, 5])
-    assert selection._labelled_in_turn(order, index).tolist() == [4, 3, 1, 0, 6, 2, 5]
+def clustered(**settings):
+    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0} | settings
+    return mn.DAMClassifier(**settings)
 
 
-def test_more_labels_judge_the_normalization_and_move_varsigma():
-    data = mn.datasets.load("digits")
-    y = np.where(np.arange(1001) < 500, data.y_train[:1001], -1)
-    model = mn.DAMClassifier(40, unlabeled=-1, max_epochs=1, random_state=0)
-    model.fit(data.x_train[:1001], y)
-    stages = [trial["stage"] for trial in model.selection_]
-    assert stages.count("pilot") == 3
-    assert stages.count("fine") >= 2
-    assert np.isfinite([trial["log_loss"] for trial in model.selection_]).all()
-    assert model.score(data.x_test, data.y_test) > 0.85
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("marker", "hide"),
+    [
+        (-1, lambda y, gone: np.where(gone, -1, y)),
+        (NAN, lambda y, gone: np.where(gone, NAN, y)),
+        (
+            NAN,
+            lambda y, gone: np.array(
+                [None if g else f"c{v}" for v, g in zip(y, gone, strict=True)]
+            ),
+        ),
+        (NAN, lambda y, gone: pd.Series(y, dtype="Int64").mask(gone)),
+        (NAN, lambda y, gone: pd.Series([f"c{v}" for v in y]).mask(gone)),
+        ("?", lambda y, gone: np.where(gone, "?", y.astype(str))),
+    ],
+    ids=["-1", "nan", "None", "NA", "strings with nan", "?"],
+)
+def test_unlabeled_rows_take_part(data, fresh, marker, hide):
+    gone = np.arange(61) >= 9  # three labels per class
+    y = hide(data.y, gone)
+    model = clustered(n_memories=5, unlabeled=marker).fit(data.x, y)
+    assert len(model.classes_) == 3
+    assert np.mean(np.searchsorted(model.classes_, model.predict(fresh.x)) == fresh.y) > 0.9
+    alone = clustered(n_memories=5).fit(data.x[~gone], np.asarray(y)[~gone])
+    assert not np.array_equal(alone.memories_, model.memories_)
+
+
+def test_unlabeled_rows_help(make_clusters):
+    """One label per class: where the classes lie is learned from the rows without."""
+    x, y = make_clusters(rows=301, spread=1.5)
+    fresh = make_clusters(1, rows=301, spread=1.5)
+    settings = {"n_memories": 3, "normalize": "standard"}
+    helped = clustered(unlabeled=-1, **settings).fit(x, np.where(np.arange(301) < 3, y, -1))
+    alone = clustered(**settings).fit(x[:3], y[:3])
+    assert helped.score(*fresh) > alone.score(*fresh) + 0.1
+
+
+def test_automatic_choices_with_few_labels(data, fresh):
+    y = np.where(np.arange(61) < 12, data.y, -1)
+    models = [mn.DAMClassifier(unlabeled=-1, random_state=s).fit(data.x, y) for s in range(3)]
+    assert np.mean([model.score(fresh.x, fresh.y) for model in models]) > 0.8

@@ -64,9 +64,9 @@ def test_many_rows_are_looked_at_evenly_and_in_chunks(fitted, data, monkeypatch)
 def test_the_table_reads_as_the_attributes_do(data, fitted):
     table = fitted.memory_table()
     assert table["name"].tolist() == [f"#{m}" for m in range(7)]
-    soft = fitted.class_weights_[1:] / fitted.memory_prior_[1:, None]
-    net = np.clip(soft - 0.1 / 4, 0, None)
-    net /= net.sum(1, keepdims=True)
+    explained = fitted.explain(data.x[:1], n_nearest=7)
+    net = np.empty((7, 4))
+    net[explained.memory[0]] = explained.soft_label[0]
     names = [*fitted.classes_.tolist(), None]
     for m in range(7):
         row = table.iloc[m]

@@ -7,9 +7,12 @@ import json
 import mpmath
 import numpy as np
 import pytest
+import torch
 
 import mnemosphere as mn
 from mnemosphere.export import pack
+from mnemosphere.model.class_reading import at_temperature
+from mnemosphere.model.kernel import log_joint
 
 TABS = ("play", "recall", "memories", "mistakes", "report")
 ALL_ROWS = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
@@ -74,7 +77,7 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model,
     np.testing.assert_allclose(
         found["score"], image_model.novelty_score(digits.x_test), atol=2e-2, rtol=0
     )
-    np.testing.assert_allclose(found["uniform"], image_model.novelty(digits.x_test), atol=1e-3)
+    np.testing.assert_allclose(found["novelty"], image_model.novelty(digits.x_test), atol=1e-3)
     shown = asked.evaluate("document.getElementById('tally').innerText")
     assert f"{100 * image_model.score(digits.x_test, digits.y_test):.1f}%" in shown
 
@@ -165,11 +168,14 @@ def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, di
     )
     found = np.array(opened.evaluate(f"{ALL_ROWS}.slice(0, 53).map((a) => a.proba)"))
     other = image_model.with_class_prior(odds * image_model.class_prior_[:-1])
-    params = other.params_
-    wanted = other._copy_with(
-        params.replace(beta=params.beta * 0 + beta, varsigma=varsigma)
-    ).predict_proba(digits.x_test[:53])
+    params = other.params_.replace(
+        p=other._net_class_weights, beta=torch.tensor(beta), varsigma=varsigma
+    )
+    tempered = at_temperature(params.to(dtype=torch.float64), other.temperature_)
+    unit, _ = other._normalizer(torch.from_numpy(digits.x_test[:53]))
+    wanted = log_joint(tempered, unit)[:, :-1].softmax(1)
     np.testing.assert_allclose(found, wanted, atol=3e-3, rtol=0)
+    assert abs(found - image_model.predict_proba(digits.x_test[:53])).max() > 0.05
 
 
 def test_a_pen_draws_a_three_and_gets_a_three(opened):

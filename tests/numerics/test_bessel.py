@@ -124,6 +124,18 @@ def test_gradients_are_accurate_for_every_beta(oracle, n):
         assert relative(second[i].item(), oracle[n, b][2]) < 1e-12
 
 
+@pytest.mark.parametrize("n", [2, 3, 5, 47, 784])
+def test_the_resultant_never_passes_one(n):
+    # Beyond 1e15 the distance from 1, (N-1)/(2 beta), is less than rounding.
+    beta = torch.logspace(13, 20, 3001, dtype=torch.float64)
+    plain = mean_resultant(beta, n)
+    taped = mean_resultant(beta.clone().requires_grad_(), n).detach()
+    for value in (plain, taped):
+        assert float(value.max()) <= 1.0
+        assert float((1.0 - value - (n - 1) / (2 * beta)).abs().max()) < 1e-14
+    assert float(mean_resultant(9e15, 3)) <= 1.0
+
+
 def test_closed_forms_in_three_dimensions():
     beta = torch.linspace(0.5, 30.0, 41, dtype=torch.float64)
     torch.testing.assert_close(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere.data import load
-from mnemosphere.model import duplicate
+from mnemosphere.model.duplicate import duplicate
 from research import fits
 
 

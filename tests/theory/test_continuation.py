@@ -7,7 +7,7 @@ import torch
 
 from mnemosphere.theory import continuation as ct
 from mnemosphere.theory import saddle_point as sp
-from mnemosphere.theory import solver, stability
+from mnemosphere.theory import solver, stability, symmetric
 from mnemosphere.theory.problem import SaddlePointProblem
 
 
@@ -24,9 +24,9 @@ def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, upsilon=1.0):
 
 
 def symmetric_state(problem):
-    a = torch.tensor(ct.symmetric_overlap(problem), dtype=torch.float64)
+    a = torch.tensor(symmetric.symmetric_overlap(problem), dtype=torch.float64)
     m = a.expand(problem.n_teacher, problem.n_student)
-    return sp.State(m, problem.p_h[:, None] * problem.p_q)
+    return sp.OrderParameters(m, problem.p_h[:, None] * problem.p_q)
 
 
 @pytest.mark.parametrize(("n_teacher", "n_student", "p_0"), [(2, 2, 0.0), (2, 2, 0.2), (5, 3, 0.1)])
@@ -38,10 +38,10 @@ def test_symmetric_overlap_solves_the_equations(n_teacher, n_student, p_0):
 @pytest.mark.parametrize(("rho", "p_0"), [(0.5, 0.0), (2.0, 0.1)])
 def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
     problem = uniform(rho=rho, p_0=p_0, beta=1.0)
-    expected = ct.symmetric_transition(problem, "beta")
+    expected = symmetric.symmetric_transition(problem, "beta")
     values = [0.9 * expected, 1.1 * expected]
     start = symmetric_state(problem.replace(beta=values[0]))
-    branch = ct.follow(problem, "beta", values, start)
+    branch = ct.trace_branch(problem, "beta", values, start)
     assert branch.complete
     assert [b.kind for b in branch.bifurcations] == ["crossing"]
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
@@ -57,8 +57,8 @@ def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
 @pytest.mark.parametrize(("parameter", "low"), [("rho", 0.2), ("upsilon", 0.2)])
 def test_transition_in_the_other_parameters(parameter, low):
     problem = uniform(p_0=0.1, beta=4.0, rho=1.5, upsilon=0.8).replace(**{parameter: low})
-    expected = ct.symmetric_transition(problem, parameter)
-    branch = ct.follow(
+    expected = symmetric.symmetric_transition(problem, parameter)
+    branch = ct.trace_branch(
         problem,
         parameter,
         [0.95 * expected, 1.05 * expected],
@@ -69,13 +69,13 @@ def test_transition_in_the_other_parameters(parameter, low):
 
 def test_transition_of_other_sizes_has_one_mode_per_pair_of_contrasts():
     problem = uniform(3, 5, beta=1.0)
-    expected = ct.symmetric_transition(problem, "beta")
+    expected = symmetric.symmetric_transition(problem, "beta")
     above = problem.replace(beta=1.02 * expected)
     values = stability.spectrum(above, symmetric_state(above))
     # (P* − 1)(P − 1) contrasts of teachers and memories turn unstable together.
     assert int((values > 1.0).sum()) == 8
     assert float(values[0]) == pytest.approx(
-        above.beta_eff * ct.symmetric_overlap(above), rel=1e-12
+        above.beta_eff * symmetric.symmetric_overlap(above), rel=1e-12
     )
 
 
@@ -84,9 +84,9 @@ def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_direction
     problem = SaddlePointProblem.uniform(
         2, 2, beta=1.0, rho=2.0, upsilon=1.0, n_features=300, p_q_teacher=p_q
     )
-    expected = ct.symmetric_transition(problem, "beta")
+    expected = symmetric.symmetric_transition(problem, "beta")
     values = [0.95 * expected, 1.05 * expected]
-    branch = ct.follow(
+    branch = ct.trace_branch(
         problem, "beta", values, symmetric_state(problem.replace(beta=values[0])), width=1e-8
     )
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
@@ -97,8 +97,8 @@ def test_labels_of_a_uniform_teacher_leave_the_transition_and_add_flat_direction
 def test_the_broken_branch_ends_on_the_symmetric_one_at_the_same_place():
     problem = uniform(beta=4.0)
     found = solver.solve(problem, sp.random_starts(problem, 1, generator=generator()))
-    expected = ct.symmetric_transition(problem, "beta")
-    branch = ct.follow(problem, "beta", [4.0, 0.95 * expected], found[0])
+    expected = symmetric.symmetric_transition(problem, "beta")
+    branch = ct.trace_branch(problem, "beta", [4.0, 0.95 * expected], found[0])
     assert [b.kind for b in branch.bifurcations] == ["symmetry"]
     assert abs(branch.bifurcations[0].value - expected) < 1e-6
     assert branch.points[0].symmetry.kind == "broken"
@@ -111,10 +111,12 @@ def test_a_branch_that_folds_back_is_reported_with_its_end():
     # Three memories on three teachers: going down in β the broken state outlives the place where
     # the symmetric one turns stable, coexists with it, and ends in a fold.
     problem = uniform(3, 3, beta=12.0)
-    start = sp.State(0.9 * torch.eye(3, dtype=torch.float64)[None], problem.p_h[None, :, None])
+    start = sp.OrderParameters(
+        0.9 * torch.eye(3, dtype=torch.float64)[None], problem.p_h[None, :, None]
+    )
     broken = solver.solve(problem, start).raise_if_failed()[0]
-    expected = ct.symmetric_transition(problem, "beta")
-    branch = ct.follow(problem, "beta", [12.0, 0.8 * expected], broken)
+    expected = symmetric.symmetric_transition(problem, "beta")
+    branch = ct.trace_branch(problem, "beta", [12.0, 0.8 * expected], broken)
     end = branch.bifurcations[-1]
     assert end.kind == "end"
     assert not branch.complete
@@ -126,19 +128,23 @@ def test_a_branch_that_folds_back_is_reported_with_its_end():
 def test_leaving_along_the_leading_mode_reaches_the_broken_state():
     problem = uniform()
     state = symmetric_state(problem)
-    for perturbed in ct.leave(problem, state):
-        found = solver.solve(problem, sp.State(perturbed.m[None], perturbed.p[None]))
+    for perturbed in ct.perturb_unstable_mode(problem, state):
+        found = solver.solve(problem, sp.OrderParameters(perturbed.m[None], perturbed.p[None]))
         assert float(found.raise_if_failed().m.max()) > 0.9
 
 
 def test_newton_finds_the_saddle_that_the_solver_leaves():
     problem = uniform()
     near = symmetric_state(problem)
-    nudged = sp.State(near.m + 1e-3 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), near.p)
+    nudged = sp.OrderParameters(
+        near.m + 1e-3 * torch.tensor([[1.0, -1.0], [-1.0, 1.0]]).double(), near.p
+    )
     refined = ct.newton(problem, nudged)
     assert refined.converged
     torch.testing.assert_close(refined.state.m, near.m, rtol=0, atol=1e-10)
-    climbed = solver.solve(problem, sp.State(nudged.m[None], nudged.p[None])).raise_if_failed()
+    climbed = solver.solve(
+        problem, sp.OrderParameters(nudged.m[None], nudged.p[None])
+    ).raise_if_failed()
     assert float((climbed.m[0] - near.m).abs().max()) > 0.1
 
 
@@ -146,13 +152,13 @@ def test_bad_arguments_are_refused():
     problem = uniform()
     state = symmetric_state(problem)
     with pytest.raises(ValueError, match="parameter must be one of"):
-        ct.follow(problem, "alpha", [1.0], state)
+        ct.trace_branch(problem, "alpha", [1.0], state)
     with pytest.raises(ValueError, match="finite and positive"):
-        ct.follow(problem, "beta", [1.0, math.inf], state)
+        ct.trace_branch(problem, "beta", [1.0, math.inf], state)
     skew = problem.replace(p_h=torch.tensor([0.0, 0.4, 0.6], dtype=torch.float64))
     with pytest.raises(ValueError, match="p_h must be equal"):
-        ct.symmetric_transition(skew, "beta")
+        symmetric.symmetric_transition(skew, "beta")
     with pytest.raises(ValueError, match="at least two"):
-        ct.symmetric_transition(uniform(1, 2), "beta")
+        symmetric.symmetric_transition(uniform(1, 2), "beta")
     with pytest.raises(ValueError, match="stays stable"):
-        ct.symmetric_transition(uniform(beta=1.0), "rho")
+        symmetric.symmetric_transition(uniform(beta=1.0), "rho")

@@ -176,7 +176,7 @@ def test_posterior_by_quadrature():
     n_chains, n_draws, g = 499, 300, generator(29)
     start = torch.nn.functional.normalize(torch.randn(n_chains, 2, 2, generator=g).double(), dim=-1)
     p0 = torch.outer(torch.tensor(p_h), torch.tensor(p_q)).double().expand(n_chains, 3, 2)
-    state = gibbs.State(start, p0)
+    state = gibbs.GibbsState(start, p0)
     data = gibbs.Likelihood(torch.tensor(x), torch.tensor(y), beta)
     draws = []
     for _ in range(n_draws):
@@ -197,7 +197,7 @@ def test_one_memory_is_von_mises_fisher():
     total = x.sum(0)
     kappa, direction = beta * float(total.norm()), total / total.norm()
     p = torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(5000, 2, 1)
-    state = gibbs.State(direction.expand(5000, 1, n), p)
+    state = gibbs.GibbsState(direction.expand(5000, 1, n), p)
     data = gibbs.Likelihood(x, torch.zeros(11, dtype=torch.long), beta)
     state = gibbs.sweep(state, data, class_weight_moves=1, generator=g)
     along = (state.w[:, 0] @ direction).numpy()
@@ -218,7 +218,7 @@ def test_a_memory_without_data_is_uniform():
     p = torch.tensor([[0.0], [1.0], [0.0]], dtype=torch.float64).expand(4000, 3, 1)
     w = torch.nn.functional.normalize(torch.ones(4000, 2, n, dtype=torch.float64), dim=-1)
     data = gibbs.Likelihood(w[0, :1].repeat(7, 1), torch.zeros(7, dtype=torch.long), 50.0)
-    state = gibbs.sweep(gibbs.State(w, p), data, class_weight_moves=1, generator=g)
+    state = gibbs.sweep(gibbs.GibbsState(w, p), data, class_weight_moves=1, generator=g)
     free = state.w[:, 1].numpy()
     for axis in range(n):  # on the sphere in three dimensions every coordinate is uniform
         assert stats.kstest(free[:, axis], stats.uniform(-1, 2).cdf).pvalue > 1e-3

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mnemosphere.model import kernel, objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel
 from mnemosphere.theory import limits, solver
@@ -56,14 +57,14 @@ def stationarity(x, q, w, p, beta, varsigma=1.0):
 def test_infinite_rho_is_stationarity_of_the_effective_loss(varsigma):
     x, q = data()
     params = parameters(varsigma)
-    problem, state = limits.from_parameters(params, x, q)
+    problem, state = limits.from_parameters(params, Batch(x, q))
     after = sp.step(problem, state)
     w, p_bar = stationarity(x, q, params.w, params.p, params.beta, varsigma)
     torch.testing.assert_close(after.m, x @ w.T, rtol=0, atol=1e-13)
     c = sp.conjugate(problem, state)
     torch.testing.assert_close(c.p_bar, p_bar, rtol=0, atol=1e-13)
     # The same statistics as the model's single pass.
-    stats = kernel.accumulate(params, x, q, objectives.joint)
+    stats = kernel.accumulate(params, Batch(x, q), objectives.joint)
     torch.testing.assert_close(c.x_bar, stats.w_bar, rtol=0, atol=1e-12)
     torch.testing.assert_close(c.p_bar, stats.p_bar, rtol=0, atol=1e-12)
     torch.testing.assert_close(-c.log_likelihood, stats.loss, rtol=1e-12, atol=0)
@@ -71,7 +72,7 @@ def test_infinite_rho_is_stationarity_of_the_effective_loss(varsigma):
 
 def test_finite_rho_and_upsilon_approach_stationarity_at_rate_one_over_them():
     x, q = data()
-    problem, state = limits.from_parameters(parameters(), x, q)
+    problem, state = limits.from_parameters(parameters(), Batch(x, q))
     exact = sp.step(problem, state).m
     gaps = []
     for large in (1e3, 1e4, 1e5):
@@ -85,8 +86,10 @@ def test_finite_rho_and_upsilon_approach_stationarity_at_rate_one_over_them():
 def test_solutions_at_infinite_rho_are_stationary_points_of_the_loss():
     x, q = data()
     params = parameters(0.6, beta=3.0)
-    problem, state = limits.from_parameters(params, x, q)
-    near = solver.solve(problem, sp.State(state.m[None], state.p[None]), tol=1e-6).raise_if_failed()
+    problem, state = limits.from_parameters(params, Batch(x, q))
+    near = solver.solve(
+        problem, sp.OrderParameters(state.m[None], state.p[None]), tol=1e-6
+    ).raise_if_failed()
     found = newton(problem, near[0]).state
     x_bar = sp.conjugate(problem, found).x_bar
     w = (x_bar / x_bar.norm(dim=1, keepdim=True)).requires_grad_()

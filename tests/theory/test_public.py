@@ -14,10 +14,10 @@ def test_every_public_name_is_there_and_says_what_it_is():
         assert getattr(theory, name).__doc__, name
 
 
-def test_names_that_modules_share_are_told_apart():
-    assert theory.OrderParameters is saddle_point.State
-    assert theory.ChainState is gibbs.State
-    assert theory.PlantedData is theory.teacher_student.Data
+def test_public_names_are_those_of_the_modules():
+    assert theory.OrderParameters is saddle_point.OrderParameters
+    assert theory.GibbsState is gibbs.GibbsState
+    assert theory.PlantedData is theory.teacher_student.PlantedData
     # The functions of the design, not modules of the same name.
     assert callable(theory.free_entropy)
     assert callable(theory.split_temperature)

@@ -90,7 +90,7 @@ def test_step_is_the_equation_on_the_page(make, rho, upsilon):
     for s in range(2):
         m, m_hat, p_bar = step_by_loops(problem, state.m[s], state.p[s], problem.n_features)
         torch.testing.assert_close(after.m[s], m, rtol=0, atol=1e-13)
-        c = sp.conjugate(problem, sp.State(state.m[s], state.p[s]))
+        c = sp.conjugate(problem, sp.OrderParameters(state.m[s], state.p[s]))
         torch.testing.assert_close(c.m_hat, m_hat, rtol=0, atol=1e-14)
         torch.testing.assert_close(c.p_bar, p_bar, rtol=0, atol=1e-13)
         # p = p_bar/ζ: the ratio is a sum of a row and a column part, and the marginals hold.
@@ -213,7 +213,7 @@ def test_impossible_parameters_are_refused(changes, message):
         ({"tol": 0.0}, "tol"),
         ({"damping": 1.0}, "damping"),
         ({"max_iter": 0}, "max_iter"),
-        ({"starts": sp.State(torch.zeros(2, 3), torch.zeros(3, 1))}, "starts.m"),
+        ({"starts": sp.OrderParameters(torch.zeros(2, 3), torch.zeros(3, 1))}, "starts.m"),
     ],
 )
 def test_bad_solver_arguments_are_refused(arguments, message):

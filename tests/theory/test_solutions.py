@@ -61,25 +61,25 @@ def test_zero_overlap_is_paramagnetic():
     assert [s.symmetry.kind for s in found] == ["paramagnetic"]
 
 
-@pytest.mark.parametrize("labelled", [False, True])
-def test_permutations_do_not_change_the_signature_and_other_changes_do(labelled):
+@pytest.mark.parametrize("labeled", [False, True])
+def test_permutations_do_not_change_the_signature_and_other_changes_do(labeled):
     marginals = {}
-    if labelled:
+    if labeled:
         marginals = {"p_q_teacher": torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)}
     problem = uniform(5, 3, **marginals)
     state = sp.random_starts(problem, 1, generator=generator(1))
     mark = solutions.signature(problem, state)
     memories, teachers = torch.tensor([2, 0, 1]), torch.tensor([3, 0, 4, 2, 1])
     rows = torch.cat([torch.tensor([0]), memories + 1])
-    moved = sp.State(state.m[:, teachers][:, :, memories], state.p[:, rows])
+    moved = sp.OrderParameters(state.m[:, teachers][:, :, memories], state.p[:, rows])
     torch.testing.assert_close(solutions.signature(problem, moved), mark, rtol=0, atol=1e-12)
     other = state.m.clone()
     other[0, 2, 1] += 1e-3
-    changed = solutions.signature(problem, sp.State(other, state.p))
+    changed = solutions.signature(problem, sp.OrderParameters(other, state.p))
     assert float((changed - mark).abs().max()) > 1e-5
     # Memories moved without their class weights are another state.
-    if labelled:
-        torn = solutions.signature(problem, sp.State(state.m[:, :, memories], state.p))
+    if labeled:
+        torn = solutions.signature(problem, sp.OrderParameters(state.m[:, :, memories], state.p))
         assert float((torn - mark).abs().max()) > 1e-4
 
 
@@ -87,7 +87,7 @@ def test_teachers_of_clamped_patterns_are_not_interchangeable():
     x = torch.linalg.qr(torch.randn(31, 4, generator=generator()).double())[0].T
     problem = SaddlePointProblem.clamped(x, n_student=2, beta=3.0, rho=1.0, upsilon=1.0)
     state = sp.random_starts(problem, 1, generator=generator(1))
-    swapped = sp.State(state.m[:, [1, 0, 2, 3]], state.p)
+    swapped = sp.OrderParameters(state.m[:, [1, 0, 2, 3]], state.p)
     gap = solutions.signature(problem, state) - solutions.signature(problem, swapped)
     assert float(gap.abs().max()) > 1e-3
 
@@ -100,7 +100,9 @@ def test_cycles_that_look_alike_locally_are_told_apart():
         ring[[j, (j + 1) % 6], j] = 0.6
         rings[[j, j - j % 3 + (j + 1) % 3], j] = 0.6
     p = problem.p_h[:, None]
-    marks = solutions.signature(problem, sp.State(torch.stack([ring, rings]), torch.stack([p, p])))
+    marks = solutions.signature(
+        problem, sp.OrderParameters(torch.stack([ring, rings]), torch.stack([p, p]))
+    )
     assert float((marks[0] - marks[1]).abs().max()) > 0.1
 
 
@@ -116,7 +118,7 @@ def test_cycles_that_look_alike_locally_are_told_apart():
     ],
 )
 def test_names(m, kind):
-    state = sp.State(torch.tensor(m, dtype=torch.float64), torch.empty(0))
+    state = sp.OrderParameters(torch.tensor(m, dtype=torch.float64), torch.empty(0))
     assert solutions.classify(state).kind == kind
 
 
@@ -125,9 +127,9 @@ def test_duplicated_solutions_are_found_in_the_wider_network():
     narrow = SaddlePointProblem.uniform(2, 2, beta=6.0, rho=math.inf, upsilon=1.0, n_features=300)
     best = solutions.find_solutions(narrow, 20, generator=generator())[0]
     grown, copy = stability.duplicate(narrow, best.state, [0])
-    marks = [solutions.signature(grown, sp.State(copy.m[None], copy.p[None]))]
+    marks = [solutions.signature(grown, sp.OrderParameters(copy.m[None], copy.p[None]))]
     # p_h of the grown network differs between memories, so twins may lie on either weight.
     for s in solutions.find_solutions(grown, 60, generator=generator(1)):
-        marks.append(solutions.signature(grown, sp.State(s.m[None], s.p[None])))
+        marks.append(solutions.signature(grown, sp.OrderParameters(s.m[None], s.p[None])))
     gaps = [float((marks[0] - other).abs().max()) for other in marks[1:]]
     assert min(gaps) < 1e-6

@@ -178,13 +178,15 @@ def test_crossing_the_split_temperature_makes_twins_part():
         # One memory sits on the mean at every β, so β_split = ‖Σx‖/λ_max does not depend on it.
         beta = factor * math.cos(0.8) / math.sin(0.8) ** 2
         here = SaddlePointProblem.clamped(x, n_student=1, beta=beta, rho=INF, upsilon=INF)
-        state = sp.State(torch.full((2, 1), math.cos(0.8)).double(), here.p_h[:, None])
+        state = sp.OrderParameters(torch.full((2, 1), math.cos(0.8)).double(), here.p_h[:, None])
         assert float(sp.residual(here, state)) < 1e-7
         split = float(stability.split_temperature(here, newton(here, state).state)[0])
         assert beta / split == pytest.approx(factor, rel=1e-7)
         grown, copy = stability.duplicate(here, state, [0])
         nudge = torch.tensor([[1e-4, -1e-4], [-1e-4, 1e-4]]).double()
-        found = solver.solve(grown, sp.State((copy.m + nudge)[None], copy.p[None]), tol=1e-9)
+        found = solver.solve(
+            grown, sp.OrderParameters((copy.m + nudge)[None], copy.p[None]), tol=1e-9
+        )
         parted[factor] = float((found.m[0, :, 0] - found.m[0, :, 1]).abs().max())
     assert parted[0.97] < 1e-6
     assert parted[1.03] > 0.1
@@ -194,7 +196,7 @@ def test_a_memory_on_a_single_pattern_never_splits():
     here = SaddlePointProblem.clamped(
         torch.eye(3, dtype=torch.float64)[:1], n_student=1, beta=5.0, rho=INF, upsilon=INF
     )
-    state = sp.State(torch.ones(1, 1).double(), here.p_h[:, None])
+    state = sp.OrderParameters(torch.ones(1, 1).double(), here.p_h[:, None])
     assert float(stability.split_temperature(here, state)[0]) == INF
 
 
@@ -206,7 +208,7 @@ def test_the_block_form_of_the_paper_is_the_large_beta_limit():
     gaps = []
     for beta in (10.0, 20.0, 40.0):
         here = SaddlePointProblem.clamped(x, n_student=2, beta=beta, rho=INF, upsilon=INF)
-        start = sp.State((x @ centers.T)[None], here.p_h[None, :, None])
+        start = sp.OrderParameters((x @ centers.T)[None], here.p_h[None, :, None])
         state = solver.solve(here, start, tol=1e-12).raise_if_failed()[0]
         grown, copy = stability.duplicate(here, state, [0])
         c = sp.conjugate(grown, copy)
@@ -267,7 +269,7 @@ def test_leading_mode_is_an_eigenvector_of_the_map():
     value, mode = stability.leading_mode(here, state)
     h = 1e-6
     assert float(mode.p.abs().max()) > 1e-3
-    plus = sp.step(here, sp.State(state.m + h * mode.m, state.p + h * mode.p))
-    minus = sp.step(here, sp.State(state.m - h * mode.m, state.p - h * mode.p))
+    plus = sp.step(here, sp.OrderParameters(state.m + h * mode.m, state.p + h * mode.p))
+    minus = sp.step(here, sp.OrderParameters(state.m - h * mode.m, state.p - h * mode.p))
     torch.testing.assert_close((plus.m - minus.m) / (2 * h), value * mode.m, rtol=0, atol=1e-6)
     torch.testing.assert_close((plus.p - minus.p) / (2 * h), value * mode.p, rtol=0, atol=1e-6)

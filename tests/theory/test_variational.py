@@ -96,7 +96,7 @@ def test_gradients_away_from_solutions_are_the_residuals_of_the_equations(name):
     m_hat = torch.rand(m.shape, dtype=torch.float64, generator=generator(8)).requires_grad_()
     p = state.p[0].requires_grad_()
     fe.free_entropy(problem, m, m_hat, p).backward()
-    c = sp.conjugate(problem, sp.State(m.detach(), p.detach()))
+    c = sp.conjugate(problem, sp.OrderParameters(m.detach(), p.detach()))
     scale = problem.beta_eff * problem.rho
     torch.testing.assert_close(m.grad, scale * (c.m_hat - m_hat.detach()), rtol=0, atol=1e-12)
     answer = sp.mean_memories(problem, m_hat.detach().T @ problem.patterns)
@@ -143,7 +143,7 @@ def test_slopes_along_a_branch(name):
         value = {}
         for sign in (-1, 1):
             moved = problem.replace(**{parameter: here * (1.0 + sign * 1e-4)})
-            value[sign] = fe.free_entropy(moved, *polished(moved, sp.State(m, p)))
+            value[sign] = fe.free_entropy(moved, *polished(moved, sp.OrderParameters(m, p)))
         measured = (value[1] - value[-1]) / (2e-4 * here)
         torch.testing.assert_close(measured, getattr(slopes, parameter), rtol=1e-7, atol=1e-8)
 

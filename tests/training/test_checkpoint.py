@@ -2,39 +2,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from mnemosphere import files
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import objectives
-from mnemosphere.training import checkpoint as module
-from mnemosphere.training.batches import Data
-from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.checkpoint import write_atomically
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.checkpoint import Checkpoint, parameter_checksum
+from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.loop import train
+from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
+from runs import Break, Log, assert_same_params, assert_same_state, seeded, timeless
 
 SOLVERS = {
-    "fixed point": FixedPoint(),
-    "fixed point in batches": FixedPoint(batch_size=20),
+    "fixed point": FixedPoint(None),
+    "fixed point in batches": FixedPoint(20),
     "sgd": SGD(learning_rate=0.1, batch_size=20),
     "paper": dataclasses.replace(SGD.paper(), batch_size=20),
+    "adam": Adam(18, batch_size=20),
 }
-
-
-class Interrupt(Callback):
-    """Press Ctrl-C in the second batch of a pass."""
-
-    def __init__(self, epoch):
-        self.epoch, self.seen = epoch, 0
-
-    def on_batch(self, epoch, share_done):
-        self.seen += epoch == self.epoch
-        if self.seen == 2:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(params=[torch.float32, torch.float64], ids=["float32", "float64"])
@@ -47,26 +37,27 @@ def path(tmp_path):
     return tmp_path / "run.safetensors"
 
 
-def run(case, solver, max_epochs, **kwargs):
+def run(case, solver, max_iter, path=None, callbacks=(), **kwargs):
     """A run as a new process would start it: everything anew from the same seed."""
-    generator = torch.Generator().manual_seed(11)
     params = case.params.replace(w=case.params.w.clone())
-    return train(params, case.data, solver, max_epochs=max_epochs, generator=generator, **kwargs)
+    if path is not None:
+        callbacks = [*callbacks, Checkpoint(path)]
+    return fit(
+        params,
+        case.dataset,
+        solver,
+        max_iter=max_iter,
+        generator=seeded(11),
+        callbacks=callbacks,
+        **kwargs,
+    )
 
 
 def assert_same(a, b):
-    for name in ("w", "p", "beta", "p_h", "p_q"):
-        assert torch.equal(getattr(a.params, name), getattr(b.params, name)), name
-    assert a.params.varsigma == b.params.varsigma
-    assert a.state.keys() == b.state.keys()
-    for name, value in a.state.items():
-        assert torch.equal(value, b.state[name]), name
-        assert value.dtype == b.state[name].dtype
+    assert_same_params(a.params, b.params)
+    assert_same_state(a.state, b.state)
     assert a.status == b.status
-    strip = {"seconds": 0.0}
-    assert [dataclasses.replace(r, **strip) for r in a.history] == [
-        dataclasses.replace(r, **strip) for r in b.history
-    ]
+    assert timeless(a.history) == timeless(b.history)
 
 
 # Resuming
@@ -75,20 +66,62 @@ def assert_same(a, b):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_three_and_three_passes_are_six(case, path, solver):
     straight = run(case, SOLVERS[solver], 6)
-    run(case, SOLVERS[solver], 3, checkpoint=path)
-    resumed = run(case, SOLVERS[solver], 6, checkpoint=path)
+    run(case, SOLVERS[solver], 3, path=path)
+    resumed = run(case, SOLVERS[solver], 6, path=path)
     assert_same(resumed, straight)
     assert len(resumed.history) == 6
 
 
-@pytest.mark.parametrize("solver", ["fixed point in batches", "sgd"])
-@pytest.mark.parametrize("epoch", [1, 3])
-def test_interrupted_in_a_pass_and_resumed(case, path, solver, epoch):
-    straight = run(case, SOLVERS[solver], 4)
-    broken = run(case, SOLVERS[solver], 4, checkpoint=path, callbacks=[Interrupt(epoch)])
-    assert broken.status == "interrupted"
-    assert path.exists() == (epoch > 1)
-    assert_same(run(case, SOLVERS[solver], 4, checkpoint=path), straight)
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        ("batch", KeyboardInterrupt),
+        ("pass", KeyboardInterrupt),
+        ("pass", ZeroDivisionError),
+    ],
+)
+def test_broken_anywhere_and_resumed(problem, tmp_path, solver, where, error):
+    """In each of three passes, before the checkpoint of it is written."""
+    case = problem(51, rows=53, varsigma=0.5, clustered=True, weighted=True)
+    solver = SOLVERS[solver]
+    straight = run(case, solver, 3, callbacks=[log := Log()])
+    calls = len(log.of(where))
+    assert calls == 3 * (3 if where == "batch" and solver.rows_per_step is not None else 1)
+    for k in range(1, calls + 1, 2):
+        path = tmp_path / f"{k}.safetensors"
+        breaking = Break(where, k, error)
+        if error is KeyboardInterrupt:
+            broken = run(case, solver, 3, path, [breaking])
+            assert broken.status == "interrupted"
+            broken.params.check()
+        else:
+            with pytest.raises(error):
+                run(case, solver, 3, path, [breaking])
+        assert path.exists() == (k > calls // 3)  # written after the first pass
+        assert_same(run(case, solver, 3, path), straight)
+
+
+def test_broken_again_and_again(case, path):
+    """Every start does one pass and a bit."""
+    solver = SOLVERS["sgd"]
+    straight = run(case, solver, 4)
+    for _ in range(4):
+        broken = run(case, solver, 4, path, [Break("batch", 5)])
+    assert broken.status == "max_iter"
+    assert_same(broken, straight)
+
+
+def test_noise_is_drawn_on_where_it_was(problem, path):
+    case = problem(40, rows=43, clustered=True, labels="full")
+    settings = {"rule": objectives.conditional, "noise": SphereNoise(0.4)}
+    settings["validation"] = case.dataset
+    solver = Adam(steps=30, batch_size=8)
+    whole = run(case, solver, 5, **settings)
+    run(case, solver, 2, path, **settings)
+    rest = run(case, solver, 5, path, **settings)
+    assert [r.n_iter for r in rest.history] == [1, 2, 3, 4, 5]
+    assert_same(rest, whole)
 
 
 def test_the_generator_goes_on_where_it_was(case, path):
@@ -97,44 +130,86 @@ def test_the_generator_goes_on_where_it_was(case, path):
     for split in (False, True):
         file = path.with_suffix(f".{split}")
         if split:
-            run(case, SOLVERS["sgd"], 2, checkpoint=file)
-        generator = torch.Generator().manual_seed(11)
-        train(
+            run(case, SOLVERS["sgd"], 2, file)
+        generator = seeded(11)
+        fit(
             case.params,
-            case.data,
+            case.dataset,
             SOLVERS["sgd"],
-            max_epochs=4,
+            max_iter=4,
             generator=generator,
-            checkpoint=file,
+            callbacks=[Checkpoint(file)],
         )
         draws.append(torch.rand(3, generator=generator))
     assert torch.equal(*draws)
 
 
 def test_the_best_and_the_patience_are_resumed(case, path):
-    opposite = Data(-case.x, case.targets)
+    opposite = ArrayDataset.of(-case.x, case.targets)
     solver = SGD(learning_rate=0.3, momentum=0.9, batch_size=20)
     settings = {"validation": opposite, "patience": 3}
     straight = run(case, solver, 40, **settings)
     assert straight.status == "stopped early"
     # Stop in the middle of the wait.
-    run(case, solver, len(straight.history) - 2, checkpoint=path, **settings)
-    assert_same(run(case, solver, 40, checkpoint=path, **settings), straight)
+    run(case, solver, len(straight.history) - 2, path=path, **settings)
+    assert_same(run(case, solver, 40, path=path, **settings), straight)
     # and once more, with nothing left to do
-    assert_same(run(case, solver, 40, checkpoint=path, **settings), straight)
+    assert_same(run(case, solver, 40, path=path, **settings), straight)
 
 
 def test_a_finished_run_is_read_back(case, path):
-    done = run(case, SOLVERS["sgd"], 2, checkpoint=path)
+    done = run(case, SOLVERS["sgd"], 2, path=path)
     before = path.read_bytes()
-    assert_same(run(case, SOLVERS["sgd"], 2, checkpoint=path), done)
+    assert_same(run(case, SOLVERS["sgd"], 2, path=path), done)
     assert path.read_bytes() == before
 
 
 def test_the_file_is_alone_and_holds_no_code(case, path):
-    run(case, SOLVERS["sgd"], 2, checkpoint=path)
+    run(case, SOLVERS["sgd"], 2, path=path)
     assert list(path.parent.iterdir()) == [path]
-    assert {"params.w", "best.w", "state.w", "generator"} <= load_file(path).keys()
+    assert {"params.w", "state.w", "generator"} <= load_file(path).keys()
+    assert not any(name.startswith("best.") for name in load_file(path))  # nothing judged
+
+
+def test_parts_of_a_training_have_files_of_their_own(problem, path):
+    case = problem(50, rows=53, varsigma=0.5)
+    checkpoint = Checkpoint(str(path))
+    for stage in ("", "phase0", "refine"):
+        run(case, SOLVERS["sgd"], 1, stage=stage, callbacks=[checkpoint])
+    assert {p.name for p in path.parent.iterdir()} == {
+        "run.safetensors",
+        "run.safetensors.phase0",
+        "run.safetensors.refine",
+    }
+    assert checkpoint.file("refine").name == "run.safetensors.refine"
+    # A file under another part's name is not taken for it.
+    checkpoint.file("refine").replace(checkpoint.file("phase0"))
+    with pytest.raises(ValueError, match="is of another run"):
+        run(case, SOLVERS["sgd"], 2, stage="phase0", callbacks=[checkpoint])
+
+
+def test_more_passes_than_asked_for_are_refused(problem, path):
+    case = problem(50, rows=53, varsigma=0.5)
+    run(case, SOLVERS["sgd"], 3, path)
+    with pytest.raises(ValueError, match="has 3 passes, more than max_iter=2: raise max_iter"):
+        run(case, SOLVERS["sgd"], 2, path)
+
+
+def test_no_folder(problem, tmp_path):
+    with pytest.raises(ValueError, match=r"no folder .*: create it first"):
+        run(problem(50), SOLVERS["sgd"], 1, tmp_path / "none" / "run")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_checksum_sees_every_parameter(problem, dtype):
+    params = problem(50, varsigma=0.5, dtype=dtype).params
+    seen = {parameter_checksum(params), parameter_checksum(params.replace(varsigma=0.25))}
+    for name in ("w", "p", "beta", "p_h", "p_q"):
+        t = getattr(params, name)
+        seen.add(parameter_checksum(params.replace(**{name: t * (1 + 2 * torch.finfo(dtype).eps)})))
+    assert len(seen) == 7
+    copy = params.replace(w=params.w.T.contiguous().T)
+    assert parameter_checksum(copy) in seen
 
 
 # Files that are no checkpoint of this run
@@ -143,12 +218,12 @@ def test_the_file_is_alone_and_holds_no_code(case, path):
 @pytest.fixture
 def saved(problem, path):
     case = problem(50, rows=53, varsigma=0.5)
-    run(case, SOLVERS["sgd"], 1, checkpoint=path)
+    run(case, SOLVERS["sgd"], 1, path=path, validation=case.dataset)
     return case
 
 
 def resume(case, path, solver=SOLVERS["sgd"], **kwargs):
-    return run(case, solver, 2, checkpoint=path, **kwargs)
+    return run(case, solver, 2, path=path, **({"validation": case.dataset} | kwargs))
 
 
 def rewrite(path, **changes):
@@ -209,7 +284,7 @@ def lost_tensor(path):
         (foreign, "is not a mnemosphere-checkpoint file"),
         (other_json, "is not a mnemosphere-checkpoint file"),
         (lost_tensor, "lacks a part .*'w'"),
-        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 1"),
+        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 2"),
         (lambda path: rewrite(path, format="else"), "is not a mnemosphere-checkpoint file"),
     ],
     ids=lambda v: getattr(v, "__name__", None),
@@ -233,9 +308,13 @@ def test_a_checkpoint_of_another_run_is_refused(saved, path, problem):
         lambda: resume(shuffled, path),
         lambda: resume(weighted, path),
         lambda: resume(saved, path, SGD(learning_rate=0.2, batch_size=20)),
-        lambda: resume(saved, path, FixedPoint()),
+        lambda: resume(saved, path, FixedPoint(None)),
         lambda: resume(saved, path, rule=objectives.conditional),
-        lambda: resume(saved, path, validation=saved.data),
+        lambda: resume(saved, path, validation=None),
+        lambda: resume(saved, path, validation=saved.dataset.shard(0, 2)),
+        lambda: resume(saved, path, patience=2),
+        lambda: resume(saved, path, tol=1e-3),
+        lambda: resume(saved, path, phase=1),
         lambda: resume(saved._replace(params=saved.params.replace(varsigma=0.25)), path),
         lambda: resume(saved._replace(params=saved.params.replace(w=w)), path),
         lambda: resume(
@@ -248,69 +327,13 @@ def test_a_checkpoint_of_another_run_is_refused(saved, path, problem):
     resume(saved, path)  # and this one is the run
 
 
-# Atomic writes
-
-
-@pytest.mark.parametrize("broken", ["replace", "fsync"])
-@pytest.mark.parametrize("existing", [True, False])
-def test_a_failed_write_leaves_everything_as_it_was(tmp_path, monkeypatch, broken, existing):
-    path = tmp_path / "file"
-    if existing:
-        path.write_bytes(b"old")
-
-    def fail(*args):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(os, broken, fail)
-    with pytest.raises(OSError, match="no space left"):
-        write_atomically(path, b"new")
-    assert [p.name for p in tmp_path.iterdir()] == (["file"] if existing else [])
-    if existing:
-        assert path.read_bytes() == b"old"
-
-
-def test_ctrl_c_while_writing_leaves_everything_as_it_was(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def interrupt(*args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, b"new")
-    assert [p.name for p in tmp_path.iterdir()] == ["file"]
-    assert path.read_bytes() == b"old"
-
-
-def test_the_new_file_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    events = []
-    real_fsync, real_replace = os.fsync, os.replace
-
-    def fsync(fd):
-        events.append("fsync")
-        real_fsync(fd)
-
-    def replace(a, b):
-        events.append(("replace", path.read_bytes()))
-        real_replace(a, b)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", replace)
-    write_atomically(path, b"new")
-    assert events[:2] == ["fsync", ("replace", b"old")]
-    assert path.read_bytes() == b"new"
-
-
 def test_a_failed_write_stops_the_run_and_keeps_the_last_checkpoint(saved, path, monkeypatch):
     before = path.read_bytes()
 
     def fail(*args):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(module.os, "replace", fail)
+    monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(OSError, match="no space left"):
         resume(saved, path)
     assert path.read_bytes() == before

@@ -1,22 +1,20 @@
-"""Latent classes: the loss they descend, the graph, the groups, the start, the coherence."""
+"""Latent classes: the loss they descend, their prior, where they start, how they train."""
 
 from __future__ import annotations
 
-import itertools
-import math
-
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import kernel, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import vmf
 from mnemosphere.training import latent
-from mnemosphere.training.batches import Data
-from mnemosphere.training.loop import train
+from mnemosphere.training.fit import fit
 
 SIZES = (41, 23, 31)
 N, C = 5, 3
@@ -34,8 +32,8 @@ def blobs(seed=0, concentration=60.0):
     return vmf.sample(centers[cluster], kappa, generator=generator(seed)), cluster
 
 
-def unlabelled(x, columns=1):
-    return Data(x, x.new_zeros(1, columns).expand(len(x), -1))
+def unlabeled(x, columns=1):
+    return Batch(x, x.new_zeros(1, columns).expand(len(x), -1))
 
 
 def memories_on_rows(x, every=7):
@@ -69,85 +67,14 @@ def test_prior_is_the_mean_of_soft_labels():
     assert torch.allclose(latent.latent_prior(counts.double(), 0.2), soft.mean(0), atol=1e-15)
 
 
-# the graph
-
-
-def test_graph_counts_rows_once_and_weights_as_copies():
-    x, _ = blobs()
-    params = memories_on_rows(x)
-    graph = latent.affinity(params, unlabelled(x), generator=generator())
-    assert float(graph.sum()) == pytest.approx(len(x), rel=1e-12)  # the shares of a row sum to 1
-    assert torch.equal(graph, graph.T) or torch.allclose(graph, graph.T, rtol=1e-12)
-    weight = 1.0 + (torch.arange(len(x)) % 3).double()
-    weighted = Data(x, x.new_zeros(len(x), 1), weight)
-    copies = unlabelled(x.repeat_interleave(weight.long(), 0))
-    one, two = (latent.affinity(params, d, generator=generator()) for d in (weighted, copies))
-    assert torch.allclose(one, two, rtol=1e-6)
-
-
-def test_two_memories_share_a_row():
-    """The mean entropy of the shares, computed here with NumPy, is log 2."""
-    x, _ = blobs(concentration=8.0)
-    params = memories_on_rows(x, every=3)
-    beta = latent._sharing_temperature(params.w, unlabelled(x))
-    h = beta * (x @ params.w.T).numpy()
-    share = np.exp(h - h.max(1, keepdims=True))
-    share /= share.sum(1, keepdims=True)
-    entropy = -(share * np.log(np.maximum(share, 1e-300))).sum(1).mean()
-    assert entropy == pytest.approx(math.log(2), rel=1e-5)
-
-
-# groups
-
-
-def normalized_cut(graph, label):
-    """Σ over groups of the ties that leave it, over its ties in all."""
-    groups = [label == y for y in label.unique()]
-    return sum(float(graph[g][:, ~g].sum() / graph[g].sum()) for g in groups)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_groups_make_the_smallest_normalized_cut(seed):
-    """Against every way to divide seven memories in two."""
-    a = torch.rand(7, 7, generator=generator(seed), dtype=torch.float64)
-    block = (torch.arange(7) < 3).double()
-    a = 0.2 * (a + a.T) + torch.outer(block, block) + torch.outer(1 - block, 1 - block)
-    found = latent.group(a, 2, generator=generator()).label
-    best = min(
-        normalized_cut(a, torch.tensor((0, *rest)))
-        for rest in itertools.product((0, 1), repeat=6)
-        if any(rest)
-    )
-    assert normalized_cut(a, found) == pytest.approx(best, rel=1e-12)
-
-
-def test_groups_are_the_blobs_largest_first():
-    x, cluster = blobs()
-    params = memories_on_rows(x)
-    graph = latent.affinity(params, unlabelled(x), generator=generator())
-    groups = latent.group(graph, C, generator=generator())
-    truth = cluster[::7]
-    for y in range(C):
-        assert truth[groups.label == y].unique().numel() == 1
-    sizes = torch.bincount(groups.label)
-    assert (sizes.diff() <= 0).all()
-
-
-def test_as_many_groups_as_memories_and_copies_of_one():
-    label = latent.group(torch.eye(5), 5, generator=generator()).label
-    assert label.sort().values.tolist() == list(range(5))
-    same = latent.group(torch.ones(6, 6), 2, generator=generator()).label
-    assert torch.bincount(same, minlength=2).min() > 0
-
-
 # where classes start
 
 
 def started(prior=None, smoothing=0.1):
     x, cluster = blobs()
     params = memories_on_rows(x)
-    graph = latent.affinity(params, unlabelled(x), generator=generator())
-    groups = latent.group(graph, C, generator=generator())
+    graph = share_graph(params.w, unlabeled(x), shared_by=2.0)
+    groups = group(graph.edges, C, generator=generator())
     return x, cluster, groups, latent.start_classes(params, groups, prior, smoothing)
 
 
@@ -178,9 +105,9 @@ def test_the_largest_prior_goes_to_the_largest_group():
 
 def test_class_weights_alone_descend_and_leave_the_density():
     x, _, _, params = started()
-    rows, rule = unlabelled(x, C + 1), objectives.Unsupervised(0.1)
+    rows, rule = ArrayDataset(unlabeled(x, C + 1)), objectives.Unsupervised(0.1)
     solver = latent.ClassWeightSGD(0.1, 0.9, len(x))
-    result = train(params, rows, solver, rule=rule, max_epochs=20)
+    result = fit(params, rows, solver, rule=rule, max_iter=20)
     losses = [record.loss for record in result.history]
     assert losses[-1] < losses[0]
     assert torch.equal(result.params.w, params.w)
@@ -190,18 +117,12 @@ def test_class_weights_alone_descend_and_leave_the_density():
     assert not torch.allclose(result.params.p, params.p, rtol=1e-3)
 
 
-# coherence
-
-
-def test_coherence_by_hand():
-    w = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
-    found = latent.coherence(w, torch.tensor([0, 0, 1]), generator=generator())
-    assert found.within == pytest.approx(0.6)
-    assert found.across == pytest.approx(0.4)  # of 0 and 0.8
-    assert found.shuffled == pytest.approx((0.6 + 0.0 + 0.8) / 3, abs=0.1)
-
-
-def test_alone_in_every_class_there_is_no_pair():
-    found = latent.coherence(torch.eye(3), torch.arange(3), generator=generator())
-    assert math.isnan(found.within)
-    assert found.across == 0.0
+def test_the_state_of_what_is_held_stays(problem):
+    case = problem(3, rows=29)
+    solver = latent.ClassWeightSGD(0.1, 0.9, 29)
+    start = solver.start(case.params)
+    stats = kernel.accumulate(case.params, case.batch, objectives.joint)
+    _, state = solver.step(case.params, start, stats, case.batch, 1.0)
+    assert torch.equal(state["w"], start["w"])
+    assert torch.equal(state["beta"], start["beta"])
+    assert not torch.equal(state["p"], start["p"])

@@ -1,11 +1,9 @@
-"""Layer 4: the command line `mnemosphere`.
+"""Layer 5: the command line `mnemosphere`.
 
-Exit codes: 0 success, 1 unexpected failure (a bug: please report), 2 wrong usage or bad input,
-130 interrupted by Ctrl-C. Results go to standard output, progress and errors to standard error.
-
-One module per group of commands; each command is a plain function, registered here. Whatever a
-command raises is turned into one line and an exit code by `shell.Shell`. Heavy imports stand inside
-the commands: `--help` and `--version` load neither torch nor scikit-learn.
+Exit codes: 0 success, 2 wrong usage or bad input, 130 interrupted by Ctrl-C, 141 the reader of our
+output went away; 1 is a bug. Results go to standard output, progress, remarks and errors to
+standard error. One module per command; heavy imports stand inside the commands, so that `--help`
+loads neither torch nor pandas.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from mnemosphere.cli import cluster, demo, memory, plot, prior, train, use
+from mnemosphere.cli import cluster, demo, evaluate, explain, plot, predict, recall, train
+from mnemosphere.cli.settings import settings_command
 from mnemosphere.cli.shell import Shell
 
 __all__ = ["app", "main"]
@@ -26,13 +25,13 @@ Every prediction is the vote of a few memories, each a pattern with a soft label
 
     mnemosphere demo
 
-    mnemosphere train my-table.csv --out run
+    mnemosphere train my-table.csv --label species --out run
 
-    mnemosphere explain run/model.safetensors my-table.csv --row 0
+    mnemosphere predict run new.csv --out predictions.csv
 
-DATA is a built-in data set (mnist-small, digits, mnist, fashion-mnist) or a file of your own
-(.csv, .npz, .npy, .parquet). Exit codes: 0 success, 1 unexpected failure, 2 wrong usage or bad
-input, 130 interrupted."""
+DATA is a file of your own (.csv, .tsv, .parquet, .feather, .npy, .npz, IDX) or the name of a
+data set (mnist-small, digits, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong usage or bad
+input, 130 interrupted, 141 closed pipe."""
 
 app = typer.Typer(
     cls=Shell,
@@ -43,16 +42,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo.demo)
-app.command("train")(train.train)
-app.command("cluster")(cluster.cluster)
-app.command("evaluate")(use.evaluate)
-app.command("explain")(use.explain)
-app.command("certify")(use.certify)
-app.command("shrink")(use.shrink)
-app.command("prior")(prior.prior)
-app.command("recall")(memory.recall)
-app.command("sample")(memory.sample)
-app.command("novelty")(memory.novelty)
+app.command("train", cls=settings_command("DAMClassifier"))(train.train)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("explain")(explain.explain)
+app.command("cluster", cls=settings_command("DAMClusterer"))(cluster.cluster)
+app.command("recall")(recall.recall)
 app.command("plot")(plot.plot)
 
 
@@ -64,16 +59,19 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
+_VERSION = typer.Option(
+    "--version", callback=_show_version, is_eager=True, help="Show the version."
+)
+_DEBUG = typer.Option("--debug", help="Show the traceback of an error.")
+
+
 @app.callback()
 def _global_options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
+    ctx: typer.Context,
+    version: Annotated[bool, _VERSION] = False,
+    debug: Annotated[bool, _DEBUG] = False,
 ) -> None:
-    pass
+    ctx.meta["mnemosphere.debug"] = debug
 
 
 def main() -> None:

@@ -1,27 +1,22 @@
-"""What all commands share: options, output, and errors as one line with an exit code."""
+"""What all commands share: output, and errors as one line with an exit code."""
 
 from __future__ import annotations
 
 import errno
-import json
-import re
+import os
 import shlex
+import shutil
+import sys
 import traceback
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-UNEXPECTED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-_ARGUMENTS, _DEBUG = "mnemosphere.arguments", "mnemosphere.debug"
-
-# Flags whose name differs from the estimator's parameter.
-FLAGS = {"n_memories": "memories", "max_epochs": "epochs", "random_state": "seed"}
+UNEXPECTED, BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 1, 2, 130, 141
 _HINTS = {
     errno.ENOENT: "check the path",
     errno.EACCES: "change its permissions or choose another place",
@@ -30,8 +25,9 @@ _HINTS = {
     errno.ENOSPC: "free some space or choose another place",
     errno.EDQUOT: "free some space or choose another place",
     errno.ENOTDIR: "a folder of that path is a file: choose another place",
-    errno.EISDIR: "pass a file, not a folder",
+    errno.EISDIR: "give a file, not a folder",
 }
+_NARROWEST = 20  # columns; a terminal that claims less is not believed
 
 
 class Interrupted(Exception):  # noqa: N818 (not an error: the user asked for it)
@@ -39,33 +35,80 @@ class Interrupted(Exception):  # noqa: N818 (not an error: the user asked for it
 
 
 class Shell(TyperGroup):
-    """The root command: no exception leaves it as a traceback unless --debug asks for one."""
+    """The root command: whatever happens ends in one line and an exit code."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Run, and leave with an exit code; no traceback unless --debug asks for one."""
+        more["standalone_mode"] = False
+        try:
+            code = super().main(*args, **more)
+        except Exception as error:  # Typer's own: wrong usage
+            if not hasattr(error, "format_message"):
+                raise
+            text = " ".join(error.format_message().split())
+            if type(error).__name__ == "NoArgsIsHelpError":
+                typer.echo(error.format_message(), err=True)
+            else:
+                known = getattr(error, "ctx", None)
+                hint = f" (see {known.command_path} --help)" if known is not None else ""
+                _print_error(f"{text}{hint}")
+            sys.exit(BAD_INPUT)
+        sys.exit(code if isinstance(code, int) else 0)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the arguments as they were typed, for the record in results."""
-        ctx.meta[_ARGUMENTS] = list(args)
-        return super().parse_args(ctx, args)
+        ctx.meta["mnemosphere.arguments"] = list(args)
+        with _closing_pipe():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; errors become one line on standard error and an exit code."""
+        """Run the command; warnings become remarks, exceptions one line and an exit code."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings(), _closing_pipe():
+                warnings.filterwarnings("always", category=UserWarning, module="mnemosphere")
+                warnings.showwarning = _remark
+                return super().invoke(ctx)
+        except typer.Exit:
+            raise
         except Interrupted as stop:
-            typer.echo(str(stop), err=True)
-            raise typer.Exit(INTERRUPTED) from None
-        except KeyboardInterrupt:
-            typer.echo("interrupted: nothing was saved", err=True)
-            raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            raise  # the reader of our output went away; Typer ends quietly
+            _print_error(str(stop), "")
+            _leave(INTERRUPTED)
+        except (KeyboardInterrupt, typer.Abort):
+            _print_error("interrupted: nothing was written", "")
+            _leave(INTERRUPTED)
         except Exception as error:
-            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+            if hasattr(error, "exit_code"):
                 raise  # Typer's own
-            if ctx.meta.get(_DEBUG):
+            if ctx.meta.get("mnemosphere.debug"):
                 traceback.print_exc()
             message, code = describe(error)
-            typer.echo(f"error: {message}", err=True)
-            raise typer.Exit(code) from None
+            _print_error(message)
+            _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    raise typer.Exit(code) from None
+
+
+@contextmanager
+def _closing_pipe() -> Iterator[None]:
+    """End quietly where the reader of our output went away."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        with suppress(OSError, ValueError):  # a stream that is no file
+            # What is still buffered would be written, and fail, when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(CLOSED_PIPE)
+
+
+def _print_error(text: str, start: str = "error: ") -> None:
+    typer.echo(start + printable(text), err=True)
+
+
+def _remark(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"note: {printable(' '.join(str(message).split()))}", err=True)
 
 
 def describe(error: Exception) -> tuple[str, int]:
@@ -78,162 +121,80 @@ def describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "not enough memory: use fewer --memories, fewer rows or --device cpu", BAD_INPUT
     if isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
-        return _in_flags(text) or type(error).__name__, BAD_INPUT
+        return text or type(error).__name__, BAD_INPUT
     return (
         f"unexpected {type(error).__name__}: {text} "
-        "(this is a bug: run again with --debug and report what it prints)",
+        "(this is a bug: run `mnemosphere --debug …` and report what it prints)",
         UNEXPECTED,
     )
 
 
-def _in_flags(text: str) -> str:
-    """scikit-learn's message about a parameter in the words of the command line."""
-    found = re.fullmatch(r"The '(\w+)' parameter of \w+ must be (.*)\. Got (.*) instead\.", text)
-    if found is None:
-        return text
-    name, wanted, got = found.groups()
-    return f"{flag(FLAGS.get(name, name))} must be {wanted}, got {got}"
-
-
-def flag(name: str) -> str:
-    """The flag of a setting."""
-    return "--" + name.replace("_", "-")
-
-
-def typed(ctx: typer.Context) -> list[str]:
-    """The arguments as they were typed."""
-    arguments: list[str] = ctx.meta.get(_ARGUMENTS, [])
-    return arguments
-
-
 def command_line(ctx: typer.Context) -> str:
     """The command as it was typed, for the record in results."""
-    return shlex.join(["mnemosphere", *typed(ctx)])
+    return shlex.join(["mnemosphere", *ctx.meta.get("mnemosphere.arguments", [])])
 
 
-def _set_debug(ctx: typer.Context, value: bool) -> bool:
-    if value:
-        ctx.meta[_DEBUG] = True
-    return value
-
-
-def _complete_data(incomplete: str) -> list[str]:
-    from mnemosphere.datasets import NAMES
-
-    return [name for name in NAMES if name.startswith(incomplete)]
-
-
-Json = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON on standard output, nothing else.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks.")]
-Debug = Annotated[
-    bool, typer.Option("--debug", callback=_set_debug, help="Show the traceback of an error.")
-]
-Model = Annotated[
-    Path, typer.Argument(help="Model file, as `train` writes it.", show_default=False)
-]
-DATA_HELP = "mnist-small, digits, mnist, fashion-mnist, or a .csv, .npz, .npy or .parquet file."
-Data = Annotated[
-    str, typer.Argument(help=DATA_HELP, show_default=False, autocompletion=_complete_data)
-]
-OptionalData = Annotated[
-    str | None, typer.Argument(help=DATA_HELP, show_default=False, autocompletion=_complete_data)
-]
-Label = Annotated[
-    str | None,
-    typer.Option(
-        help="Label column: its name, or its number from 0 (--label=-1 is the last).",
-        show_default="a column called label, class, target or y, or a last column of text",
-    ),
-]
-Labels = Annotated[
-    str | None, typer.Option(help="File with the labels, for rows in a .npy file.", metavar="NPY")
-]
-Directory = Annotated[
-    str | None,
-    typer.Option(help="Folder with the IDX files of mnist or fashion-mnist.", metavar="DIR"),
-]
-ImageShape = Annotated[
-    str | None,
-    typer.Option(
-        help="Draw rows as images, such as 28x28.",
-        show_default="known for built-in data and their models",
-        metavar="HxW",
-    ),
-]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help="Which rows of data with a fixed split: train, test or all.", metavar="train|test|all"
-    ),
-]
+def was_given(ctx: typer.Context, name: str) -> bool:
+    """Whether an option was typed, as opposed to its default."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 class Terminal:
-    """Where a command's output goes."""
+    """Where a command's output goes: results to standard output, remarks to standard error."""
 
     def __init__(self, *, json_only: bool = False, quiet: bool = False) -> None:
-        self.json_only = json_only
-        self.quiet = quiet
-
-    @cached_property
-    def out(self) -> Console:
-        """Standard output."""
-        from rich.console import Console
-
-        return Console(highlight=False)
-
-    @cached_property
-    def err(self) -> Console:
-        """Standard error; silent with --quiet."""
-        from rich.console import Console
-
-        return Console(stderr=True, quiet=self.quiet, highlight=False)
+        self.json_only, self.quiet = json_only, quiet
+        self.width = max(_NARROWEST, shutil.get_terminal_size().columns)
+        self.live = not quiet and sys.stderr.isatty()
 
     def note(self, text: str) -> None:
         """A remark on the way."""
-        self.err.print(text, markup=False, soft_wrap=True)
+        if not self.quiet:
+            typer.echo(printable(text), err=True)
 
-    def show(self, *parts: Any) -> None:
-        """Print parts of the result for people."""
+    def say(self, *lines: str) -> None:
+        """Parts of the result, for people."""
+        for line in () if self.json_only else lines:
+            typer.echo(printable(line, keep="\n"))
+
+    def draw(self, picture: str) -> None:
+        """A drawing of ours, which holds escape sequences."""
         if not self.json_only:
-            for part in parts:
-                self.out.print(part, soft_wrap=isinstance(part, str))
+            typer.echo(picture)
 
-    def draw(self, gallery: str) -> None:
-        """Print a drawing that holds its own escape sequences."""
-        if not self.json_only:
-            self.out.file.write(gallery + "\n")
+    def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
+        """Rows for people, in columns, or where these do not fit, one below the other."""
+        if rows and not self.json_only:
+            from mnemosphere.plots.text import format_table
 
-    def result(self, content: dict[str, Any]) -> None:
-        """Print the result for machines, if that is what was asked for."""
+            cells = [{printable(k): printable(str(v)) for k, v in row.items()} for row in rows]
+            self.say(*([title] if title else []), format_table(cells, self.width))
+
+    def facts(self, facts: Mapping[str, str]) -> None:
+        """A name and a value per line."""
+        left = max(map(len, facts))
+        self.say("\n".join(f"{name.ljust(left)}  {value}" for name, value in facts.items()))
+
+    def result(self, content: Mapping[str, Any]) -> None:
+        """The result for machines, if that is what was asked for."""
         if self.json_only:
+            from mnemosphere.files import to_json
+
             typer.echo(to_json(content))
 
     @property
     def color(self) -> Any:
-        """The colours that `plots.terminal_gallery` may use here."""
-        if self.out.no_color or self.out.color_system is None:
+        """The colors that `plots.terminal_gallery` may use here."""
+        if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
             return "none"
-        return "truecolor" if self.out.color_system == "truecolor" else "256"
+        return "truecolor" if os.environ.get("COLORTERM") in ("truecolor", "24bit") else "256"
 
 
-def to_json(content: Any) -> str:
-    """Strict JSON: arrays become lists, NaN and infinities null."""
-    return json.dumps(plain(content), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def plain(value: Any) -> Any:
-    """Values that JSON has: arrays as lists, NaN and infinities as None."""
-    if hasattr(value, "tolist"):  # NumPy arrays and scalars, torch tensors
-        value = value.tolist()
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and value - value != 0:
-        return None
-    if isinstance(value, Path):
-        return str(value)
-    return value
+def printable(text: str, keep: str = "") -> str:
+    r"""Text that a terminal cannot take for a command: what is not printable becomes \x.."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+    )

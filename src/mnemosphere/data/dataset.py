@@ -122,8 +122,12 @@ class ArrayDataset:
         return f"{tuple(self.rows.x.shape)} {sums}"
 
     def _order(self, generator: torch.Generator) -> Tensor:
-        order = torch.randperm(self.n_rows, generator=generator, device=generator.device)
-        return order.to(self.device)
+        if self.device.type == "cpu":
+            return torch.randperm(self.rows.n_rows, generator=generator)
+        # Drawn where the rows are: one number from the run's generator seeds another there.
+        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+        there = torch.Generator(self.device).manual_seed(int(seed))
+        return torch.randperm(self.rows.n_rows, generator=there, device=self.device)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ class Normalizer:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
         x, norm, lost = self._directions(x.double())
+        if not _occurs(lost):
+            return x / norm[:, None], lost
         keep = torch.where(lost, 1.0, norm)[:, None]
         return torch.where(lost[:, None], 0.0, x / keep), lost
 
@@ -91,12 +93,14 @@ class Normalizer:
                 z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
             x = torch.cat([z, root], dim=1)
         x = _rescale_extreme_rows(x)
-        norm = torch.linalg.vector_norm(x, dim=1)
         if self.kind != "center":
+            norm = torch.linalg.vector_norm(x, dim=1)
             return x, norm, norm == 0
-        x = x - x.mean(1, keepdim=True)
+        mean = x.mean(1, keepdim=True)
+        x = x - mean
         left = torch.linalg.vector_norm(x, dim=1)
         # Measured against the row as it came: what is left of a constant row is rounding.
+        norm = torch.hypot(left, x.shape[1] ** 0.5 * mean[:, 0])
         return x, left, left <= _CONSTANT * norm
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
@@ -136,7 +140,8 @@ def _occurs(rare: Tensor) -> bool:
 
 def _rescale_extreme_rows(x: Tensor) -> Tensor:
     """Rows of huge or tiny numbers times a power of 2, so that squares are finite."""
-    peak = x.abs().amax(1, keepdim=True)
+    low, high = x.detach().aminmax(dim=1, keepdim=True)
+    peak = torch.maximum(-low, high)
     far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
     if not _occurs(far):
         return x

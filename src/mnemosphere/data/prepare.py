@@ -22,9 +22,10 @@ def unit_chunks(
         norm = normalizer.off_norm(x)
         off = (norm != 1).nonzero()[:, 0]
         if off.shape[0] > 0:
-            (number,) = rows.call(part.start + off[:1].cpu())
+            numbers = rows.call(part.start + off.cpu())
+            number, first = min(zip(numbers, off.tolist(), strict=True))
             raise ValueError(
-                f"row {number} of X has norm {float(norm[off[0]]):.6g} but normalize='none' wants "
+                f"row {number} of X has norm {float(norm[first]):.6g} but normalize='none' wants "
                 "unit rows: divide by the norm or use normalize='unit'"
             )
         unit, lost = normalizer(x)

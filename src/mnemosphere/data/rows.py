@@ -58,7 +58,8 @@ class StoredRows:
         step = max(1, _CHUNK_NUMBERS.get(self.device.type, 1 << 24) // max(1, self.n_features))
         for start in range(0, self.n_rows, step):
             part = slice(start, min(start + step, self.n_rows))
-            yield part, self.values[part].to(self.device).double()
+            # Contiguous, so that the same numbers give the same bits from every kind of table.
+            yield part, self.values[part].to(self.device).double().contiguous()
 
     def take(self, rows: Tensor) -> Self:
         """Some of the rows, in that order; they keep what they are called."""

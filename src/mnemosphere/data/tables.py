@@ -1,280 +1,136 @@
-"""Read a user's own table: .npz, .npy, .csv or .parquet."""
+"""Tables: all that a file holds, and what its rows are called; and writing them."""
+
+from __future__ import annotations
 
 import csv
-import itertools
+import gzip
+import hashlib
+import io
+import warnings
 import zipfile
 import zlib
-from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-_X_KEYS = ("x", "X", "data", "x_train", "X_train")
-_Y_KEYS = ("y", "Y", "label", "labels", "target", "targets", "y_train", "Y_train")
-_LABEL_COLUMNS = ("label", "labels", "class", "target", "y")
+from mnemosphere.data.idx import read_idx
+from mnemosphere.data.named import NAMES, load
+from mnemosphere.files import to_json, write_atomically
+
+__all__ = ["SUFFIXES", "Table", "one_line", "read_table", "write_table"]
+
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
+_X_KEYS, _Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
 
 
-class Table(NamedTuple):
-    """Numeric rows `x` (n, d), labels `y` (n,) or None, and the names of the d columns or None."""
+@dataclass(frozen=True, eq=False)
+class Table:
+    """All that a file holds, or a data set by its name."""
 
-    x: NDArray[Any]
-    y: NDArray[Any] | None
-    feature_names: tuple[str, ...] | None
+    name: str
+    values: Any  # a frame with named columns, or an array (n, N)
+    row_names: NDArray[Any]  # (n,) strings: lines of a text file, else rows counted from 0
+    row_kind: str  # what these are: "line", "row", or the name of an index
+    checksum: str
+    labels: NDArray[Any] | None = None  # (n,) where they are stored beside the rows
+    is_test: NDArray[np.bool_] | None = None  # (n,) where the data have a split of their own
+    image_shape: tuple[int, ...] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns; none of an array."""
+        return list(self.values.columns) if isinstance(self.values, pd.DataFrame) else []
 
 
-def read_table(path: str | Path, *, label: str | int | None = None) -> Table:
-    """Read rows, and labels where there are any, from a file; its suffix gives the format.
-
-    `.csv` and `.parquet`: `label` is the name or the index of the label column (negative counts
-    from the end). Without it, the label column is the one called label, labels, class, target or
-    y (in any case); else the last column if it is not numeric; else there are no labels. A CSV
-    file may start with a header, which is told by text in its first row; the separator is a
-    comma, a semicolon or a tab.
-
-    `.npz`: the rows are the array called x, X, data, x_train or X_train, the labels the one called
-    y, Y, label(s), target(s), y_train or Y_train; `label` names another array, or gives the index
-    of a column of the rows. `.npy`: only an index makes sense as `label`. Images (n, H, W) are
-    flattened. Nothing is unpickled.
-
-    `.parquet` needs pyarrow or polars.
-
-    Labels that are whole numbers come back as int64, text as strings. Missing labels stay as they
-    are: NaN among numbers, "" among text. Missing or infinite numbers in the rows are an error.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
+def read_table(source: str) -> Table:
+    """Read a file by its suffix (an IDX file by its content), or a data set by its name."""
+    path = Path(source)
+    if source in NAMES:
+        return _named(source)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: pass one of the files in it")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ValueError(
-            f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(_READERS)}"
+        raise ValueError(f"{path} is a folder: give a file in it")
+    if not path.exists():
+        raise FileNotFoundError(
+            f"no file {path}, and no data set of that name: check the path, or try one of "
+            f"{', '.join(NAMES)}"
         )
-    if isinstance(label, bool) or not isinstance(label, str | int | None):
-        raise TypeError(f"label must be a column's name or index, got {label!r}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path} is empty")
-    return _checked(path, reader(path, label))
-
-
-def _checked(path: Path, table: Table) -> Table:
-    x, y, names = table
-    if x.dtype.kind not in "biuf":
-        raise ValueError(f"{path}: the rows must be numbers, got values of type {x.dtype}")
-    if x.ndim < 2:
-        raise ValueError(f"{path}: the rows must form a table (n, d), got shape {x.shape}")
-    if len(x) == 0:
-        raise ValueError(f"{path} has no rows")
-    if x.size == 0:
-        raise ValueError(f"{path} has no columns besides the label")
-    x = x.reshape(len(x), -1)
-    if x.dtype.kind == "f" and not (finite := np.isfinite(x)).all():
-        i, j = np.argwhere(~finite)[0]
-        column = repr(names[j]) if names else str(j)
-        raise ValueError(
-            f"{path}: row {i}, column {column} is {x[i, j]} (rows counted from 0): "
-            "fill in missing values or drop the row"
-        )
-    if y is not None:
-        if y.ndim == 0 or len(y) != len(x):
-            raise ValueError(f"{path}: {len(x)} rows, but labels of shape {y.shape}")
-        y = _tidy_labels(path, y)
-    return Table(x, y, names)
-
-
-def _tidy_labels(path: Path, y: NDArray[Any]) -> NDArray[Any]:
-    if y.dtype.kind in "OT":
-        values = ["" if value is None else value for value in y.tolist()]
-        if not all(isinstance(value, str) for value in values):
-            raise ValueError(f"{path}: labels must be numbers or text, got a mixture or objects")
-        return np.array(values, dtype=np.str_)
-    if y.dtype.kind not in "biufU":
-        raise ValueError(f"{path}: labels must be numbers or text, got type {y.dtype}")
-    # A matrix (n, C) holds soft labels, which stay as they are even if all are 0 or 1.
-    if y.dtype.kind == "f" and y.ndim == 1 and np.isfinite(y).all() and (y == np.rint(y)).all():
-        return y.astype(np.int64)
-    return y
-
-
-def _split_column(path: Path, x: NDArray[Any], index: int) -> Table:
-    """Take column `index` of x out as the labels."""
-    if x.ndim != 2:
-        raise ValueError(f"{path}: label={index} needs rows (n, d), got shape {x.shape}")
-    column = _column_index(path, index, None, x.shape[1])
-    return Table(np.delete(x, column, axis=1), x[:, column], None)
-
-
-def _column_index(path: Path, label: str | int, names: Sequence[str] | None, n_columns: int) -> int:
-    if isinstance(label, int):
-        if not -n_columns <= label < n_columns:
-            raise ValueError(f"{path}: no column {label}, there are {n_columns}")
-        return label % n_columns
-    if names is None:
-        raise ValueError(f"{path} has no column names: pass label as an index, got {label!r}")
-    if label not in names:
-        raise ValueError(f"{path}: no column {label!r}, there are {_shorten(names)}")
-    return names.index(label)
-
-
-def _guess_label(names: Sequence[str] | None, last_is_numeric: bool, n_columns: int) -> int | None:
-    lowered = [name.strip().lower() for name in names or ()]
-    for candidate in _LABEL_COLUMNS:
-        if candidate in lowered:
-            return lowered.index(candidate)
-    return None if last_is_numeric else n_columns - 1
-
-
-def _shorten(names: Sequence[str], limit: int = 8) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(map(repr, names[:limit])) + more
-
-
-# --- NumPy -----------------------------------------------------------------------------------
-
-
-def _read_npy(path: Path, label: str | int | None) -> Table:
-    if isinstance(label, str):
-        raise ValueError(f"{path} has no column names: pass label as an index, got {label!r}")
-    with path.open("rb") as stream:
-        x = _load_numpy(path, stream, b"\x93NUMPY")
-    return Table(x, None, None) if label is None else _split_column(path, x, label)
-
-
-def _read_npz(path: Path, label: str | int | None) -> Table:
-    with path.open("rb") as stream, _load_numpy(path, stream, b"PK") as stored:
-        names = tuple(stored.files)
-        x_key = next((key for key in _X_KEYS if key in names), None)
-        if x_key is None:
-            raise ValueError(
-                f"{path}: no array called {', '.join(_X_KEYS)}, "
-                f"there is {_shorten(names) or 'none at all'}"
-            )
-        if isinstance(label, str) and label not in names:
-            raise ValueError(f"{path}: no array {label!r}, there are {_shorten(names)}")
-        x = _load_member(path, stored, x_key)
-        if isinstance(label, int):
-            return _split_column(path, x, label)
-        y_key = label or next((key for key in _Y_KEYS if key in names), None)
-        return Table(x, None if y_key is None else _load_member(path, stored, y_key), None)
-
-
-def _load_numpy(path: Path, stream: BinaryIO, magic: bytes) -> Any:
-    # np.load takes anything unknown for a pickle, and its message then misleads.
-    if stream.read(len(magic)) != magic:
-        raise ValueError(f"{path} is not a {path.suffix} file")
-    stream.seek(0)
-    with _numpy_errors(path):
-        return np.load(stream, allow_pickle=False)
-
-
-def _load_member(path: Path, stored: Any, key: str) -> NDArray[Any]:
-    with _numpy_errors(path):
-        member = stored[key]
-    if not isinstance(member, np.ndarray):
-        raise ValueError(f"{path}: {key!r} is not an array: save the file with np.savez")
-    return member
-
-
-@contextmanager
-def _numpy_errors(path: Path) -> Iterator[None]:
+    content = path.read_bytes()
+    if not content:
+        raise ValueError(f"{path} is empty: give a file with rows")
+    checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    name = path.name.lower()
+    suffix = next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(s)), "")
     try:
-        yield
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if suffix in (".npy", ".npz") or (not suffix and "ubyte" in name):
+            return _from_arrays(path, content, suffix, checksum)
+        if suffix in (".parquet", ".feather"):
+            return _from_columns(path, content, suffix, checksum)
+        if suffix:
+            return _from_text(path, content, suffix, checksum)
+    except (ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, Warning) as error:
+        kind = suffix or "IDX"
         raise ValueError(
-            f"{path} cannot be read ({_one_line(error)}): save plain arrays of numbers or text"
+            f"{path} cannot be read as {kind} ({one_line(error)}): write it again, or give it the "
+            "suffix of what it is"
         ) from error
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
-
-
-# --- CSV -------------------------------------------------------------------------------------
-
-
-def _read_csv(path: Path, label: str | int | None) -> Table:
-    # utf-8-sig: spreadsheets put a byte order mark in front.
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        try:
-            return _parse_csv(path, stream, label)
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{path} is not a CSV file in UTF-8 ({_one_line(error)})") from error
-
-
-def _parse_csv(path: Path, stream: TextIO, label: str | int | None) -> Table:
-    rows = _csv_rows(stream)
-    head = list(itertools.islice(rows, 2))
-    if not head:
-        raise ValueError(f"{path} is empty")
-    first = head[0][1]
-    n_columns = len(first)
-    names = tuple(name.strip() for name in first) if _is_header([row for _, row in head]) else None
-    body = head[1:] if names else head
-    if not body:
-        raise ValueError(f"{path} has a header but no rows")
-    if label is None:
-        target = _guess_label(names, not _is_text(body[0][1][-1]), n_columns)
-    else:
-        target = _column_index(path, label, names, n_columns)
-
-    values, labels = array("d"), []
-    for line, row in itertools.chain(body, rows):
-        if len(row) != n_columns:
-            raise ValueError(f"{path}, line {line}: {len(row)} cells, expected {n_columns}")
-        if target is not None:
-            labels.append(row.pop(target).strip())
-        try:
-            values.extend(map(float, row))
-        except ValueError as error:
-            j = next(j for j, cell in enumerate(row) if not _is_number(cell))
-            column = j if target is None or j < target else j + 1
-            where = repr(names[column]) if names else str(column)
-            what = f"{row[j]!r} is not a number" if row[j].strip() else "the cell is empty"
-            raise ValueError(
-                f"{path}, line {line}, column {where}: {what}; give numbers there, drop the "
-                "column, or pass label= if it holds the labels"
-            ) from error
-    n_features = n_columns - (target is not None)
-    if n_features == 0:
-        raise ValueError(f"{path} has no columns besides the label")
-    x = np.array(values).reshape(-1, n_features)
-    y = None if target is None else _parse_labels(labels)
-    features = names and tuple(name for j, name in enumerate(names) if j != target)
-    return Table(x, y, features)
-
-
-def _csv_rows(stream: TextIO) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of each line that is not blank."""
-    first = stream.readline()
-    reader = csv.reader(
-        itertools.chain([first], stream), delimiter=max(",;\t", key=first.count), strict=True
+    raise ValueError(
+        f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, or "
+        "an IDX file (…-ubyte)"
     )
-    for row in reader:
-        if any(cell.strip() for cell in row):
-            yield reader.line_num, row
 
 
-def _is_header(head: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row of a file is a header.
-
-    It is if all its cells are text, if one is text above a number, or if its text cells are usual
-    names of a label column and the others count 0, 1, 2, … (what data frames write for columns
-    without names). Text alone does not tell: rows without a header may end in a text label.
-    """
-    first, below = head[0], head[1] if len(head) > 1 else ()
-    text = [cell.strip().lower() for cell in first if _is_text(cell)]
-    numbers = [cell.strip() for cell in first if _is_number(cell)]
-    counts = numbers == [str(i) for i in range(len(numbers))]
-    return (
-        len(text) == len(first)
-        or any(_is_text(a) and _is_number(b) for a, b in zip(first, below, strict=False))
-        or (bool(text) and set(text) <= set(_LABEL_COLUMNS) and counts)
+def _named(name: str) -> Table:
+    d = load(name)
+    parts = {"train": (d.x_train, d.y_train), "test": (d.x_test, d.y_test)}
+    labels = np.concatenate([y for _, y in parts.values()])
+    if d.class_names != tuple(map(str, range(len(d.class_names)))):
+        labels = np.array(d.class_names)[labels]
+    x = np.concatenate([x for x, _ in parts.values()])
+    names = [f"{part}-{k}" for part, (x, _) in parts.items() for k in range(len(x))]
+    digest = hashlib.sha256(x.tobytes() + labels.tobytes()).hexdigest()
+    is_test = np.repeat([False, True], [len(d.x_train), len(d.x_test)])
+    return Table(
+        name, x, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape
     )
+
+
+def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
+    if suffix.endswith(".gz"):
+        content = gzip.decompress(content)
+    text = content.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
+    body = text.lstrip("\r\n")
+    skipped = text.count("\n") - body.count("\n")
+    first = body.partition("\n")[0]
+    comma = "\t" if suffix.startswith(".tsv") else max(",;\t", key=first.count)
+    head = next(csv.reader([first], delimiter=comma), [])
+    has_header = not all(_is_number(cell) for cell in head) or head == [
+        str(k) for k in range(len(head))
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)  # of cells that would be lost
+        frame = pd.read_csv(
+            io.StringIO(body), sep=comma, header=0 if has_header else None, index_col=False,
+            skip_blank_lines=False, skipinitialspace=True, low_memory=False,
+        )  # fmt: skip
+    # Blank lines are read, so that the place of a row tells its line.
+    lines = np.arange(len(frame)) + 1 + has_header
+    if '"' in body:  # a cell in quotes may hold the end of a line
+        reader = csv.reader(io.StringIO(body), delimiter=comma)
+        starts, end = [], 0
+        for _ in reader:
+            starts.append(end + 1)
+            end = reader.line_num
+        lines = np.array(starts[has_header:][: len(frame)])
+    kept = frame.notna().any(axis=1).to_numpy()
+    frame = frame[kept].reset_index(drop=True)
+    frame.columns = [str(name).strip() for name in frame.columns]
+    # What pandas writes in front of a table unless it is told not to.
+    frame = frame.drop(columns=[c for c in frame.columns[:1] if c == "Unnamed: 0"])
+    return _frame(path, frame, (lines[kept] + skipped).astype(str), "line", checksum)
 
 
 def _is_number(cell: str) -> bool:
@@ -285,72 +141,75 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _is_text(cell: str) -> bool:
-    return bool(cell.strip()) and not _is_number(cell)
+def _from_columns(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
+    read = pd.read_parquet if suffix == ".parquet" else pd.read_feather
+    try:
+        frame = read(io.BytesIO(content))
+    except ImportError as error:
+        raise ValueError("needs pyarrow: pip install 'mnemosphere[parquet]'") from error
+    names, kind = np.arange(len(frame)).astype(str), "row"
+    if not isinstance(frame.index, pd.RangeIndex):
+        names, kind = np.array([str(v) for v in frame.index]), str(frame.index.name or "row")
+    frame.columns = [str(name) for name in frame.columns]
+    return _frame(path, frame.reset_index(drop=True), names, kind, checksum)
 
 
-def _parse_labels(cells: list[str]) -> NDArray[Any]:
-    """Numbers if every cell that is not empty is one, else text."""
-    if any(map(_is_text, cells)) or not any(cells):
-        return np.array(cells, dtype=np.str_)
-    return np.array([float(cell) if cell else np.nan for cell in cells])
+def _frame(path: Path, frame: Any, names: NDArray[Any], kind: str, checksum: str) -> Table:
+    if 0 in frame.shape:
+        raise ValueError("it has a header but no rows" if frame.shape[1] else "it has no columns")
+    return Table(str(path), frame, names, kind, checksum)
 
 
-# --- Parquet ---------------------------------------------------------------------------------
-
-
-def _read_parquet(path: Path, label: str | int | None) -> Table:
-    columns = _parquet_columns(path)
-    names = tuple(columns)
-    if not names:
-        raise ValueError(f"{path} has no columns")
-    if label is None:
-        last = columns[names[-1]]
-        target = _guess_label(names, last.dtype.kind in "biuf", len(names))
+def _from_arrays(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
+    labels, is_test = None, None
+    if suffix == ".npz":
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            found = {name: np.asarray(stored[name]) for name in stored.files}
+        x_key = next((k for k in _X_KEYS if k in found), None)
+        if x_key is None:
+            raise ValueError(f"it has no array called {', '.join(_X_KEYS)} but {list(found)}")
+        x, labels = found[x_key], next((found[k] for k in _Y_KEYS if k in found), None)
+        x_test = found.get(x_key.replace("train", "test")) if "train" in x_key else None
+        if x_test is not None and labels is not None and "y_test" in found:
+            is_test = np.repeat([False, True], [len(x), len(x_test)])
+            x, labels = np.concatenate([x, x_test]), np.concatenate([labels, found["y_test"]])
+    elif suffix == ".npy":
+        x = np.load(io.BytesIO(content), allow_pickle=False)
     else:
-        target = _column_index(path, label, names, len(names))
-    features = tuple(name for j, name in enumerate(names) if j != target)
-    if not features:
-        raise ValueError(f"{path} has no columns besides the label")
-    for name in features:
-        if columns[name].dtype.kind not in "biuf":
-            raise ValueError(
-                f"{path}: column {name!r} is not numeric; give numbers there, drop the column, "
-                "or pass label= if it holds the labels"
-            )
-    x = np.column_stack([columns[name] for name in features])
-    return Table(x, None if target is None else columns[names[target]], features)
+        x = read_idx(path)
+        beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))
+        labels = read_idx(beside) if beside != path and beside.is_file() else None
+    if x.ndim < 2 or 0 in x.shape or x.dtype.kind not in "biuf":
+        raise ValueError(f"its rows must be numbers (n, features), got {x.dtype} {x.shape}")
+    if labels is not None and labels.shape != x.shape[:1]:
+        raise ValueError(f"it has {len(x)} rows but labels of shape {labels.shape}")
+    names, shape = np.arange(len(x)).astype(str), x.shape[1:] if x.ndim > 2 else None
+    x = x.reshape(len(x), -1)
+    return Table(str(path), x, names, "row", checksum, labels, is_test, shape)
 
 
-def _parquet_columns(path: Path) -> dict[str, NDArray[Any]]:
-    for read in (_parquet_by_pyarrow, _parquet_by_polars):
+def one_line(error: BaseException) -> str:
+    """What an exception says, without line breaks."""
+    return " ".join(str(error).split())
+
+
+def write_table(table: Any, path: Path) -> None:
+    """Write a pandas frame (an array as .npy) by the suffix of the path, atomically."""
+    name, buffer = path.name.lower(), io.BytesIO()
+    if name.endswith(".npy"):
+        np.save(buffer, table)
+    elif name.endswith(".json"):
+        buffer.write((to_json(table.to_dict("records")) + "\n").encode())
+    elif name.endswith((".parquet", ".feather")):
         try:
-            columns = read(path)
-        except ImportError:
-            continue
-        except Exception as error:  # each library raises classes of its own
-            raise ValueError(f"{path} cannot be read as Parquet ({_one_line(error)})") from error
-        # pandas stores an index that is not a plain range as a column of this name.
-        return {k: v for k, v in columns.items() if not k.startswith("__index_level_")}
-    raise ValueError(f"{path}: reading Parquet files needs pyarrow: pip install pyarrow")
-
-
-def _parquet_by_pyarrow(path: Path) -> dict[str, NDArray[Any]]:
-    from pyarrow import parquet
-
-    table = parquet.read_table(path)
-    return {name: table.column(name).to_numpy() for name in table.column_names}
-
-
-def _parquet_by_polars(path: Path) -> dict[str, NDArray[Any]]:
-    import polars
-
-    return {series.name: series.to_numpy() for series in polars.read_parquet(path)}
-
-
-_READERS: dict[str, Callable[[Path, str | int | None], Table]] = {
-    ".npz": _read_npz,
-    ".npy": _read_npy,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-}
+            (table.to_parquet if name.endswith(".parquet") else table.to_feather)(buffer)
+        except ImportError as error:
+            raise ValueError(
+                f"{path.suffix} needs pyarrow: pip install 'mnemosphere[parquet]'"
+            ) from error
+    else:
+        text = table.to_csv(index=False, sep="\t" if name.endswith(".tsv") else ",").encode()
+        # No time stamp: the same rows give the same bytes.
+        buffer.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, buffer.getvalue())

@@ -117,6 +117,9 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
         if kinds & {"m", "M"}:
             raise ValueError("X holds dates: pass numbers, such as days since a fixed one")
+        if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
+            word = next((v for v in X.reshape(-1).tolist() if not _is_number(v)), X.reshape(-1)[0])
+            raise ValueError(f"X holds text ({word!r}): encode it as numbers, or drop the column")
         try:
             rows: NDArray[Any] = validate_data(
                 self, X, reset=reset, dtype="numeric", ensure_all_finite=False
@@ -322,3 +325,11 @@ def _check_shape(X: Any) -> None:
 def _column_types(X: Any) -> Iterable[Any]:
     types = getattr(X, "dtypes", ())  # of a frame, one per column
     return types if isinstance(types, Iterable) else ()
+
+
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -2,41 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import softmax
+
+from mnemosphere.data.dataset import Dataset
+from mnemosphere.estimators.selection import Start
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import best_temperature, net_class_weights
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
+
+__all__ = ["cross_fitted_temperature", "rejection_threshold", "share_apart", "temperature_on"]
 
 Floats = NDArray[np.floating[Any]]
 
-_COLDEST, _HOTTEST = 1e-3, 1e3
+_LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration
+_SMALL, _FOLDS = 2000, 3  # up to so many rows, several hold-outs in turn
+_LEAST_LABELED = 30
+_PASSES = (50, 3)  # of a model that only tells the temperature: exact, incremental
 
 
-def best_temperature(
-    log_proba: Floats, index: NDArray[np.intp], sample_weight: Floats | None = None
+def share_apart(n_rows: int) -> float:
+    """The share of so many rows that is kept out of training for calibration; 0: none."""
+    return _APART / n_rows if n_rows > _LARGE else 0.0
+
+
+def temperature_on(params: Parameters, rows: Dataset, smoothing: float) -> float:
+    """The temperature that suits rows which `params` have not seen."""
+    net = params.replace(p=net_class_weights(params, smoothing))
+    judged = [(net, part) for part in map(_labeled, rows.batches(None)) if part.n_rows > 0]
+    return best_temperature(judged) if judged else 1.0
+
+
+def cross_fitted_temperature(
+    dataset: Dataset,
+    start: Start,
+    varsigma: float,
+    smoothing: float,
+    *,
+    learn_beta: bool,
+    tol: float,
+    seed: int,
 ) -> float:
-    """The T > 0 that minimizes the log-loss of softmax(log_proba / T).
+    """The temperature that suits rows left out in turn, by models of the others.
 
-    log_proba (n, C); index (n,) the true columns. In s = 1/T the loss is convex, a log-sum-exp
-    minus a linear function, so its one minimum is where the slope crosses zero: the mean of
-    Σ_y π_y a_y − a_true. T stays within [0.001, 1000], which is met where every row is right (the
-    colder the better) or where the scores tell nothing (the hotter the better).
+    Each has memories in proportion to its rows; the joint likelihood, by the fixed point.
     """
-    truth = log_proba[np.arange(index.size), index]
-    weight = np.ones(index.size) if sample_weight is None else sample_weight
+    if float(dataset.label_mass().sum()) < _LEAST_LABELED:
+        return 1.0
+    small = dataset.n_rows <= _SMALL
+    judged = []
+    for fold in range(_FOLDS if small else 1):
+        generator = torch.Generator().manual_seed(seed + fold)
+        rows, held = dataset.split(1 / 3 if small else 0.2, generator=generator)
+        if held is None:
+            return 1.0
+        width = max(1, round(start.n_memories * rows.n_rows / dataset.n_rows))
+        params = replace(start, n_memories=width)(rows, varsigma, generator)
+        solver = FixedPoint().resolve(rows.n_rows, learn_beta=learn_beta, device=rows.device)
+        passes = _PASSES[solver.rows_per_step is not None]
+        params = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator).params
+        net = params.replace(p=net_class_weights(params, smoothing))
+        judged += [(net, _labeled(part)) for part in held.batches(None)]
+    return best_temperature(judged)
 
-    def slope(log_s: float) -> float:
-        proba = softmax(np.exp(log_s) * log_proba, axis=1)
-        return float(weight @ ((proba * log_proba).sum(axis=1) - truth))
 
-    low, high = -np.log(_HOTTEST), -np.log(_COLDEST)
-    if slope(high) <= 0:
-        return _COLDEST
-    if slope(low) >= 0:
-        return _HOTTEST
-    return float(np.exp(-brentq(slope, low, high, xtol=1e-12, rtol=1e-12)))
+def _labeled(batch: Batch) -> Batch:
+    return batch.take(batch.targets.sum(1) > 0)
 
 
 def rejection_threshold(scores: Floats, rate: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -11,23 +11,24 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators import editing, selection
-from mnemosphere.estimators.base import PASSES, Floats, as_numpy, draw_seed, like, sample_weights
-from mnemosphere.estimators.calibration import best_temperature
-from mnemosphere.estimators.explanation import Explanation, explain
-from mnemosphere.estimators.labels import Encoded, as_labels, class_index, class_weights, encode
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators import selection
+from mnemosphere.estimators.base import PASSES, draw_seed, sample_weights
+from mnemosphere.estimators.calibration import (
+    cross_fitted_temperature,
+    share_apart,
+    temperature_on,
+)
+from mnemosphere.estimators.class_model import ClassModel
+from mnemosphere.estimators.labels import Encoded, class_weights, encode
 from mnemosphere.estimators.persistence import register
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback
@@ -47,7 +48,7 @@ _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 @register
 class DAMClassifier(
-    MemoryModel,
+    ClassModel,
     ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -107,7 +108,8 @@ class DAMClassifier(
         the class "none of them"
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    temperature_, novelty_threshold_ : 1 and None, or what `calibrate` and `calibrate_novelty` set
+    temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
+    novelty_threshold_ : None, or what `calibrate_novelty` set
     selection_ : the trials behind an automatic choice, a list of dicts
     typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
     support_ : (P,) how many training rows each memory answers for
@@ -183,8 +185,6 @@ class DAMClassifier(
         self.callbacks = callbacks
         self.verbose = verbose
 
-    temperature_: float  # of predict_proba; 1 unless `calibrate` found another
-
     # Training.
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -202,8 +202,11 @@ class DAMClassifier(
         dataset = self._resolve_auto(stored, coded.targets, weight, seed)
         self.__dict__.pop("_stream", None)
         self._label_mass = dataset.label_mass().cpu()
-        self._set_trained(self._train(dataset, seed, callbacks))
+        trained = self._train(dataset, seed, callbacks)
+        self._set_trained(trained)
         self._look_at_rows(stored, weight)
+        if trained.status != "interrupted":
+            self.temperature_ = self._find_temperature(dataset, trained, seed)
         return self
 
     def partial_fit(
@@ -319,7 +322,12 @@ class DAMClassifier(
         refinement = self._refinement()
         if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
             generator = torch.Generator().manual_seed(seed)
-            return self._solve(dataset, "", generator, callbacks)
+            apart = None
+            share = share_apart(dataset.n_rows)
+            if share > 0 and not few_labels.has_unlabeled(dataset):
+                dataset, apart = dataset.split(share, generator=generator)
+            trained = self._solve(dataset, "", generator, callbacks)
+            return trained if apart is None else trained._replace(unseen=(trained.params, apart))
         return refine(
             # Each joint solution from the same seed, as if it were the only one.
             lambda rows, stage: self._solve(
@@ -375,7 +383,19 @@ class DAMClassifier(
             validation=validation, patience=patience, generator=generator, callbacks=callbacks,
             stage=stage,
         )  # fmt: skip
-        return Trained(result.params, (*history, *result.history), result.status)
+        unseen = None if validation is None else (result.params, validation)
+        return Trained(result.params, (*history, *result.history), result.status, unseen=unseen)
+
+    def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
+        """The temperature of class probabilities, on rows that training set apart or leaves out."""
+        if trained.unseen is not None:
+            return temperature_on(*trained.unseen, self.label_smoothing)
+        if few_labels.has_unlabeled(dataset):  # too few labels to judge by
+            return 1.0
+        return cross_fitted_temperature(
+            dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
+            learn_beta=self.beta == "learn", tol=self.tol, seed=seed,
+        )  # fmt: skip
 
     def _refinement(self) -> Refinement | None:
         """The refinement that the objective asks for; None for the joint likelihood."""
@@ -389,189 +409,3 @@ class DAMClassifier(
     def _rule(self) -> LabelRule:
         refinement = self._refinement()
         return objectives.joint if refinement is None else refinement.rule
-
-    # Reading.
-
-    def _set_params(self, params: Parameters) -> None:
-        super()._set_params(params)
-        self.temperature_ = 1.0
-
-    def _own_tensors(self) -> dict[str, Tensor]:
-        return {"label_mass": self._label_mass}
-
-    def _own_header(self) -> dict[str, Any]:
-        return {
-            "selection": self.selection_,
-            "temperature": self.temperature_,
-            "novelty_threshold": self.novelty_threshold_,
-        }
-
-    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-        self._label_mass = tensors["label_mass"]
-        self.selection_ = header["selection"]
-        self.temperature_ = float(header["temperature"])
-        threshold = header["novelty_threshold"]
-        self.novelty_threshold_ = None if threshold is None else float(threshold)
-
-    def _class_index(self, y: Any) -> Tensor:
-        labels = as_labels(y)
-        return class_index(labels.reshape(-1), self.classes_, self.params_.w.device)[1]
-
-    def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
-        stored = self._stored(X, reset=False)
-        coded = self._encode(y, stored, self.classes_, require_label=False)
-        return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))
-
-    def _log_proba(self, X: Any) -> Any:
-        """Log P(y|x) of the model itself, before any temperature."""
-        check_is_fitted(self, "params_")
-        log_joint = self._log_joint()
-        return self._over_rows(
-            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1)
-        )
-
-    def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Log of `predict_proba`, (n, C)."""
-        log_proba: Floats = self._log_proba(X)
-        if self.temperature_ != 1.0:
-            tempered = (torch.as_tensor(log_proba) / self.temperature_).log_softmax(1)
-            log_proba = like(X, tempered)
-        return log_proba
-
-    def predict_proba(self, X: ArrayLike) -> Floats:
-        """P(y | x, y is one of the C classes), (n, C); at the temperature of `calibrate`.
-
-        For ς = 1 these are the probabilities of the model. For ς < 1 the effective density is not
-        normalized, and its ratios are scores that sum to 1: `calibrate` makes them probabilities
-        as well as one number can, and held-out rows tell how well that is.
-        """
-        log_proba = self.predict_log_proba(X)
-        proba: Floats = log_proba.exp() if isinstance(log_proba, Tensor) else np.exp(log_proba)
-        return proba
-
-    def decision_function(self, X: ArrayLike) -> Floats:
-        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
-        scores = self.predict_log_proba(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row; a tensor where X is one and the labels are numbers.
-
-        Before any temperature, so that rounding cannot make calibration change a prediction.
-        """
-        best = self._log_proba(X).argmax(1)
-        if isinstance(best, Tensor):
-            if self.classes_.dtype.kind in "biuf":
-                labels: Any = torch.from_numpy(self.classes_).to(best.device)[best]
-                answer: NDArray[Any] = labels
-                return answer
-            best = best.cpu().numpy()
-        found: NDArray[Any] = self.classes_[best]
-        return found
-
-    def predict_or_reject(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row, None where the row is novel; an array of objects."""
-        answer = as_numpy(self.predict(X)).astype(object)
-        answer[as_numpy(self.is_novel(X))] = None
-        return answer
-
-    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Set `temperature_` to the T with the least log-loss of softmax(log P(y|x)/T) on (X, y).
-
-        Pass labeled rows that were not trained on. Predictions never change, `predict_proba` and
-        what is built on it do. Further training, shrinking and the like start again at T = 1.
-        """
-        log_proba, index = as_numpy(self._log_proba(X)), as_numpy(self._class_index(y))
-        if index.shape[0] != log_proba.shape[0]:
-            raise ValueError(
-                f"X has {log_proba.shape[0]} rows but y has {index.shape[0]}: one label per row"
-            )
-        weight = sample_weights(sample_weight, index.shape[0], torch.device("cpu"))
-        self.temperature_ = best_temperature(
-            log_proba, index, None if weight is None else weight.numpy()
-        )
-        return self
-
-    def with_class_prior(
-        self, prior: Mapping[Any, float] | ArrayLike, *, memory_weights: str = "follow"
-    ) -> Self:
-        """A fitted classifier with other class frequencies and the same memories, not retrained.
-
-        prior: {label: weight} with every class, or weights (C,) in the order of `classes_`; they
-        are scaled to sum to 1. The class "none of them" keeps its share.
-
-        memory_weights: "follow", Bayes' rule: probabilities are reweighted by new over old prior,
-        and the weights of memories follow. "hold" keeps the weights of memories: p is scaled to
-        its new column sums within the polytope of the old row sums, so memories take other soft
-        labels. See the user guide for when that is wanted.
-        """
-        check_is_fitted(self, "params_")
-        weights = self._prior_weights(prior)
-        p_q = self.params_.p_q.double()
-        new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
-        p_q = torch.cat([new, p_q[-1:]])
-        return self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
-
-    def _prior_weights(self, prior: Mapping[Any, float] | ArrayLike) -> NDArray[np.float64]:
-        names = self.classes_.tolist()
-        if isinstance(prior, Mapping):
-            if sorted(map(str, prior)) != sorted(map(str, names)):
-                raise ValueError(
-                    f"prior must name every class once, {names}, got {list(prior)}: "
-                    "weights are relative, so pass all of them"
-                )
-            index = as_numpy(self._class_index(np.array(list(prior))))
-            weights = np.empty(len(names))
-            weights[index] = np.array(list(prior.values()), dtype=np.float64)
-        else:
-            weights = as_numpy(prior).astype(np.float64)
-        if weights.shape != (len(names),) or not (
-            np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0
-        ):
-            raise ValueError(
-                f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
-            )
-        return weights
-
-    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
-        """Why each row got its class: the memories that decided it, their shares, soft labels."""
-        return explain(self, X, n_nearest)
-
-    @property
-    def _smoothing(self) -> float:
-        return float(self.label_smoothing)
-
-    @classmethod
-    def from_parameters(
-        cls,
-        memories: ArrayLike,
-        class_weights: ArrayLike,
-        *,
-        beta: float,
-        varsigma: float = 1.0,
-        classes: ArrayLike | None = None,
-        normalize: str = "unit",
-        mean: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
-        label_smoothing: float = 0.0,
-    ) -> Self:
-        """A fitted classifier out of numbers, such as the attributes of another one.
-
-        memories (P, N) as in `memories_`; class_weights (P+1, C+1) as in `class_weights_`, scaled
-        to sum to 1; classes (C,), 0 to C − 1 if None. mean and scale (N,) of the features, with
-        normalize="standard". label_smoothing: what the class weights contain of it.
-        """
-        model = cls(
-            len(np.asarray(memories)), beta=beta, varsigma=varsigma, normalize=normalize,
-            label_smoothing=label_smoothing,
-        )  # fmt: skip
-        model._validate_params()
-        given = (
-            None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
-            for v in (mean, scale)
-        )  # fmt: skip
-        editing.given_parameters(
-            model, memories, class_weights, classes, Normalizer(normalize, *given)
-        )
-        model.selection_, model._label_mass = [], model.params_.p_q.clone()
-        return model

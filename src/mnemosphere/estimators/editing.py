@@ -27,12 +27,12 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope
 
 if TYPE_CHECKING:
-    from mnemosphere.estimators.memory_model import MemoryModel
+    from mnemosphere.estimators.portable_model import PortableModel
 
 __all__ = ["given_parameters", "relabel_memory", "with_memories", "without_memories"]
 
 KINDS = ("hold", "follow")
-Model = TypeVar("Model", bound="MemoryModel")
+Model = TypeVar("Model", bound="PortableModel")
 
 
 def without_memories(model: Model, memories: Iterable[int | str], class_prior: str) -> Model:
@@ -155,10 +155,12 @@ def _settle(
 def _edited(model: Model, params: Parameters, behind: RowsBehind | None) -> Model:
     other = model._copy_with(params)
     other._set_rows_behind(behind)
+    if hasattr(model, "temperature_"):  # of a classifier: as good a guess as any other
+        other.temperature_ = model.temperature_
     return other
 
 
-def _soft_row(model: MemoryModel, label: object | Mapping[Any, float]) -> Tensor:
+def _soft_row(model: PortableModel, label: object | Mapping[Any, float]) -> Tensor:
     """A label, {label: weight} or None ("none of them") as a smoothed soft label (C+1,)."""
     n_classes = len(model.classes_)
     soft: NDArray[np.float64] = np.zeros(n_classes + 1)

@@ -13,14 +13,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators.base import as_numpy, check_whole
-from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Explanation", "Reason", "explain"]
+__all__ = ["Explanation", "Reason", "deciding", "explain"]
+
+_AT_ONCE = 1000  # rows whose explanations are held at a time
 
 
 @dataclass(frozen=True)
@@ -127,25 +128,24 @@ class Explanation:
         )
 
 
-def explain(model: MemoryModel, X: Any, n_nearest: int) -> Explanation:
+def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     """Why each row got its class, by the memories with the largest P(memory | x)."""
     check_is_fitted(model, "params_")
     check_whole(n_nearest, "n_nearest", 1)
-    params = model.params_
+    params = model._class_params
     x, lost = on_sphere(model._stored(X, reset=False), model._normalizer, params.w.dtype)
-    log_proba = model._log_joint()(x, lost)[:, :-1].double().log_softmax(1)
-    winner = as_numpy(log_proba.argmax(1))
-    tempered = (log_proba / getattr(model, "temperature_", 1.0)).log_softmax(1)  # as predict_proba
+    proba = model._log_joint(params)(x, lost)[:, :-1].double().softmax(1)
+    winner = as_numpy(proba.argmax(1))
     # A row without direction is like no memory: the uniform component has all of its share.
     somewhere = torch.where(lost[:, None], params.w[0], x)
     top = retrieval.shares(params, somewhere, None, min(n_nearest, params.n_memories))
-    soft = params.p[1:] / params.p_h[1:, None]
+    soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     memory = as_numpy(top.indices)
     return Explanation(
         rows=as_numpy(model._normalizer.restore(x)),
         classes=model.classes_,
         verdict=model.classes_[winner],
-        probability=as_numpy(tempered.amax(1).exp()),
+        probability=as_numpy(proba.amax(1)),
         memory=memory,
         share=as_numpy(torch.where(lost[:, None], 0.0, top.shares)),
         overlap=as_numpy(torch.where(lost[:, None], 0.0, top.overlaps)),
@@ -153,3 +153,18 @@ def explain(model: MemoryModel, X: Any, n_nearest: int) -> Explanation:
         soft_label=as_numpy(soft[top.indices]),
         memories=model.memories_[memory],
     )
+
+
+def deciding(model: MemoryModel, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
+    """Columns memory_1, share_1, …: the memories that decided about each row."""
+    places = x.iloc if hasattr(x, "iloc") else x
+    parts = [
+        (found.memory, found.share)
+        for k in range(0, len(x), _AT_ONCE)
+        for found in [explain(model, places[k : k + _AT_ONCE], n_memories)]
+    ]
+    memory, share = (np.concatenate(part) for part in zip(*parts, strict=True))
+    columns: dict[str, NDArray[Any]] = {}
+    for k in range(memory.shape[1]):
+        columns |= {f"memory_{k + 1}": memory[:, k], f"share_{k + 1}": share[:, k]}
+    return columns

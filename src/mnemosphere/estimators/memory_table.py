@@ -18,9 +18,9 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 
 if TYPE_CHECKING:
-    from mnemosphere.estimators.memory_model import MemoryModel
+    from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["RowsBehind", "memory_name", "memory_table", "net_soft_labels", "rows_behind"]
+__all__ = ["RowsBehind", "memory_name", "memory_table", "rows_behind"]
 
 _MOST_ROWS = 50_000
 _TYPICAL = 3
@@ -91,22 +91,10 @@ def rows_behind(
     return RowsBehind(found, (support * scale).cpu().numpy())
 
 
-def net_soft_labels(params: Parameters, smoothing: float) -> NDArray[np.float64]:
-    """Soft labels p[μ,y]/p_h(μ), (P, C+1), without what label smoothing put there."""
-    weights = params.p[1:].double().cpu().numpy()
-    soft: NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)
-    net = np.clip((soft - smoothing / soft.shape[1]) / (1 - smoothing), 0, None)
-    total = net.sum(axis=1, keepdims=True)
-    soft[total[:, 0] > 0] = (net / np.where(total > 0, total, 1))[total[:, 0] > 0]
-    return soft
+def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:
+    """One line per memory, as a pandas frame; see `PortableModel.memory_table`."""
+    import pandas as pd
 
-
-def memory_table(model: MemoryModel, X: Any = None, y: Any = None) -> Any:
-    """One line per memory, as a pandas frame; see `MemoryModel.memory_table`."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("memory_table gives a pandas frame: pip install pandas") from error
     check_is_fitted(model, "params_")
     params = model.params_
     behind, beta_split = model._rows_behind, np.full(params.n_memories, np.nan)
@@ -118,7 +106,8 @@ def memory_table(model: MemoryModel, X: Any = None, y: Any = None) -> Any:
         behind = RowsBehind(
             np.full((params.n_memories, _TYPICAL), -1), np.full(params.n_memories, np.nan)
         )
-    soft = net_soft_labels(params, model._smoothing)
+    soft = model._class_params.p[1:].double().cpu().numpy()
+    soft = soft / soft.sum(axis=1, keepdims=True)
     names = [*model.classes_.tolist(), None]
     nearest, overlap = _nearest(params)
     return pd.DataFrame(

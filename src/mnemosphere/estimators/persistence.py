@@ -82,7 +82,7 @@ def load(path: str | Path) -> Any:
         return _rebuild(header, tensors)
     except KeyError as error:
         reason = f"{error} is missing"
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         reason = str(error)
     raise ValueError(f"{path} is damaged: {reason}; save the model again")
 

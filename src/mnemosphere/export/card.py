@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.export.facts import facts
 
 __all__ = ["model_card"]
@@ -16,7 +16,7 @@ _NAMED = 60  # classes that are named
 
 
 def model_card(
-    model: MemoryModel, X: Any = None, y: Any = None, *, title: str | None = None
+    model: PortableModel, X: Any = None, y: Any = None, *, title: str | None = None
 ) -> str:
     """The card of a fitted model; what is measured is measured on (X, y)."""
     known = facts(model, X, y)

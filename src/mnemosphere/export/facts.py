@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mnemosphere.estimators.base import as_numpy
 from mnemosphere.estimators.classifier import DAMClassifier
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.evaluation import calibration_error
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.files import plain
 from mnemosphere.machine import versions
 
@@ -26,7 +27,7 @@ def show(value: object) -> str:
     return str(plain(value))
 
 
-def label_columns(model: MemoryModel, y: Any) -> NDArray[np.int64]:
+def label_columns(model: PortableModel, y: Any) -> NDArray[np.int64]:
     """The class of each label as its place among `classes_`; −1 where y has none of them."""
     place = {show(name): column for column, name in enumerate(model.classes_.tolist())}
     labels = as_numpy(y)
@@ -35,7 +36,7 @@ def label_columns(model: MemoryModel, y: Any) -> NDArray[np.int64]:
     return np.array([place.get(show(v), -1) for v in labels.tolist()], dtype=np.int64)
 
 
-def facts(model: MemoryModel, X: Any = None, y: Any = None) -> dict[str, Any]:
+def facts(model: PortableModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """Choices, how training ended, versions; with rows their checksum and what they measure."""
     settings = model.get_params()
     seed = settings.get("random_state")
@@ -102,8 +103,7 @@ def calibration_curve(sure: NDArray[np.floating[Any]], right: NDArray[np.bool_])
         here = place == k
         if here.any():
             bins.append([float(sure[here].mean()), float(right[here].mean()), int(here.sum())])
-    error = sum(n * abs(said - was) for said, was, n in bins) / max(len(sure), 1)
-    return {"calibration": bins, "calibration_error": float(error)}
+    return {"calibration": bins, "calibration_error": calibration_error(sure, right)}
 
 
 def _short(value: object) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.files import write_atomically
 from mnemosphere.numerics.bessel import log_omega_ratio
 
@@ -21,18 +21,18 @@ _CONSTANT = 1e-9  # of the normalizer: what is left of a constant row after its 
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 
-def write_onnx(model: MemoryModel, path: Path) -> None:
+def write_onnx(model: PortableModel, path: Path) -> None:
     """Write the graph of a fitted model atomically."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     write_atomically(path, build(model).SerializeToString())
 
 
-def build(model: MemoryModel) -> Any:
+def build(model: PortableModel) -> Any:
     """The graph as an onnx.ModelProto.
 
     Input: rows, float32 (batch, n_features). Outputs: label (batch,) of the type of the classes;
-    probabilities (batch, C) float32, at the temperature of `calibrate`; novelty_score (batch,)
+    probabilities (batch, C) float32, those of `predict_proba`; novelty_score (batch,)
     float32; is_novel (batch,) where `calibrate_novelty` has set a threshold.
     """
     try:
@@ -103,7 +103,7 @@ class _Graph:
         return self.constant(np.array([str(name) for name in classes.tolist()], dtype=object))
 
 
-def _on_sphere(g: _Graph, model: MemoryModel) -> tuple[str, str]:
+def _on_sphere(g: _Graph, model: PortableModel) -> tuple[str, str]:
     """(unit rows in the model's precision, which rows have no direction (batch, 1))."""
     normalizer = model._normalizer
     x = g("Cast", "rows", to=g.double)
@@ -127,42 +127,40 @@ def _on_sphere(g: _Graph, model: MemoryModel) -> tuple[str, str]:
     return (g("Cast", unit, to=g.float) if single else unit), lost
 
 
-def _answers(g: _Graph, model: MemoryModel, unit: str, lost: str) -> list[str]:
+def _answers(g: _Graph, model: PortableModel, unit: str, lost: str) -> list[str]:
     """Nodes from unit rows to the outputs, whose names are returned."""
     params = model.params_.to(device="cpu")
     single = params.w.dtype == torch.float32
     dtype = np.float32 if single else np.float64
     n_classes = len(model.classes_)
-    log_ratio = g.constant(float(log_omega_ratio(params.beta, params.n_features)), dtype)
-    p = params.p.numpy().astype(np.float64)
-    # As in the kernel: exponents of all components, shifted by the largest of them.
+    temperature = float(getattr(model, "temperature_", 1.0))
+    floor = _HEADROOM * float(torch.finfo(params.p.dtype).tiny)
+    log_ratio = float(log_omega_ratio(params.beta, params.n_features))
+    net = model._class_params.p.cpu().numpy()
+    # Exponents of the memories; that of the uniform component is 0.
     h = g("MatMul", unit, g.constant((params.beta_eff * params.w).T.numpy(), dtype))  # (B, P)
-    top = g("Max", g("ReduceMax", h, axes=[1], keepdims=1), log_ratio)
-    e = g("Exp", g("Sub", h, top))
-    h0 = g("Sub", log_ratio, top)
+    h = g("Sub", h, g.constant(log_ratio, dtype))
+    tempered = h if temperature == 1.0 else g("Div", h, g.constant(temperature, dtype))
+    # As in the kernel: shifted by the largest, the uniform one's included.
+    top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), g.constant(0.0, dtype))
     joint = g(
         "Add",
-        g("MatMul", e, g.constant(p[1:, :n_classes], dtype)),
-        g("Mul", g("Exp", h0), g.constant(p[:1, :n_classes], dtype)),
-    )
-    floor = _HEADROOM * float(torch.finfo(params.p.dtype).tiny)
-    log_joint = g("Sub", g("Log", g("Max", joint, g.constant(floor, dtype))), h0)
-    prior = np.log(np.maximum(params.p_q.numpy()[None, :n_classes], np.finfo(dtype).tiny))
-    scores = g("Where", lost, g.constant(prior, dtype), log_joint)
-    if single:
-        scores = g("Cast", scores, to=g.double)
-    best = g("ArgMax", scores, axis=1, keepdims=0)
+        g("MatMul", g("Exp", g("Sub", tempered, top)), g.constant(net[1:, :n_classes], dtype)),
+        g("Mul", g("Exp", g("Neg", top)), g.constant(net[:1, :n_classes], dtype)),
+    )  # (B, C)
+    joint = g("Max", joint, g.constant(floor, dtype))
+    joint = g("Where", lost, g.constant(params.p_q.numpy()[None, :n_classes], dtype), joint)
+    best = g("ArgMax", joint, axis=1, keepdims=0)
     g("Gather", g.labels(model.classes_), best, output="label", axis=0)
-    temperature = float(getattr(model, "temperature_", 1.0))
-    tempered = g("Div", scores, g.constant(temperature, np.float64))
-    g("Cast", g("Softmax", tempered, axis=1), output="probabilities", to=g.float)
+    every = g("ReduceSum", joint, g.constant([1], np.int64), keepdims=1)
+    g("Cast", g("Div", joint, every), output="probabilities", to=g.float)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
     with np.errstate(divide="ignore"):
-        weight = np.log(p[1:].sum(axis=1))[None, :]
+        weight = np.log(params.p[1:].double().sum(1).numpy())[None, :]
     s = g("Add", h, g.constant(np.maximum(weight, -1e30), dtype))
     peak = g("ReduceMax", s, axes=[1], keepdims=1)
     total = g("ReduceSum", g("Exp", g("Sub", s, peak)), g.constant([1], np.int64), keepdims=1)
-    score = g("Sub", log_ratio, g("Add", peak, g("Log", total)))
+    score = g("Neg", g("Add", peak, g("Log", total)))
     score = g("Where", lost, g.constant(np.inf, dtype), score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)

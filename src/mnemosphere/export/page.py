@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.export.payload import payload
 from mnemosphere.files import write_atomically
 from mnemosphere.theory.stationarity import Certificate
@@ -18,7 +18,7 @@ __all__ = ["render", "write_page"]
 
 
 def write_page(
-    model: MemoryModel,
+    model: PortableModel,
     path: Path,
     X: Any = None,
     y: Any = None,
@@ -29,7 +29,7 @@ def write_page(
     certificate: Certificate | None = None,
     title: str | None = None,
 ) -> None:
-    """Write the page of a fitted model atomically; `MemoryModel.explore` has the details."""
+    """Write the page of a fitted model atomically; `PortableModel.explore` has the details."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     content = render(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mnemosphere.estimators.base import as_numpy
 from mnemosphere.estimators.classifier import DAMClassifier
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
@@ -29,7 +29,7 @@ _STRONG = 40  # features of a table that get a slider
 
 
 def payload(
-    model: MemoryModel,
+    model: PortableModel,
     X: Any = None,
     y: Any = None,
     *,
@@ -47,8 +47,9 @@ def payload(
     names = getattr(model, "feature_names_in_", None)
     shape = _image_shape(model, image_shape, table)
     levels = _levels(model)
-    points = map_memories(np.concatenate([p.w.double().cpu().numpy() for p in levels]), layout)
-    ends = np.cumsum([p.n_memories for p in levels])
+    w = np.concatenate([level.params_.w.double().cpu().numpy() for level in levels])
+    points = map_memories(w, layout)
+    ends = np.cumsum([level.n_memories_ for level in levels])
     if certificate is None:
         certificate = _certificate(model, X, y)
     normalizer = model._normalizer
@@ -69,20 +70,11 @@ def payload(
             "mean": None if normalizer.mean is None else normalizer.mean.tolist(),
             "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
         },
-        "temperature": known["temperature"],
         "threshold": known["novelty_threshold"],
-        "smoothing": model._smoothing,
         "floor": _HEADROOM * tiny,
         "levels": [
-            {
-                "w": pack_memories(params, unit),
-                "p": pack(params.p.double().cpu().numpy().astype(np.float32)),
-                "beta": float(params.beta),
-                "varsigma": float(params.varsigma),
-                "omega": omega_table(float(params.beta), params.n_features),
-                "xy": points[end - params.n_memories : end].round(4).tolist(),
-            }
-            for params, end in zip(levels, ends, strict=True)
+            _level(level, unit) | {"xy": points[end - level.n_memories_ : end].round(4).tolist()}
+            for level, end in zip(levels, ends, strict=True)
         ],
         "parents": _parents(model.lineage_, levels),
         "rows": None if packed is None else _rows(model, packed, chosen, y),
@@ -106,7 +98,7 @@ def guess_image_shape(n_features: int, table: NDArray[Any] | None) -> tuple[int,
 
 
 def _image_shape(
-    model: MemoryModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
+    model: PortableModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
 ) -> tuple[int, ...] | None:
     n_features = int(model.n_features_in_)
     if isinstance(given, str):
@@ -130,13 +122,13 @@ def _table(X: Any) -> Any:
     return as_numpy(X.to_numpy() if hasattr(X, "to_numpy") else X)
 
 
-def _unit_rows(model: MemoryModel, table: NDArray[Any]) -> Tensor:
+def _unit_rows(model: PortableModel, table: NDArray[Any]) -> Tensor:
     """The rows that have a direction, on the sphere, in float64."""
     unit, lost = model._normalizer.to("cpu")(torch.from_numpy(np.asarray(table, dtype=np.float64)))
     return unit[~lost]
 
 
-def _choose_rows(model: MemoryModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
+def _choose_rows(model: PortableModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
     """Rows to pack, in order; of each class its share, so that accuracy stays what it is."""
     if most < 1:
         raise ValueError(f"max_rows must be at least 1, got {most}")
@@ -150,17 +142,36 @@ def _choose_rows(model: MemoryModel, n_rows: int, y: Any, most: int) -> NDArray[
     return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
 
 
-def _levels(model: MemoryModel) -> list[Parameters]:
+def _levels(model: PortableModel) -> list[PortableModel]:
     """The models of growth, the fitted one last."""
     tree = model.lineage_
     if tree is None or len(tree.models) != tree.n_levels:
-        return [model.params_]
+        return [model]
     if tree.members[-1].shape[0] != model.params_.n_memories:
-        return [model.params_]
-    return [*(model.at_level(k).params_ for k in range(tree.n_levels - 1)), model.params_]
+        return [model]
+    return [*(model.at_level(k) for k in range(tree.n_levels - 1)), model]
 
 
-def _parents(tree: Lineage | None, levels: list[Parameters]) -> list[list[int]]:
+def _level(model: PortableModel, unit: Tensor | None) -> dict[str, Any]:
+    """One set of memories: density by p, classes by `net`, at a temperature."""
+    params = model.params_
+    classes = model._class_params  # memories as in params, tempered exponents
+    return {
+        "w": pack_memories(classes, unit),
+        "p": _single(params.p),
+        "net": None if classes.p is params.p else _single(classes.p),
+        "temperature": float(getattr(model, "temperature_", 1.0)),
+        "beta": float(params.beta),
+        "varsigma": float(params.varsigma),
+        "omega": omega_table(float(params.beta), params.n_features),
+    }
+
+
+def _single(p: Tensor) -> dict[str, Any]:
+    return pack(p.double().cpu().numpy().astype(np.float32))
+
+
+def _parents(tree: Lineage | None, levels: list[PortableModel]) -> list[list[int]]:
     """For each level but the first, where each memory was one level before."""
     if tree is None or len(levels) == 1:
         return []
@@ -174,7 +185,7 @@ def _parents(tree: Lineage | None, levels: list[Parameters]) -> list[list[int]]:
 
 
 def _rows(
-    model: MemoryModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
+    model: PortableModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
 ) -> dict[str, Any]:
     assert chosen is not None
     labels = None
@@ -194,7 +205,7 @@ def _strong_features(params: Parameters) -> list[int]:
     return [int(j) for j in spread.argsort(descending=True, stable=True)]
 
 
-def _certificate(model: MemoryModel, X: Any, y: Any) -> Certificate | None:
+def _certificate(model: PortableModel, X: Any, y: Any) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
     if X is None or (y is None and isinstance(model, DAMClassifier)):
         return None
@@ -202,7 +213,7 @@ def _certificate(model: MemoryModel, X: Any, y: Any) -> Certificate | None:
     return None if cost > _CERTIFY else model.certify(X, y)
 
 
-def _typical(model: MemoryModel) -> list[list[int]] | None:
+def _typical(model: PortableModel) -> list[list[int]] | None:
     """Numbers of the training rows behind each memory, where the model kept them."""
     rows = model.typical_rows_
     return None if rows is None else [[int(r) for r in line if r >= 0] for line in rows]

@@ -2,12 +2,9 @@
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, Krylov, Nearest, split_temperature
-from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.kernel import Statistics, accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
-from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import BoltzmannMachine, Parameters, from_memories
-from mnemosphere.model.recall import recall
 from mnemosphere.model.retrieval import sample
 
 __all__ = [
@@ -20,14 +17,10 @@ __all__ = [
     "Statistics",
     "accumulate",
     "displacement",
-    "duplicate",
     "evaluate",
     "from_memories",
     "log_joint",
     "maximize_bound",
-    "merge",
-    "recall",
     "sample",
-    "split",
     "split_temperature",
 ]

@@ -76,14 +76,14 @@ def maximize_bound(
     return params.replace(w=w, p=p, beta=beta)
 
 
-def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:
-    """Steps from β towards A_N⁻¹(resultant), three of Newton's: exact where β is near already.
+def approach_beta(beta: Tensor, resultant: Tensor, n: int, *, steps: int) -> Tensor:
+    """Newton's steps from β towards A_N⁻¹(resultant), each by a factor of at most 4.
 
-    Unlike the exact inverse it never asks a GPU for a number. At most a factor of 4 per step.
+    Exact where β is near already; unlike the inverse itself it never asks a GPU for a number.
     """
     r = resultant.double().clamp(_MIN_RESULTANT, _MAX_RESULTANT)
     new = beta.double()
-    for _ in range(3):
+    for _ in range(steps):
         a = mean_resultant(new, n)
         slope = 1 - a * a - (n - 1) * a / new  # A_N'
         new = torch.clamp(new - (a - r) / slope, new / 4, new * 4)

@@ -186,7 +186,8 @@ def _resultant(beta: Any, n: int) -> Any:
     m = _start(n)
     a = _resultant_at(beta, m)
     for k in range(m - 2, n - 1, -2):
-        a = beta / (k + beta * a)
+        # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
+        a = (beta / (k + beta * a)).clip(max=1.0)
     return a
 
 
@@ -199,7 +200,7 @@ def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
     slope = q * q / e.nu * (1 / (1 + q) - _horner(e.slope, q))
     for k in range(m - 2, n - 1, -2):
         denominator = k + beta * a
-        a = beta / denominator
+        a = (beta / denominator).clip(max=1.0)
         slope = k / denominator / denominator - a * a * slope
     return a, slope
 

@@ -17,7 +17,7 @@ from torch import Tensor
 __all__ = ["maximize", "usable"]
 
 _MAX_COLUMNS = 32
-_BLOCK = 2048  # entries that a block of rows holds in registers
+_BLOCK, _WARPS = 4096, 8  # entries that a block of rows holds in registers, by so many warps
 _FLOOR = 1e-30  # relative size of the vanishing floor under p_bar, as on the host
 
 
@@ -49,7 +49,8 @@ def maximize(
     error = torch.empty(1, dtype=torch.float64, device=p_bar.device)
     _kernel()[(1,)](
         p_bar.contiguous(), rows.contiguous(), cols.contiguous(), lam, omega, change, p, error,
-        n_rows, n_cols, tol, max_iter, BLOCK_R=block, BLOCK_C=columns, FLOOR=_FLOOR, num_warps=4,
+        n_rows, n_cols, tol, max_iter,
+        BLOCK_R=block, BLOCK_C=columns, FLOOR=_FLOOR, num_warps=_WARPS,
     )  # fmt: skip
     return p, error[0]
 

@@ -1,20 +1,19 @@
 """Layer 1: statistical mechanics of the model, in float64.
 
-Names that two modules share are told apart here: `OrderParameters` are the unknowns of the
-saddle-point equations, `ChainState` those of the Gibbs chains, `PlantedData` a teacher's examples.
+`OrderParameters` are the unknowns of the saddle-point equations, `GibbsState` those of the Gibbs
+chains, `PlantedData` a teacher's examples.
 """
 
 from mnemosphere.theory import teacher_student
 from mnemosphere.theory.continuation import (
     Branch,
-    leave,
     newton,
-    symmetric_overlap,
-    symmetric_transition,
+    perturb_unstable_mode,
+    trace_branch,
 )
-from mnemosphere.theory.continuation import follow as follow_branch
 from mnemosphere.theory.diagnostics import Estimate, estimate
-from mnemosphere.theory.gibbs import State as ChainState
+from mnemosphere.theory.gibbs import GibbsState
+from mnemosphere.theory.joint_split import JointSplit, joint_split
 from mnemosphere.theory.limits import (
     from_parameters,
     noise_of_varsigma,
@@ -25,8 +24,8 @@ from mnemosphere.theory.limits import (
     varsigma_of_noise,
 )
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
-from mnemosphere.theory.saddle_point import State as OrderParameters
-from mnemosphere.theory.saddle_point import random_starts
+from mnemosphere.theory.random_labels import LabelAverage, solve_random_labels
+from mnemosphere.theory.saddle_point import OrderParameters, random_starts
 from mnemosphere.theory.solutions import DistinctSolution, classify, find_solutions
 from mnemosphere.theory.solver import NotConvergedError, Solution
 from mnemosphere.theory.solver import solve as solve_saddle_point
@@ -37,8 +36,17 @@ from mnemosphere.theory.stability import (
     split_temperature,
 )
 from mnemosphere.theory.stationarity import Certificate, certify
-from mnemosphere.theory.teacher_student import Data as PlantedData
+from mnemosphere.theory.symmetric import (
+    Transition,
+    cubic_coefficient,
+    symmetric_overlap,
+    symmetric_overlaps,
+    symmetric_transition,
+    symmetric_transitions,
+    transition_order,
+)
 from mnemosphere.theory.teacher_student import (
+    PlantedData,
     Posterior,
     Teacher,
     sample_data,
@@ -48,13 +56,16 @@ from mnemosphere.theory.teacher_student import (
 from mnemosphere.theory.variational import derivatives, free_entropy, free_entropy_per_example
 
 __all__ = [
-    "Branch", "Certificate", "ChainState", "DistinctSolution", "Estimate", "NotConvergedError",
-    "OrderParameters", "PlantedData", "Posterior", "SaddlePointProblem", "Solution", "Teacher",
-    "ValidityWarning", "antisymmetric_spectrum", "certify", "classify", "derivatives", "duplicate",
-    "estimate", "find_solutions", "follow_branch", "free_entropy", "free_entropy_per_example",
-    "from_parameters", "leave", "newton", "noise_of_varsigma", "random_starts", "sample_data",
-    "sample_posterior", "sample_teacher", "single_memory_overlap", "solve_saddle_point",
-    "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
-    "suggest_varsigma_from_overlap", "suggest_varsigma_from_repeats", "symmetric_overlap",
-    "symmetric_transition", "teacher_student", "varsigma_of_noise",
+    "Branch", "Certificate", "DistinctSolution", "Estimate", "GibbsState", "JointSplit",
+    "LabelAverage", "NotConvergedError", "OrderParameters", "PlantedData", "Posterior",
+    "SaddlePointProblem", "Solution", "Teacher", "Transition", "ValidityWarning",
+    "antisymmetric_spectrum", "certify", "classify", "cubic_coefficient", "derivatives",
+    "duplicate", "estimate", "find_solutions", "free_entropy", "free_entropy_per_example",
+    "from_parameters", "joint_split", "newton", "noise_of_varsigma", "perturb_unstable_mode",
+    "random_starts", "sample_data", "sample_posterior", "sample_teacher", "single_memory_overlap",
+    "solve_random_labels", "solve_saddle_point", "spectrum", "split_temperature",
+    "suggest_varsigma_from_neighbors", "suggest_varsigma_from_overlap",
+    "suggest_varsigma_from_repeats", "symmetric_overlap", "symmetric_overlaps",
+    "symmetric_transition", "symmetric_transitions", "teacher_student", "trace_branch",
+    "transition_order", "varsigma_of_noise",
 ]  # fmt: skip

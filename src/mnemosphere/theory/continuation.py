@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from mnemosphere.theory import solutions, stability
 from mnemosphere.theory.problem import SaddlePointProblem, ValidityWarning
-from mnemosphere.theory.saddle_point import State, conjugate, residual, respond
+from mnemosphere.theory.saddle_point import OrderParameters, conjugate, residual, respond
 
 PARAMETERS = ("beta", "rho", "upsilon")
 
@@ -23,14 +22,14 @@ _FLAT = 1e-9
 class Refined:
     """Result of `newton`: state, residual, steps taken, and whether the tolerance was met."""
 
-    state: State
+    state: OrderParameters
     residual: float
     iterations: int
     converged: bool
 
 
 def newton(
-    problem: SaddlePointProblem, state: State, *, tol: float = 1e-13, max_iter: int = 50
+    problem: SaddlePointProblem, state: OrderParameters, *, tol: float = 1e-13, max_iter: int = 50
 ) -> Refined:
     """Newton's method on the saddle-point equations from one state, stable or not.
 
@@ -94,7 +93,7 @@ class BranchPoint:
     """One solution on a branch: its parameter value, eigenvalues and symmetry."""
 
     value: float
-    state: State
+    state: OrderParameters
     eigenvalues: Tensor
     symmetry: solutions.Symmetry
 
@@ -122,7 +121,7 @@ class Bifurcation:
 
 @dataclass(frozen=True)
 class Branch:
-    """Result of `follow`: the points followed and the bifurcations met on the way."""
+    """Result of `trace_branch`: the points followed and the bifurcations met on the way."""
 
     parameter: str
     points: list[BranchPoint]
@@ -151,7 +150,11 @@ def _at(problem: SaddlePointProblem, parameter: str, value: float) -> SaddlePoin
 
 
 def _point(
-    problem: SaddlePointProblem, parameter: str, value: float, guess: State, max_jump: float
+    problem: SaddlePointProblem,
+    parameter: str,
+    value: float,
+    guess: OrderParameters,
+    max_jump: float,
 ) -> BranchPoint | None:
     """The solution at this value near the guess, or None."""
     here = _at(problem, parameter, value)
@@ -166,11 +169,11 @@ def _point(
     )
 
 
-def follow(
+def trace_branch(
     problem: SaddlePointProblem,
     parameter: str,
     values: Sequence[float],
-    start: State,
+    start: OrderParameters,
     *,
     max_jump: float = 0.1,
     width: float = 1e-10,
@@ -282,85 +285,17 @@ def _between(
     return found
 
 
-def leave(problem: SaddlePointProblem, state: State, *, size: float = 1e-3) -> tuple[State, State]:
+def perturb_unstable_mode(
+    problem: SaddlePointProblem, state: OrderParameters, *, size: float = 1e-3
+) -> tuple[OrderParameters, OrderParameters]:
     """Two states, a step of ±size in the overlaps along the leading eigenvector: new branches."""
     _, mode = stability.leading_mode(problem, state)
     # No class weight may lose more than half of itself; the first step restores the marginals.
     return (
-        State(state.m + size * mode.m, torch.maximum(state.p + size * mode.p, 0.5 * state.p)),
-        State(state.m - size * mode.m, torch.maximum(state.p - size * mode.p, 0.5 * state.p)),
+        OrderParameters(
+            state.m + size * mode.m, torch.maximum(state.p + size * mode.p, 0.5 * state.p)
+        ),
+        OrderParameters(
+            state.m - size * mode.m, torch.maximum(state.p - size * mode.p, 0.5 * state.p)
+        ),
     )
-
-
-def symmetric_overlap(problem: SaddlePointProblem) -> float:
-    """Common overlap a = m[b,μ] of the symmetric solution of the uniform teacher.
-
-    The root of a = ς(2 β_eff ϱ √P* s)/√P*, s the share of one memory at overlap a.
-    """
-    _check_symmetric(problem)
-    root = math.sqrt(problem.n_teacher)
-
-    def gap(a: float) -> float:
-        return _varsigma(problem.gain * root * _share(problem, problem.beta_eff * a)) / root - a
-
-    return float(brentq(gap, 0.0, 1.0 / root, xtol=1e-15, rtol=1e-14))
-
-
-def symmetric_transition(
-    problem: SaddlePointProblem, parameter: str, *, upper: float = 1e6
-) -> float:
-    """Value of β, ϱ or υ at which the symmetric solution of the uniform teacher turns unstable.
-
-    Linearizing Eq. (uniform_saddle-point) around it, the mode that sends different memories to
-    different teachers has the eigenvalue β_eff a, a the common overlap. It reaches 1 where
-
-        ϱ s (β_eff² − P*) = 1,   s = (1−p_0) e / (P [(1−p_0) e + p_0 Ω_N(β)/Ω_N(0)]),
-
-    s the share of one memory and p_0 = p_h(0). Without a uniform component this reads
-    β_eff² = P* + P/ϱ. Any P*, P; p_h equal for all memories; p_q = p_q*, or no labels. The other
-    parameters are the problem's; the smallest solution up to `upper` is returned.
-    """
-    if parameter not in PARAMETERS:
-        raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")
-    _check_symmetric(problem)
-    if problem.n_teacher == 1 or problem.n_student == 1:
-        raise ValueError("the transition needs at least two teachers and two memories")
-
-    def excess(value: float) -> float:
-        here = _at(problem, parameter, value)
-        square = here.beta_eff**2 - here.n_teacher
-        if math.isinf(here.rho):
-            return square
-        return here.rho * _share(here, 1.0) * square - 1.0
-
-    # The threshold rises through zero once; walk up in factors of 2 so as to meet it first.
-    low, high = 0.0, 1e-3
-    while excess(high) < 0.0:
-        low, high = high, 2.0 * high
-        if high > upper:
-            raise ValueError(
-                f"the symmetric solution stays stable up to {parameter} = {upper:g}: "
-                "change the other parameters"
-            )
-    return float(brentq(excess, max(low, 1e-300), high, xtol=1e-15, rtol=1e-14))
-
-
-def _check_symmetric(problem: SaddlePointProblem) -> None:
-    if not problem.uniform_teacher:
-        raise ValueError("the symmetric solution is known for the uniform teacher only")
-    if not torch.allclose(problem.p_h[1:], problem.p_h[1], rtol=1e-12):
-        raise ValueError("p_h must be equal for all memories")
-    if not torch.allclose(problem.p_q, problem.targets[0], rtol=1e-12):
-        raise ValueError("p_q must equal the teacher's p_q*")
-
-
-def _varsigma(x: float) -> float:
-    return 1.0 if math.isinf(x) else x / (math.hypot(x, 1.0) + 1.0)
-
-
-def _share(problem: SaddlePointProblem, exponent: float) -> float:
-    """m_hat of one memory when β_eff m = exponent for all."""
-    p_0 = float(problem.p_h[0])
-    # Beyond e^700 the share is zero to double precision anyway.
-    uniform = p_0 * math.exp(min(problem.log_ratio - exponent, 700.0))
-    return (1.0 - p_0) / (problem.n_student * (1.0 - p_0 + uniform))

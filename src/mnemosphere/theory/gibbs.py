@@ -25,9 +25,10 @@ from torch import Tensor
 from mnemosphere.numerics import bessel, vmf
 
 __all__ = [
+    "GibbsState",
     "Likelihood",
-    "State",
     "fields",
+    "log_likelihood",
     "move_given_assignments",
     "move_given_memories",
     "sweep",
@@ -36,20 +37,30 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What the posterior conditions on: x (M, N) unit rows, y (M,) columns of p, and β."""
+    """What the posterior conditions on: x (M, N) unit rows, y (M,) columns of p, and β.
+
+    beta: one number, or (chains,), one for each chain.
+    """
 
     x: Tensor
     y: Tensor
-    beta: float
+    beta: float | Tensor
 
     @cached_property
-    def log_ratio(self) -> float:
-        """Log of Ω_N(β)/Ω_N(0)."""
-        return float(bessel.log_omega_ratio(self.beta, self.x.shape[1]))
+    def slope(self) -> Tensor:
+        """β in the shape (chains or 1, 1, 1)."""
+        return torch.as_tensor(self.beta, dtype=self.x.dtype, device=self.x.device).reshape(
+            -1, 1, 1
+        )
+
+    @cached_property
+    def log_ratio(self) -> Tensor:
+        """Log of Ω_N(β)/Ω_N(0), in the shape of `slope`."""
+        return bessel.log_omega_ratio(self.slope, self.x.shape[1])
 
 
 @dataclass(frozen=True)
-class State:
+class GibbsState:
     """The chains' parameters: w (chains, P, N) unit rows, p (chains, P+1, C+1), row 0 uniform."""
 
     w: Tensor
@@ -57,8 +68,8 @@ class State:
 
 
 def sweep(
-    state: State, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
-) -> State:
+    state: GibbsState, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
+) -> GibbsState:
     """One pass through all conditionals; pure but for the generator."""
     h, p = fields(state.w, data), state.p
     labeled = p.shape[2] > 1
@@ -72,15 +83,21 @@ def sweep(
         counts = member @ label  # (chains, P+1, C+1)
         for _ in range(class_weight_moves):
             p = move_given_assignments(p, counts, generator=generator)
-    return State(w, p)
+    return GibbsState(w, p)
 
 
 def fields(w: Tensor, data: Likelihood) -> Tensor:
     """Fields h (chains, P+1, M) of memories w (chains, P, N)."""
     n_chains, n_memories, n = w.shape
     scores = w.reshape(-1, n) @ data.x.T  # (chains*P, N) @ (N, M)
-    h = (data.beta * scores - data.log_ratio).reshape(n_chains, n_memories, -1)
+    h = data.slope * scores.reshape(n_chains, n_memories, -1) - data.log_ratio
     return torch.cat([torch.zeros_like(h[:, :1]), h], 1)  # the uniform component
+
+
+def log_likelihood(state: GibbsState, data: Likelihood) -> Tensor:
+    """Log of Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) (chains,), against the uniform density."""
+    log_p = state.p.log()[:, :, data.y]  # (chains, P+1, M)
+    return torch.logsumexp(log_p + fields(state.w, data), 1).sum(1)
 
 
 def _sample_assignments(p: Tensor, h: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
@@ -104,7 +121,7 @@ def _sample_memories(member: Tensor, data: Likelihood, generator: torch.Generato
     pole = torch.zeros_like(total)
     pole[..., 0] = 1.0
     mean = torch.where(norm[..., None] > 0, total / norm[..., None], pole)
-    return vmf.sample(mean, data.beta * norm, generator=generator)
+    return vmf.sample(mean, data.slope[..., 0] * norm, generator=generator)
 
 
 def move_given_assignments(p: Tensor, counts: Tensor, *, generator: torch.Generator) -> Tensor:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import bessel, sphere
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import State
+from mnemosphere.theory.saddle_point import OrderParameters
 
 # Rows of a block of overlaps: 1,000 x 60,000 doubles are half a gigabyte.
 _BLOCK = 512
@@ -35,28 +36,26 @@ def noise_of_varsigma(varsigma: float) -> float:
     return math.inf if varsigma == 1.0 else varsigma / ((1.0 - varsigma) * (1.0 + varsigma))
 
 
-def from_parameters(
-    params: Parameters, x: Tensor, targets: Tensor
-) -> tuple[SaddlePointProblem, State]:
+def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProblem, OrderParameters]:
     """The saddle-point problem whose solutions are the stationary points of the model's loss.
 
-    Patterns x (B, N) and soft labels targets (B, C+1), ϱ = ∞, υ such that ς(2υ) = ς; the state
-    carries the model's overlaps m = x wᵀ and class weights. A trained model is a solution, and
-    stability.spectrum, split_temperature and the rest apply to it.
+    The patterns and soft labels are those of the batch, whose rows all weigh the same; ϱ = ∞, υ
+    such that ς(2υ) = ς; the state carries the model's overlaps m = x wᵀ and class weights. A
+    trained model is a solution, and stability.spectrum, split_temperature and the rest apply to it.
     """
     problem = SaddlePointProblem(
-        patterns=x,
-        targets=targets,
+        patterns=batch.x,
+        targets=batch.targets,
         p_h=params.p_h,
         p_q=params.p_q,
         beta=float(params.beta),
         rho=math.inf,
         upsilon=noise_of_varsigma(params.varsigma),
-        n_features=x.shape[1],
+        n_features=params.n_features,
         uniform_teacher=False,
     )
     w = params.w.to(torch.float64)
-    return problem, State(problem.patterns @ w.T, params.p.to(torch.float64))
+    return problem, OrderParameters(problem.patterns @ w.T, params.p.to(torch.float64))
 
 
 def single_memory_overlap(problem: SaddlePointProblem) -> Tensor:

@@ -35,7 +35,8 @@ class SaddlePointProblem:
     patterns (P*, D) are unit rows; targets (P*, C+1) are the expected soft labels of the patterns;
     p_h (P+1,) and p_q (C+1,) are the student's marginals, p_h[0] the uniform component. rho = ϱ =
     M/(P* N) and upsilon = υ = β*/N may be infinite. n_features = N enters through
-    log Ω_N(β)/Ω_N(0) alone. One label column means: no labels. All tensors are float64.
+    log Ω_N(β)/Ω_N(0) alone. One label column means: no labels. uniform_teacher: the patterns are
+    orthonormal with equal targets, so that they may be permuted. All tensors are float64.
     """
 
     patterns: Tensor
@@ -74,26 +75,38 @@ class SaddlePointProblem:
         p_h: Tensor | None = None,
         p_q: Tensor | None = None,
         p_q_teacher: Tensor | None = None,
+        labels: Tensor | None = None,
     ) -> "SaddlePointProblem":
-        """Uniform teacher, Eq. (uniform_saddle-point).
+        """Uniform teacher, Eq. (uniform_saddle-point), for one draw of its class weights.
 
-        p_h defaults to equal memories and no uniform component, p_q_teacher = p_q* to no labels,
-        p_q to p_q*.
+        labels (P*, C+1) = g* are the class weights of the teacher's vectors, rows that sum to 1. In
+        their place p_q_teacher (C+1,) = p_q* gives all vectors the same ones, the case in which
+        the paper's equation is exact; without either there are no labels. p_h defaults to equal
+        memories and no uniform component, p_q to the mean of the teacher's class weights.
+        For g* at random average over draws: `random_labels.solve_random_labels`.
         """
         if n_teacher < 1 or n_student < 1:
             raise ValueError(f"need at least one memory each, got {n_teacher} and {n_student}")
-        if p_q_teacher is None:
+        if labels is not None:
+            if p_q_teacher is not None:
+                raise ValueError("labels fix p_q*: pass one of labels and p_q_teacher")
+            if labels.ndim != 2 or labels.shape[0] != n_teacher:
+                raise ValueError(f"labels must be ({n_teacher}, C+1), got {tuple(labels.shape)}")
+            p_q_teacher = labels.to(torch.float64).mean(0)
+        elif p_q_teacher is None:
             p_q_teacher = torch.ones(1, dtype=torch.float64)
+        targets = p_q_teacher.to(torch.float64).expand(n_teacher, -1) if labels is None else labels
         problem = cls(
             patterns=torch.eye(n_teacher, dtype=torch.float64),
-            targets=p_q_teacher.to(torch.float64).expand(n_teacher, -1),
+            targets=targets,
             p_h=_equal_memories(n_student) if p_h is None else p_h,
             p_q=p_q_teacher if p_q is None else p_q,
             beta=float(beta),
             rho=float(rho),
             upsilon=float(upsilon),
             n_features=n_features,
-            uniform_teacher=True,
+            # Vectors with class weights of their own cannot be told apart from clamped ones.
+            uniform_teacher=bool((targets == targets[0]).all()),
         )
         if problem.n_student != n_student:
             raise ValueError(f"p_h must have {n_student + 1} entries, got {problem.n_student + 1}")
@@ -174,6 +187,13 @@ class SaddlePointProblem:
     def replace(self, **changes: Any) -> "SaddlePointProblem":
         """Copy with some fields changed, checked again."""
         return replace(self, **changes)
+
+    def compressed(self) -> "SaddlePointProblem":
+        """The same equations in coordinates of the patterns' span: nothing outside ever moves."""
+        if self.patterns.shape[1] <= self.n_teacher:
+            return self
+        _, triangle = torch.linalg.qr(self.patterns.T)  # x = (Q R)ᵀ, (D, P*)
+        return self.replace(patterns=triangle.T.contiguous())
 
     def warn_if_invalid(self) -> None:
         """Warn (ValidityWarning) outside β ≪ N, υN ≫ 1.

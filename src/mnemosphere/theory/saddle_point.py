@@ -9,8 +9,9 @@ Both teachers of the paper are one problem. With patterns x (P*, D) and label we
     p           = argmax Σ p_bar log p over the class weights with marginals p_h, p_q
 
 where h[b,μ] = β_eff m[b,μ] − log Ω_N(β)/Ω_N(0), h[b,0] = 0 and β_eff = ς(2υ) β. Clamped patterns
-give Eq. (saddle-point); the orthonormal basis of D = P* dimensions with q[b] = p_q* for every b
-gives Eq. (uniform_saddle-point).
+give Eq. (saddle-point); the orthonormal basis of D = P* dimensions with q[b] = g*[b], the teacher's
+class weights, gives the uniform teacher. Eq. (uniform_saddle-point) is the case of q[b] = p_q* for
+every b; with g* at random its solutions are averaged over g* (`random_labels`).
 
 The first three lines send (m, p) to its conjugate (x_bar, p_bar), the last two send a conjugate
 back. Their composition is a minorize–maximize step: it never lowers the free entropy after m_hat
@@ -29,7 +30,7 @@ from mnemosphere.theory.problem import SaddlePointProblem
 
 
 @dataclass(frozen=True)
-class State:
+class OrderParameters:
     """Order parameters: overlaps m (..., P*, P) and class weights p (..., P+1, C+1)."""
 
     m: Tensor
@@ -50,7 +51,7 @@ class Conjugate:
     log_likelihood: Tensor
 
 
-def responsibilities(problem: SaddlePointProblem, state: State) -> tuple[Tensor, Tensor]:
+def responsibilities(problem: SaddlePointProblem, state: OrderParameters) -> tuple[Tensor, Tensor]:
     """Shares r (..., P*, C+1, P+1) of the components given pattern and label, and their log norm.
 
     σ_γ(β_eff m + log p_y) of Eq. (saddle-point).
@@ -64,7 +65,7 @@ def responsibilities(problem: SaddlePointProblem, state: State) -> tuple[Tensor,
     return torch.exp(logits - log_norm.unsqueeze(-1)), log_norm
 
 
-def conjugate(problem: SaddlePointProblem, state: State) -> Conjugate:
+def conjugate(problem: SaddlePointProblem, state: OrderParameters) -> Conjugate:
     """(m, p) → (m_hat, x_bar, p_bar): the "with" lines of Eq. (saddle-point)."""
     r, log_norm = responsibilities(problem, state)
     weighted = r * problem.targets.unsqueeze(-1)  # (..., P*, C+1, P+1)
@@ -100,20 +101,20 @@ def class_weights(problem: SaddlePointProblem, p_bar: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(p_bar[..., :first, :]), p], dim=-2)
 
 
-def respond(problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor) -> State:
+def respond(problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor) -> OrderParameters:
     """(x_bar, p_bar) → (m, p): the first two lines of Eq. (saddle-point)."""
     w = mean_memories(problem, x_bar)
     m = problem.patterns @ w.transpose(-1, -2)  # (P*, D) @ (..., D, P)
-    return State(m, class_weights(problem, p_bar))
+    return OrderParameters(m, class_weights(problem, p_bar))
 
 
-def step(problem: SaddlePointProblem, state: State) -> State:
+def step(problem: SaddlePointProblem, state: OrderParameters) -> OrderParameters:
     """One plain pass of Eq. (saddle-point): (m, p) → (m, p), batched over leading dimensions."""
     c = conjugate(problem, state)
     return respond(problem, c.x_bar, c.p_bar)
 
 
-def residual(problem: SaddlePointProblem, state: State) -> Tensor:
+def residual(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Largest change (...,) of any entry of m or p under one step; 0 at a solution."""
     after = step(problem, state)
     return torch.maximum(
@@ -136,7 +137,7 @@ def free_entropy_at(problem: SaddlePointProblem, c: Conjugate, x_bar: Tensor) ->
 
 def random_starts(
     problem: SaddlePointProblem, n_starts: int, *, generator: torch.Generator
-) -> State:
+) -> OrderParameters:
     """Random states (n_starts, ...) from the interior of the feasible set.
 
     Each memory starts on a random mix of the patterns, of random sharpness, and the class weights

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemosphere.theory import stability
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import State, random_starts
+from mnemosphere.theory.saddle_point import OrderParameters, random_starts
 from mnemosphere.theory.solver import solve
 
 
@@ -43,9 +43,9 @@ class DistinctSolution:
     count: int
 
     @property
-    def state(self) -> State:
+    def state(self) -> OrderParameters:
         """The order parameters."""
-        return State(self.m, self.p)
+        return OrderParameters(self.m, self.p)
 
     @property
     def stable(self) -> bool:
@@ -53,7 +53,7 @@ class DistinctSolution:
         return self.leading_eigenvalue <= 1.0 + 1e-7
 
 
-def classify(state: State, *, tol: float = 1e-5) -> Symmetry:
+def classify(state: OrderParameters, *, tol: float = 1e-5) -> Symmetry:
     """Read the symmetry of one state: memories coincide if their overlaps agree to tol.
 
     A single memory counts as symmetric if it overlaps equally with every teacher.
@@ -85,7 +85,7 @@ def classify(state: State, *, tol: float = 1e-5) -> Symmetry:
     return Symmetry(kind, tuple(groups), specialization)
 
 
-def signature(problem: SaddlePointProblem, state: State) -> Tensor:
+def signature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Numbers (S, K) that agree for states equal up to permutations, and else differ.
 
     Batch of states m (S, P*, P), p (S, P+1, C+1). Memories may be permuted together with their
@@ -117,7 +117,7 @@ def signature(problem: SaddlePointProblem, state: State) -> Tensor:
 
 def structured_starts(
     problem: SaddlePointProblem, n_starts: int, *, generator: torch.Generator
-) -> State:
+) -> OrderParameters:
     """Random starts in which groups of memories (and of uniform teachers) move as one.
 
     The equations keep such ties, so these starts reach solutions that are saddles for generic ones.
@@ -132,7 +132,7 @@ def structured_starts(
             p[s] = problem.p_h.unsqueeze(-1) * problem.p_q
         if problem.uniform_teacher:
             m[s] = m[s][_random_ties(problem.n_teacher, generator)]
-    return State(m, p)
+    return OrderParameters(m, p)
 
 
 def _random_ties(n: int, generator: torch.Generator) -> Tensor:
@@ -160,12 +160,12 @@ def find_solutions(
         raise ValueError(f"n_starts must be at least 2, got {n_starts}")
     generic = random_starts(problem, n_starts - n_starts // 2, generator=generator)
     tied = structured_starts(problem, n_starts // 2, generator=generator)
-    starts = State(torch.cat([generic.m, tied.m]), torch.cat([generic.p, tied.p]))
+    starts = OrderParameters(torch.cat([generic.m, tied.m]), torch.cat([generic.p, tied.p]))
     found = solve(problem, starts, tol=tol, max_iter=max_iter)
     if not bool(found.converged.any()):
         found.raise_if_failed()
     good = torch.nonzero(found.converged).flatten()
-    marks = signature(problem, State(found.m[good], found.p[good]))
+    marks = signature(problem, OrderParameters(found.m[good], found.p[good]))
     # Greedy grouping in order of free entropy: the signature is compared with each group's first.
     order = torch.argsort(found.objective[good], descending=True, stable=True)
     first: list[int] = []
@@ -193,7 +193,7 @@ def _describe(
     objective: Tensor,
     count: int,
 ) -> DistinctSolution:
-    state = State(m, p)
+    state = OrderParameters(m, p)
     return DistinctSolution(
         problem=problem,
         m=m,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.theory import saddle_free
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
     Conjugate,
-    State,
+    OrderParameters,
     conjugate,
     free_entropy_at,
     residual,
@@ -17,8 +18,13 @@ from mnemosphere.theory.saddle_point import (
     shrinkage,
 )
 
-# Accelerated steps leave p_bar above this.
-_JUMP_FLOOR = 1e-8
+# Accelerated steps leave p_bar above this, those of first and those of second order.
+_JUMP_FLOOR, _NEWTON_FLOOR = 1e-8, 1e-13
+
+# A start that has not converged after this many passes tries a step of second order, and where
+# that is refused again after some more.
+_PATIENCE, _PAUSE = 20, 2
+_RADIUS = 0.5
 
 
 class NotConvergedError(RuntimeError):
@@ -45,13 +51,13 @@ class Solution:
     message: str
 
     @property
-    def state(self) -> State:
+    def state(self) -> OrderParameters:
         """The batch of order parameters."""
-        return State(self.m, self.p)
+        return OrderParameters(self.m, self.p)
 
-    def __getitem__(self, index: int) -> State:
+    def __getitem__(self, index: int) -> OrderParameters:
         """Order parameters of one start, without the leading dimension."""
-        return State(self.m[index], self.p[index])
+        return OrderParameters(self.m[index], self.p[index])
 
     def __len__(self) -> int:
         return self.m.shape[0]
@@ -65,7 +71,7 @@ class Solution:
 
 def solve(
     problem: SaddlePointProblem,
-    starts: State,
+    starts: OrderParameters,
     *,
     tol: float = 1e-10,
     max_iter: int = 5000,
@@ -79,10 +85,13 @@ def solve(
     old point. Anderson acceleration over the last `memory` points (0: none), in turns with
     stretched steps, proposes a jump; a jump is kept only if it raises the free entropy, or keeps
     it and lowers the residual, else the plain step is taken, so acceleration never makes a start
-    worse. Starts that have converged leave the batch. callback(iteration, number of running
-    starts) is called once a pass.
+    worse. Starts that linger, in flat valleys or near saddles, try steps of second order that
+    leave these along their unstable directions (`saddle_free`; none if memory is 0). Starts that
+    have converged leave the batch. callback(iteration, number of running starts) is called once
+    per pass.
     """
     _check_solver_arguments(problem, starts, tol, max_iter, damping, memory)
+    whole, problem = problem, problem.compressed()
     n_starts = starts.m.shape[0]
     first = conjugate(problem, starts)
     run = _Run(problem, first, damping, memory)
@@ -92,7 +101,8 @@ def solve(
     for iteration in range(1, max_iter + 1):
         run.evaluate()
         # Look at the exact residual only where the cheap one is small: it costs a second step.
-        close = run.base_residual <= tol
+        # Labels moved between memories that coincide change p_bar, and nothing else.
+        close = run.base_residual <= 30.0 * tol
         if bool(close.any()):
             done = close.clone()
             ended = respond(problem, run.base_next_x[close], run.base_next_p[close])
@@ -109,12 +119,12 @@ def solve(
         if iteration < max_iter:
             run.propose()
     final_x[active], final_p[active] = run.base_next_x, run.base_next_p
-    return _collect(problem, final_x, final_p, iterations, tol, max_iter)
+    return _collect(whole, problem, final_x, final_p, iterations, tol, max_iter)
 
 
 def _check_solver_arguments(
     problem: SaddlePointProblem,
-    starts: State,
+    starts: OrderParameters,
     tol: float,
     max_iter: int,
     damping: float,
@@ -135,6 +145,7 @@ def _check_solver_arguments(
 
 
 def _collect(
+    whole: SaddlePointProblem,
     problem: SaddlePointProblem,
     x_bar: Tensor,
     p_bar: Tensor,
@@ -161,7 +172,7 @@ def _collect(
             "near a transition convergence is slow"
         )
     return Solution(
-        problem=problem,
+        problem=whole,
         m=state.m,
         m_hat=c.m_hat,
         p=state.p,
@@ -174,11 +185,12 @@ def _collect(
 
 
 class _Run:
-    """Batched, safeguarded, accelerated iteration on z = (x_bar, p_bar); one row a running start.
+    """Batched, safeguarded, accelerated iteration on z = (x_bar, p_bar); one row per running start.
 
     Two kinds of jump take turns, each as long as it succeeds. Anderson's shines near a solution.
     Where the nearest solution is a saddle it aims at what must be left, and is refused: there a
-    stretched plain step, doubled at each success, leaves at an exponential pace.
+    stretched plain step, doubled at each success, leaves at an exponential pace. Where even that is
+    slow, eigenvalues near 1 are the reason, and a saddle-free Newton step is tried.
     """
 
     def __init__(
@@ -193,6 +205,11 @@ class _Run:
         self.refused = torch.zeros(batch, dtype=torch.bool)  # was the last trial refused?
         self.stretching = torch.zeros(batch, dtype=torch.bool)  # which kind of jump is on
         self.stretch = torch.full((batch,), 2.0, dtype=torch.float64)
+        self.second_order = torch.zeros(batch, dtype=torch.bool)  # is the trial a Newton step?
+        self.radius = torch.full((batch,), _RADIUS, dtype=torch.float64)
+        # Passes until the next Newton step; never where the matrices would be too large.
+        small = memory > 0 and saddle_free.unknowns(problem) <= saddle_free.MAX_UNKNOWNS
+        self.wait = torch.full((batch,), _PATIENCE if small else 1 << 60)
         # The base is the last point kept: its image under the map, objective and residual.
         self.base_next_x, self.base_next_p = first.x_bar, first.p_bar
         self.base_objective = torch.full((batch,), -torch.inf, dtype=torch.float64)
@@ -230,11 +247,19 @@ class _Run:
         self.base_objective = torch.where(kept, objective, self.base_objective)
         self.base_residual = torch.where(kept, error, self.base_residual)
         grown = (2.0 * self.stretch).clamp_max(1e6)
-        success = self.stretching & kept & ~self.plain
+        first_order = ~self.second_order
+        success = self.stretching & kept & ~self.plain & first_order
         self.stretch = torch.where(success, grown, self.stretch)
-        self.stretch = torch.where(self.stretching & ~kept, 2.0, self.stretch)
-        self.stretching = self.stretching ^ ~kept
+        self.stretch = torch.where(self.stretching & ~kept & first_order, 2.0, self.stretch)
+        self.stretching = self.stretching ^ (~kept & first_order)
         self.refused = ~kept
+        radius = torch.where(kept, (3.0 * self.radius).clamp_max(10.0), 0.2 * self.radius)
+        # What so short a step gains is rounding: look farther again.
+        radius = torch.where(radius < 1e-4, _RADIUS, radius)
+        self.radius = torch.where(self.second_order, radius, self.radius)
+        # A step of second order that was kept is followed by another.
+        paused = torch.where(kept, 0, _PAUSE)
+        self.wait = torch.where(self.second_order, paused, (self.wait - 1).clamp_min(0))
 
     def _push(self, kept: Tensor, c: Conjugate) -> None:
         """Add the points kept to the history, and forget the history where a jump failed."""
@@ -262,15 +287,35 @@ class _Run:
         mixed = jump & ~self.stretching
         if bool(mixed.any()):
             trial = torch.where(mixed[:, None], self._anderson(plain), trial)
+        self.second_order = jump & (self.wait == 0)
+        if bool(self.second_order.any()):
+            trial[self.second_order] = self._newton(self.second_order)
         x_size = self.trial_x[0].numel()
         self.trial_x = trial[:, :x_size].reshape(self.trial_x.shape)
         p_plain = plain[:, x_size:].reshape(self.trial_p.shape)
         p_trial = trial[:, x_size:].reshape(self.trial_p.shape)
         # An extrapolated weight may turn negative, and one pushed to 1e-30 takes forever to come
-        # back, as it grows by a factor a step: jumps stop at a floor, plain steps may go on.
-        floor = torch.minimum(p_plain, (0.1 * p_plain).clamp_min(_JUMP_FLOOR))
+        # back, as it grows by a factor per step: jumps stop at a floor, plain steps may go on.
+        # Steps of second order know which weights vanish, and go on further.
+        lowest = torch.where(self.second_order, _NEWTON_FLOOR, _JUMP_FLOOR)[:, None, None]
+        floor = torch.minimum(p_plain, torch.maximum(0.1 * p_plain, lowest))
         self.trial_p = torch.maximum(p_trial, floor)
         self.plain = ~jump
+
+    def _newton(self, mask: Tensor) -> Tensor:
+        """Saddle-free Newton steps from the bases of the rows in the mask."""
+        point = self.points[mask, 0]
+        image = point + self.changes[mask, 0]
+        x_size = self.trial_x[0].numel()
+
+        def split(z: Tensor) -> tuple[Tensor, Tensor]:
+            x, p = z[:, :x_size], z[:, x_size:]
+            return x.reshape(-1, *self.trial_x.shape[1:]), p.reshape(-1, *self.trial_p.shape[1:])
+
+        moved = saddle_free.saddle_free_step(
+            self.problem, *split(point), *split(image), self.radius[mask]
+        )
+        return _flatten(*moved)
 
     def _anderson(self, plain: Tensor) -> Tensor:
         """Plain point minus the combination of past differences that best cancels the change."""

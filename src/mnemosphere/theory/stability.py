@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import (
-    State,
+    OrderParameters,
     conjugate,
     mean_memories,
     respond,
@@ -29,8 +29,8 @@ from mnemosphere.theory.saddle_point import (
 
 
 def duplicate(
-    problem: SaddlePointProblem, state: State, memories: Sequence[int]
-) -> tuple[SaddlePointProblem, State]:
+    problem: SaddlePointProblem, state: OrderParameters, memories: Sequence[int]
+) -> tuple[SaddlePointProblem, OrderParameters]:
     """Copy the given memories (0-based), halving their p and p_h. Eq. (fixed_point).
 
     The copies come last, in the order given. At ϱ = ∞ a fixed point stays one; at finite ϱ the
@@ -47,12 +47,15 @@ def duplicate(
     halved_h[rows] /= 2.0
     p = torch.cat([halved_p, halved_p[..., rows, :]], dim=-2)
     m = torch.cat([state.m, state.m[..., rows - 1]], dim=-1)
-    return problem.replace(p_h=torch.cat([halved_h, halved_h[rows]])), State(m, p)
+    return problem.replace(p_h=torch.cat([halved_h, halved_h[rows]])), OrderParameters(m, p)
 
 
-def response(problem: SaddlePointProblem, x_bar: Tensor) -> Tensor:
-    """B (P, D, D) = dw/dx_bar, the response of the mean memories w to x_bar (P, D)."""
-    norm = x_bar.norm(dim=-1)  # (P,)
+def response(problem: SaddlePointProblem, x_bar: Tensor, *, power: float = 1.0) -> Tensor:
+    """B (..., P, D, D) = dw/dx_bar, the response of the mean memories w to x_bar (..., P, D).
+
+    power: of the matrix, ½ for its square root.
+    """
+    norm = x_bar.norm(dim=-1)  # (..., P)
     safe = norm.clamp_min(1e-300)
     if math.isinf(problem.rho):
         across, along = torch.where(norm > 0, 1.0 / safe, 0.0), torch.zeros_like(norm)
@@ -60,21 +63,22 @@ def response(problem: SaddlePointProblem, x_bar: Tensor) -> Tensor:
         k = problem.gain
         root = torch.hypot(k * norm, torch.ones_like(norm))
         across, along = k / (root + 1.0), k / (root * (root + 1.0))
-    t = x_bar / safe.unsqueeze(-1)  # (P, D)
-    radial = t.unsqueeze(-1) * t.unsqueeze(-2)  # (P, D, D)
+    across, along = across**power, along**power
+    t = x_bar / safe.unsqueeze(-1)  # (..., P, D)
+    radial = t.unsqueeze(-1) * t.unsqueeze(-2)  # (..., P, D, D)
     eye = torch.eye(x_bar.shape[-1], dtype=x_bar.dtype)
-    b: Tensor = across[:, None, None] * (eye - radial) + along[:, None, None] * radial
+    b: Tensor = across[..., None, None] * (eye - radial) + along[..., None, None] * radial
     return b
 
 
-def curvature(problem: SaddlePointProblem, state: State) -> Tensor:
-    """K (P, D, P, D) = Σ_b x_b x_bᵀ Σ_y q r[μ] (δ_μν − r[ν])."""
+def curvature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
+    """K (..., P, D, P, D) = Σ_b x_b x_bᵀ Σ_y q r[μ] (δ_μν − r[ν])."""
     shares, _ = responsibilities(problem, state)
-    r = shares[..., 1:]  # (P*, C+1, P)
+    r = shares[..., 1:]  # (..., P*, C+1, P)
     q = problem.targets.unsqueeze(-1)  # (P*, C+1, 1)
-    covariance = torch.diag_embed((q * r).sum(1)) - (q * r).transpose(1, 2) @ r  # (P*, P, P)
+    covariance = torch.diag_embed((q * r).sum(-2)) - (q * r).mT @ r  # (..., P*, P, P)
     x = problem.patterns
-    return torch.einsum("bmn,bj,bl->mjnl", covariance, x, x)
+    return torch.einsum("...bmn,bj,bl->...mjnl", covariance, x, x)
 
 
 def jacobian(problem: SaddlePointProblem, x_bar: Tensor, p: Tensor) -> Tensor:
@@ -83,11 +87,13 @@ def jacobian(problem: SaddlePointProblem, x_bar: Tensor, p: Tensor) -> Tensor:
     At any point x_bar (P, D), finite ϱ with its damping ς(2 β_eff ϱ ‖·‖) or ϱ = ∞.
     """
     m = problem.patterns @ mean_memories(problem, x_bar).T  # (P*, D) @ (D, P)
-    k = curvature(problem, State(m, p))
+    k = curvature(problem, OrderParameters(m, p))
     return problem.beta_eff * torch.einsum("mjnl,nlk->mjnk", k, response(problem, x_bar))
 
 
-def antisymmetric_matrix(problem: SaddlePointProblem, state: State, memory: int) -> Tensor:
+def antisymmetric_matrix(
+    problem: SaddlePointProblem, state: OrderParameters, memory: int
+) -> Tensor:
     """Jacobian (D, D) in the direction (u, −u) of a memory and its twin, made symmetric.
 
     β_eff B^½ (Σ_b r[b,μ] x_b x_bᵀ) B^½, at any temperature and for soft assignments. At ϱ = ∞ it
@@ -102,14 +108,16 @@ def antisymmetric_matrix(problem: SaddlePointProblem, state: State, memory: int)
     return block
 
 
-def antisymmetric_spectrum(problem: SaddlePointProblem, state: State, memory: int) -> Tensor:
+def antisymmetric_spectrum(
+    problem: SaddlePointProblem, state: OrderParameters, memory: int
+) -> Tensor:
     """Eigenvalues (D,) of the antisymmetric block, largest first; above 1: the twins part."""
     values: Tensor = torch.linalg.eigvalsh(antisymmetric_matrix(problem, state, memory))
     return values.flip(0)
 
 
-def split_temperature(problem: SaddlePointProblem, state: State) -> Tensor:
-    """β_split (P,): memory μ is a saddle of the grown network iff β_eff > β_split[μ].
+def split_temperature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
+    """β_split (P,): at fixed class weights μ is a saddle of the grown network iff β_eff > β_split.
 
     ‖x_bar[μ]‖ / λ_max(Σ_b r[b,μ] x_⊥ x_⊥ᵀ) at ϱ = ∞, and β_eff over the largest antisymmetric
     eigenvalue in general; infinite for a memory that holds a single pattern.
@@ -121,7 +129,9 @@ def split_temperature(problem: SaddlePointProblem, state: State) -> Tensor:
     return torch.where(top > 1e-14, problem.beta_eff / top.clamp_min(1e-300), math.inf)
 
 
-def hard_assignment_block(problem: SaddlePointProblem, state: State, memory: int) -> Tensor:
+def hard_assignment_block(
+    problem: SaddlePointProblem, state: OrderParameters, memory: int
+) -> Tensor:
     """The paper's 2×2 block form (2D, 2D) for a duplicated memory when β_eff is large.
 
     Every pattern belongs to the memory of largest share: S(μ). The block is
@@ -143,53 +153,61 @@ def hard_assignment_block(problem: SaddlePointProblem, state: State, memory: int
 
 
 def linearize(
-    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor
+    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor, *, power: float = 1.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Factors (K, B, scale) of the Jacobian of the full map z = (x_bar, p_bar) → (x_bar', p_bar').
 
-    J = diag(scale) K B diag(1/scale) with K and B (Z, Z) symmetric and positive semidefinite, for
-    one state. B takes changes of z to changes of θ = (β_eff w, log p), K takes those back; p_bar
-    is measured in units of its square root, scale = (1, √p_bar), so that class weights near zero
-    do no harm. Z = P D without labels (p is then fixed), P D + (P+1)(C+1) with labels.
+    J = diag(scale) K B diag(1/scale) with K and B (..., Z, Z) symmetric and positive semidefinite,
+    at x_bar (..., P, D) and p_bar (..., P+1, C+1). B takes changes of z to changes of θ = (β_eff w,
+    log p), K takes those back; p_bar is measured in units of its square root, scale = (1, √p_bar),
+    so that class weights near zero do no harm. Z = P D without labels (p is then fixed),
+    P D + (P+1)(C+1) with labels. power: return B to this power.
     """
     state = respond(problem, x_bar, p_bar)
-    size = x_bar.numel()
-    k_x = curvature(problem, state).reshape(size, size)
-    b_x = _block_diagonal(list(problem.beta_eff * response(problem, x_bar)))
+    batch, size = x_bar.shape[:-2], x_bar.shape[-2:].numel()
+    k_x = curvature(problem, state).reshape(*batch, size, size)
+    b_x = problem.beta_eff**power * response(problem, x_bar, power=power)
+    b_x = _block_diagonal(list(b_x.unbind(-3)))
+    ones = torch.ones(*batch, size, dtype=x_bar.dtype)
     if problem.n_columns == 1:
-        return k_x, b_x, torch.ones(size, dtype=x_bar.dtype)
-    root = p_bar.clamp_min(1e-300).sqrt().flatten()  # (P+1)(C+1)
+        return k_x, b_x, ones
+    root = p_bar.clamp_min(1e-300).sqrt().flatten(-2)  # (..., (P+1)(C+1))
     k_xp, k_p = _label_curvature(problem, state)
-    k_xp, k_p = k_xp / root, k_p / root / root.unsqueeze(-1)
-    k = torch.cat([torch.cat([k_x, k_xp], 1), torch.cat([k_xp.T, k_p], 1)])
-    # u = d log p = √p_bar-scaled change minus what restores the marginals Σ p u = 0: a projector.
-    rows = torch.eye(p_bar.shape[0], dtype=p_bar.dtype).repeat_interleave(p_bar.shape[1], 1)
-    cols = torch.eye(p_bar.shape[1], dtype=p_bar.dtype).repeat(1, p_bar.shape[0])
-    normal = torch.cat([rows, cols]) * (state.p.flatten() / root)  # (P+1 + C+1, (P+1)(C+1))
-    b_p = torch.diag((p_bar.flatten() > 0).to(p_bar.dtype)) - torch.linalg.pinv(normal) @ normal
-    return k, _block_diagonal([b_x, b_p]), torch.cat([torch.ones_like(b_x[0]), root])
+    k_xp, k_p = k_xp / root.unsqueeze(-2), k_p / root.unsqueeze(-2) / root.unsqueeze(-1)
+    k = torch.cat([torch.cat([k_x, k_xp], -1), torch.cat([k_xp.mT, k_p], -1)], -2)
+    # u = d log p = √p_bar-scaled change minus what restores the marginals Σ p u = 0: a projector,
+    # and so its own power.
+    n_rows, n_cols = p_bar.shape[-2:]
+    rows = torch.eye(n_rows, dtype=p_bar.dtype).repeat_interleave(n_cols, 1)
+    cols = torch.eye(n_cols, dtype=p_bar.dtype).repeat(1, n_rows)
+    ratio = state.p.flatten(-2) / root
+    normal = torch.cat([rows, cols]) * ratio.unsqueeze(-2)  # (..., P+1 + C+1, (P+1)(C+1))
+    inside = torch.diag_embed((p_bar.flatten(-2) > 0).to(p_bar.dtype))
+    b_p = inside - torch.linalg.pinv(normal) @ normal
+    return k, _block_diagonal([b_x, b_p]), torch.cat([ones, root], -1)
 
 
-def _label_curvature(problem: SaddlePointProblem, state: State) -> tuple[Tensor, Tensor]:
-    """Blocks of K: x_bar against log p (P D, (P+1)(C+1)), and p_bar against log p."""
-    shares, _ = responsibilities(problem, state)  # (P*, C+1, P+1)
+def _label_curvature(problem: SaddlePointProblem, state: OrderParameters) -> tuple[Tensor, Tensor]:
+    """Blocks of K: x_bar against log p (..., P D, (P+1)(C+1)), and p_bar against log p."""
+    shares, _ = responsibilities(problem, state)  # (..., P*, C+1, P+1)
     weighted = shares * problem.targets.unsqueeze(-1)
     # Covariance of components given (b, y): entries of p_bar couple within their column alone.
     inner = torch.diag_embed(weighted) - weighted.unsqueeze(-1) * shares.unsqueeze(-2)
-    k_xp = torch.einsum("bygk,bd->gdky", inner[:, :, 1:, :], problem.patterns)
+    k_xp = torch.einsum("...bygk,bd->...gdky", inner[..., 1:, :], problem.patterns)
     columns = torch.eye(problem.n_columns, dtype=shares.dtype)
-    k_p = torch.einsum("bygk,yz->gykz", inner, columns)
-    n_weights = state.p.numel()
-    return k_xp.reshape(-1, n_weights), k_p.reshape(n_weights, n_weights)
+    k_p = torch.einsum("...bygk,yz->...gykz", inner, columns)
+    n_weights = state.p.shape[-2:].numel()
+    batch = shares.shape[:-3]
+    return k_xp.reshape(*batch, -1, n_weights), k_p.reshape(*batch, n_weights, n_weights)
 
 
 def _block_diagonal(blocks: list[Tensor]) -> Tensor:
-    size = sum(block.shape[0] for block in blocks)
-    whole = torch.zeros(size, size, dtype=blocks[0].dtype)
+    size = sum(block.shape[-1] for block in blocks)
+    whole = torch.zeros(*blocks[0].shape[:-2], size, size, dtype=blocks[0].dtype)
     start = 0
     for block in blocks:
-        stop = start + block.shape[0]
-        whole[start:stop, start:stop] = block
+        stop = start + block.shape[-1]
+        whole[..., start:stop, start:stop] = block
         start = stop
     return whole
 
@@ -200,29 +218,23 @@ def _square_root(a: Tensor) -> Tensor:
     return root
 
 
-def _compress(problem: SaddlePointProblem) -> SaddlePointProblem:
-    """Same equations in coordinates of the patterns' span: nothing outside it ever moves."""
-    if problem.patterns.shape[1] <= problem.n_teacher:
-        return problem
-    _, triangle = torch.linalg.qr(problem.patterns.T)  # x = (Q R)ᵀ, (D, P*)
-    return problem.replace(patterns=triangle.T.contiguous())
-
-
-def spectrum(problem: SaddlePointProblem, state: State) -> Tensor:
+def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
     """Eigenvalues of the Jacobian of the full map (m, p) → (m, p) at a solution, largest first.
 
     Real and non-negative. Above 1: the solution is not a local maximum of the free entropy.
     Exactly 1: a flat direction, as the split of labels among memories that coincide.
     """
-    return _modes(_compress(problem), state)[0]
+    return _modes(problem.compressed(), state)[0]
 
 
-def leading_mode(problem: SaddlePointProblem, state: State) -> tuple[float, State]:
+def leading_mode(
+    problem: SaddlePointProblem, state: OrderParameters
+) -> tuple[float, OrderParameters]:
     """Largest eigenvalue, and the change (dm, dp) of the state along its eigenvector.
 
     dm has largest entry 1 in absolute value.
     """
-    reduced = _compress(problem)
+    reduced = problem.compressed()
     values, vectors, root, scale = _modes(reduced, state)
     # If B^½ K B^½ v = λ v then B^½ v is the eigenvector of B K, in units of θ = (β_eff w, log p).
     d_theta = (root @ vectors[:, 0]) / scale
@@ -233,10 +245,12 @@ def leading_mode(problem: SaddlePointProblem, state: State) -> tuple[float, Stat
     if problem.n_columns > 1:
         dp = state.p * d_theta[size:].reshape(state.p.shape)
     scale = dm.abs().max().clamp_min(1e-300)
-    return float(values[0]), State(dm / scale, dp / scale)
+    return float(values[0]), OrderParameters(dm / scale, dp / scale)
 
 
-def _modes(problem: SaddlePointProblem, state: State) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _modes(
+    problem: SaddlePointProblem, state: OrderParameters
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     c = conjugate(problem, state)
     k, b, scale = linearize(problem, c.x_bar, c.p_bar)
     root = _square_root(b)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,6 +61,19 @@ class Certificate:
     def converged(self) -> bool:
         """Whether every residual is within tol, the uniform component's too."""
         return float(self.residual.largest) <= self.tol
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; one dict per memory."""
+        numbers = (self.mass.tolist(), self.lambda_min.tolist(), self.beta_split.tolist())
+        keys = ("memory", "verdict", "rows", "lambda_min", "beta_split")
+        rows = zip(range(len(self.verdicts)), self.verdicts, *numbers, strict=True)
+        return {
+            "counts": self.counts,
+            "converged": self.converged,
+            "largest_residual": float(self.residual.largest),
+            "beta_eff": self.beta_eff,
+            "memories": [dict(zip(keys, row, strict=True)) for row in rows],
+        }
 
     def summary(self, max_rows: int = 20) -> str:
         """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""

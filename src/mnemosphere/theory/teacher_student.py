@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,16 +12,17 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from mnemosphere.numerics import polytope, sphere, vmf
-from mnemosphere.theory import gibbs
+from mnemosphere.theory import gibbs, tempering
 from mnemosphere.theory.diagnostics import Estimate, estimate
 
 __all__ = [
-    "Data",
+    "PlantedData",
     "Posterior",
     "Teacher",
     "match_memories",
     "sample_data",
     "sample_posterior",
+    "sample_soft_labels",
     "sample_teacher",
 ]
 
@@ -59,12 +60,21 @@ class Teacher:
 
 
 @dataclass(frozen=True)
-class Data:
+class PlantedData:
     """M examples: x (M, N) unit rows, y (M,) columns of g, cluster (M,) rows of the teacher's w."""
 
     x: Tensor
     y: Tensor
     cluster: Tensor
+
+
+def sample_soft_labels(n_memories: int, n_columns: int, *, generator: torch.Generator) -> Tensor:
+    """Class weights g* (P*, C+1) of a teacher, each row uniform on the simplex."""
+    u = torch.rand(
+        n_memories, n_columns, generator=generator, dtype=torch.float64, device=generator.device
+    )
+    g = -torch.log1p(-u)  # normalized exponential variables are uniform on the simplex
+    return g / g.sum(1, keepdim=True)
 
 
 def sample_teacher(
@@ -91,9 +101,7 @@ def sample_teacher(
     )
     shape = (n_memories, n_classes + 1)
     if soft_labels is None:
-        # Normalized exponential variables are uniform on the simplex.
-        u = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-        g = -torch.log1p(-u)
+        g = sample_soft_labels(*shape, generator=generator)
     else:
         if tuple(soft_labels.shape) != shape:
             raise ValueError(
@@ -106,7 +114,7 @@ def sample_teacher(
     return Teacher(w, g / g.sum(1, keepdim=True), upsilon * n_features)
 
 
-def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> Data:
+def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> PlantedData:
     """Draw M = round(ϱ P* N) examples: cluster μ* uniform, x ~ vMF(w*^μ*, β*), y ~ g*^μ*."""
     _check_positive(rho, "rho", "it is M/(P* N), examples per memory and dimension")
     n_memories, n = teacher.w.shape
@@ -118,7 +126,7 @@ def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> 
     kappa = torch.tensor(teacher.beta, dtype=torch.float64, device=device)
     x = vmf.sample(teacher.w[cluster], kappa, generator=generator)
     y = torch.multinomial(teacher.g[cluster], 1, generator=generator)[:, 0]
-    return Data(x, y, cluster)
+    return PlantedData(x, y, cluster)
 
 
 def match_memories(overlaps: Tensor) -> Tensor:
@@ -143,19 +151,21 @@ class Posterior:
     """Draws after burn-in, memories in the chains' own order, and the chains' last state.
 
     trace: overlaps ⟨w*^μ*, w^μ⟩, (chains, draws, P*, P); class_weights: p, (chains, draws, P+1,
-    C+1).
+    C+1). acceptance: of exchanges between neighbors on the ladder (K−1,), if there was one.
     """
 
     trace: Tensor
     class_weights: Tensor
-    state: gibbs.State
+    state: gibbs.GibbsState
+    acceptance: Tensor | None = None
 
     def order(self, align: Align = "chain") -> Tensor:
         """Order of the memories for each draw, (chains, draws, P).
 
-        "chain": one permutation a chain, from its mean overlaps: unbiased while a chain keeps its
-        permutation (broken phase). "draw": one a draw; right when chains hop between well separated
-        permutations, but biased upwards by fluctuations. "none": as they come (symmetric phase).
+        "chain": one permutation per chain, from its mean overlaps: unbiased while a chain keeps its
+        permutation (broken phase). "draw": one per draw; right when chains hop between well
+        separated permutations, but biased upwards by fluctuations. "none": as they come (symmetric
+        phase).
         """
         n_draws, n_memories = self.trace.shape[1], self.trace.shape[3]
         if align == "chain":
@@ -188,7 +198,7 @@ class Posterior:
 
 def sample_posterior(
     teacher: Teacher,
-    data: Data,
+    data: PlantedData,
     *,
     n_memories: int,
     beta: float,
@@ -199,6 +209,7 @@ def sample_posterior(
     n_burn_in: int = 200,
     n_sweeps: int = 500,
     class_weight_moves: int | None = None,
+    ladder: Sequence[float] = (),
     on_sweep: Callable[[int], None] | None = None,
     generator: torch.Generator,
 ) -> Posterior:
@@ -210,8 +221,10 @@ def sample_posterior(
 
     start: the teacher's memories, repeated or cut to P (informed), uniform on the sphere
     (uninformed), or w (chains, P, N); broken and symmetric phases may be metastable, so compare
-    both. class_weight_moves: steps of each kind on p in a sweep, P + C + 1 by default. on_sweep is
-    called with the number of sweeps done.
+    both. class_weight_moves: steps of each kind on p in a sweep, P + C + 1 by default. ladder:
+    increasing inverse temperatures below β for replica exchange (`tempering`), so that chains pass
+    from one phase or permutation to another; it costs a chain each. Use "draw" or "none" to align
+    what it samples. on_sweep is called with the number of sweeps done.
     """
     _check_count(n_memories, "n_memories", 1)
     _check_count(n_chains, "n_chains", 1)
@@ -239,19 +252,35 @@ def sample_posterior(
     _check_count(class_weight_moves, "class_weight_moves", 1)
 
     w = _start(start, teacher, n_chains, n_memories, generator)
-    state = gibbs.State(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
+    state = gibbs.GibbsState(w, (p_h[:, None] * p_q).expand(n_chains, -1, -1))
     likelihood = gibbs.Likelihood(x, data.y, beta)
+    replicas = None
+    if len(ladder) > 0:
+        rungs = tempering.Ladder(torch.tensor([*ladder, beta], dtype=x.dtype, device=x.device))
+        replicas = tempering.start_replicas(state, rungs)
     trace, class_weights = [], []
     for i in range(n_burn_in + n_sweeps):
-        state = gibbs.sweep(
-            state, likelihood, class_weight_moves=class_weight_moves, generator=generator
-        )
+        if replicas is None:
+            state = gibbs.sweep(
+                state, likelihood, class_weight_moves=class_weight_moves, generator=generator
+            )
+        else:
+            replicas = tempering.tempered_sweep(
+                replicas,
+                x,
+                data.y,
+                parity=i % 2,
+                class_weight_moves=class_weight_moves,
+                generator=generator,
+            )
+            state = replicas.last()
         if i >= n_burn_in:
             trace.append(teacher.w @ state.w.mT)  # (P*, N) @ (chains, N, P)
             class_weights.append(state.p)
         if on_sweep is not None:
             on_sweep(i + 1)
-    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state)
+    acceptance = None if replicas is None else replicas.acceptance()
+    return Posterior(torch.stack(trace, 1), torch.stack(class_weights, 1), state, acceptance)
 
 
 def _start(

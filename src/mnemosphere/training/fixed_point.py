@@ -13,7 +13,7 @@ from mnemosphere.model.kernel import Statistics, log_joint
 from mnemosphere.model.m_step import approach_beta, bound, maximize_bound
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join
+from mnemosphere.model.streams import join, side_stream
 from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.solver import SolverState
@@ -22,7 +22,8 @@ __all__ = ["FixedPoint"]
 
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
-_DEVICE_ITERATIONS, _MARGINALS = 20, 1e-6
+_ROUGHLY, _FINELY = 1e-4, 1e-8  # errors of marginals within a pass and at its end, on a GPU
+_ITERATIONS = 20
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -36,14 +37,20 @@ def _window(passes: float) -> float:
 class FixedPoint:
     """Fixed-point iteration: no learning rate, no momentum, no schedule.
 
-    `batch_size=None` takes one exact step per pass, and the loss never increases. A number takes a
-    step after every batch from a running mean of the statistics, whose memory is short at first
-    and grows with the passes: many steps early, less and less noise later. "auto" is a twentieth
-    of the rows from 2000 rows on, else None.
-
     A memory that answers for less than a thousandth of one row is dead: it is put on a row that
     the model explains worst, with that row's label; in an exact step, only where the loss is sure
     not to increase by it.
+
+    Parameters
+    ----------
+    batch_size : int, "auto" or None
+        None takes one exact step per pass, and the loss never increases. A number takes a step
+        after every batch from a running mean of the statistics, whose memory is short at first
+        and grows with the passes: many steps early, less and less noise later. "auto" is a
+        twentieth of the rows from 2000 rows on (a tenth on a GPU), else None.
+    learn_beta : bool
+        Whether β is trained; the estimators decide by their `beta`.
+
     """
 
     batch_size: int | Literal["auto"] | None = "auto"
@@ -75,10 +82,14 @@ class FixedPoint:
         return True
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """Twenty steps per pass for large data; for few rows exact steps are cheap enough."""
+        """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
+
+        Ten on a GPU, which is as fast with batches of twice the size.
+        """
         size = self.batch_size
         if size == "auto":
-            size = None if n_rows < _FEW_ROWS else max(n_rows // 20, 256)
+            steps = 10 if device.type == "cuda" else 20
+            size = None if n_rows < _FEW_ROWS else max(n_rows // steps, 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
 
     def check_rule(self, rule: LabelRule) -> None:
@@ -125,7 +136,9 @@ class FixedPoint:
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
-        return self._maximize(params, state, batch, batch.n_rows / share, exact=share == 1.0)
+        # The statistics may be those of more rows than this batch: of a pass that came in parts.
+        n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
+        return self._maximize(params, state, batch, n_rows, exact=share == 1.0)
 
     def _maximize(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: float, *, exact: bool
@@ -145,7 +158,7 @@ class FixedPoint:
     ) -> tuple[Parameters, SolverState]:
         """The same without a look from the host, the multipliers and β from where they were.
 
-        `end_pass` puts right what a set number of iterations leaves over.
+        `end_pass` puts right what few iterations leave over.
         """
         passes = state["passes"] + share
         window = (_GROWING * (passes - 1)).clamp_min(_SHORTEST)
@@ -153,24 +166,16 @@ class FixedPoint:
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
+        with side_stream(p_bar, lane=1):  # one block of threads for long: beside all the rest
+            p, state = _class_weights_on_device(params, {**state, "p_bar": p_bar}, _ROUGHLY)
         norms = w_bar.norm(dim=1)
         w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
-        lam, omega = state["col_multipliers"].clone(), state["row_multipliers"].clone()
-        p, error = maximize_gpu.maximize(
-            p_bar, params.p_h, params.p_q, lam, omega, tol=_MARGINALS, max_iter=_DEVICE_ITERATIONS
-        )
         beta = params.beta
         if self.learn_beta:
             pull = params.varsigma * norms.double().sum() / p_bar[1:].double().sum()
-            beta = approach_beta(params.beta, pull, params.n_features)
-        return params.replace(w=w, p=p, beta=beta), {
-            "w_bar": w_bar,
-            "p_bar": p_bar,
-            "col_multipliers": lam,
-            "row_multipliers": omega,
-            "marginal_error": error,
-            "passes": passes,
-        }
+            beta = approach_beta(params.beta, pull, params.n_features, steps=1)
+        join()
+        return params.replace(w=w, p=p, beta=beta), {**state, "w_bar": w_bar, "passes": passes}
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
@@ -180,10 +185,19 @@ class FixedPoint:
             return params, state
         one_row = state["p_bar"].sum() / n_rows
         dead = (state["p_bar"][1:].sum(1) < _DEAD * one_row).any()
-        if bool(dead | ~(state["marginal_error"] <= _MARGINALS)):
+        p, state = _class_weights_on_device(params, state, _FINELY)
+        if bool(dead | ~(state["marginal_error"] <= _FINELY)):
             params, state = self._maximize(params, state, batch, n_rows, exact=False)
-            state = {**state, **_fresh_multipliers(params)}
-        return params, state
+            return params, {**state, **_fresh_multipliers(params)}
+        if self.learn_beta:
+            norms, mass = (
+                state["w_bar"].norm(dim=1).double().sum(),
+                state["p_bar"][1:].double().sum(),
+            )
+            pull = params.varsigma * norms / mass
+            beta = approach_beta(params.beta, pull, params.n_features, steps=3)
+            params = params.replace(beta=beta)
+        return params.replace(p=p), state
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies share what their memory answered for, each turned to where it now is.
@@ -200,6 +214,18 @@ class FixedPoint:
             **_fresh_multipliers(params),
             "passes": torch.full_like(state["passes"], _window(0.0)),
         }
+
+
+def _class_weights_on_device(
+    params: Parameters, state: SolverState, tol: float
+) -> tuple[Tensor, SolverState]:
+    """Class weights p̄/ζ from the multipliers of the step before, without a look from the host."""
+    lam, omega = state["col_multipliers"].clone(), state["row_multipliers"].clone()
+    p, error = maximize_gpu.maximize(
+        state["p_bar"], params.p_h, params.p_q, lam, omega, tol=tol, max_iter=_ITERATIONS
+    )
+    found = {"col_multipliers": lam, "row_multipliers": omega, "marginal_error": error}
+    return p, {**state, **found}
 
 
 def _fresh_multipliers(params: Parameters) -> SolverState:

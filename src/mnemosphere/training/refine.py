@@ -86,6 +86,8 @@ class Trained(NamedTuple):
     history: tuple[PassRecord, ...]
     status: str
     lineage: Lineage | None = None
+    # Parameters of the same kind and rows they have not seen, where training set some apart.
+    unseen: tuple[Parameters, Dataset] | None = None
 
 
 def angular_unit(params: Parameters) -> float:
@@ -152,14 +154,16 @@ def refine(
     first = descend(start.params, rows, held, "refine")
     history = join_histories(start.history, first.history)
     gained = improves_on_holdout(start.params, first.params, held, refinement.rule)
-    best = Trained(first.params if gained else start.params, history, first.status, start.lineage)
+    better = first.params if gained else start.params
+    unseen = (better, held)
+    best = Trained(better, history, first.status, start.lineage, unseen)
     if first.status == "interrupted" or (gained and dataset.n_rows > ALL_AGAIN):
         return best
 
     whole = joint(dataset, "all")
     history = join_histories(history, whole.history)
     if not gained:
-        return whole._replace(history=history)
+        return whole._replace(history=history, unseen=unseen)
     if whole.status == "interrupted":
         return best._replace(history=history, status=whole.status)
     losses = [record.validation_loss for record in first.history]
@@ -168,7 +172,7 @@ def refine(
     history = join_histories(history, again.history)
     if again.status == "interrupted":
         return best._replace(history=history, status=again.status)
-    return Trained(again.params, history, first.status, whole.lineage)
+    return Trained(again.params, history, first.status, whole.lineage, unseen)
 
 
 def _descend(

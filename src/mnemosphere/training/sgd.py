@@ -31,9 +31,26 @@ class SGD:
     rate is P + P_0 times smaller than that of the memories, which is the same as training
     g = (P + P_0)p at the same rate. β: plain, kept positive by construction.
 
-    `tolerance` is that of the marginals; None stops after `sweeps` sweeps whatever they reached,
-    which is what the paper does and never waits for the device. The estimators hold out
-    `validation_fraction` of the rows and stop after `patience` passes without improvement there.
+    Parameters
+    ----------
+    learning_rate : float > 0
+        Of the memories and of β.
+    momentum : float in [0, 1)
+        What is kept of the last step.
+    batch_size : int
+        Rows per step.
+    learn_beta : bool
+        Whether β is trained; the estimators decide by their `beta`.
+    sweeps : int
+        Sinkhorn–Knopp sweeps per step at most.
+    tolerance : float or None
+        Of the marginals of the class weights. None stops after `sweeps` sweeps whatever they
+        reached, which is what the paper does and never waits for the device.
+    validation_fraction : float in (0, 1)
+        Rows that take no part in the training and judge it.
+    patience : int
+        Passes without improvement on them before stopping.
+
     """
 
     learning_rate: float = 0.01

@@ -145,9 +145,14 @@ class CapturedSteps(Steps):
         with torch.cuda.stream(side):
             for _ in range(_WARM_UP):
                 self._step_in_place(share)
+            # Not by torch.cuda.graph: it collects garbage first, which takes longer than all else.
+            torch.cuda.synchronize(device)
+            self._graph.capture_begin()
+            try:
+                self._step_in_place(share)
+            finally:
+                self._graph.capture_end()
         torch.cuda.current_stream(device).wait_stream(side)
-        with torch.cuda.graph(self._graph):
-            self._step_in_place(share)
         self._write(*begun)
         self._loss.copy_(losses[0])
         self._count.copy_(losses[1])

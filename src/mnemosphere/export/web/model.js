@@ -136,15 +136,16 @@ function dot(a, b) {
 
 /** One set of memories with its class weights, and the knobs that a page can turn. */
 class Model {
-  /** level: w (P·N), p ((P+1)·(C+1)), beta, varsigma, omega; shared: temperature, floor. */
+  /** level: w (P·N); p ((P+1)·(C+1)), the weights of the density; net, those that classes are read
+      from, at a temperature; beta, varsigma, omega. shared: nClasses, floor. */
   constructor(level, shared) {
     this.w = level.w;
-    this.trained = level.p;
+    this.trained = { p: level.p, net: level.net ?? level.p };
     this.nColumns = shared.nClasses + 1;
     this.nMemories = level.p.length / this.nColumns - 1;
     this.nFeatures = level.w.length / this.nMemories;
     this.table = level.omega;
-    this.temperature = shared.temperature;
+    this.temperature = level.temperature;
     this.floor = shared.floor;
     this.own = { beta: level.beta, varsigma: level.varsigma };
     this.turn({});
@@ -157,22 +158,15 @@ class Model {
     this.slope = this.beta * this.varsigma;
     this.logRatio = logOmegaRatio(this.table, this.beta);
     const C = this.nColumns;
-    const p = Float64Array.from(this.trained);
-    if (odds) {
-      // Bayes' rule: every class by the same factor in all memories, "none of them" held.
-      const before = new Float64Array(C);
-      for (let i = 0; i < p.length; i++) before[i % C] += p[i];
-      let old = 0;
-      let now = 0;
-      for (let y = 0; y < C - 1; y++) { old += before[y]; now += before[y] * odds[y]; }
-      for (let i = 0; i < p.length; i++) if (i % C < C - 1) p[i] *= (odds[i % C] * old) / now;
-    }
-    this.p = p;
+    this.p = reweighted(this.trained.p, C, odds);
+    this.net = reweighted(this.trained.net, C, odds);
     this.weight = new Float64Array(this.nMemories + 1); // Σ_y p[γ,y]
+    this.netWeight = new Float64Array(this.nMemories + 1);
     this.prior = new Float64Array(C);
-    for (let i = 0; i < p.length; i++) {
-      this.weight[(i / C) | 0] += p[i];
-      this.prior[i % C] += p[i];
+    for (let i = 0; i < this.p.length; i++) {
+      this.weight[(i / C) | 0] += this.p[i];
+      this.netWeight[(i / C) | 0] += this.net[i];
+      this.prior[i % C] += this.p[i];
     }
     return this;
   }
@@ -193,44 +187,50 @@ class Model {
     return out;
   }
 
-  /** All that is read from the overlaps of one row; null: a row without direction. */
+  /** All that is read from the overlaps of one row; null: a row without direction.
+
+      Classes: proba, verdict and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
+      label, exponents over the temperature. Density: novelty score, share of no memory. */
   read(overlaps) {
-    const { nColumns: C, nMemories: P, p, weight } = this;
-    const logJoint = new Float64Array(C);
+    const { nColumns: C, nMemories: P, net, weight, netWeight } = this;
+    const joint = new Float64Array(C);
     const share = new Float64Array(P);
-    let uniform = 1;
-    let score = Infinity;
-    if (overlaps === null) {
-      for (let y = 0; y < C; y++) {
-        logJoint[y] = Math.log(Math.max(this.prior[y], 1e-300)) + Math.log(weight[0]);
-      }
-    } else {
-      let top = this.logRatio; // the uniform component's exponent, shifted like the memories'
-      for (let m = 0; m < P; m++) top = Math.max(top, this.slope * overlaps[m]);
-      const e0 = Math.exp(this.logRatio - top);
-      const joint = new Float64Array(C);
-      for (let y = 0; y < C; y++) joint[y] = e0 * p[y];
-      let known = 0;
+    let [score, novelty, uniform] = [Infinity, 1, 1];
+    if (overlaps === null) joint.set(this.prior);
+    else {
+      const cold = 1 / this.temperature;
+      let top = 0; // the largest exponent, the uniform component's 0 included
+      for (let m = 0; m < P; m++) top = Math.max(top, this.slope * overlaps[m] - this.logRatio);
+      let known = 0; // the memories' part of the density, times exp(−top)
+      let total = Math.exp(-top * cold) * netWeight[0];
+      for (let y = 0; y < C; y++) joint[y] = Math.exp(-top * cold) * net[y];
+      uniform = total;
       for (let m = 0; m < P; m++) {
-        const e = Math.exp(this.slope * overlaps[m] - top);
-        if (e < 1e-40) continue;
-        share[m] = e * weight[m + 1];
-        known += share[m];
+        const below = this.slope * overlaps[m] - this.logRatio - top;
+        const e = Math.exp(below);
+        known += e * weight[m + 1];
+        const tempered = cold === 1 ? e : Math.exp(below * cold);
+        if (tempered < 1e-40) continue;
+        share[m] = tempered * netWeight[m + 1];
+        total += share[m];
         const row = (m + 1) * C;
-        for (let y = 0; y < C; y++) joint[y] += e * p[row + y];
+        for (let y = 0; y < C; y++) joint[y] += tempered * net[row + y];
       }
-      const total = known + e0 * weight[0];
       for (let m = 0; m < P; m++) share[m] /= total;
-      uniform = (e0 * weight[0]) / total;
-      score = known > 0 ? this.logRatio - top - Math.log(known) : Infinity;
-      for (let y = 0; y < C; y++) {
-        logJoint[y] = Math.log(Math.max(joint[y], this.floor)) - (this.logRatio - top);
-      }
+      uniform /= total;
+      const none = Math.exp(-top) * weight[0];
+      novelty = none / (none + known);
+      score = known > 0 ? -top - Math.log(known) : Infinity;
     }
-    const proba = softmax(logJoint.subarray(0, C - 1), this.temperature);
+    const proba = new Float64Array(C - 1);
     let verdict = 0;
-    for (let y = 1; y < C - 1; y++) if (logJoint[y] > logJoint[verdict]) verdict = y;
-    return { logJoint, proba, verdict, share, uniform, score };
+    let sum = 0;
+    for (let y = 0; y < C - 1; y++) {
+      sum += proba[y] = Math.max(joint[y], this.floor);
+      if (joint[y] > joint[verdict]) verdict = y;
+    }
+    for (let y = 0; y < C - 1; y++) proba[y] /= sum;
+    return { proba, verdict, share, uniform, score, novelty };
   }
 
   /** log c_γ of the components: for a class (a column of p), or any class (null). */
@@ -286,6 +286,20 @@ class Model {
     }
     return path;
   }
+}
+
+/** Class weights ((P+1)·C) with other odds of the classes, by Bayes' rule: each class by the same
+    factor in all components, "none of them" (the last column) held. */
+function reweighted(stored, C, odds) {
+  const p = Float64Array.from(stored);
+  if (!odds) return p;
+  const before = new Float64Array(C);
+  for (let i = 0; i < p.length; i++) before[i % C] += p[i];
+  let old = 0;
+  let now = 0;
+  for (let y = 0; y < C - 1; y++) { old += before[y]; now += before[y] * odds[y]; }
+  for (let i = 0; i < p.length; i++) if (i % C < C - 1) p[i] *= (odds[i % C] * old) / now;
+  return p;
 }
 
 /** The unit row x' with the largest ⟨g, x'⟩ among those that keep what is known. */

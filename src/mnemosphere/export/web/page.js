@@ -635,7 +635,7 @@ function gauge(answer) {
   if (data.threshold !== null) scale.append(make("div", { class: "limit", style: { left: place(data.threshold) }, title: "threshold of novelty" }));
   const verdict = data.threshold === null ? "" : novel ? " · beyond the threshold: novel" : " · within the threshold";
   return make("div", { class: "gauge" }, scale, make("div", { class: "ends" }, make("span", {}, "like a memory"), make("span", {}, "like none")),
-    make("p", { class: "muted" }, `score ${number(answer.score)}, no memory answers: ${percent(answer.uniform, 1)}${verdict}`));
+    make("p", { class: "muted" }, `score ${number(answer.score)}, no memory answers: ${percent(answer.novelty, 1)}${verdict}`));
 }
 
 function showDeciders(answer) {
@@ -657,15 +657,10 @@ function showDeciders(answer) {
 }
 
 /** Soft label of a memory (C+1), net of the smoothing of labels in training. */
-function softLabel(m, of = model()) {
+function softLabel(m) {
   const C = nClasses + 1;
-  const row = of.p.subarray((m + 1) * C, (m + 2) * C);
-  const base = data.smoothing / C;
-  const out = new Float64Array(C);
-  let total = 0;
-  for (let y = 0; y < C; y++) total += out[y] = Math.max((row[y] / of.weight[m + 1] - base) / (1 - data.smoothing), 0);
-  for (let y = 0; y < C; y++) out[y] = total > 0 ? out[y] / total : row[y] / of.weight[m + 1];
-  return out;
+  const now = model();
+  return now.net.slice((m + 1) * C, (m + 2) * C).map((v) => v / now.netWeight[m + 1]);
 }
 
 let labelCache = { p: null, labels: [] };

@@ -308,7 +308,7 @@ function drawMap() {
 /** A ring where the current input lies: the mean place of the memories that answer for it. */
 function drawInputOnMap(context) {
   const answer = state.answer;
-  if (!answer || answer.x === null || answer.uniform > 0.999 || answer.share.length !== model().nMemories) return;
+  if (!answer || answer.x === null || answer.novelty > 0.999 || answer.share.length !== model().nMemories) return;
   let [x, y, total] = [0, 0, 0];
   answer.share.forEach((share, m) => {
     const [a, b] = placeOf(m);
@@ -640,8 +640,8 @@ async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
   const { kind, mean, scale } = data.normalize;
   normalizer = new Normalizer(kind, mean, scale);
-  const shared = { nClasses, temperature: data.temperature, floor: data.floor };
-  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p) }, shared)));
+  const shared = { nClasses, floor: data.floor };
+  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)) }, shared)));
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows?.number ?? [], data.rows?.y ?? null);
   rows.deviation = (j) => { const [low, high] = rows.span(j); return (high - low) / 4; };
@@ -677,7 +677,7 @@ window.mnemosphere = {
   rows: () => rows,
   model: () => model(),
   state: () => state,
-  predict: (values) => { const { proba, verdict, score, uniform } = answerFor(Float64Array.from(values)); return { proba: [...proba], verdict, score, uniform }; },
+  predict: (values) => { const { proba, verdict, score, novelty } = answerFor(Float64Array.from(values)); return { proba: [...proba], verdict, score, novelty }; },
   predictRow: (r) => window.mnemosphere.predict(rows.values(r)),
   recall: (values, known, options) => { const path = recallPath(Float64Array.from(values), known ? Uint8Array.from(known) : null, options ?? {}); return { rows: path.rows.map((row) => [...row]), energies: path.energies }; },
   logOmegaRatio: (beta) => logOmegaRatio(model().table, beta),

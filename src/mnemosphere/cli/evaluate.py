@@ -1,0 +1,140 @@
+"""`mnemosphere evaluate`."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mnemosphere.cli.options import (
+    Columns,
+    Data,
+    Model,
+    Overwrite,
+    Picture,
+    Request,
+    command,
+    option,
+)  # fmt: skip
+from mnemosphere.cli.output import PICTURES, check_file
+
+if TYPE_CHECKING:
+    from mnemosphere.cli.rows import Opened
+    from mnemosphere.cli.shell import Terminal
+    from mnemosphere.data.columns import Rows
+
+_SHOWN = 10  # memories of a certificate, confusions
+_NOVEL = option("Rows of another kind, to be told apart by novelty.", metavar="DATA")
+_CERTIFY = option("Is each memory a minimum, a saddle, or not converged?", "--certify")
+
+
+@command(rows=True, split=True)
+def evaluate(
+    request: Request,
+    model: Model,
+    data: Data,
+    novel: Annotated[str | None, _NOVEL] = None,
+    certify: Annotated[bool, _CERTIFY] = False,
+    out: Picture = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Measure a model: accuracy, log-loss, calibration, every class, the worst rows.
+
+    Of a file that the model was trained on, and of data with a split, the held-out rows are taken,
+    for --certify those trained on. --out draws the confusions.
+    """
+    from mnemosphere import plots
+    from mnemosphere.cli import report
+    from mnemosphere.cli.rows import open_model, rows_for
+
+    terminal = request.terminal
+    if out is not None:
+        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
+    opened = open_model(model, labeled=True)
+    every = rows_for(opened, data, request.columns, "all", labels=True)
+    rows = every.part(request.split)
+    if request.split is None and len(rows) < len(every):
+        terminal.note(f"{len(rows)} held-out rows of {len(every)} (--split all for every row)")
+    found = {"model": opened.path, "data": data, **report.score(opened.model, rows)}
+    if found["unknown_labels"]:
+        terminal.note(f"{found['unknown_labels']} rows have labels the model does not know: they "
+                      "count as wrong, and are left out of log-loss and tables")  # fmt: skip
+    if novel is not None:
+        found["novelty"] = _novelty(opened, rows, novel)
+    if certify:
+        found["certificate"] = _certificate(opened.model, every.part(request.split, "train"))
+    if out is not None:
+        plots.save(plots.confusion_matrix(found["confusion"], opened.classes), out)
+    terminal.result(found)
+    _show(terminal, opened, found)
+    if out is not None:
+        terminal.say("", f"wrote {out}")
+
+
+def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
+    """How well novelty tells rows of another kind apart."""
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    from mnemosphere.cli.rows import rows_for
+
+    scores = [opened.model.novelty_score(r.x) for r in (rows, rows_for(opened, other, Columns()))]
+    truth = np.repeat([0, 1], [len(s) for s in scores])
+    # A row without direction is infinitely far: beyond all others is far enough here.
+    ranked = np.nan_to_num(np.concatenate(scores), posinf=np.finfo(float).max)
+    found = {"other": other, "rows": len(scores[1]), "auroc": float(roc_auc_score(truth, ranked))}
+    threshold = opened.model.novelty_threshold_
+    if threshold is not None:
+        inside, outside = (float(np.mean(s > threshold)) for s in scores)
+        found |= {"threshold": threshold, "rejected": inside, "other_rejected": outside}
+    return found
+
+
+def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
+    """Residual and curvature of every memory."""
+    model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
+    return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}
+
+
+def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
+    from mnemosphere.cli.report import cell, cells
+
+    facts = {
+        "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
+        "log-loss": cell(found["log_loss"]),
+        "calibration error": cell(found["calibration_error"]),
+    }
+    if "novelty" in found:
+        told = found["novelty"]
+        facts["AUROC of novelty"] = f"{told['auroc']:.4f} against {told['rows']} rows"
+        if "rejected" in told:
+            facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
+    terminal.facts(facts)
+    terminal.table(cells(found["per_class"]), "\nclasses")
+    _show_confusion(terminal, opened.classes, found["confusion"])
+    terminal.table(cells(found["worst_rows"]), "\nworst rows")
+    if "certificate" in found:
+        told = found["certificate"]
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in told["counts"].items())
+        residual, beta = told["largest_residual"], told["beta_eff"]
+        terminal.say("", f"memories: {counts}; largest residual {residual:.1e}, β_eff {beta:.4g}")
+        nearest = sorted(told["memories"], key=lambda memory: float(memory["beta_split"]))
+        terminal.table(cells(nearest[:_SHOWN], percent=False), "nearest to splitting")
+
+
+def _show_confusion(terminal: Terminal, names: list[str], confusion: Any) -> None:
+    """The matrix where it fits, else the commonest confusions."""
+    corner = "true \\ predicted"
+    if len(corner) + sum(2 + max(len(name), 4) for name in names) <= terminal.width:
+        counts = ([str(n or "·") for n in row] for row in confusion.tolist())
+        rows = [{corner: name, **dict(zip(names, row, strict=True))}
+                for name, row in zip(names, counts, strict=True)]  # fmt: skip
+        terminal.table(rows, "\nconfusion")
+        return
+    wrong = [
+        {"truth": names[i], "prediction": names[j], "rows": str(n)}
+        for i, row in enumerate(confusion.tolist())
+        for j, n in enumerate(row)
+        if n and i != j
+    ]
+    common = sorted(wrong, key=lambda line: -int(line["rows"]))[:_SHOWN]
+    terminal.table(common, "\ncommonest confusions")

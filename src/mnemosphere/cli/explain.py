@@ -1,0 +1,99 @@
+"""`mnemosphere explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mnemosphere.cli.options import (
+    Data,
+    ImageShape,
+    Model,
+    Overwrite,
+    Picture,
+    Request,
+    RowNames,
+    command,
+    option,
+)  # fmt: skip
+from mnemosphere.cli.output import PICTURES, check_file
+
+if TYPE_CHECKING:
+    from mnemosphere.data.columns import Rows
+    from mnemosphere.estimators import Explanation
+
+_MOST = 12  # rows of one picture
+
+
+@command(rows=True, split=True)
+def explain(
+    request: Request,
+    model: Model,
+    data: Data,
+    row: RowNames = None,
+    nearest: Annotated[int, option("How many memories to show.", min=1)] = 5,
+    out: Picture = None,
+    overwrite: Overwrite = False,
+    image_shape: ImageShape = None,
+) -> None:
+    """Why did this row get its class? The memories that decided, their shares, their labels."""
+    from mnemosphere import plots
+    from mnemosphere.cli import report
+    from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.estimators.explanation import explain as explain_rows
+
+    terminal = request.terminal
+    if out is not None:
+        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
+    opened = open_model(model)
+    rows = rows_for(opened, data, request.columns, request.split or ("all" if row else None))
+    rows = rows.called(row or [rows.names[0]])
+    shape = opened.shape(image_shape, rows)
+    if out is not None and len(rows) > _MOST:
+        raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
+    found = explain_rows(opened.model, rows.x, nearest)
+    if out is not None:
+        plots.save(picture(found, rows, shape), out)
+    records = [
+        {
+            rows.kind: str(rows.names[k]),
+            "truth": _truth(rows, k),
+            "prediction": found.verdict[k],
+            "probability": found.probability[k],
+            "uniform_share": found.uniform_share[k],
+            "memories": [vars(reason) for reason in found[k]],
+        }
+        for k in range(len(rows))
+    ]
+    terminal.result({"model": opened.path, "data": data, "rows": records})
+    for k in range(len(rows)):
+        terminal.table(report.reasons(found, k), verdict(found, rows, k))
+        terminal.say("")
+    terminal.say("share: P(memory | row)", "overlap: cosine with the row")
+    if out is not None:
+        terminal.say(f"wrote {out}")
+
+
+def _truth(rows: Rows, k: int) -> Any:
+    return None if rows.y is None else rows.y[k]
+
+
+def verdict(found: Explanation, rows: Rows, k: int) -> str:
+    """What a row was taken for, and whether that is right."""
+    text = f"{rows.kind} {rows.names[k]}: {found.verdict[k]} ({found.probability[k]:.1%})"
+    truth = _truth(rows, k)
+    right = ", right" if found.verdict[k] == truth else f", wrong: it is {truth}"
+    return text if truth is None else text + right
+
+
+def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
+    """One strip per row: the row, the memories that decided, the verdict."""
+    from mnemosphere.plots.style import new_figure
+
+    if len(found) == 1:
+        return found.plot(0, image_shape=shape, truth=_truth(rows, 0))
+    figure = new_figure(1.3 * (found.memory.shape[1] + 1) + 2.6, 2.6 * len(found))
+    parts: Any = figure.subfigures(len(found), 1)
+    for k, part in enumerate(parts):
+        found.plot(k, image_shape=shape, truth=_truth(rows, k), figure=part)
+        part.suptitle(f"{rows.kind} {rows.names[k]}", fontsize=9, x=0.01, ha="left")
+    return figure

@@ -1,0 +1,114 @@
+"""Files and folders that appear whole or not at all, and never unasked in place of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+MODEL, RESULTS, CONFIG = "model.safetensors", "results.json", "config.toml"
+CHECKPOINT = "checkpoint.safetensors"
+PICTURES = (".png", ".svg", ".pdf")
+TABLES = (".csv", ".tsv", ".csv.gz", ".parquet", ".feather", ".json")
+
+
+def check_file(
+    path: Path, suffixes: Sequence[str], *, overwrite: bool, inputs: Iterable[str | Path]
+) -> None:
+    """Raise where a file must not or cannot be written; nothing is created."""
+    if not path.name.lower().endswith(tuple(suffixes)):
+        raise ValueError(f"cannot write {path.name!r}: end the name in {', '.join(suffixes)}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the name of a file in it")
+    if path.exists():
+        if any(Path(other).exists() and path.samefile(other) for other in inputs):
+            raise ValueError(f"{path} is what is read: choose another name with --out")
+        if not overwrite:
+            raise ValueError(f"{path} exists: choose another name with --out, or pass --overwrite")
+    _check_place(path)
+
+
+def _check_place(path: Path) -> None:
+    """The first folder above that exists must take files."""
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        what = "cannot be written to" if above.is_dir() else "is a file"
+        raise ValueError(f"{above} {what}: choose another place with --out")
+
+
+class Folder:
+    """The folder of a run. What is written goes to `draft` beside it, until `finish`."""
+
+    def __init__(self, path: Path, *, overwrite: bool, resume: bool = False) -> None:
+        self.shown, self.path = path, path.resolve()
+        self.draft = self.path.with_name(f"{self.path.name}.partial")
+        self._resume, self._files = resume, [RESULTS]
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{path} is a file: choose another name with --out")
+        if self.path.is_dir() and any(self.path.iterdir()):
+            self._check_ours(self.path, overwrite, f"{path} exists and is not empty: choose "
+                             "another folder with --out, or pass --overwrite")  # fmt: skip
+        if resume and not (self.draft / CONFIG).is_file():
+            raise ValueError(f"nothing to resume at {path}.partial: train without --resume")
+        if self.draft.exists() and not resume:
+            self._check_ours(self.draft, overwrite, f"{path}.partial holds an interrupted run: go "
+                             "on with --resume, or discard it with --overwrite")  # fmt: skip
+        _check_place(self.path)
+
+    @staticmethod
+    def _check_ours(folder: Path, overwrite: bool, message: str) -> None:
+        """Only with --overwrite, and only what a run has written, is ever replaced."""
+        if not overwrite:
+            raise ValueError(message)
+        try:
+            known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
+        except (OSError, ValueError, KeyError, TypeError):
+            known = {CONFIG, MODEL, "memories.png", "history.png"}
+        names = sorted(path.name for path in folder.iterdir())
+        others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
+        if others or not known & set(names):
+            raise ValueError(
+                f"{folder} holds files that no run has written, such as {(others or names)[0]}: "
+                "choose another folder with --out"
+            )
+
+    def _start(self) -> Path:
+        """Make the draft, empty unless a run is resumed."""
+        if self.draft.exists() and not self._resume:
+            shutil.rmtree(self.draft)
+        self.draft.mkdir(parents=True, exist_ok=self._resume)
+        return self.draft
+
+    @contextmanager
+    def writing(self) -> Iterator[Path]:
+        """The draft, which goes away where something fails before the first checkpoint."""
+        try:
+            yield self._start()
+        except BaseException:
+            if not list(self.draft.glob(f"{CHECKPOINT}*")):
+                shutil.rmtree(self.draft, ignore_errors=True)
+            raise
+
+    def finish(self, results: Mapping[str, Any]) -> None:
+        """Write the results and let the folder appear under its name."""
+        from mnemosphere.files import to_json, write_atomically
+
+        for path in self.draft.glob(f"{CHECKPOINT}*"):
+            path.unlink()
+        self._files = sorted({*(path.name for path in self.draft.iterdir()), RESULTS})
+        content = to_json({**results, "files": self._files}) + "\n"
+        write_atomically(self.draft / RESULTS, content.encode())
+        old = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
+        if self.path.exists():
+            os.rename(self.path, old)
+        os.rename(self.draft, self.path)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def told(self) -> str:
+        """What was written, in words."""
+        return f"wrote {self.shown}: {', '.join(self._files)}"

@@ -1,0 +1,102 @@
+"""`mnemosphere predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mnemosphere.cli.options import Data, Model, Overwrite, Request, command, option
+from mnemosphere.cli.output import TABLES, check_file
+
+if TYPE_CHECKING:
+    from mnemosphere.cli.rows import Opened
+    from mnemosphere.data.columns import Rows
+
+_SHOWN = 20
+_OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
+_PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
+_REJECT = option("No prediction for rows as novel as this share of held-out rows.", metavar="RATE")
+
+
+@command(rows=True, split=True)
+def predict(
+    request: Request,
+    model: Model,
+    data: Data,
+    out: Annotated[Path | None, _OUT] = None,
+    overwrite: Overwrite = False,
+    nearest: Annotated[int, option("Deciding memories per row.", min=0)] = 3,
+    prior: Annotated[str | None, _PRIOR] = None,
+    reject: Annotated[float | None, _REJECT] = None,
+) -> None:
+    """Predict rows: class, probabilities, novelty, and the memories that decided.
+
+    Columns are found by the names the model was trained on; others are left alone.
+    """
+    from mnemosphere.cli.report import cells
+    from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.data.tables import write_table
+
+    terminal = request.terminal
+    if out is not None:
+        check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, data))
+    opened = open_model(model, labeled=prior is not None)
+    if reject is not None:
+        _set_threshold(opened, reject)
+    rows = rows_for(opened, data, request.columns, request.split)
+    frame, proba = _predictions(opened, rows, nearest, prior, rejects=reject is not None)
+    if out is not None:
+        write_table(proba if out.suffix == ".npy" else frame, out)
+    records = frame.to_dict("records")
+    terminal.result({"model": opened.path, "data": data, "predictions": records})
+    if out is not None:
+        terminal.say(f"wrote {out}: {len(rows)} rows, {frame.shape[1]} columns")
+        return
+    terminal.table(cells(records[:_SHOWN], percent=False))
+    if len(records) > _SHOWN and not terminal.json_only:
+        terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
+
+
+def _set_threshold(opened: Opened, rate: float) -> None:
+    """The threshold of novelty for another rate than the stored one."""
+    import numpy as np
+
+    from mnemosphere.estimators.calibration import rejection_threshold
+
+    scores = opened.record.get("novelty", {}).get("held_out")
+    if not scores:
+        raise ValueError(
+            f"no held-out rows are on record beside {opened.path}: train with --test-fraction, "
+            "or predict without --reject"
+        )
+    known = np.array([np.inf if score is None else score for score in scores])
+    opened.model.novelty_threshold_ = rejection_threshold(known, rate)
+
+
+def _predictions(
+    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, rejects: bool
+) -> tuple[Any, Any]:
+    """(a frame with one row per row, the probabilities alone)."""
+    import numpy as np
+    import pandas as pd
+
+    from mnemosphere.estimators.explanation import deciding
+    from mnemosphere.estimators.settings import label_numbers
+
+    model, first = opened.model, opened.model
+    if prior is not None:
+        weights = dict(zip(model.classes_.tolist(), model.class_prior_.tolist(), strict=False))
+        weights |= label_numbers(prior, weights, "--prior")
+        model = model.with_class_prior(weights)
+    proba, found = model.predict_proba(rows.x), model.predict(rows.x)
+    # Novelty is about the rows that were trained on, whatever classes are expected now.
+    novel = None if first.novelty_threshold_ is None else first.is_novel(rows.x)
+    if rejects:
+        found = np.where(np.asarray(novel), None, found.astype(object))
+    columns: dict[str, Any] = {rows.kind: rows.names, "prediction": found}
+    columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
+    columns |= {"novelty": first.novelty(rows.x), "novel": novel}
+    columns |= deciding(model, rows.x, nearest) if nearest else {}
+    return pd.DataFrame(
+        {name: values for name, values in columns.items() if values is not None}
+    ), proba

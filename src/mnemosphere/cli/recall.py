@@ -1,0 +1,152 @@
+"""`mnemosphere recall`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mnemosphere.cli.options import (
+    Data,
+    ImageShape,
+    Model,
+    Overwrite,
+    Request,
+    RowNames,
+    Seed,
+    command,
+    option,
+)  # fmt: skip
+from mnemosphere.cli.output import PICTURES, TABLES, check_file
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from mnemosphere.data.columns import Rows
+
+_SHOWN, _DRAWN = 10, 6
+_HALVES = ("top", "bottom", "left", "right")
+_HIDE = option("Hide a half of the images, or a share of the features at random.",
+               metavar="|".join((*_HALVES, "SHARE")))  # fmt: skip
+_CLASS = option("Complete as one of this class.", "--class", metavar="LABEL")
+_OUT = option("Table of completed rows, or picture of the first (.png, …).", "--out", "-o")
+
+
+@command(rows=True, split=True)
+def recall(
+    request: Request,
+    model: Model,
+    data: Data,
+    hide: Annotated[str | None, _HIDE] = None,
+    row: RowNames = None,
+    of_class: Annotated[str | None, _CLASS] = None,
+    out: Annotated[Path | None, _OUT] = None,
+    overwrite: Overwrite = False,
+    seed: Seed = 0,
+    image_shape: ImageShape = None,
+) -> None:
+    """Complete rows: blanks of a table, or hidden pixels of images, as the memories have them.
+
+    Features that are known stay as they are; the others are found by descending the energy.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from mnemosphere import plots
+    from mnemosphere.cli import report
+    from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.data.completion import fill_blanks
+    from mnemosphere.data.tables import write_table
+    from mnemosphere.plots.fitted import recall_of
+
+    terminal = request.terminal
+    if out is not None:
+        check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
+    opened = open_model(model)
+    part = request.split or ("all" if row else None)
+    rows = rows_for(opened, data, request.columns, part, blanks=True)
+    rows = rows.called(row) if row else rows
+    shape = opened.shape(image_shape, rows)
+    rows = replace(rows, table=replace(rows.table, image_shape=shape))
+    y = None
+    if of_class is not None:
+        if of_class not in opened.classes:
+            raise ValueError(
+                f"--class must be one of {', '.join(opened.classes)}, got {of_class!r}"
+            )
+        y = np.repeat(opened.model.classes_[opened.classes.index(of_class)], len(rows))
+    known = _known(rows, hide, seed)
+    columns = getattr(rows.x, "columns", None)
+
+    def like(values: Any) -> Any:
+        return values if columns is None else pd.DataFrame(values, columns=columns)
+
+    damaged = np.where(known, np.asarray(rows.x, dtype=np.float64), np.nan)
+    path = opened.model.recall_path(like(damaged), y)
+    completed = fill_blanks(damaged, path.rows[-1], opened.model.normalize_)
+    answers = opened.model.predict(like(completed))
+    if out is not None and out.name.lower().endswith(PICTURES):
+        few = rows.take(np.arange(min(_DRAWN, len(rows))))
+        strips = recall_of(opened.model, few.x, path, known, shape, names=few.names.tolist(),
+                           verdicts=answers[:_DRAWN])  # fmt: skip
+        plots.save(strips, out)
+    elif out is not None:
+        names = [f"x{k}" for k in range(completed.shape[1])] if columns is None else columns
+        table = pd.DataFrame(completed, columns=names)
+        table.insert(0, rows.kind, rows.names, allow_duplicates=True)
+        write_table(table, out)
+    truth = None if rows.y is None else rows.y.tolist()
+    lines = [
+        {
+            rows.kind: str(rows.names[k]),
+            **({} if truth is None else {"truth": truth[k]}),
+            "class": answers[k],
+            "blanks": int((~known[k]).sum()),
+            "energy_before": float(path.energies[0, k]),
+            "energy_after": float(path.energies[-1, k]),
+            "steps": int(path.steps[k]),
+        }
+        for k in range(len(rows))
+    ]
+    terminal.result({"model": opened.path, "data": data, "rows": lines, "completed": completed})
+    right = [line["class"] == line["truth"] for line in lines if line.get("truth") is not None]
+    if right:
+        terminal.say(f"{np.mean(right):.1%} of {len(right)} rows have their class when completed")
+    terminal.table(report.cells(lines[:_SHOWN], percent=False))
+    if len(lines) > _SHOWN and not terminal.json_only:
+        terminal.note(f"{len(lines) - _SHOWN} more rows: write all to a table with --out")
+    if out is not None:
+        terminal.say(f"wrote {out}")
+
+
+def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
+    """Which features are neither blank nor hidden, (n, N)."""
+    import numpy as np
+
+    x, shape = np.asarray(rows.x, dtype=np.float64), rows.table.image_shape
+    hidden = np.zeros(x.shape, dtype=bool)
+    if hide in _HALVES:
+        if shape is None:
+            raise ValueError(f"--hide {hide} is for images: give their --image-shape, or a share")
+        axis, half = (1, shape[0] // 2) if hide in ("top", "bottom") else (2, shape[1] // 2)
+        first, second = np.split(hidden.reshape(len(x), *shape), [half], axis=axis)
+        (first if hide in ("top", "left") else second)[:] = True
+    elif hide is not None:
+        try:
+            share = float(hide)
+        except ValueError:
+            share = -1.0
+        if not 0 < share < 1:
+            raise ValueError(
+                f"--hide must be {', '.join(_HALVES)} or a share in (0, 1), got {hide}"
+            )
+        hidden = np.random.default_rng(seed).random(x.shape) < share
+        for extreme in (np.nan_to_num(x, nan=np.inf).argmin(1), np.nan_to_num(x).argmax(1)):
+            hidden[np.arange(len(x)), extreme] = False  # a constant row would have no direction
+    known = ~np.isnan(x) & ~hidden
+    if known.all():
+        raise ValueError(f"nothing is blank in {rows.table.name}: hide features with --hide")
+    empty = np.flatnonzero(~known.any(axis=1))
+    if len(empty):
+        raise ValueError(f"{rows.kind} {rows.names[empty[0]]} has no known feature: leave it out")
+    return known

@@ -1,0 +1,226 @@
+"""Which columns of a table are what: features, label, names of the rows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from mnemosphere.data.dataset import held_out
+from mnemosphere.data.idx import read_idx
+from mnemosphere.data.tables import Table, one_line
+
+__all__ = ["Rows", "choose", "parse_shape"]
+
+_LABEL_NAMES = ("label", "target", "class", "y")
+_SHOWN = 5  # rows or columns that a message names
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows that an estimator takes, with their labels and what the user calls them."""
+
+    table: Table
+    x: Any  # (n, N) a frame of numbers, or an array as stored
+    y: NDArray[Any] | None  # (n,); an array of objects with None where some labels are missing
+    names: NDArray[Any]  # (n,) strings
+    kind: str  # what the names are: "line", "row", or the column they come from
+    label: str | None  # the label column
+    is_test: NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """Which rows have a label, (n,)."""
+        if self.y is None:
+            return np.zeros(len(self), dtype=bool)
+        return np.array([value is not None for value in self.y], dtype=bool)
+
+    def take(self, at: NDArray[Any]) -> Self:
+        """Some of the rows, by their places or a mask."""
+        x = self.x.iloc[at] if isinstance(self.x, pd.DataFrame) else self.x[at]
+        y = None if self.y is None else self.y[at]
+        if y is not None and y.dtype == object and all(value is not None for value in y):
+            y = np.array(y.tolist())
+        is_test = None if self.is_test is None else self.is_test[at]
+        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test)
+
+    def part(self, split: str | None, default: str = "test") -> Self:
+        """The rows of a split: 'train', 'test' or 'all'; all rows where there is no split."""
+        if split not in (None, "train", "test", "all"):
+            raise ValueError(f"--split must be train, test or all, got {split!r}")
+        if self.is_test is None or not self.is_test.any():
+            if split in ("train", "test"):
+                raise ValueError(f"{self.table.name} has no {split} rows of its own: drop --split")
+            return self
+        chosen = split or default
+        return self if chosen == "all" else self.take(self.is_test == (chosen == "test"))
+
+    def called(self, names: Sequence[str]) -> Self:
+        """The rows that the user calls by these names."""
+        found = [np.flatnonzero(self.names == name) for name in names]
+        for name, at in zip(names, found, strict=True):
+            if len(at) == 0:
+                raise ValueError(
+                    f"no {self.kind} {name!r} in {self.table.name}: there are {self.names[0]} to "
+                    f"{self.names[-1]}"
+                )
+        return self.take(np.concatenate(found))
+
+    def hold_out(self, fraction: float, seed: int) -> Self:
+        """The same rows, with that share of each class marked as test rows."""
+        if not 0 <= fraction < 1:
+            raise ValueError(f"--test-fraction must lie in [0, 1), got {fraction}")
+        labeled = torch.from_numpy(self.labeled)
+        targets = torch.zeros(len(self), 1)
+        if self.y is not None and bool(labeled.any()) and fraction > 0:
+            _, index = np.unique(self.y[self.labeled].astype(str), return_inverse=True)
+            targets = torch.zeros(len(self), int(index.max()) + 1)
+            targets[labeled.nonzero()[:, 0], torch.from_numpy(index)] = 1.0
+        held = held_out(targets, fraction, generator=torch.Generator().manual_seed(seed))
+        return replace(self, is_test=held.numpy())
+
+
+def choose(
+    table: Table, *, label: str | None = None, guess_label: str = "last", id: str | None = None,
+    drop: Sequence[str] = (), features: Sequence[str] = (), blanks: bool = False,
+) -> Rows:  # fmt: skip
+    """Say which columns are what.
+
+    label: a column, or a file with the labels. Without it, guess_label decides: "last" takes a
+    column called label, target, class or y, else the last one; "named" only the former; "no" none.
+    features: these columns alone, in this order. blanks: NaN may stay, for recall.
+    """
+    columns, values, y = table.columns, table.values, table.labels
+    names, kind = table.row_names, table.row_kind
+    if not columns:  # the columns of an array are called by their numbers
+        columns = [str(k) for k in range(values.shape[1])]
+        guess_label = "no"
+    for name in (*drop, *features, *([] if id is None else [id])):
+        _find(name, columns, table.name)
+    if label is not None and label not in columns and Path(label).is_file():
+        other = _read_labels(Path(label))
+        if len(other) != len(names):
+            raise ValueError(f"{label} has {len(other)} labels, {table.name} {len(names)} rows")
+        y, label = other, None
+    elif label is not None:
+        label = _find(label, columns, table.name)
+    elif y is None:
+        left = [c for c in columns if c not in {id, *drop, *features}]
+        called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
+        last = left[-1] if guess_label == "last" and left else None
+        label = None if guess_label == "no" else called or last
+    used = list(features) or [c for c in columns if c not in {label, id, *drop}]
+    if not used or label in used:
+        raise ValueError(f"{table.name}: no feature is left besides the label {label!r}")
+    if isinstance(values, pd.DataFrame):
+        x: Any = _numbers(table, values[used], blanks=blanks)
+        column = values.get(label) if label is not None else None
+        names, kind = (names, kind) if id is None else (values[id].astype(str).to_numpy(), id)
+    else:
+        place = columns.index
+        x = values if len(used) == len(columns) else values[:, [place(c) for c in used]]
+        column = None if label is None else pd.Series(values[:, place(label)])
+        names, kind = (names, kind) if id is None else (values[:, place(id)].astype(str), id)
+    y = _labels(pd.Series(y) if column is None else column) if (y is not None or label) else None
+    return Rows(table, x, y, np.asarray(names, dtype=str), kind, label, table.is_test)
+
+
+def _read_labels(path: Path) -> NDArray[Any]:
+    """Labels from a .npy or an IDX file."""
+    try:
+        found = np.load(path, allow_pickle=False) if path.suffix == ".npy" else read_idx(path)
+    except (ValueError, EOFError) as error:
+        raise ValueError(
+            f"{path} cannot be read as labels ({one_line(error)}): use .npy or IDX"
+        ) from error
+    if found.ndim != 1:
+        raise ValueError(f"{path} has labels of shape {found.shape}: one per row is wanted")
+    return np.asarray(found)
+
+
+def _find(name: str, columns: Sequence[str], where: str) -> str:
+    if name in columns:
+        return name
+    if re.fullmatch(r"-\d+", name) and int(name) >= -len(columns):
+        return columns[int(name)]
+    near = get_close_matches(name, columns, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {_list(columns)}"
+    raise ValueError(f"{where} has no column {name!r}: {hint}")
+
+
+def _numbers(table: Table, frame: Any, *, blanks: bool) -> Any:
+    """A frame of numbers; the one place that says what cannot be one."""
+    text = [c for c in frame if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
+    if text:
+        raise ValueError(
+            f"{table.name}: text or dates in {_list(text)}: leave out what is no number with "
+            f"--drop {','.join(text[:_SHOWN])}{',…' if len(text) > _SHOWN else ''}, or name the "
+            "label with --label"
+        )
+    nullable = [c for c in frame if not isinstance(frame[c].dtype, np.dtype)]
+    if nullable:  # pandas' own types, with a mark of their own for what is missing
+        frame = frame.astype(dict.fromkeys(nullable, "float64"))
+    x = frame.to_numpy(dtype=np.float64)
+    bad = np.isinf(x) if blanks else ~np.isfinite(x)
+    if bad.any():
+        at = np.flatnonzero(bad.any(axis=1))
+        gone = [c for c, any_bad in zip(frame, bad.any(axis=0), strict=True) if any_bad]
+        what = "infinite numbers" if np.isinf(x[bad]).all() else "blanks"
+        where = ", ".join(map(str, table.row_names[at[:_SHOWN]]))
+        raise ValueError(
+            f"{table.name}: {what} in {_list(gone)}, {table.row_kind} {where}"
+            f"{', …' if len(at) > _SHOWN else ''}: fill them in, or leave the columns out with "
+            f"--drop {','.join(gone[:_SHOWN])}{',…' if len(gone) > _SHOWN else ''}"
+        )
+    return frame
+
+
+def _labels(column: Any) -> NDArray[Any]:
+    """Labels as whole numbers, truth values or text; None where there is none."""
+    missing = column.isna().to_numpy() | (column == "").fillna(False).to_numpy(dtype=bool)
+    known = column[~missing]
+    if pd.api.types.is_bool_dtype(known.dtype):
+        found = known.to_numpy(dtype=bool)
+    elif pd.api.types.is_numeric_dtype(known.dtype):
+        found = known.to_numpy(dtype=None if isinstance(known.dtype, np.dtype) else np.float64)
+        if found.dtype.kind in "uif" and (found == np.rint(found)).all():
+            found = found.astype(np.int64)
+    else:
+        found = np.array([str(value) for value in known], dtype=np.str_)
+    if not missing.any():
+        return np.asarray(found)
+    out: NDArray[Any] = np.full(len(column), None, dtype=object)
+    out[~missing] = found.tolist()
+    return out
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(repr, names[:_SHOWN])) + more
+
+
+def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:
+    """28x28 → (28, 28); ValueError where it does not fit the features."""
+    if text is None:
+        return None
+    parts = text.split("x")
+    shape = tuple(int(size) for size in parts if size.isdigit())
+    if len(shape) != len(parts) or len(shape) not in (2, 3):
+        raise ValueError(f"--image-shape must look like 28x28, got {text!r}")
+    if math.prod(shape) != n_features:
+        raise ValueError(
+            f"--image-shape {text} has {math.prod(shape)} pixels, rows have {n_features} features"
+        )
+    return shape

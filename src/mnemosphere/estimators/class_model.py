@@ -1,0 +1,239 @@
+"""What a fitted classifier answers: classes, probabilities, another prior, the reasons."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.base import Floats, as_numpy, like
+from mnemosphere.estimators.editing import given_parameters
+from mnemosphere.estimators.explanation import Explanation, explain
+from mnemosphere.estimators.labels import Encoded, as_labels, class_index
+from mnemosphere.estimators.portable_model import PortableModel
+from mnemosphere.model.class_reading import (
+    at_temperature,
+    best_temperature,
+    net_class_weights,
+)
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.prior import with_class_prior
+
+__all__ = ["ClassModel"]
+
+
+class ClassModel(PortableModel, ABC):
+    """All that reads a fitted model and knows of classes."""
+
+    temperature_: float  # of the shares of memories in a class, set by `fit` or `calibrate`
+    label_smoothing: float
+    _net_class_weights: Tensor  # p net of label smoothing
+    selection_: list[dict[str, Any]]
+    _label_mass: Tensor
+
+    @abstractmethod
+    def _encode(
+        self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool
+    ) -> Encoded:
+        """The labels as indices and weights; sets classes_."""
+
+    @abstractmethod
+    def _weights(self, coded: Encoded, sample_weight: Any, stored: StoredRows) -> Tensor | None:
+        """Sample weight times class weight; None where all are 1."""
+
+    def _set_params(self, params: Parameters) -> None:
+        super()._set_params(params)
+        self.temperature_ = 1.0
+        self._net_class_weights = net_class_weights(params, self.label_smoothing)
+
+    @property
+    def _class_params(self) -> Parameters:
+        """Net of smoothing, at the temperature: see `model.class_reading`."""
+        net = self.params_.replace(p=self._net_class_weights)
+        return at_temperature(net, self.temperature_)
+
+    @property
+    def _smoothing(self) -> float:
+        return float(self.label_smoothing)
+
+    def _own_tensors(self) -> dict[str, Tensor]:
+        return {"label_mass": self._label_mass, "net_class_weights": self._net_class_weights}
+
+    def _own_header(self) -> dict[str, Any]:
+        return {
+            "selection": self.selection_,
+            "temperature": self.temperature_,
+            "novelty_threshold": self.novelty_threshold_,
+        }
+
+    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+        self._label_mass = tensors["label_mass"]
+        self._net_class_weights = tensors["net_class_weights"]
+        if self._net_class_weights.shape != self.params_.p.shape:
+            raise ValueError("net_class_weights has another shape than the class weights")
+        self.selection_ = header["selection"]
+        self.temperature_ = float(header["temperature"])
+        threshold = header["novelty_threshold"]
+        self.novelty_threshold_ = None if threshold is None else float(threshold)
+
+    def _class_index(self, y: Any) -> Tensor:
+        labels = as_labels(y)
+        return class_index(labels.reshape(-1), self.classes_, self.params_.w.device)[1]
+
+    def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
+        stored = self._stored(X, reset=False)
+        coded = self._encode(y, stored, self.classes_, require_label=False)
+        return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Log of `predict_proba`, (n, C)."""
+        check_is_fitted(self, "params_")
+        log_joint = self._log_joint(self._class_params)
+        log_proba: Floats = self._over_rows(
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1)
+        )
+        return log_proba
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """P(y | x, y is one of the C classes), (n, C).
+
+        Σ over memories of share × soft label, net of label smoothing, the shares at the
+        temperature that `fit` found on rows set apart, or `calibrate` on rows of yours. `explain`
+        shows the same shares and soft labels.
+        """
+        proba: Floats = like(X, torch.as_tensor(self.predict_log_proba(X)).exp())
+        return proba
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
+        scores = self.predict_log_proba(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row; a tensor where X is one and labels are numbers."""
+        best = self.predict_log_proba(X).argmax(1)
+        if isinstance(best, Tensor):
+            if self.classes_.dtype.kind in "biuf":
+                labels: Any = torch.from_numpy(self.classes_).to(best.device)[best]
+                answer: NDArray[Any] = labels
+                return answer
+            best = best.cpu().numpy()
+        found: NDArray[Any] = self.classes_[best]
+        return found
+
+    def predict_or_reject(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row, None where the row is novel; an array of objects."""
+        answer = as_numpy(self.predict(X)).astype(object)
+        answer[as_numpy(self.is_novel(X))] = None
+        return answer
+
+    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Set `temperature_` to the one with the least log-loss of the classes of (X, y).
+
+        Pass labeled rows that were not trained on. `fit` does so by itself; rows of another
+        source, or many more of them, may tell it better. Further training, shrinking and the like
+        start again at 1.
+        """
+        check_is_fitted(self, "params_")
+        judged = self._rows_to_judge(X, y, sample_weight).rows
+        labeled = judged.targets.sum(1) > 0
+        if not bool(labeled.any()):
+            raise ValueError("no row of y has a label: pass labeled rows to calibrate")
+        net = self.params_.replace(p=self._net_class_weights)
+        self.temperature_ = best_temperature([(net, judged.take(labeled))])
+        return self
+
+    def with_class_prior(
+        self, prior: Mapping[Any, float] | ArrayLike, *, memory_weights: str = "follow"
+    ) -> Self:
+        """A fitted classifier with other class frequencies and the same memories, not retrained.
+
+        prior: {label: weight} with every class, or weights (C,) in the order of `classes_`; they
+        are scaled to sum to 1. The class "none of them" keeps its share.
+
+        memory_weights: "follow", Bayes' rule: probabilities are reweighted by new over old prior,
+        and the weights of memories follow. "hold" keeps the weights of memories: p is scaled to
+        its new column sums within the polytope of the old row sums, so memories take other soft
+        labels. See the user guide for when that is wanted.
+        """
+        check_is_fitted(self, "params_")
+        weights = self._prior_weights(prior)
+        p_q = self.params_.p_q.double()
+        new = torch.from_numpy(weights / weights.sum()).to(p_q)
+        p_q = torch.cat([new * p_q[:-1].sum(), p_q[-1:]])
+        other = self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
+        # The same for the weights that classes are read from, which have nothing in "none".
+        net = self.params_.replace(p=self._net_class_weights, p_q=self._net_class_weights.sum(0))
+        new = torch.cat([new, new.new_zeros(1)]).to(net.p)
+        other._net_class_weights = with_class_prior(net, new, memory_weights).p
+        other.temperature_ = self.temperature_
+        return other
+
+    def _prior_weights(self, prior: Mapping[Any, float] | ArrayLike) -> NDArray[np.float64]:
+        names = self.classes_.tolist()
+        if isinstance(prior, Mapping):
+            if sorted(map(str, prior)) != sorted(map(str, names)):
+                raise ValueError(
+                    f"prior must name every class once, {names}, got {list(prior)}: "
+                    "weights are relative, so pass all of them"
+                )
+            index = as_numpy(self._class_index(np.array(list(prior))))
+            weights = np.empty(len(names))
+            weights[index] = np.array(list(prior.values()), dtype=np.float64)
+        else:
+            weights = as_numpy(prior).astype(np.float64)
+        if weights.shape != (len(names),) or not (
+            np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0
+        ):
+            raise ValueError(
+                f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
+            )
+        return weights
+
+    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+        """Why each row got its class: the memories that decided it, their shares, soft labels."""
+        return explain(self, X, n_nearest)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        memories: ArrayLike,
+        class_weights: ArrayLike,
+        *,
+        beta: float,
+        varsigma: float = 1.0,
+        classes: ArrayLike | None = None,
+        normalize: str = "unit",
+        mean: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        label_smoothing: float = 0.0,
+        temperature: float = 1.0,
+    ) -> Self:
+        """A fitted classifier out of numbers, such as the attributes of another one.
+
+        memories (P, N) as in `memories_`; class_weights (P+1, C+1) as in `class_weights_`, scaled
+        to sum to 1; classes (C,), 0 to C − 1 if None. mean and scale (N,) of the features, with
+        normalize="standard". label_smoothing: what the class weights contain of it.
+        """
+        model: Self = cls(
+            len(as_numpy(memories)), beta=beta, varsigma=varsigma, normalize=normalize,
+            label_smoothing=label_smoothing,
+        )  # fmt: skip
+        given = (
+            None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
+            for v in (mean, scale)
+        )
+        normalizer = Normalizer(normalize, *given)
+        given_parameters(model, memories, class_weights, classes, normalizer)
+        model.temperature_ = float(temperature)
+        model.selection_, model._label_mass = [], model.params_.p_q.clone()
+        return model

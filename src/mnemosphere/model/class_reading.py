@@ -1,0 +1,107 @@
+"""Class probabilities read from a trained memory: soft labels net of smoothing, shares tempered.
+
+With a share s_γ of every component in a row and a soft label g_γ of each,
+
+    P(y|x) = Σ_γ s_γ(x) g_γ,y,    s ∝ p_h exp(h/T).
+
+Trained on labels (1−ε)·onehot + ε/(C+1), soft labels hold a part ε/(C+1) of every class that no
+row asked for: net of it, g' = (g − ε/(C+1))/(1−ε). The temperature T says how many memories have a
+say: β is what suits the density of the rows, which need not be what suits their classes. Both keep
+the probabilities a sum over memories, so that shares times soft labels explain them exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega_ratio
+
+__all__ = ["at_temperature", "best_temperature", "net_class_weights"]
+
+_FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
+_COLDEST, _HOTTEST = 0.1, 50.0
+_GRID, _REFINED = 16, 10  # trials of log T, then ever finer ones around the best
+_MOST_ROWS = 4096
+
+
+def net_class_weights(params: Parameters, smoothing: float) -> Tensor:
+    """P (P+1, C+1) with the part taken off that label smoothing put there; row sums stay p_h."""
+    p = params.p.double()
+    p_h = p.sum(1, keepdim=True)
+    soft = p / torch.where(p_h > 0, p_h, 1.0)
+    net = (soft - smoothing / p.shape[1]).clamp_min(0.0)
+    # A soft label with nothing but smoothing in it says as much as the prior.
+    prior = p[:, :-1].sum(0)
+    prior = torch.cat([prior / prior.sum(), prior.new_zeros(1)])
+    total = net.sum(1, keepdim=True)
+    net = torch.where(total > 0, net / torch.where(total > 0, total, 1.0), prior)
+    return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
+
+
+def at_temperature(params: Parameters, temperature: float) -> Parameters:
+    """Parameters whose exponents are h/T: β_eff/T, and a β with the log-ratio of Ω over T too."""
+    if temperature == 1.0:
+        return params
+    n = params.n_features
+    beta_eff = float(params.beta_eff) / temperature
+    target = float(log_omega_ratio(params.beta.double().cpu(), n)) / temperature
+    low, high = 0.0, float(params.beta)
+    while float(log_omega_ratio(high, n)) < target:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(log_omega_ratio(middle, n)) < target else (low, middle)
+    beta = torch.as_tensor(high).to(params.beta)
+    return params.replace(beta=beta, varsigma=beta_eff / float(beta))
+
+
+def best_temperature(judged: Sequence[tuple[Parameters, Batch]]) -> float:
+    """The T with the least log-loss of the classes of rows that were not trained on.
+
+    judged: (parameters with the class weights of `net_class_weights`, labeled rows they have not
+    seen), one pair or several. 1 where no T is better.
+    """
+    trials = [_tempered_loss(params, rows.take(slice(0, _MOST_ROWS))) for params, rows in judged]
+
+    def loss(log_t: float) -> float:
+        return sum(trial(log_t) for trial in trials)
+
+    low, high = math.log(_COLDEST), math.log(_HOTTEST)
+    step = (high - low) / (_GRID - 1)
+    best, least = 0.0, loss(0.0)
+    for k in range(_GRID):
+        value = loss(low + k * step)
+        if value < least:
+            best, least = low + k * step, value
+    for _ in range(_REFINED):
+        step *= 0.6
+        for trial in (best - step, best + step):
+            value = loss(trial)
+            if value < least:
+                best, least = trial, value
+                break
+    return math.exp(best)
+
+
+def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], float]:
+    """Summed −log P(class | x) of labeled rows as a function of log T; overlaps taken once."""
+    truth = rows.targets[:, :-1].argmax(1, keepdim=True)
+    h = params.beta_eff * (rows.x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
+    h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
+    tiny = torch.finfo(h.dtype).tiny
+    prior = params.p.sum(1).clamp_min(tiny)
+    log_prior, soft = prior.log(), params.p[:, :-1] / prior[:, None]
+
+    def loss(log_t: float) -> float:
+        share = (log_prior + math.exp(-log_t) * h).softmax(1)
+        proba = share @ soft  # (B, P+1) (P+1, C)
+        own = proba.gather(1, truth)[:, 0] / proba.sum(1).clamp_min(tiny)
+        return -rows.mean(own.clamp_min(tiny).log()) * rows.total_weight
+
+    return loss

@@ -1,0 +1,80 @@
+"""Pictures of a fitted model: what of it the other pictures need, handed to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from numpy.typing import NDArray
+
+from mnemosphere.plots.gallery import class_weights, memory_gallery
+from mnemosphere.plots.growth import lineage_tree
+from mnemosphere.plots.latent import latent_classes
+from mnemosphere.plots.recall import recall_strips
+
+__all__ = ["classes_of", "memories_of", "recall_of", "representative", "tree_of"]
+
+Shape = tuple[int, ...] | None
+
+
+def representative(model: Any, count: int) -> NDArray[np.intp]:
+    """Memories to show: of each class in turn the next one, in the order of the model."""
+    owner = model.class_weights_[1:].argmax(axis=1)
+    before = np.tril(owner[:, None] == owner, -1).sum(axis=1)  # of its class
+    shown: NDArray[np.intp] = np.lexsort((owner, before))[:count]
+    return shown
+
+
+def memories_of(model: Any, shape: Shape = None, count: int = 25) -> Figure | SubFigure | Axes:
+    """Memories of a classifier above their class weights, or of a clusterer by cluster."""
+    parts = (model.memories_, model.class_weights_, model.memory_prior_)
+    if hasattr(model, "memory_labels_"):
+        scale = float(np.quantile(np.abs(model.memories_), 0.99)) or None
+        return latent_classes(*parts, image_shape=shape, vmax=scale)
+    names, indices = model.classes_.tolist(), representative(model, count)
+    return memory_gallery(*parts, classes=names, image_shape=shape, indices=indices)
+
+
+def classes_of(model: Any, count: int = 25) -> Axes:
+    """Soft labels of some memories."""
+    return class_weights(
+        model.class_weights_, model.classes_.tolist(), p_h=model.memory_prior_,
+        indices=representative(model, count),
+    )  # fmt: skip
+
+
+def tree_of(model: Any, shape: Shape = None) -> Axes:
+    """The tree of splits of a model that has grown; a node is drawn as it was last."""
+    tree = model.lineage_
+    if tree is None:
+        raise ValueError("this model did not grow: train with growth from 16 memories, say")
+    w = np.zeros((tree.n_nodes, model.n_features_in_))
+    label = np.zeros(tree.n_nodes, dtype=np.int64)
+    for level, nodes in enumerate(tree.members):
+        then = model.at_level(level)
+        w[nodes.numpy()] = then.memories_
+        label[nodes.numpy()] = then.class_weights_[1:].argmax(axis=1)
+    return lineage_tree(
+        tree.level.numpy(), tree.parent.numpy(), memories=w, image_shape=shape, labels=label,
+        classes=[*model.classes_.tolist(), "none"],
+    )  # fmt: skip
+
+
+def recall_of(
+    model: Any, X: Any, path: Any, known: NDArray[np.bool_], shape: Shape = None, *,
+    names: Sequence[object], verdicts: Sequence[object],
+) -> Figure | SubFigure:  # fmt: skip
+    """Rows X (n, N) on their way down the energy, `path` as `recall_path` has it.
+
+    known (n, N): which features were not hidden; X is shown as the original where it is whole.
+    """
+    whole = np.asarray(X, dtype=np.float64)
+    whole = whole - whole.mean(axis=1, keepdims=True) if model.normalize_ == "center" else whole
+    return recall_strips(
+        path.rows[:, : len(whole)], path.energies[:, : len(whole)], shape,
+        originals=whole if np.isfinite(whole).all() else None, known=known[: len(whole)],
+        names=names, verdicts=[f"→ {verdict}" for verdict in verdicts],
+    )  # fmt: skip

@@ -1,0 +1,36 @@
+"""Tables as plain text that fits a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+__all__ = ["format_table"]
+
+
+def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
+    """Columns side by side where they fit into `width`, else one line per cell."""
+    names = list(rows[0])
+    wide = {n: max(cell_len(n), *(cell_len(row[n]) for row in rows)) for n in names}
+    if sum(wide.values()) + 2 * (len(wide) - 1) > width:
+        left = max(map(cell_len, names))
+        blocks = (
+            "\n".join(f"{set_cell_size(n, left)}  {row[n]}".rstrip() for n in names) for row in rows
+        )
+        return "\n\n".join(blocks)
+    right = {n for n in names if all(_is_figure(row[n]) for row in rows)}
+    lines = []
+    for row in [{n: n for n in names}, *rows]:
+        parts = (
+            " " * (wide[n] - cell_len(row[n])) + row[n]
+            if n in right
+            else set_cell_size(row[n], wide[n])
+            for n in names
+        )
+        lines.append("  ".join(parts).rstrip())
+    return "\n".join([lines[0], "─" * min(width, max(map(cell_len, lines))), *lines[1:]])
+
+
+def _is_figure(cell: str) -> bool:
+    return not cell.strip("0123456789.,%+-−–·#e ")

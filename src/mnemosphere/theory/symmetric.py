@@ -1,0 +1,319 @@
+"""The symmetric solution of the uniform teacher: where it is, where it breaks, and how.
+
+All overlaps are equal, m[b,μ] = a, and so are all shares m_hat[b,μ] = s. Its first instability
+sends different memories to different teachers, with the eigenvalue β_eff a of the Jacobian. What
+follows at the transition is read off Landau's expansion of the free entropy F
+(docs/theory-derivations.md) in ξ[b,μ], a contrast over teachers (Σ_b ξ = 0) and over memories
+(Σ_μ ξ = 0):
+
+    F = F_0 + F_2 |ξ|² + (ϱ β_eff³ s/6) Σ ξ³ + F_4(ξ) + ...,     F_2 = 0 at the transition.
+
+With two teachers or two memories ξ changes sign when these are exchanged, and Σ ξ³ = 0. From three
+of each on it does not vanish, and the transition is of first order.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+from mnemosphere.numerics import bessel
+from mnemosphere.theory.limits import noise_of_varsigma
+from mnemosphere.theory.problem import SaddlePointProblem, varsigma
+
+Order = Literal["continuous", "first order"]
+
+_XTOL, _RTOL = 1e-15, 1e-14
+
+
+def symmetric_overlaps(problem: SaddlePointProblem) -> list[float]:
+    """Common overlaps a of all symmetric solutions of the uniform teacher, smallest first.
+
+    The roots of √P* a = ς(2 β_eff ϱ √P* s) with s the share of one memory at overlap a: one
+    without a uniform component, up to three with one, where the memories may hold on to the data
+    or leave them to the uniform component. With ℓ = logit(P s) in place of a the two sides'
+    difference has a derivative with one maximum, so all roots can be bracketed.
+    """
+    _check_symmetric(problem)
+    root = math.sqrt(problem.n_teacher)
+    p_0 = float(problem.p_h[0])
+    if p_0 == 0.0 or math.isinf(problem.rho):
+        return [_varsigma(problem.gain * root / problem.n_student) / root]
+    gain = problem.gain * root / problem.n_student  # z = gain · P s
+    slope = problem.beta_eff / root
+    shift = problem.log_ratio + math.log(p_0) - math.log1p(-p_0)
+
+    def gap(logit: float) -> float:
+        return slope * _varsigma(gain * _sigmoid(logit)) - logit - shift
+
+    def log_steepness(logit: float) -> float:
+        """Log of the derivative of the first term of the gap."""
+        z = gain * _sigmoid(logit)
+        tail = math.log(slope) - math.log(math.hypot(1.0, z))
+        return tail + math.log(_varsigma(z)) + _log_sigmoid(-logit)
+
+    def turn(logit: float) -> float:
+        """Derivative of log_steepness, which changes sign once."""
+        z = gain * _sigmoid(logit)
+        cosh = math.hypot(1.0, z)
+        return _sigmoid(-logit) * (1.0 / cosh - (z / cosh) ** 2) - _sigmoid(logit)
+
+    # |first term| ≤ slope, so every root lies within slope of −shift; a margin keeps signs clear.
+    low, high = -shift - 1.0, -shift + slope + 1.0
+    edges = [low, high]
+    # Beyond ±700 the exponentials would leave the range of doubles; the steepness is 0 there.
+    left, right = max(low, -700.0), min(high, 700.0)
+    if left < right:
+        peak = left if turn(left) <= 0 else right if turn(right) >= 0 else _root(turn, left, right)
+        if log_steepness(peak) > 0:
+            for a, b in ((left, peak), (peak, right)):
+                if log_steepness(a) * log_steepness(b) < 0:
+                    edges.append(_root(log_steepness, a, b))
+    edges.sort()
+    found = [_root(gap, a, b) for a, b in pairwise(edges) if (gap(a) > 0) != (gap(b) > 0)]
+    return [_varsigma(gain * _sigmoid(logit)) / root for logit in found]
+
+
+def symmetric_overlap(problem: SaddlePointProblem) -> float:
+    """The common overlap of the symmetric solution of largest free entropy, of up to three.
+
+    All of them: `symmetric_overlaps`.
+    """
+    return max(symmetric_overlaps(problem), key=lambda a: _free_entropy(problem, a))
+
+
+def symmetric_transitions(
+    problem: SaddlePointProblem, parameter: str, *, upper: float = 1e6
+) -> list[float]:
+    """All values of β, ϱ or υ up to `upper` at which a symmetric solution changes stability.
+
+    Its eigenvalue β_eff a against parting is 1 where
+
+        ϱ s (β_eff² − P*) = 1,   s = (1−p_0) e / (P [(1−p_0) e + p_0 Ω_N(β)/Ω_N(0)]),
+
+    s the share of one memory and p_0 = p_h(0). Without a uniform component this reads
+    β_eff² = P* + P/ϱ: one value. With one there are none or two values of β, between which
+    memories part: below there is too little signal, above the uniform component takes the data. Any
+    P*, P; p_h equal for all memories; p_q = p_q*, or no labels.
+    """
+    _check_symmetric(problem)
+    if problem.n_teacher == 1 or problem.n_student == 1:
+        raise ValueError("the transition needs at least two teachers and two memories")
+    if parameter == "beta":
+        found = _transitions_in_beta(problem, upper)
+    elif parameter == "rho":
+        excess = problem.beta_eff**2 - problem.n_teacher
+        found = [1.0 / (_share(problem, 1.0) * excess)] if excess > 0 else []
+    elif parameter == "upsilon":
+        squared = problem.n_teacher + 1.0 / (problem.rho * _share(problem, 1.0))
+        ratio = math.sqrt(squared) / problem.beta
+        found = [noise_of_varsigma(ratio)] if ratio < 1 else []
+    else:
+        raise ValueError(f"parameter must be one of ('beta', 'rho', 'upsilon'), got {parameter!r}")
+    return [value for value in found if value <= upper]
+
+
+def symmetric_transition(
+    problem: SaddlePointProblem, parameter: str, *, upper: float = 1e6
+) -> float:
+    """The smallest of `symmetric_transitions`: where the symmetric solution first turns unstable.
+
+    Raises ValueError if there is none up to `upper`.
+    """
+    found = symmetric_transitions(problem, parameter, upper=upper)
+    if not found:
+        raise ValueError(
+            f"the symmetric solution stays stable up to {parameter} = {upper:g}: "
+            "change the other parameters"
+        )
+    return found[0]
+
+
+def _transitions_in_beta(problem: SaddlePointProblem, upper: float) -> list[float]:
+    """Zeros of log[ϱ s (β_eff² − P*)], which is concave in β: bracketed by its maximum."""
+    ratio = problem.beta_eff / problem.beta  # ς(2υ)
+    least = math.sqrt(problem.n_teacher) / ratio
+    p_0 = float(problem.p_h[0])
+    if math.isinf(problem.rho):
+        return [least]
+    if p_0 == 0.0:
+        return [math.sqrt(problem.n_teacher + problem.n_student / problem.rho) / ratio]
+
+    def excess(beta: float) -> float:
+        here = problem.replace(beta=beta)
+        # s may be as small as e^−β: it is kept as a logarithm.
+        log_share = -math.log(problem.n_student) - _softplus(_log_odds(here, 1.0))
+        square = (ratio * beta) ** 2 - problem.n_teacher
+        return math.log(problem.rho) + log_share + (math.log(square) if square > 0 else -math.inf)
+
+    def slope(beta: float) -> float:
+        here = problem.replace(beta=beta)
+        resultant = float(bessel.mean_resultant(torch.tensor(beta).double(), here.n_features))
+        square = (ratio * beta) ** 2 - problem.n_teacher
+        return 2.0 * ratio**2 * beta / square - resultant * _sigmoid(_log_odds(here, 1.0))
+
+    low = least * (1.0 + 1e-12)
+    high = 2.0 * least
+    while slope(high) > 0.0:
+        high *= 2.0
+        if high > max(upper, 4.0 * least):
+            break
+    peak = _root(slope, low, high) if slope(high) < 0.0 else high
+    if excess(peak) < 0.0:
+        return []
+    found = [_root(excess, low, peak)] if excess(low) < 0.0 else [least]
+    high = 2.0 * peak
+    while excess(high) > 0.0 and high <= upper:
+        high *= 2.0
+    if excess(high) < 0.0:
+        found.append(_root(excess, peak, high))
+    return found
+
+
+def cubic_coefficient(problem: SaddlePointProblem, overlap: float | None = None) -> float:
+    """ϱ β_eff³ s/6, what multiplies the cubic invariant Σ ξ³ in F at the symmetric solution.
+
+    overlap: a, by default that of largest free entropy.
+    """
+    a = symmetric_overlap(problem) if overlap is None else overlap
+    return problem.rho * problem.beta_eff**3 * _share(problem, problem.beta_eff * a) / 6.0
+
+
+def quartic_term(problem: SaddlePointProblem, xi: Tensor) -> float:
+    """F_4(ξ) at the transition, β_eff a = 1, for contrasts ξ (P*, P) with Σ ξ³ = 0 on all of them.
+
+    What F gains at fourth order once all other modes follow ξ: teachers' and memories' sums of
+    squares push the contrasts over teachers or memories alone, and the common overlap.
+    """
+    n_t, n_s, beta, rho = problem.n_teacher, problem.n_student, problem.beta_eff, problem.rho
+    s, a = _share(problem, 1.0), 1.0 / beta
+    filled = n_t * a * a  # |w|²
+    room = 1.0 - filled
+    by_teacher, by_memory = (xi * xi).sum(1), (xi * xi).sum(0)
+    total = float(by_teacher.sum())
+    fourth = s * float((xi**4).sum()) - 3.0 * s * s * float((by_teacher**2).sum())
+    direct = rho * beta**4 / 24.0 * fourth - float((by_memory**2).sum()) / (4.0 * room**2)
+    # Each mode that follows: (what pushes it)²/(2 × what holds it).
+    free = rho * beta**3 * s / 2.0
+    left = 1.0 - n_s * s  # share of the uniform component
+    length = a * n_t / room**2
+    teacher_spread = float(((by_teacher - total / n_t) ** 2).sum())
+    memory_spread = float(((by_memory - total / n_s) ** 2).sum())
+    held_length = 2.0 * filled * n_t / room**2
+    held_share = rho * (beta * s * n_s) ** 2
+    follow = (free * left) ** 2 * teacher_spread / held_share
+    follow += (free - length) ** 2 * memory_spread / held_length
+    follow += ((free * left - length) * total) ** 2 / (n_t * held_share + n_s * held_length)
+    return direct + follow / 2.0
+
+
+@dataclass(frozen=True)
+class Transition:
+    """The breaking of the symmetric solution at one value of a parameter.
+
+    cubic: coefficient of Σ ξ³ in F, 0 where that sum vanishes for every ξ. quartic: the largest F_4
+    over unit ξ where it does, else nan.
+    """
+
+    parameter: str
+    value: float
+    cubic: float
+    quartic: float
+
+    @property
+    def order(self) -> Order:
+        """First order if F still rises at the transition: by its cubic or its quartic term."""
+        return "first order" if self.cubic > 0.0 or self.quartic > 0.0 else "continuous"
+
+
+def transition_order(
+    problem: SaddlePointProblem, parameter: str = "beta", *, upper: float = 1e6
+) -> list[Transition]:
+    """Each of `symmetric_transitions` with its Landau coefficients and its order."""
+    found = []
+    for value in symmetric_transitions(problem, parameter, upper=upper):
+        here = problem.replace(**{parameter: value})
+        if min(here.n_teacher, here.n_student) >= 3:
+            cubic = cubic_coefficient(here, 1.0 / here.beta_eff)
+            found.append(Transition(parameter, value, cubic, math.nan))
+            continue
+        quartic = max(quartic_term(here, xi) for xi in _extreme_contrasts(here))
+        found.append(Transition(parameter, value, 0.0, quartic))
+    return found
+
+
+def _extreme_contrasts(problem: SaddlePointProblem) -> list[Tensor]:
+    """Unit ξ (P*, P) between which F_4 lies, where teachers or memories are two.
+
+    ξ is then (1, −1) times a contrast of the n others, and F_4 is linear in the sum of fourth
+    powers of that. The sum is largest for one against the rest, least for halves.
+    """
+    n_t, n_s = problem.n_teacher, problem.n_student
+    n = n_s if n_t == 2 else n_t
+    found = []
+    for up in {1, n // 2}:
+        one = torch.full((n,), -1.0 / (n - up), dtype=torch.float64)
+        one[:up] = 1.0 / up
+        pair = torch.tensor([1.0, -1.0], dtype=torch.float64)
+        xi = torch.outer(pair, one) if n_t == 2 else torch.outer(one, pair)
+        found.append(xi / xi.norm())
+    return found
+
+
+def _check_symmetric(problem: SaddlePointProblem) -> None:
+    if not problem.uniform_teacher:
+        raise ValueError("the symmetric solution is known for the uniform teacher only")
+    if not torch.allclose(problem.p_h[1:], problem.p_h[1], rtol=1e-12):
+        raise ValueError("p_h must be equal for all memories")
+    if not torch.allclose(problem.p_q.expand_as(problem.targets), problem.targets, rtol=1e-12):
+        raise ValueError("p_q must equal the teacher's p_q*, and all its class weights")
+
+
+def _free_entropy(problem: SaddlePointProblem, a: float) -> float:
+    """f/(ϱ P*) of the symmetric state, up to what labels add to all of them alike."""
+    p_0 = float(problem.p_h[0])
+    field = problem.beta_eff * a - problem.log_ratio
+    value = math.log1p(-p_0) + field
+    if p_0 > 0.0:
+        value = math.log(p_0) + _softplus(value - math.log(p_0))
+    if math.isinf(problem.rho):
+        return value
+    entropy = 0.5 * problem.n_student * math.log1p(-problem.n_teacher * a * a)
+    return value + entropy / (problem.rho * problem.n_teacher)
+
+
+def _log_odds(problem: SaddlePointProblem, exponent: float) -> float:
+    """Log of the uniform component's share over the memories', where β_eff m = exponent."""
+    p_0 = float(problem.p_h[0])
+    if p_0 == 0.0:
+        return -math.inf
+    return math.log(p_0) - math.log1p(-p_0) + problem.log_ratio - exponent
+
+
+def _share(problem: SaddlePointProblem, exponent: float) -> float:
+    """m_hat of one memory when β_eff m = exponent for all."""
+    return _sigmoid(-_log_odds(problem, exponent)) / problem.n_student
+
+
+def _varsigma(x: float) -> float:
+    return float(varsigma(torch.tensor(x, dtype=torch.float64)))
+
+
+def _sigmoid(x: float) -> float:
+    return math.exp(_log_sigmoid(x))
+
+
+def _log_sigmoid(x: float) -> float:
+    return -_softplus(-x)
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def _root(function: object, low: float, high: float) -> float:
+    return float(brentq(function, low, high, xtol=_XTOL, rtol=_RTOL))

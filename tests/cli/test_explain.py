@@ -1,0 +1,38 @@
+import mnemosphere as mn
+
+
+def test_rows_by_id_and_by_line(run, tmp_path, trained, table, kit):
+    arguments = ["explain", trained, table, "--nearest", "3", "--json"]
+    by_id = run(*arguments, "--id", "tag", "--row", "bug-7", "--row", "bug-2").json["rows"]
+    by_line = run(*arguments, "--row", "9", "--row", "4").json["rows"]
+    assert [row["tag"] for row in by_id] == ["bug-7", "bug-2"]
+    assert [row["line"] for row in by_line] == ["9", "4"]
+    x = kit.frame()[kit.names].iloc[[7, 2]]
+    model = mn.load(trained / "model.safetensors")
+    for k, reasons in enumerate(model.explain(x, 3)):
+        for found in (by_id[k], by_line[k]):
+            assert [m["memory"] for m in found["memories"]] == [r.memory for r in reasons]
+            assert [m["share"] for m in found["memories"]] == [r.share for r in reasons]
+            assert found["prediction"] == model.predict(x)[k]
+
+
+def test_picture_and_words(run, tmp_path, trained, table):
+    out = tmp_path / "new" / "why.svg"
+    arguments = ["explain", trained, table, "--row", "9"]
+    text = run(*arguments, "--row", "4", "--out", out).stdout
+    assert "line 9: " in text
+    assert "line 4: " in text
+    assert out.read_text().count("<svg") == 1
+    narrow = run(*arguments, env={"COLUMNS": "40"}).stdout
+    assert all(len(line) <= 40 for line in narrow.splitlines())
+    assert "soft label" in narrow
+
+
+def test_text_from_data_cannot_command_the_terminal(run, tmp_path, kit):
+    table = kit.frame().drop(columns="tag")
+    table["kind"] = table["kind"].replace({"ant": "[red]\x1b[31mant\x07"})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    run("train", tmp_path / "t.csv", *kit.fast, "--out", tmp_path / "r", "-q")
+    result = run("evaluate", tmp_path / "r", tmp_path / "t.csv")
+    assert "\x1b" not in result.stdout + result.stderr
+    assert "[red]\\x1b[31mant\\x07" in result.stdout

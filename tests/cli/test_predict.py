@@ -1,0 +1,105 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mnemosphere as mn
+
+
+@pytest.fixture
+def fresh(tmp_path, kit):
+    table = kit.frame(5, 41)
+    path = tmp_path / "fresh.csv"
+    table.drop(columns="kind").to_csv(path, index=False)
+    return table, path
+
+
+READERS = {".csv": pd.read_csv, ".parquet": pd.read_parquet, ".feather": pd.read_feather}
+
+
+@pytest.mark.parametrize("suffix", [*READERS, ".tsv", ".json"])
+def test_predictions_read_back_are_those_of_the_model(run, tmp_path, trained, fresh, kit, suffix):
+    table, path = fresh
+    out = tmp_path / f"p{suffix}"
+    run("predict", trained, path, "--id", "tag", "--out", out)
+    if suffix == ".json":
+        found = pd.DataFrame(json.loads(out.read_text()))
+    elif suffix == ".tsv":
+        found = pd.read_csv(out, sep="\t")
+    else:
+        found = READERS[suffix](out)
+    model = mn.load(trained / "model.safetensors")
+    x = table[kit.names]
+    proba = found[[f"probability_{name}" for name in kit.classes]].to_numpy()
+    np.testing.assert_array_equal(proba, model.predict_proba(x))
+    assert found["prediction"].tolist() == model.predict(x).tolist()
+    assert found["tag"].tolist() == table["tag"].tolist()
+    np.testing.assert_array_equal(found["novelty"], model.novelty(x))
+    assert found["novel"].tolist() == model.is_novel(x).tolist()
+    why = model.explain(x, 3)
+    for k in range(3):
+        assert found[f"memory_{k + 1}"].tolist() == why.memory[:, k].tolist()
+        np.testing.assert_array_equal(found[f"share_{k + 1}"], why.share[:, k])
+
+
+def test_npy_holds_the_probabilities(run, tmp_path, trained, fresh, kit):
+    table, path = fresh
+    run("predict", trained, path, "--out", tmp_path / "p.npy")
+    model = mn.load(trained / "model.safetensors")
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "p.npy"), model.predict_proba(table[kit.names])
+    )
+
+
+def test_columns_are_found_by_name_and_rows_called_by_line(run, tmp_path, trained, fresh, kit):
+    table, path = fresh
+    mixed = table[[*kit.names[::-1], "kind", "tag"]]
+    mixed.to_csv(tmp_path / "mixed.csv", index=False)
+    one, two = (run("predict", trained, p, "--json").json for p in (path, tmp_path / "mixed.csv"))
+    assert one["predictions"] == two["predictions"]
+    assert [row["line"] for row in one["predictions"]] == [str(k) for k in range(2, 43)]
+
+
+def test_prior_is_bayes_rule(run, trained, fresh, kit):
+    table, path = fresh
+    found = run("predict", trained, path, "--prior", "ant=6,bee=3,cat=1", "--json").json
+    model = mn.load(trained / "model.safetensors")
+    odds = model.predict_proba(table[kit.names]) * [6, 3, 1] / model.class_prior_[:3]
+    expected = odds / odds.sum(axis=1, keepdims=True)
+    proba = [[row[f"probability_{c}"] for c in kit.classes] for row in found["predictions"]]
+    np.testing.assert_allclose(proba, expected, rtol=1e-9)
+
+
+def test_rejection_at_another_rate(run, trained, fresh, kit):
+    table, path = fresh
+    rows = run("predict", trained, path, "--reject", "0.4", "--json").json["predictions"]
+    model = mn.load(trained / "model.safetensors")
+    held = json.loads((trained / "results.json").read_text())["novelty"]["held_out"]
+    # 18 rows were held out: the 7th largest score is the threshold for 0.4.
+    threshold = sorted(held)[-7]
+    novel = model.novelty_score(table[kit.names]) > threshold
+    assert [row["novel"] for row in rows] == novel.tolist()
+    assert [row["prediction"] is None for row in rows] == novel.tolist()
+    assert 0 < novel.sum() < 41
+
+
+def test_the_terminal_shows_all_columns_at_any_width(run, trained, fresh):
+    for width in ("40", "80", "300"):
+        text = run("predict", trained, fresh[1], env={"COLUMNS": width}).stdout
+        assert all(len(line) <= int(width) for line in text.splitlines())
+        for name in ("line", "prediction", "probability cat", "novelty", "memory 3", "share 3"):
+            assert name in text
+
+
+def test_an_existing_file_stays(run, tmp_path, trained, fresh):
+    out = tmp_path / "p.csv"
+    out.write_text("mine")
+    assert "p.csv exists" in run("predict", trained, fresh[1], "--out", out, code=2).error
+    assert out.read_text() == "mine"
+    run("predict", trained, fresh[1], "--out", out, "--overwrite")
+    assert out.read_text().startswith("line,")
+    before = fresh[1].read_text()
+    refused = run("predict", trained, fresh[1], "--out", fresh[1], "--overwrite", code=2)
+    assert "is what is read" in refused.error
+    assert fresh[1].read_text() == before

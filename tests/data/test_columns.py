@@ -1,0 +1,120 @@
+"""Which columns are what."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mnemosphere.data.columns import choose, parse_shape
+from mnemosphere.data.completion import fill_blanks
+from mnemosphere.data.tables import Table
+
+
+def table(frame, **more):
+    names = np.array([str(k + 2) for k in range(len(frame))])
+    return Table("t.csv", frame, names, "line", "sha256:0", **more)
+
+
+FRAME = pd.DataFrame(
+    {"a": [1, 2, 3], "Target": ["x", None, "y"], "b": [0.5, 1.5, 2.5], "tag": ["p", "q", "r"]}
+)
+
+
+def test_label_by_its_name_and_rows_by_an_id():
+    rows = choose(table(FRAME), id="tag")
+    assert rows.label == "Target"
+    assert list(rows.x.columns) == ["a", "b"]
+    assert rows.y.tolist() == ["x", None, "y"]
+    assert rows.labeled.tolist() == [True, False, True]
+    assert (rows.kind, rows.names.tolist()) == ("tag", ["p", "q", "r"])
+    labeled = rows.take(rows.labeled)
+    assert labeled.y.dtype.kind == "U"
+    assert labeled.names.tolist() == ["p", "r"]
+
+
+def test_the_last_column_is_the_label_only_where_that_is_the_guess():
+    frame = FRAME[["a", "b", "tag"]]
+    assert choose(table(frame)).label == "tag"
+    assert choose(table(frame), guess_label="named", drop=["tag"]).label is None
+    assert choose(table(frame), label="-3", drop=["tag"]).y.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected", "kind"),
+    [
+        ([1.0, 2.0, 1.0], [1, 2, 1], "i"),
+        ([1.0, None, 2.0], [1, None, 2], "O"),
+        ([True, False, True], [True, False, True], "b"),
+        (pd.array([1, None, 3], dtype="Int64"), [1, None, 3], "O"),
+        (pd.Categorical(["u", "v", "u"]), ["u", "v", "u"], "U"),
+        (["", "v", "u"], [None, "v", "u"], "O"),
+    ],
+)
+def test_labels_of_every_type(values, expected, kind):
+    rows = choose(table(FRAME[["a", "b"]].assign(y=values)))
+    assert rows.y.tolist() == expected
+    assert rows.y.dtype.kind == kind
+
+
+def test_pandas_own_numbers_are_numbers():
+    frame = pd.DataFrame({"a": pd.array([1, 2, None], dtype="Int64"), "b": [True, False, True]})
+    rows = choose(table(frame), guess_label="no", blanks=True)
+    np.testing.assert_array_equal(rows.x.to_numpy(float), [[1, 1], [2, 0], [np.nan, 1]])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "text or dates in 'tag'.*--drop tag"),
+        ({"drop": ["tga"]}, "no column 'tga': did you mean 'tag'"),
+        ({"features": ["a"], "label": "a"}, "no feature is left"),
+        ({"drop": ["tag"], "label": "b", "features": ["Target"]}, "text or dates in 'Target'"),
+    ],
+)
+def test_what_cannot_be_chosen(options, message):
+    with pytest.raises(ValueError, match=message):
+        choose(table(FRAME), **options)
+
+
+def test_blanks_and_infinite_numbers_are_named_by_line():
+    frame = pd.DataFrame({"a": [1, np.nan, 3], "b": [1.0, 2, np.inf], "y": [0, 1, 0]})
+    with pytest.raises(ValueError, match=r"blanks in 'a', 'b', line 3, 4: .*--drop a,b"):
+        choose(table(frame))
+    with pytest.raises(ValueError, match="infinite numbers in 'b', line 4"):
+        choose(table(frame), blanks=True)
+
+
+def test_rows_called_by_name_and_parts():
+    rows = choose(table(FRAME, is_test=np.array([False, True, True])), id="tag")
+    assert rows.called(["r", "p"]).names.tolist() == ["r", "p"]
+    assert rows.part(None).names.tolist() == ["q", "r"]
+    assert rows.part("train").names.tolist() == ["p"]
+    with pytest.raises(ValueError, match=r"no tag 'z' in t\.csv: there are p to r"):
+        rows.called(["z"])
+
+
+def test_hold_out_is_a_share_of_each_class():
+    y = np.repeat(["u", "v"], [30, 11])
+    rows = choose(table(pd.DataFrame({"a": np.arange(41), "y": y})))
+    held = rows.hold_out(0.2, 3).is_test
+    assert [held[:30].sum(), held[30:].sum()] == [6, 2]
+    np.testing.assert_array_equal(held, rows.hold_out(0.2, 3).is_test)
+    assert (held != rows.hold_out(0.2, 4).is_test).any()
+
+
+def test_shapes():
+    assert parse_shape("2x3", 6) == (2, 3)
+    assert parse_shape(None, 6) is None
+    for text, message in (("2x2", "4 pixels"), ("2xa", "look like"), ("6", "look like")):
+        with pytest.raises(ValueError, match=message):
+            parse_shape(text, 6)
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_completed_rows_come_in_the_units_of_the_given_ones(kind):
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=(5, 11)) + 3
+    found = whole - whole.mean(1, keepdims=True) if kind == "center" else whole
+    if kind != "standard":
+        found = found / np.linalg.norm(found, axis=1, keepdims=True)
+    holes = np.where(rng.random((5, 11)) < 0.4, np.nan, whole)
+    np.testing.assert_allclose(fill_blanks(holes, found, kind), whole, rtol=1e-10)

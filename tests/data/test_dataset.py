@@ -1,0 +1,293 @@
+"""Rows in memory: passes, samples, the hold-out, shards, label mass, checksums, streams."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemosphere.data.dataset import ArrayDataset, Dataset, StreamedBatch, held_out
+from mnemosphere.model.batch import Batch
+from mnemosphere.numerics import sphere
+
+N_ROWS, N, COLUMNS = 53, 7, 4
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def numbered(n: int = N_ROWS, *, weighted: bool = True) -> Batch:
+    """Rows that are told apart by their first label weight and their sample weight."""
+    x = sphere.sample_uniform(n, N, generator=seeded(1), dtype=torch.float64)
+    targets = torch.zeros(n, COLUMNS, dtype=torch.float64)
+    targets[:, 0] = (1 + torch.arange(n)) / (n + 1)
+    weight = 1 + torch.arange(n, dtype=torch.float64)
+    return Batch(x, targets, weight if weighted else None)
+
+
+def numbers(batch: Batch, whole: Batch) -> list[int]:
+    """Which rows of `whole` these are; all their parts must say the same."""
+    found = [int((whole.x == row).all(1).nonzero()[0, 0]) for row in batch.x]
+    assert torch.equal(batch.targets, whole.targets[found])
+    if whole.sample_weight is None:
+        assert batch.sample_weight is None
+    else:
+        assert torch.equal(batch.sample_weight, whole.sample_weight[found])
+    return found
+
+
+# A pass
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("size", [1, 5, 17, 52, 53, 100, None])
+@pytest.mark.parametrize("seed", [None, 3])
+def test_batches_cover_every_row_once(size, seed, weighted):
+    rows = numbered(weighted=weighted)
+    generator = None if seed is None else seeded(seed)
+    batches = list(ArrayDataset(rows).batches(size, generator=generator))
+    sizes = [batch.n_rows for batch in batches]
+    full = N_ROWS if size is None else min(size, N_ROWS)
+    assert sizes == [full] * (N_ROWS // full) + [N_ROWS % full] * (N_ROWS % full > 0)
+    order = [row for batch in batches for row in numbers(batch, rows)]
+    assert sorted(order) == list(range(N_ROWS))
+    if generator is None or len(batches) == 1:
+        assert order == list(range(N_ROWS))  # as stored
+    else:
+        assert order != list(range(N_ROWS))
+
+
+def test_the_order_is_that_of_the_seed_and_another_in_each_pass():
+    rows = numbered()
+    dataset = ArrayDataset(rows)
+
+    def passes(seed):
+        generator = seeded(seed)
+        return [
+            [
+                row
+                for batch in dataset.batches(5, generator=generator)
+                for row in numbers(batch, rows)
+            ]
+            for _ in range(2)
+        ]
+
+    one = passes(0)
+    assert one[0] != one[1]
+    assert one == passes(0)
+    assert one != passes(1)
+
+
+def test_every_order_is_as_likely():
+    """The first row of a pass, over many: χ² with 6 degrees of freedom, 1 in 10⁴."""
+    rows, generator = numbered(7), seeded(5)
+    dataset = ArrayDataset(rows)
+    first = [numbers(next(dataset.batches(1, generator=generator)), rows)[0] for _ in range(1400)]
+    counts = np.bincount(first, minlength=7)
+    assert ((counts - 200) ** 2 / 200).sum() < 27.9
+
+
+# A sample
+
+
+def test_a_sample_has_distinct_rows_and_follows_the_generator():
+    rows = numbered()
+    dataset = ArrayDataset(rows)
+    drawn = numbers(dataset.sample(11, generator=seeded(2)), rows)
+    assert len(set(drawn)) == 11
+    assert drawn == numbers(dataset.sample(11, generator=seeded(2)), rows)
+    assert drawn != numbers(dataset.sample(11, generator=seeded(3)), rows)
+    for n in (N_ROWS, 10**12):
+        assert numbers(dataset.sample(n, generator=seeded(2)), rows) == list(range(N_ROWS))
+
+
+# The hold-out
+
+
+def labels(classes: list[int]) -> torch.Tensor:
+    """One-hot label weights; −1 has no label."""
+    label = torch.tensor(classes)
+    q = torch.nn.functional.one_hot(label.clamp_min(0), COLUMNS).double()
+    q[label < 0] = 0.0
+    return q
+
+
+def test_held_out_rows_are_in_proportion():
+    q = labels([0] * 100 + [1] * 57 + [2] * 6 + [-1] * 83)
+    held = held_out(q, 0.13, generator=seeded(1))
+    # ⌊0.13·100⌋, ⌊0.13·57⌋, and none of a class with fewer than 1/0.13 rows or without label.
+    assert q[held].sum(0).tolist() == [13, 7, 0, 0]
+    assert (q[held].sum(1) == 1).all()
+
+
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=COLUMNS + 1, max_size=COLUMNS + 1),
+    fraction=st.floats(0.01, 0.99),
+    seed=st.integers(0, 1000),
+)
+def test_of_each_class_that_share_rounded_down(counts, fraction, seed):
+    classes = np.repeat(np.arange(-1, COLUMNS), counts)
+    np.random.default_rng(seed).shuffle(classes)
+    if len(classes) == 0:
+        return
+    held = held_out(labels(classes.tolist()), fraction, generator=seeded(seed)).numpy()
+    if sum(counts[1:]) == 0:  # no labels: of all rows
+        assert abs(held.sum() - fraction * len(classes)) < 1 + 1e-9
+        return
+    assert held[classes == -1].sum() == 0
+    for y, n in enumerate(counts[1:]):
+        # n·fraction may round to either side of a whole number it is equal to.
+        assert held[classes == y].sum() in {
+            math.floor(n * fraction - 1e-9),
+            math.floor(n * fraction + 1e-9),
+        }
+
+
+def test_every_row_of_a_class_is_as_likely_to_be_held():
+    q = labels([0] * 10 + [1] * 20)
+    generator = seeded(4)
+    share = sum(held_out(q, 0.3, generator=generator).double() for _ in range(500)) / 500
+    # Five standard errors.
+    assert float((share - 0.3).abs().max()) < 5 * math.sqrt(0.3 * 0.7 / 500)
+
+
+def test_without_labels_it_is_a_share_of_all_rows():
+    held = held_out(labels([-1] * 83), 0.13, generator=seeded(1))
+    assert int(held.sum()) == math.floor(0.13 * 83)
+
+
+def test_a_soft_label_counts_as_its_largest_part():
+    q = torch.tensor([[0.2, 0.3, 0.1, 0.0]], dtype=torch.float64).expand(40, 4)
+    other = torch.tensor([[0.4, 0.3, 0.1, 0.2]], dtype=torch.float64).expand(21, 4)
+    held = held_out(torch.cat([q, other]), 0.25, generator=seeded(1))
+    assert (int(held[:40].sum()), int(held[40:].sum())) == (10, 5)
+
+
+def test_the_names_of_classes_do_not_matter():
+    """Sorted another way, the same rows are held."""
+    classes = ([0] * 31 + [1] * 17 + [2] * 23) * 2
+    renamed = [(2, 0, 1)[y] for y in classes]
+    one, two = (held_out(labels(y), 0.2, generator=seeded(6)) for y in (classes, renamed))
+    assert torch.equal(one, two)
+
+
+def test_split_is_disjoint_exhaustive_and_in_order():
+    rows = numbered()
+    rows = replace(rows, targets=labels([0, 1, 2] * 17 + [0, 1]))
+    dataset = ArrayDataset(rows)
+    learn, judge = dataset.split(0.2, generator=seeded(3))
+    a, b = numbers(learn.rows, rows), numbers(judge.rows, rows)
+    assert sorted(a + b) == list(range(N_ROWS))
+    assert a == sorted(a)
+    assert b == sorted(b)
+    held = held_out(rows.targets, 0.2, generator=seeded(3))
+    assert b == held.nonzero()[:, 0].tolist()
+    assert len(b) == 3 + 3 + 3  # ⌊0.2·18⌋ twice and ⌊0.2·17⌋
+
+
+def test_a_split_that_would_hold_nothing_says_so():
+    dataset = ArrayDataset(replace(numbered(4), targets=labels([0, 1, 2, 0])))
+    learn, judge = dataset.split(0.1, generator=seeded(3))
+    assert judge is None
+    assert learn is dataset
+
+
+# Shards
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 53])
+def test_shards_are_parts_of_even_size(world_size):
+    rows = numbered()
+    dataset = ArrayDataset(rows)
+    shards = [dataset.shard(rank, world_size) for rank in range(world_size)]
+    order = [row for shard in shards for row in numbers(shard.rows, rows)]
+    assert order == list(range(N_ROWS))
+    sizes = {shard.n_rows for shard in shards}
+    assert max(sizes) - min(sizes) <= 1
+
+
+# Label mass, weights, checksums
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_label_mass_is_the_weighted_sum(weighted):
+    rows = numbered(weighted=weighted)
+    mass = ArrayDataset(rows).label_mass()
+    expected = np.zeros(COLUMNS)
+    for b in range(N_ROWS):
+        expected += (b + 1 if weighted else 1) * rows.targets[b].numpy()
+    np.testing.assert_allclose(mass, expected, rtol=1e-14)
+    single = Batch(
+        rows.x.float(), rows.targets.float(), rows.sample_weight.float() if weighted else None
+    )
+    assert ArrayDataset(single).label_mass().dtype == torch.float64
+
+
+def test_label_mass_of_shards_adds_up():
+    dataset = ArrayDataset(numbered())
+    total = sum(dataset.shard(rank, 3).label_mass() for rank in range(3))
+    torch.testing.assert_close(total, dataset.label_mass(), rtol=1e-14, atol=0)
+
+
+def test_rows_of_no_weight_are_left_out():
+    rows = numbered()
+    weight = rows.sample_weight * (torch.arange(N_ROWS) % 3 > 0)
+    dataset = ArrayDataset.of(rows.x, rows.targets, weight)
+    kept = [k for k in range(N_ROWS) if k % 3]
+    assert numbers(dataset.rows, rows) == kept
+    for weight in (rows.sample_weight, None):
+        same = ArrayDataset.of(rows.x, rows.targets, weight)
+        assert same.n_rows == N_ROWS
+        assert same.rows.x is rows.x  # nothing is copied where nothing is left out
+
+
+def test_checksums_tell_data_apart():
+    rows = numbered()
+    plain = ArrayDataset(rows)
+
+    def nudged(t):
+        t = t.clone()
+        t.view(-1)[17] += 2.0**-40
+        return t
+
+    others = [
+        rows.take(slice(0, 52)),
+        rows.take(torch.arange(N_ROWS - 1, -1, -1)),
+        replace(rows, x=nudged(rows.x)),
+        replace(rows, targets=nudged(rows.targets)),
+        replace(rows, sample_weight=nudged(rows.sample_weight)),
+        replace(rows, sample_weight=None),
+        replace(rows, x=rows.x.float()),
+        Batch(rows.x.reshape(N, N_ROWS), rows.targets, rows.sample_weight),
+    ]
+    sums = [ArrayDataset(other).checksum() for other in others]
+    assert len({plain.checksum(), *sums}) == 1 + len(others)
+    copy = Batch(rows.x.T.contiguous().T, rows.targets.clone(), rows.sample_weight.clone())
+    assert ArrayDataset(copy).checksum() == plain.checksum()
+
+
+def test_it_is_where_its_rows_are():
+    dataset: Dataset = ArrayDataset(numbered())
+    assert dataset.device == torch.device("cpu")
+    assert dataset.n_rows == N_ROWS
+
+
+# Streams
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.4])
+def test_a_batch_of_a_stream_is_a_share_of_a_pass(share):
+    rows = numbered(20)
+    stream = StreamedBatch(rows, share)
+    assert stream.n_rows == 20 / share
+    for size in (3, 20, None):
+        (batch,) = stream.batches(size, generator=seeded(1))
+        assert numbers(batch, rows) == list(range(20))
+        assert batch.n_rows / stream.n_rows == pytest.approx(share)
+    assert torch.equal(stream.label_mass(), ArrayDataset(rows).label_mass())

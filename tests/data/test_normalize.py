@@ -1,0 +1,258 @@
+"""Rows on the sphere against plain NumPy formulas, for every kind and every type of number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.data import NORMALIZATIONS, Normalizer, StoredRows
+from mnemosphere.data import rows as rows_module
+from mnemosphere.data.prepare import on_sphere
+
+CPU = torch.device("cpu")
+TYPES = ["float64", "float32", "float16", "uint8", "int64", "int8", "uint16", "bool"]
+
+
+def stored(x):
+    return StoredRows.of(np.asarray(x), CPU)
+
+
+def by_numpy(kind, x, training, weight=None):
+    """The definition of each kind, in double precision."""
+    x, training = np.asarray(x, np.float64), np.asarray(training, np.float64)
+    if kind == "standard":
+        mean = np.average(training, axis=0, weights=weight)
+        deviation = np.sqrt(np.average((training - mean) ** 2, axis=0, weights=weight))
+        x = (x - mean) / np.where(deviation > 0, deviation, 1.0)
+        x = np.hstack([x, np.full((len(x), 1), np.sqrt(x.shape[1]))])
+    elif kind == "center":
+        x = x - x.mean(axis=1, keepdims=True)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def table(dtype, n=23, features=7, seed=0):
+    x = 40 * np.random.default_rng(seed).random((n, features)) + 1
+    if dtype == "bool":
+        x = x > 20
+        x[:, 0], x[:, 1] = True, False  # no row of one value
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_each_kind_is_its_formula(kind, dtype):
+    x, fresh = table(dtype), table(dtype, 11, seed=1)
+    normalizer = Normalizer.fit(kind, stored(x))
+    unit, lost = on_sphere(stored(fresh), normalizer, torch.float64)
+    assert not lost.any()
+    assert unit.shape[1] == 7 + normalizer.extra
+    np.testing.assert_allclose(unit.numpy(), by_numpy(kind, fresh, x), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
+def test_rows_come_out_of_unit_norm(kind):
+    x = by_numpy("unit", table("float64"), None) if kind == "none" else table("float64")
+    unit, _ = Normalizer.fit(kind, stored(x))(torch.from_numpy(x))
+    np.testing.assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-15)
+
+
+@pytest.mark.parametrize("factor", [1e300, 1e-300, 2.0**-1000, 1e-13])
+@pytest.mark.parametrize("kind", ["center", "unit"])
+def test_length_means_nothing(kind, factor):
+    x = table("float64")
+    small, _ = Normalizer(kind)(torch.from_numpy(factor * x))
+    np.testing.assert_allclose(small.numpy(), by_numpy(kind, x, x), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1e300, 1e-300, 1.7e308 / 41])
+def test_units_of_a_feature_mean_nothing_to_standard(factor):
+    x = table("float64")
+    scale = np.array([factor, 1, 1, 1, 1, 1, 1 / factor])
+    normalizer = Normalizer.fit("standard", stored(scale * x))
+    unit, lost = normalizer(torch.from_numpy(scale * x))
+    assert not lost.any()
+    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9)
+    np.testing.assert_allclose(
+        (normalizer.restore(unit) / torch.from_numpy(scale)).numpy(), x, rtol=1e-9
+    )
+
+
+def test_the_smallest_numbers_there_are():
+    """One bit is left of 5e-324; which entries are zero is all that such rows tell."""
+    pattern = np.array([[0, 1, 0, 1], [1, 0, 0, 1], [1, 1, 0, 1], [0, 1, 1, 0]], float)
+    x = torch.from_numpy(5e-324 * pattern)
+    assert bool((x[pattern == 1] > 0).all())
+    for kind in ("unit", "center"):
+        unit, lost = Normalizer(kind)(x)
+        assert not lost.any()
+        np.testing.assert_allclose(unit.numpy(), by_numpy(kind, pattern, None), rtol=1e-12)
+    unit, lost = Normalizer.fit("standard", stored(x.numpy()))(x)
+    assert not lost.any()
+    np.testing.assert_allclose(unit.norm(dim=1).numpy(), 1, rtol=1e-12)
+    assert len({tuple(row) for row in unit.tolist()}) == 4  # still told apart
+
+
+def test_the_largest_integers():
+    most = np.iinfo(np.int64).max
+    x = np.array([[most, 0, -most], [most, most, 0], [1, 2, 3]])
+    for kind in ("unit", "center", "standard"):
+        normalizer = Normalizer.fit(kind, stored(x))
+        unit, _ = on_sphere(stored(x), normalizer, torch.float64)
+        np.testing.assert_allclose(unit.numpy(), by_numpy(kind, x, x), rtol=1e-12, atol=1e-15)
+
+
+def test_the_largest_floats():
+    """Differences and squares of which would be infinite."""
+    x = 1.7e308 * np.array([[1.0, -1, 1], [-1, 1, 1], [1, 1, -1], [1, -1, -1]])
+    for kind in ("unit", "center", "standard"):
+        unit, lost = Normalizer.fit(kind, stored(x))(torch.from_numpy(x))
+        assert not lost.any()
+        np.testing.assert_allclose(
+            unit.numpy(), by_numpy(kind, x / 1.7e308, x / 1.7e308), rtol=1e-12, atol=1e-15
+        )
+    # A row as far away as can be points along its one huge feature.
+    normalizer = Normalizer.fit("standard", stored(1e-3 * np.eye(3)))
+    unit, _ = normalizer(torch.tensor([[0.0, -1.7e308, 0.0]], dtype=torch.float64))
+    np.testing.assert_allclose(unit.numpy(), [[0, -1, 0, 0]], atol=1e-12)
+
+
+# rows without direction
+
+
+def test_zero_rows_and_constant_rows():
+    x = torch.tensor([[1.0, 2, 4], [0, 0, 0], [7.1, 7.1, 7.1], [1e-320, 0, 0]]).double()
+    x[3, 0] = 1e-320
+    for kind, expected in (
+        ("unit", [False, True, False, False]),
+        ("center", [False, True, True, False]),
+        ("standard", [False] * 4),
+        ("none", [False, True, False, False]),
+    ):
+        unit, lost = Normalizer.fit(kind, stored(x.numpy()))(x)
+        assert lost.tolist() == expected
+        assert not unit[lost].any()
+        np.testing.assert_allclose(unit[~lost].norm(dim=1).numpy(), 1, rtol=1e-12)
+
+
+def test_what_rounding_leaves_of_a_constant_row_is_no_direction():
+    """The mean of 0.1 five times is not 0.1 to the last bit; a hundredth more is a difference."""
+    x = torch.full((2, 5), 0.1, dtype=torch.float64)
+    x[1, 0] += 1e-2
+    assert Normalizer("center")(1e6 + x)[1].tolist() == [True, False]
+
+
+def test_none_takes_rows_as_they_are_and_tells_of_others():
+    normalizer = Normalizer("none")
+    x = torch.tensor([[0.6, 0.8], [0.6, 0.80009], [3.0, 4.0]]).double()
+    norm = normalizer.off_norm(x)
+    assert norm.tolist() == pytest.approx([1, 1, 5], rel=1e-12)
+    assert (Normalizer("unit").off_norm(x) == 1).all()
+
+
+# what "standard" learns
+
+
+def test_standard_by_weight_is_standard_of_repeated_rows():
+    x = table("float64")
+    weight = np.random.default_rng(2).integers(0, 4, len(x))
+    one = Normalizer.fit("standard", stored(x), torch.from_numpy(weight.astype(float)))
+    two = Normalizer.fit("standard", stored(np.repeat(x, weight, axis=0)))
+    for a, b in ((one.mean, two.mean), (one.scale, two.scale)):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-12)
+    fraction = np.random.default_rng(3).random(len(x))
+    unit, _ = Normalizer.fit("standard", stored(x), torch.from_numpy(fraction))(torch.from_numpy(x))
+    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x, fraction), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_chunks_make_no_difference(monkeypatch, kind):
+    x = table("float64", n=101)
+    weight = torch.from_numpy(np.random.default_rng(0).random(101))
+    whole = Normalizer.fit(kind, stored(x), weight)
+    at_once, _ = on_sphere(stored(x), whole, torch.float64)
+    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 3 * 7 + 2)  # three rows at a time
+    parts = Normalizer.fit(kind, stored(x), weight)
+    assert len(list(stored(x).chunks())) == 34
+    if kind == "standard":
+        np.testing.assert_allclose(parts.mean.numpy(), whole.mean.numpy(), rtol=1e-13)
+        np.testing.assert_allclose(parts.scale.numpy(), whole.scale.numpy(), rtol=1e-13)
+    by_parts, _ = on_sphere(stored(x), whole, torch.float64)
+    assert torch.equal(by_parts, at_once)
+
+
+def test_a_constant_feature_tells_nothing():
+    x = table("float64")
+    x[:, 2] = 1e6 + 0.1
+    unit, _ = Normalizer.fit("standard", stored(x))(torch.from_numpy(x))
+    x[:, 2] = 0.0  # of which NumPy's deviation is exactly zero
+    np.testing.assert_allclose(unit.numpy(), by_numpy("standard", x, x), rtol=1e-9, atol=1e-9)
+
+
+def test_a_large_offset_does_not_drown_the_spread():
+    """Two sweeps: the textbook difference of moments would have no digit left."""
+    x = np.random.default_rng(0).normal(size=(101, 3))
+    normalizer = Normalizer.fit("standard", stored(1e9 + x))
+    np.testing.assert_allclose(normalizer.scale.numpy(), x.std(axis=0), rtol=1e-6)
+
+
+# back again
+
+
+def test_restore_undoes_standard():
+    x = table("float64")
+    normalizer = Normalizer.fit("standard", stored(x))
+    unit, _ = normalizer(torch.from_numpy(x))
+    np.testing.assert_allclose(normalizer.restore(unit).numpy(), x, rtol=1e-12)
+    # Also of more axes, as a path of recall has.
+    path = normalizer.restore(torch.stack([unit, unit]))
+    np.testing.assert_allclose(path.numpy(), np.stack([x, x]), rtol=1e-12)
+    # The center of the data is the pole of the sphere.
+    pole = torch.zeros(1, 8, dtype=torch.float64)
+    pole[0, -1] = 1
+    np.testing.assert_allclose(normalizer.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
+
+
+def test_a_point_beyond_the_equator_is_shown_at_unit_length():
+    normalizer = Normalizer.fit("standard", stored(table("float64")))
+    w = torch.tensor([[0.6] + [0.0] * 6 + [-0.8]], dtype=torch.float64)
+    shown = normalizer.restore(w)[0]
+    assert shown[0] == pytest.approx(float(normalizer.mean[0] + 0.6 * normalizer.scale[0]))
+    assert torch.equal(shown[1:], normalizer.mean[1:])
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "none"])
+def test_restore_shows_directions_as_they_are(kind):
+    w = torch.eye(3, dtype=torch.float64)
+    assert torch.equal(Normalizer(kind).restore(w), w)
+
+
+# gaps
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
+def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios(kind):
+    x = by_numpy("unit", table("float64"), None) if kind == "none" else table("float64")
+    unknown = np.random.default_rng(5).random(x.shape) < 0.4
+    unknown[:, 0], unknown[:, 1:3] = True, False
+    normalizer = Normalizer.fit(kind, stored(x))
+    holes = torch.from_numpy(np.where(unknown, np.nan, x))
+    unit, lost = normalizer(normalizer.fill(holes, torch.from_numpy(unknown)))
+    assert not lost.any()
+    found = unit.numpy()[:, :7]
+    np.testing.assert_allclose(found[unknown], 0, atol=1e-12)
+    shift = {"standard": x.mean(axis=0), "unit": 0.0, "none": 0.0}
+    if kind == "center":
+        shift["center"] = np.nanmean(holes.numpy(), axis=1, keepdims=True)
+    scale = x.std(axis=0) if kind == "standard" else 1.0
+    known = np.where(unknown, 0.0, (x - shift[kind]) / scale)
+    length = np.linalg.norm(known, axis=1) / np.linalg.norm(found, axis=1)
+    np.testing.assert_allclose(found * length[:, None], known, rtol=1e-9, atol=1e-12)
+
+
+def test_differentiable():
+    """The layer that a model becomes sends gradients through."""
+    x = torch.from_numpy(table("float64", n=3)).requires_grad_()
+    for kind in ("center", "unit", "standard"):
+        normalizer = Normalizer.fit(kind, stored(table("float64")))
+        assert torch.autograd.gradcheck(lambda z, f=normalizer: f(z)[0], (x,), atol=1e-6)

@@ -1,0 +1,69 @@
+"""From stored rows to unit rows: the precision, the numbers of rows, rows that do not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.data import Normalizer, StoredRows
+from mnemosphere.data import rows as rows_module
+from mnemosphere.data.prepare import on_sphere, unit_chunks
+
+CPU = torch.device("cpu")
+
+
+def unit_table(n=23, features=5):
+    x = np.random.default_rng(0).normal(size=(n, features))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+@pytest.fixture(autouse=True)
+def two_rows_at_a_time(monkeypatch):
+    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 2 * 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_are_rounded_once_at_the_end(dtype):
+    """Norms are taken in double precision, whatever comes out."""
+    x = 1e3 * unit_table()
+    found, lost = on_sphere(StoredRows.of(x, CPU), Normalizer("unit"), dtype)
+    assert found.dtype == dtype
+    assert not lost.any()
+    eps = torch.finfo(dtype).eps
+    np.testing.assert_allclose(found.double().numpy(), unit_table(), atol=eps, rtol=0)
+
+
+def test_chunks_are_the_whole_in_order():
+    x = unit_table()
+    x[7] = 0.0
+    rows = StoredRows.of(x, CPU)
+    parts = list(unit_chunks(rows, Normalizer("unit"), torch.float64))
+    assert [part.shape[0] for part, _ in parts] == [2] * 11 + [1]
+    whole, lost = on_sphere(rows, Normalizer("unit"), torch.float64)
+    assert torch.equal(torch.cat([part for part, _ in parts]), whole)
+    assert torch.equal(torch.cat([gone for _, gone in parts]), lost)
+    assert lost.nonzero()[:, 0].tolist() == [7]
+
+
+@pytest.mark.parametrize("row", [0, 1, 13, 22])
+def test_rows_that_should_be_of_unit_norm_are_named(row):
+    x = unit_table()
+    x[row] *= 3
+    with pytest.raises(ValueError, match=rf"^row {row} of X has norm 3 but normalize='none' wants"):
+        on_sphere(StoredRows.of(x, CPU), Normalizer("none"), torch.float64)
+
+
+def test_rows_keep_the_numbers_the_user_knows_them_by():
+    x = unit_table()
+    x[13] *= 3
+    some = StoredRows.of(x, CPU).take(torch.tensor([20, 4, 13, 2]))
+    with pytest.raises(ValueError, match=r"^row 13 of X has norm 3 "):
+        on_sphere(some, Normalizer("none"), torch.float64)
+
+
+def test_rounding_of_single_precision_is_no_other_norm():
+    x = unit_table().astype(np.float32)
+    found, _ = on_sphere(StoredRows.of(x, CPU), Normalizer("none"), torch.float64)
+    np.testing.assert_allclose(found.norm(dim=1).numpy(), 1, rtol=1e-14)  # made exact
+    np.testing.assert_allclose(found.numpy(), x, atol=1e-6)

@@ -1,0 +1,266 @@
+"""Rows as they came: every type and layout of NumPy and torch; laws of merging copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemosphere.data import StoredRows
+from mnemosphere.data import rows as rows_module
+from mnemosphere.data.rows import merge_copies
+
+CPU = torch.device("cpu")
+
+
+def stored(x):
+    return StoredRows.of(x, CPU)
+
+
+def whole(rows):
+    return torch.cat([x for _, x in rows.chunks()]).numpy()
+
+
+BASE = np.random.default_rng(0).integers(0, 100, (11, 7))
+TYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+         "float16", "float32", "float64", "longdouble", ">f8", ">f4", ">i4", ">u2"]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_every_type_of_number(dtype):
+    x = BASE.astype(dtype)
+    rows = stored(x)
+    assert (rows.n_rows, rows.n_features) == (11, 7)
+    np.testing.assert_array_equal(whole(rows), x.astype(np.float64))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64"])
+def test_small_types_stay_small(dtype):
+    """A table of bytes is not blown up to eight times its size."""
+    assert stored(BASE.astype(dtype)).values.element_size() == np.dtype(dtype).itemsize
+
+
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "every other row": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "rows backwards": lambda x: x[::-1].copy()[::-1],
+    "columns backwards": lambda x: x[:, ::-1].copy()[:, ::-1],
+    "column of three axes": lambda x: np.stack([x, x], axis=2)[..., 1],
+    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["uint8", "float64", ">f8"])
+def test_every_layout_without_a_warning(layout, dtype):
+    x = LAYOUTS[layout](BASE.astype(dtype))
+    x.flags.writeable = False
+    rows = stored(x)
+    np.testing.assert_array_equal(whole(rows), x.astype(np.float64))
+    assert all(part.is_contiguous() for _, part in rows.chunks())
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int64", "uint16", "float16", "bfloat16", "float32", "float64"]
+)
+def test_every_type_of_tensor(dtype):
+    x = torch.from_numpy(BASE).to(getattr(torch, dtype))
+    np.testing.assert_array_equal(whole(stored(x)), x.double().numpy())
+    np.testing.assert_array_equal(whole(stored(x.T)), x.T.double().numpy())
+
+
+def test_arrays_are_not_copied():
+    x = BASE.astype(np.float64)
+    assert stored(x).values.data_ptr() == x.ctypes.data
+    assert not stored(torch.from_numpy(x).requires_grad_()).values.requires_grad
+
+
+def test_chunks_cover_the_rows_in_order(monkeypatch):
+    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 3 * 7)
+    parts = list(stored(BASE).chunks())
+    assert [part for part, _ in parts] == [slice(0, 3), slice(3, 6), slice(6, 9), slice(9, 11)]
+    np.testing.assert_array_equal(whole(stored(BASE)), BASE)
+    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 2)  # less than a row
+    assert len(list(stored(BASE).chunks())) == 11
+
+
+def test_taken_rows_keep_their_names():
+    rows = stored(BASE).take(torch.tensor([7, 2, 9])).take(torch.tensor([2, 0]))
+    np.testing.assert_array_equal(whole(rows), BASE[[9, 7]])
+    assert rows.call(torch.tensor([0, 1])) == [9, 7]
+    assert stored(BASE).call(torch.tensor([3])) == [3]
+
+
+# numbers that are none
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "inf")])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_the_first_number_that_is_none_is_named(monkeypatch, value, word, dtype):
+    monkeypatch.setitem(rows_module._CHUNK_NUMBERS, "cpu", 3 * 7)
+    x = BASE.astype(dtype)
+    x[8, 4] = x[10, 1] = value
+    with pytest.raises(ValueError, match=rf"^row 8 of X is .*{word}.* in column 4: drop the row"):
+        stored(x).check_finite()
+    with pytest.raises(ValueError, match=r"^row 8 of X is .* in column 'e': drop the row"):
+        stored(x).check_finite(list("abcdefg"))
+    order = torch.tensor([3, 10, 8])
+    with pytest.raises(ValueError, match=r"^row 10 of X is .* in column 1: "):
+        stored(x).take(order).check_finite()
+
+
+def test_infinities_of_both_signs_do_not_cancel():
+    x = BASE.astype(float)
+    x[2, 1], x[2, 3] = np.inf, -np.inf
+    with pytest.raises(ValueError, match=r"^row 2 of X is infinite .* column 1"):
+        stored(x).check_finite()
+
+
+def test_a_sum_that_overflows_is_no_infinity():
+    rows = stored(np.full((5, 3), 1.7e308))
+    assert rows.check_finite() is rows
+    rows = stored(BASE)
+    assert rows.check_finite() is rows
+
+
+# merging
+
+
+def merged(x, targets=None, weight=None):
+    """{row: (weight, label weights)} of what comes out, and what came out."""
+    n = len(x)
+    q = np.zeros((n, 1)) if targets is None else targets
+    rows, labels, total = merge_copies(
+        stored(x),
+        torch.from_numpy(np.asarray(q, float)),
+        None if weight is None else torch.from_numpy(np.asarray(weight, float)),
+    )
+    mass = torch.ones(rows.n_rows).double() if total is None else total
+    table = {
+        tuple(row): (float(m), tuple(label))
+        for row, m, label in zip(whole(rows).tolist(), mass, labels.tolist(), strict=True)
+    }
+    assert len(table) == rows.n_rows  # each of them once
+    return table, (rows, labels, total)
+
+
+def by_hand(x, q, weight):
+    table = {}
+    for row, label, w in zip(np.asarray(x, float).tolist(), q, weight, strict=True):
+        if w > 0:
+            mass, mean = table.get(tuple(row), (0.0, np.zeros(len(label))))
+            table[tuple(row)] = (mass + w, mean + w * np.asarray(label))
+    return {row: (mass, mean / mass) for row, (mass, mean) in table.items()}
+
+
+@given(
+    seed=st.integers(0, 999),
+    n=st.integers(1, 40),
+    features=st.integers(1, 4),
+    values=st.integers(1, 4),
+    kind=st.sampled_from(["none", "ones", "counts", "fractions"]),
+    dtype=st.sampled_from(["uint8", "int64", "float32", "float64", "bool"]),
+)
+def test_merging_is_adding_up_by_hand(seed, n, features, values, kind, dtype):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, values, (n, features)).astype(dtype)
+    q = rng.dirichlet([1, 1, 1], n)
+    weight = {
+        "none": None,
+        "ones": np.ones(n),
+        "counts": rng.integers(0, 3, n) + (np.arange(n) == 0),
+        "fractions": rng.random(n),
+    }[kind]
+    found, (_, labels, total) = merged(x, q, weight)
+    expected = by_hand(x, q, np.ones(n) if weight is None else weight)
+    assert found.keys() == expected.keys()
+    for row, (mass, mean) in expected.items():
+        assert found[row][0] == pytest.approx(mass, rel=1e-12)
+        assert found[row][1] == pytest.approx(mean, rel=1e-9, abs=1e-12)
+    # What the model sees: sums of weights, and of labels by weight.
+    mass = torch.ones(len(labels)).double() if total is None else total
+    given_mass = np.ones(n) if weight is None else weight
+    assert float(mass.sum()) == pytest.approx(given_mass.sum(), rel=1e-12)
+    np.testing.assert_allclose(mass @ labels, given_mass @ q, rtol=1e-9, atol=1e-12)
+
+
+@given(seed=st.integers(0, 999))
+def test_the_order_of_rows_does_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 3, (31, 3)).astype(float)
+    q = np.eye(4)[rng.integers(0, 4, 31)]
+    weight = rng.integers(1, 4, 31)
+    shuffle = rng.permutation(31)
+    one = merged(x, q, weight)[1]
+    two = merged(x[shuffle], q[shuffle], weight[shuffle])[1]
+    np.testing.assert_array_equal(whole(one[0]), whole(two[0]))
+    np.testing.assert_allclose(one[1], two[1], rtol=1e-12, atol=1e-15)
+    assert torch.equal(one[2], two[2])
+
+
+def test_copies_that_agree_keep_their_label_to_the_bit():
+    q = np.tile([0.1, 0.2, 0.7], (3, 1))
+    _, (_, labels, total) = merged(np.ones((3, 2)), q, [0.3, 0.7, 1e-9])
+    assert labels.tolist() == [[0.1, 0.2, 0.7]]
+    assert float(total[0]) == pytest.approx(1 + 1e-9, rel=1e-15)
+
+
+@pytest.mark.parametrize("gap", [np.spacing(1e6), 1e-12, 5e-324])
+def test_rows_that_nearly_agree_are_not_the_same(gap):
+    """A difference in one feature that any sum over features would lose."""
+    big = np.full((9, 3), 1e6)
+    big[3:6, 1] += np.spacing(1e6)
+    small = np.c_[big[:, :1], np.where(np.arange(9) % 2, gap, 0.0)]
+    assert len(merged(big)[0]) == 2
+    assert len(merged(small)[0]) == 2
+
+
+def test_integers_beyond_double_precision_are_told_apart():
+    most = np.iinfo(np.int64).max
+    x = np.array([[most, 1], [most - 1, 1], [most, 1]])
+    rows, _, total = merge_copies(stored(x), torch.zeros(3, 1).double(), None)
+    assert sorted(rows.values[:, 0].tolist()) == [most - 1, most]
+    assert sorted(total.tolist()) == [1, 2]
+
+
+def test_minus_zero_is_zero():
+    found, (rows, *_) = merged(np.array([[0.0, 1.0], [-0.0, 1.0]]))
+    assert rows.n_rows == 1
+    assert found[(0.0, 1.0)][0] == 2
+
+
+def test_weights_of_one_are_no_weights_and_nothing_is_left_of_weight_zero():
+    x = BASE.astype(float)
+    assert merged(x)[1][2] is None
+    assert merged(x, weight=np.ones(11))[1][2] is None
+    weight = np.ones(11)
+    weight[[2, 5]] = 0
+    found, (rows, _, total) = merged(x, weight=weight)
+    assert rows.n_rows == len(found) == 9
+    assert total is None
+    assert sorted(rows.call(torch.arange(9))) == [0, 1, 3, 4, 6, 7, 8, 9, 10]
+
+
+def test_a_merged_row_is_called_by_one_of_its_copies():
+    x = BASE.astype(float)[[0, 1, 2, 1, 0]]
+    _, (rows, _, total) = merged(x)
+    for number, row, mass in zip(rows.call(torch.arange(3)), whole(rows), total, strict=True):
+        np.testing.assert_array_equal(x[number], row)
+        assert mass == (1 if number == 2 else 2)
+
+
+@pytest.mark.parametrize(("copies", "expected"), [(0, 101), (5, 106), (40, 101)])
+def test_large_data_are_merged_where_it_pays(monkeypatch, copies, expected):
+    """Where fewer than a tenth are copies they stay, in the order they came."""
+    monkeypatch.setattr(rows_module, "_FEW_NUMBERS", 10)
+    x = np.random.default_rng(0).normal(size=(101, 3))
+    x = np.r_[x, x[:copies]]
+    rows, _, total = merge_copies(stored(x), torch.zeros(len(x), 1).double(), None)
+    assert rows.n_rows == expected
+    if copies == 40:
+        assert float(total.sum()) == 141
+    else:
+        assert total is None
+        np.testing.assert_array_equal(whole(rows), x)

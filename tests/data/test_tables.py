@@ -1,0 +1,142 @@
+"""Tables: what is read from files of every kind, and what their rows are called."""
+
+import gzip
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mnemosphere.data.tables import read_table, write_table
+
+# Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
+# lines, a blank line, a line of commas, no end of line at the end.
+MESSY = (
+    "\ufeff\r\n,name, length,label\r\n"
+    '0,"two\nlines",1.5,ant\r\n'
+    "\r\n"
+    "1,bob,2,bee\r\n"
+    ",,,\r\n"
+    "2,eve,3,ant"
+)
+
+
+def read(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_table(str(path))
+
+
+def test_a_messy_file_keeps_its_lines(tmp_path):
+    table = read(tmp_path, "messy.csv", MESSY)
+    assert table.columns == ["name", "length", "label"]
+    assert table.values["length"].tolist() == [1.5, 2, 3]
+    assert table.values["name"].tolist() == ["two\nlines", "bob", "eve"]
+    # Line 1 is blank, 2 the header, 3 and 4 the first row, 5 blank, 7 commas.
+    assert table.row_names.tolist() == ["3", "6", "8"]
+    assert table.row_kind == "line"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "a,b\n1,2\n3,4\n"),
+        ("a.csv", "a;b\n1;2\n3;4\n"),
+        ("a.tsv", "a\tb\n1\t2\n3\t4\n"),
+        ("a.CSV", "a, b\r\n1, 2\r\n3, 4\r\n"),
+    ],
+)
+def test_separators(tmp_path, name, text):
+    table = read(tmp_path, name, text)
+    assert table.columns == ["a", "b"]
+    assert table.values.to_numpy().tolist() == [[1, 2], [3, 4]]
+    assert table.row_names.tolist() == ["2", "3"]
+    packed = read(tmp_path, name.lower() + ".gz", gzip.compress(text.encode()))
+    assert packed.values.equals(table.values)
+
+
+def test_a_file_without_header_starts_at_line_one(tmp_path):
+    table = read(tmp_path, "a.csv", "5.5,2\n3,4\n")
+    assert table.columns == ["0", "1"]
+    assert table.row_names.tolist() == ["1", "2"]
+    counted = read(tmp_path, "b.csv", "0,1\n3,4\n")  # what data frames write without names
+    assert counted.values.to_numpy().tolist() == [[3, 4]]
+
+
+def test_parquet_and_feather_keep_names_and_index(tmp_path):
+    frame = pd.DataFrame({"a": [1, 2], "b": [0.5, None]}, index=pd.Index(["x", "y"], name="tag"))
+    frame.to_parquet(tmp_path / "a.parquet")
+    table = read_table(str(tmp_path / "a.parquet"))
+    assert table.columns == ["a", "b"]
+    assert (table.row_kind, table.row_names.tolist()) == ("tag", ["x", "y"])
+    frame.reset_index(drop=True).to_feather(tmp_path / "a.feather")
+    table = read_table(str(tmp_path / "a.feather"))
+    assert (table.row_kind, table.row_names.tolist()) == ("row", ["0", "1"])
+
+
+def test_arrays(tmp_path):
+    images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    np.save(tmp_path / "x.npy", images)
+    table = read_table(str(tmp_path / "x.npy"))
+    assert table.values.dtype == np.uint8
+    assert table.image_shape == (3, 4)
+    np.testing.assert_array_equal(table.values, images.reshape(2, 12))
+    parts = {"x_train": images, "y_train": [0, 1], "x_test": images[:1], "y_test": [1]}
+    np.savez(tmp_path / "x.npz", **parts)
+    table = read_table(str(tmp_path / "x.npz"))
+    assert table.labels.tolist() == [0, 1, 1]
+    assert table.is_test.tolist() == [False, False, True]
+
+
+def test_idx_images_find_their_labels(tmp_path):
+    images = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    header = struct.pack(">BBBB3I", 0, 0, 8, 3, 2, 3, 4)
+    path = tmp_path / "train-images-idx3-ubyte"
+    path.write_bytes(header + images.tobytes())
+    assert read_table(str(path)).labels is None
+    labels = struct.pack(">BBBBI", 0, 0, 8, 1, 2) + bytes([7, 9])
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
+    table = read_table(str(path))
+    assert table.labels.tolist() == [7, 9]
+    assert table.image_shape == (3, 4)
+    np.testing.assert_array_equal(table.values, images.reshape(2, 12))
+
+
+def test_data_sets_by_name():
+    table = read_table("digits")
+    assert table.values.shape == (1797, 64)
+    assert table.row_names[[0, -1]].tolist() == ["train-0", "test-354"]
+    assert table.is_test.sum() == 355
+    assert table.image_shape == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "", "is empty"),
+        ("a.csv", "a,b\n", "a header but no rows"),
+        ("a.csv", "a,b\n1,2\n3,4,5\n", "line 3"),
+        ("a.csv", "a,b\n1,2,3\n4,5,6\n", "cannot be read as .csv"),
+        ("a.csv", b"a,b\n\xff,2\n", "cannot be read as .csv"),
+        ("a.csv.gz", "a,b\n", "cannot be read as .csv.gz"),
+        ("a.parquet", "a", "cannot be read as .parquet"),
+        ("a.npy", "a", "cannot be read as .npy"),
+        ("a.npz", "a", "cannot be read as .npz"),
+        ("a-ubyte", "a", "cannot be read as IDX"),
+        ("a.xlsx", "a", "cannot read files of type '.xlsx'"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path, name, content, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        read(tmp_path, name, content)
+    assert "\n" not in str(caught.value)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".csv.gz", ".parquet", ".feather"])
+def test_what_is_written_is_read_back(tmp_path, suffix):
+    frame = pd.DataFrame({"a": [0.1, 1 / 3], "b": ["x", "y,z"]})
+    path = tmp_path / "new" / f"t{suffix}"
+    write_table(frame, path)
+    assert read_table(str(path)).values.to_dict("list") == frame.to_dict("list")
+    assert [p.name for p in path.parent.iterdir()] == [path.name]

@@ -1,0 +1,523 @@
+"""What every estimator shares: rows of every kind, how training ends, callbacks, resumption."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import mnemosphere as mn
+
+
+def small(**settings):
+    """A model whose choices are made, so that a test is quick."""
+    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0} | settings
+    return mn.DAMClassifier(**settings)
+
+
+def assert_same_bits(one, two, x):
+    assert np.array_equal(one.memories_, two.memories_)
+    assert np.array_equal(one.class_weights_, two.class_weights_)
+    assert one.beta_ == two.beta_
+    assert np.array_equal(one.predict_log_proba(x), two.predict_log_proba(x))
+
+
+# frames, arrays, tensors
+
+
+@pytest.mark.parametrize(
+    ("container", "frame"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)]
+)
+def test_set_output(data, container, frame):
+    model = small().fit(data.x, data.y).set_output(transform=container)
+    out = model.transform(data.x)
+    assert isinstance(out, frame)
+    assert list(out.columns) == [f"damclassifier{i}" for i in range(7)]
+    plain = small().fit(data.x, data.y).transform(data.x)
+    assert np.array_equal(out.to_numpy(), plain)
+
+
+NAMES = ["one", "two", "three", "four", "five"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [lambda x: pd.DataFrame(x, columns=NAMES), lambda x: pl.DataFrame(x, schema=NAMES)],
+    ids=["pandas", "polars"],
+)
+def test_feature_names(data, fresh, frame):
+    model = small().fit(frame(data.x), data.y)
+    assert model.feature_names_in_.tolist() == NAMES
+    plain = small().fit(data.x, data.y)
+    assert np.array_equal(model.predict_proba(frame(fresh.x)), plain.predict_proba(fresh.x))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame(fresh.x)[NAMES[::-1]])
+
+
+def test_memory_map_of_rows(data, fresh, tmp_path):
+    np.save(tmp_path / "rows.npy", data.x)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    assert_same_bits(small().fit(rows, data.y), small().fit(data.x, data.y), fresh.x)
+
+
+ANSWERS = ["predict", "predict_proba", "predict_log_proba", "decision_function", "transform",
+           "score_samples", "novelty", "novelty_score", "is_novel", "recall"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_tensors_in_tensors_out(data, fresh, name):
+    """The same numbers as for arrays, where the question came from, without a graph."""
+    model = small().fit(torch.from_numpy(data.x), torch.from_numpy(data.y))
+    plain = small().fit(data.x, data.y)
+    assert_same_bits(model, plain, fresh.x)
+    for one in (model, plain):
+        one.calibrate_novelty(data.x, 0.1)
+    x = torch.from_numpy(fresh.x).requires_grad_()
+    answer = getattr(model, name)(x)
+    assert isinstance(answer, torch.Tensor)
+    assert answer.device == x.device
+    assert not answer.requires_grad
+    expected = getattr(plain, name)(fresh.x)
+    assert isinstance(expected, np.ndarray)
+    assert answer.numpy().dtype == expected.dtype
+    assert np.array_equal(answer.numpy(), expected)
+
+
+def test_a_tempered_tensor_is_the_tempered_array(data, fresh):
+    model = small().fit(*data).calibrate(torch.from_numpy(fresh.x), torch.from_numpy(fresh.y))
+    assert model.temperature_ == small().fit(*data).calibrate(fresh.x, fresh.y).temperature_ != 1
+    tensor = model.predict_proba(torch.from_numpy(fresh.x))
+    assert np.array_equal(tensor.numpy(), model.predict_proba(fresh.x))
+
+
+def test_names_of_classes_are_no_tensor(data):
+    """Text has no tensor: an array comes back."""
+    model = small().fit(torch.from_numpy(data.x), np.array(["ant", "bee", "wasp"])[data.y])
+    found = model.predict(torch.from_numpy(data.x))
+    assert isinstance(found, np.ndarray)
+    assert found.tolist() == model.predict(data.x).tolist()
+
+
+@pytest.mark.parametrize("order", ["tensor first", "frame first"])
+def test_frames_and_tensors_mix(data, fresh, order):
+    frame, tensor = pd.DataFrame(data.x, columns=NAMES), torch.from_numpy(data.x)
+    first, second = (tensor, frame) if order == "tensor first" else (frame, tensor)
+    model = small().fit(first, data.y)
+    assert hasattr(model, "feature_names_in_") == (order == "frame first")
+    proba = model.predict_proba(torch.from_numpy(fresh.x))
+    model.fit(second, data.y)
+    assert hasattr(model, "feature_names_in_") == (order == "tensor first")
+    assert torch.equal(model.predict_proba(torch.from_numpy(fresh.x)), proba)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "uint8", "int64"])
+def test_tensors_of_every_type(data, fresh, dtype):
+    """NumPy knows no bfloat16, which is what language models put out."""
+    rows = torch.from_numpy(np.round(10 * np.abs(data.x))).to(getattr(torch, dtype))
+    model = small().fit(rows, data.y)
+    assert_same_bits(model, small().fit(rows.double().numpy(), data.y), fresh.x)
+
+
+WAYS = {
+    "list": lambda x: x.tolist(),
+    "tuples": lambda x: tuple(map(tuple, x.tolist())),
+    "object": lambda x: x.astype(object),
+    "float16": lambda x: x.astype(np.float16),
+    "big-endian": lambda x: x.astype(">f8"),
+    "Fortran": np.asfortranarray,
+    "backwards": lambda x: x[:, ::-1][:, ::-1],
+    "every other": lambda x: np.repeat(x, 2, axis=0)[::2],
+    "uint16": lambda x: x.astype(np.uint16),
+    "bool": lambda x: x > 10,
+    "nullable frame": lambda x: pd.DataFrame(x).convert_dtypes(),
+    "mixed frame": lambda x: pd.DataFrame(x).astype({0: "float32", 1: "uint8", 2: "Int64"}),
+    "polars": pl.DataFrame,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["classifier", "clusterer"])
+def test_rows_of_every_kind(data, way, kind):
+    """Whole numbers, which every type holds: the same model to the bit."""
+    x = np.round(10 * np.abs(data.x))
+    given = WAYS[way](x)
+    x = (x > 10).astype(float) if way == "bool" else x
+    if kind == "classifier":
+        model, plain = small(), small()
+    else:
+        model, plain = (
+            mn.DAMClusterer(3, normalize="unit", max_iter=2, random_state=0) for _ in range(2)
+        )
+    model.fit(given, data.y)
+    plain.fit(x, data.y)
+    assert np.array_equal(model.memories_, plain.memories_)
+    assert np.array_equal(model.class_weights_, plain.class_weights_)
+    assert np.array_equal(model.predict_proba(given), plain.predict_proba(x))
+    assert np.array_equal(model.transform(given), plain.transform(x))
+
+
+def test_rows_are_left_as_they_were_given(data):
+    """Nothing writes to the memory of the caller, tensors that share it among them."""
+    x, y = data.x.copy(), data.y.copy()
+    model = small().fit(torch.from_numpy(x), torch.from_numpy(y))
+    model.partial_fit(x, y)
+    model.recall(x)
+    assert np.array_equal(x, data.x)
+    assert np.array_equal(y, data.y)
+
+
+def test_float32_rows_make_float32_features(data):
+    model = small().fit(data.x, data.y)
+    assert model.transform(data.x.astype(np.float32)).dtype == np.float32
+    assert model.transform(data.x).dtype == np.float64
+
+
+def test_copies_through_pickle_predict_the_same_bits(fitted, fresh):
+    """Workers of scikit-learn exchange models so; model files are another matter."""
+    assert_same_bits(fitted, pickle.loads(pickle.dumps(fitted)), fresh.x)
+
+
+# rows without direction
+
+
+@pytest.fixture(params=["classifier", "clusterer"])
+def kind(request):
+    """(an unfitted model, fit of it to rows)."""
+    if request.param == "classifier":
+        model = small()
+        return model, lambda x, y, **options: model.fit(x, y, **options)
+    model = mn.DAMClusterer(3, n_memories=11, normalize="unit", max_iter=3, random_state=0)
+    return model, lambda x, y, **options: model.fit(x, **options)
+
+
+def test_rows_without_direction_are_set_aside_counted_and_named(data, kind):
+    model, fit = kind
+    x = data.x.copy()
+    lost = np.array([3, 7, 11, 13, 17, 19, 23])
+    x[lost] = 0.0
+    with pytest.warns(UserWarning, match=r"7 of 61 rows of X are all zeros, .*3, 7, 11, 13, 17, …"):
+        fit(x, data.y)
+    found = model.class_weights_
+    kept = np.setdiff1d(np.arange(61), lost)
+    fit(x[kept], data.y[kept])
+    assert np.allclose(found, model.class_weights_, rtol=1e-9)
+
+
+def test_constant_rows_have_no_direction_once_centered(data):
+    x = data.x.copy()
+    x[5] = 7.1
+    with pytest.warns(UserWarning, match=r"1 of 61 rows of X are constant, .* aside: row 5; "):
+        small(normalize="center").fit(x, data.y)
+    small(normalize="standard").fit(x, data.y)  # there they have one
+
+
+def test_rows_without_weight_or_direction_are_of_no_concern(data, kind):
+    _, fit = kind
+    x = data.x.copy()
+    x[[3, 5]] = 0.0
+    weight = np.ones(61)
+    weight[[3, 5]] = 0
+    fit(x, data.y, sample_weight=weight)  # no warning
+    weight[5] = 2
+    with pytest.warns(UserWarning, match=r"1 of 61 rows of X are all zeros.* aside: row 5;"):
+        fit(x, data.y, sample_weight=weight)
+
+
+def test_later_batches_of_a_stream_warn_too(data, kind):
+    model, fit = kind
+    fit(data.x, data.y)
+    x = data.x.copy()
+    x[2] = 0.0
+    with pytest.warns(UserWarning, match=r"1 of 61 rows of X are all zeros.* aside: row 2;"):
+        model.partial_fit(x, data.y)
+    with pytest.raises(ValueError, match="every row of X is all zeros, so none has a direction"):
+        model.partial_fit(0 * x, data.y)
+
+
+def test_every_row_without_direction_is_an_error(data, kind):
+    """Whatever the rows of no weight are."""
+    model, fit = kind
+    model.set_params(normalize="center")
+    flat = np.arange(61.0)[:, None] + np.zeros(5)
+    with pytest.raises(ValueError, match=r"every row of X is constant.*normalize='standard'"):
+        fit(flat, data.y)
+    with pytest.raises(ValueError, match=r"every row of X is constant.*normalize='standard'"):
+        fit(np.r_[flat, data.x], np.r_[data.y, data.y], sample_weight=np.repeat([1.0, 0.0], 61))
+
+
+def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
+    model, fit = kind
+    fit(data.x, data.y)
+    rows = np.r_[np.zeros((1, 5)), data.x[:2]]
+    prior = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
+    assert np.allclose(model.predict_proba(rows)[0], prior, rtol=1e-12)
+    assert model.predict(rows)[0] == model.classes_[prior.argmax()]
+    assert model.novelty(rows)[0] == 1.0
+    assert model.novelty_score(rows)[0] == np.inf
+    assert model.calibrate_novelty(data.x, 0.1).is_novel(rows)[0]
+    assert not model.transform(rows)[0].any()
+    # The memories' shares and that of the uniform component make one, for every row.
+    assert np.allclose(model.transform(rows).sum(1) + model.novelty(rows), 1, rtol=1e-12)
+    # The rows beside it are what they are alone.
+    for name in ("predict_proba", "novelty", "novelty_score", "score_samples", "transform"):
+        together, alone = getattr(model, name)(rows)[1:], getattr(model, name)(rows[1:])
+        assert np.allclose(together, alone, rtol=1e-12), name
+    # Of the density the uniform component is left: its weight over the area 8π²/3 of the sphere.
+    density = model.memory_prior_[0] / (8 * np.pi**2 / 3)
+    assert np.exp(model.score_samples(rows)[0]) == pytest.approx(density, rel=1e-12)
+
+
+# how training ends
+
+
+def test_converged_or_not(data):
+    done = small(max_iter=300).fit(*data)
+    assert (done.converged_, done.status_) == (True, "converged")
+    assert done.n_iter_ == len(done.history_) < 300
+    assert done.history_[-1]["n_iter"] == done.n_iter_
+    short = small(max_iter=2, tol=0.0).fit(*data)  # asked for, and so no warning
+    assert (short.converged_, short.status_, short.n_iter_) == (False, "max_iter", 2)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "clusterer"])
+def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch, kind):
+    from mnemosphere.estimators import classifier, clusterer
+
+    for module in (classifier, clusterer):
+        monkeypatch.setitem(module.PASSES, "exact", 2)
+    if kind == "classifier":
+        with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes, .*raise max_iter"):
+            small(tol=1e-9).fit(*data)
+    else:  # the clusters are trained last, and what they end with counts
+        model = mn.DAMClusterer(1, n_memories=7, normalize="unit", random_state=0, tol=1e-9)
+        with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes"):
+            model.fit(data.x)
+    small(tol=1e-9, max_iter=2).fit(*data)  # the user's own budget: no word
+
+
+def test_same_seed_same_bits(data, fresh):
+    def fit(seed):
+        model = small(n_memories="auto", varsigma="auto", random_state=seed)
+        return model.fit(data.x, data.y).predict_proba(fresh.x)
+
+    assert np.array_equal(fit(0), fit(0))
+    assert not np.array_equal(fit(0), fit(1))
+    one, two = (small(random_state=np.random.RandomState(5)).fit(*data) for _ in range(2))
+    assert_same_bits(one, two, fresh.x)
+
+
+def test_global_random_state_is_left_alone(data):
+    before = np.random.mtrand._rand.get_state()[1].copy(), torch.get_rng_state()
+    small().fit(data.x, data.y)
+    assert np.array_equal(before[0], np.random.mtrand._rand.get_state()[1])
+    assert torch.equal(before[1], torch.get_rng_state())
+
+
+def test_single_precision_is_close_to_double(data, fresh):
+    one, two = (
+        small(precision=precision, max_iter=10).fit(data.x, data.y)
+        for precision in ("float32", "float64")
+    )
+    assert one.memories_.dtype == np.float32
+    assert two.memories_.dtype == np.float64
+    assert np.allclose(one.predict_proba(fresh.x), two.predict_proba(fresh.x), atol=1e-3)
+
+
+def test_small_data_are_computed_in_double_precision(make_clusters):
+    """Up to a million numbers; here 1,000,010 of them would be too many."""
+    settings = {"normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
+    few, many = (make_clusters(rows=n, features=10) for n in (1000, 100_001))
+    assert mn.DAMClassifier(3, **settings).fit(*few).memories_.dtype == np.float64
+    assert mn.DAMClassifier(3, **settings).fit(*many).memories_.dtype == np.float32
+
+
+# callbacks, Ctrl-C, checkpoints
+
+
+class Listener(mn.Callback):
+    """Writes down every pass; Ctrl-C after some of them."""
+
+    def __init__(self, stop_after=None):
+        self.records = []
+        self.stages = []
+        self.stop_after = stop_after
+        self.status = None
+
+    def on_start(self, run):
+        self.stages.append(run.stage)
+
+    def on_pass(self, run):
+        self.records.append(run.history[-1].as_dict())
+        if len(self.records) == self.stop_after:
+            raise KeyboardInterrupt
+
+    def on_end(self, run):
+        self.status = run.status
+
+
+def test_callbacks_see_every_pass(data):
+    listener = Listener()
+    model = small(callbacks=[listener]).fit(data.x, data.y)
+    assert listener.records == model.history_
+    assert listener.status == model.status_ == "converged"
+
+
+def test_a_callback_can_stop_the_training(data):
+    class Enough(mn.Callback):
+        def stop_reason(self, run):
+            return "stopped early" if run.n_iter == 3 else None
+
+    model = small(callbacks=[Enough()], tol=0.0).fit(data.x, data.y)
+    assert (model.n_iter_, model.status_, model.converged_) == (3, "stopped early", True)
+
+
+def test_interrupted_model_is_usable(data):
+    model = small(callbacks=[Listener(4)]).fit(data.x, data.y)
+    assert (model.status_, model.converged_) == ("interrupted", False)
+    assert model.n_iter_ == len(model.history_) == 4
+    assert model.score(data.x, data.y) > 0.8
+
+
+def without_time(history):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+TRAININGS = {
+    "exact": ({"max_iter": 6}, {""}),
+    "fixed point": ({"solver": mn.FixedPoint(20), "max_iter": 6}, {""}),
+    "sgd": ({"solver": mn.SGD(batch_size=20), "max_iter": 6}, {""}),
+    "growth": ({"growth": 3, "varsigma": 1.0, "max_iter": 4}, {".phase0", ".phase1", ".phase2"}),
+    "refinement": (
+        {"objective": mn.Refinement(max_iter=3), "max_iter": 3},
+        {"", ".refine", ".all"},
+    ),
+    "refined growth": (
+        {"objective": mn.Refinement(max_iter=2), "growth": 4, "max_iter": 2},
+        {".phase0", ".phase1", ".refine", ".allphase0", ".allphase1"},
+    ),
+    "few labels": ({"unlabeled": -1, "max_iter": 3}, {".settle", ""}),
+    "few labels, growth": (
+        {"unlabeled": -1, "growth": 4, "max_iter": 2},
+        {".settle", ".phase0", ".phase1"},
+    ),
+    "few labels, refined": (
+        {"unlabeled": -1, "objective": mn.Refinement(max_iter=2), "max_iter": 2},
+        {".settle", "", ".refine", ".allsettle", ".all"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_path, name):
+    settings, files = TRAININGS[name]
+    x, y = make_clusters(rows=97, spread=2.0)
+    if "unlabeled" in settings:
+        y = np.where(np.arange(97) % 3 > 0, y, -1)
+    settings = {"normalize": "standard", "varsigma": 0.7, "tol": 0.0} | settings
+    whole = small(**settings).fit(x, y)
+    n = len(whole.history_)
+    for after in sorted({1, n // 2, n - 1}):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        store = mn.Checkpoint(folder / "run")
+        first = small(**settings, callbacks=[store, Listener(after)]).fit(x, y)
+        assert first.status_ == "interrupted"
+        assert first.predict(x).shape == y.shape
+        listener = Listener()
+        second = small(**settings, callbacks=[store, listener]).fit(x, y)
+        assert len(listener.records) == n - after  # it did go on, not start again
+        assert np.array_equal(whole.memories_, second.memories_)
+        assert np.array_equal(whole.class_weights_, second.class_weights_)
+        assert whole.status_ == second.status_
+        assert without_time(whole.history_) == without_time(second.history_)
+        found = {path.name.removeprefix("run") for path in folder.iterdir()}
+        assert found - {".again"} == files  # one file per part; the last only where it was gained
+    # Finished: everything is read back, nothing trained.
+    listener = Listener()
+    again = small(**settings, callbacks=[listener, store]).fit(x, y)
+    assert listener.records == []
+    assert np.array_equal(whole.class_weights_, again.class_weights_)
+
+
+def test_a_checkpoint_of_another_run_is_refused(data, tmp_path):
+    store = mn.Checkpoint(tmp_path / "run")
+    small(max_iter=2, callbacks=[store]).fit(*data)
+    for settings, y in (({"uniform_weight": 2.0}, data.y), ({}, (data.y + 1) % 3)):
+        with pytest.raises(ValueError, match=r"run is of another run .*: delete it or choose"):
+            small(max_iter=2, callbacks=[store], **settings).fit(data.x, y)
+    with pytest.raises(ValueError, match="has 2 passes, more than max_iter=1: raise max_iter"):
+        small(max_iter=1, callbacks=[store]).fit(*data)
+    longer = small(max_iter=4, tol=0.0).fit(*data)
+    small(max_iter=2, tol=0.0, callbacks=[mn.Checkpoint(tmp_path / "two")]).fit(*data)
+    more = small(max_iter=4, tol=0.0, callbacks=[mn.Checkpoint(tmp_path / "two")]).fit(*data)
+    assert np.array_equal(longer.class_weights_, more.class_weights_)
+
+
+class PressCtrlC(mn.Callback):
+    """In the middle of a pass, or after it where it has no middle."""
+
+    def __init__(self, when):
+        self.when = when
+
+    def on_batch(self, run, share_done):
+        self.when -= 1
+        if self.when == 0:
+            raise KeyboardInterrupt
+
+    def on_pass(self, run):
+        self.on_batch(run, 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"solver": mn.FixedPoint(10)},
+        {"solver": "sgd"},
+        {"growth": 1},
+        {"objective": "conditional"},
+    ],
+    ids=lambda settings: " ".join(str(v) for v in settings.values()) or "plain",
+)
+@pytest.mark.parametrize("when", [1, 5])
+def test_interruption_leaves_a_usable_model(data, settings, when):
+    model = small(n_memories=5, **settings, max_iter=30, tol=0.0, callbacks=[PressCtrlC(when)])
+    model.fit(data.x, data.y)
+    assert model.status_ == "interrupted"
+    probability = model.predict_proba(data.x)
+    assert np.allclose(probability.sum(axis=1), 1)
+    assert model.partial_fit(data.x, data.y).score(data.x, data.y) > 0.3
+
+
+def test_a_real_signal(tmp_path):
+    """The signal of Ctrl-C to another process in the middle of a long fit."""
+    code = """
+        import os, signal, numpy as np, mnemosphere as mn
+
+        class Signal(mn.Callback):
+            def on_pass(self, run):
+                if run.n_iter == 3:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        x = np.random.default_rng(0).normal(size=(200, 5))
+        model = mn.DAMClassifier(
+            9, normalize="unit", varsigma=0.9, max_iter=10**6, tol=0.0, callbacks=[Signal()]
+        )
+        model.fit(x, x[:, 0] > 0)
+        print(model.status_, len(model.history_), model.score(x, x[:, 0] > 0) > 0.7)
+    """
+    out = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=True, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    status, passes, good = out.stdout.split()
+    assert (status, good) == ("interrupted", "True")
+    assert 2 <= int(passes) <= 4

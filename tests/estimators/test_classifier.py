@@ -1,0 +1,403 @@
+"""The classifier: scikit-learn's checks, its defaults, predictions against formulas, training."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits, load_iris
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import mnemosphere as mn
+from mnemosphere.numerics import sphere, vmf
+
+
+# The whole list where the choices are made, which is quick, and where they are "auto".
+@parametrize_with_checks([mn.DAMClassifier(normalize="standard", varsigma=0.8, random_state=0)])
+def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([mn.DAMClassifier(random_state=0)])
+def test_check_estimator_of_the_defaults(estimator, check):
+    check(estimator)
+
+
+def small(**settings):
+    """A model whose choices are made, so that a test is quick."""
+    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0} | settings
+    return mn.DAMClassifier(**settings)
+
+
+def assert_same_bits(one, two, x):
+    assert np.array_equal(one.memories_, two.memories_)
+    assert np.array_equal(one.class_weights_, two.class_weights_)
+    assert one.beta_ == two.beta_
+    assert np.array_equal(one.predict_log_proba(x), two.predict_log_proba(x))
+
+
+# scikit-learn's tools
+
+
+def test_pipeline_with_cross_validation(data):
+    accuracy = cross_val_score(make_pipeline(StandardScaler(), small()), data.x, data.y, cv=3)
+    assert accuracy.mean() > 0.9
+
+
+def test_middle_of_a_pipeline(data):
+    """The shares of the memories are features like any others."""
+    chain = make_pipeline(small(), small(n_memories=3)).fit(data.x, data.y)
+    shares = chain[0].transform(data.x)
+    assert shares.shape == (61, 7)
+    assert (shares >= 0).all()
+    assert (shares.sum(axis=1) <= 1 + 1e-12).all()
+    assert chain.score(data.x, data.y) > 0.9
+
+
+def test_grid_search_chooses_and_its_winner_can_be_saved(data, fresh, tmp_path):
+    grid = {"n_memories": np.array([1, 5]), "varsigma": np.array([0.5, 0.9], dtype=np.float32)}
+    search = GridSearchCV(small(), grid, cv=2).fit(data.x, data.y)
+    assert search.best_params_["n_memories"] == 5  # one memory cannot tell three classes apart
+    best = search.best_estimator_
+    best.save(tmp_path / "best.safetensors")
+    loaded = mn.load(tmp_path / "best.safetensors")
+    assert_same_bits(best, loaded, fresh.x)
+    assert loaded.n_memories == 5
+
+
+def test_calibration(data, fresh):
+    model = CalibratedClassifierCV(small(), cv=3).fit(data.x, data.y)
+    assert model.score(fresh.x, fresh.y) > 0.9
+    assert np.allclose(model.predict_proba(fresh.x).sum(axis=1), 1)
+
+
+def test_clone_is_unfitted_and_equal(fitted):
+    again = clone(fitted)
+    assert again.get_params() == fitted.get_params()
+    assert not hasattr(again, "params_")
+
+
+def test_every_setting_is_stored_untouched_by_fit(data):
+    model = small(class_weight={0: 1.0, 1: 2.0, 2: 1.0})
+    before = {name: repr(value) for name, value in model.get_params().items()}
+    model.fit(data.x, data.y)
+    assert {name: repr(value) for name, value in model.get_params().items()} == before
+
+
+# defaults
+
+
+def test_defaults_on_iris():
+    x, y = load_iris(return_X_y=True)
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    assert cross_val_score(mn.DAMClassifier(random_state=0), x, y, cv=folds).mean() >= 0.92
+
+
+def test_defaults_on_digits(digits):
+    x, test_x, y, test_y = digits
+    assert mn.DAMClassifier(random_state=0).fit(x, y).score(test_x, test_y) >= 0.97
+
+
+@pytest.mark.slow
+def test_defaults_on_digits_five_folds():
+    x, y = load_digits(return_X_y=True)
+    # In the order of the file a fold holds writers that the others do not: harder for all.
+    assert cross_val_score(mn.DAMClassifier(random_state=0), x, y, cv=5).mean() >= 0.95
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    assert cross_val_score(mn.DAMClassifier(random_state=0), x, y, cv=folds).mean() >= 0.975
+
+
+def embeddings(seed, rows, concentration, classes=4, modes=2):
+    """Von Mises–Fisher clusters in 384 dimensions, several to a class."""
+    places = torch.Generator().manual_seed(99)
+    mean = sphere.sample_uniform(classes * modes, 384, generator=places, dtype=torch.float64)
+    x = vmf.sample(
+        mean.repeat_interleave(rows, 0),
+        torch.tensor(concentration, dtype=torch.float64),
+        generator=torch.Generator().manual_seed(seed),
+    )
+    return x.numpy(), np.repeat(np.arange(classes * modes) % classes, rows)
+
+
+@pytest.mark.parametrize("concentration", [180.0, 600.0])
+def test_defaults_on_embeddings(concentration):
+    """Rows of one cluster have a cosine of 0.15 with each other, or of 0.5."""
+    model = mn.DAMClassifier(random_state=0).fit(*embeddings(0, 30, concentration))
+    assert model.score(*embeddings(1, 20, concentration)) >= 0.95
+
+
+def test_defaults_on_images(image_model, images):
+    assert image_model.score(images.x_test, images.y_test) >= 0.93
+
+
+def test_choices_are_shown(image_model):
+    model = image_model
+    assert model.n_memories_ == 500  # a fifth of 2500 rows
+    fine = [trial for trial in model.selection_ if trial["stage"] == "fine"]
+    best = min(fine, key=lambda trial: trial["log_loss"])
+    assert (best["normalize"], best["varsigma"]) == (model.normalize_, model.varsigma_)
+    tried = {trial["normalize"] for trial in model.selection_}
+    assert tried == {"center", "unit", "standard"}
+    assert model.history_[-1]["n_memories"] == 500
+    assert model.status_ in {"converged", "max_iter"}
+
+
+def test_number_of_memories_counts_distinct_rows(make_clusters):
+    x, y = make_clusters(rows=205)
+    model = mn.DAMClassifier(normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
+    assert model.fit(x, y).n_memories_ == 41
+    assert model.fit(np.r_[x, x], np.r_[y, y]).n_memories_ == 41
+    assert model.fit(x[:9], y[:9]).n_memories_ == 6  # two per class
+
+
+# predictions and what is behind them
+
+
+def test_probabilities_are_those_of_the_formula(read, fresh):
+    model, _, log_joint, _ = read
+    expected = log_joint[:, :-1].softmax(1).numpy()
+    found = model.predict_proba(fresh.x)
+    assert np.allclose(found, expected, rtol=1e-10, atol=1e-14)
+    assert np.allclose(found.sum(axis=1), 1, atol=1e-12)
+    assert np.array_equal(model.predict(fresh.x), expected.argmax(axis=1))
+    assert np.allclose(model.decision_function(fresh.x), np.log(expected), rtol=1e-9)
+
+
+def test_attributes_fit_together(read):
+    model = read.model
+    assert np.allclose(model.class_weights_.sum(axis=1), model.memory_prior_, rtol=1e-9)
+    assert np.allclose(model.class_weights_.sum(axis=0), model.class_prior_, rtol=1e-9)
+    assert np.allclose(model.memory_prior_, 1 / 8)
+    assert model.beta_ == 9.0  # held fixed
+    if model.normalize_ != "standard":
+        assert np.allclose(np.linalg.norm(model.memories_, axis=1), 1)
+
+
+def test_uniform_weight_is_that_of_the_uniform_component(data):
+    model = mn.DAMClassifier(7, uniform_weight=3.0, normalize="unit", varsigma=0.9, random_state=0)
+    assert model.fit(data.x, data.y).memory_prior_ == pytest.approx([0.3] + 7 * [0.1])
+    model.set_params(uniform_weight=0.0).fit(data.x, data.y)
+    assert model.memory_prior_[0] == 0.0
+    assert np.array_equal(model.novelty(data.x), np.zeros(61))
+
+
+def test_without_label_smoothing_nothing_is_none_of_them(data):
+    model = mn.DAMClassifier(
+        7, label_smoothing=0.0, normalize="unit", varsigma=0.9, random_state=0
+    ).fit(data.x, data.y)
+    assert model.class_prior_[-1] == 0.0
+    assert model.score(data.x, data.y) > 0.9
+
+
+def test_boolean_labels_and_the_sign_of_the_decision(make_clusters):
+    x, y = make_clusters(classes=2)
+    model = small().fit(x, y == 1)
+    assert model.classes_.tolist() == [False, True]
+    odds = model.decision_function(x)
+    assert odds.shape == (61,)
+    assert np.array_equal(odds > 0, model.predict(x))
+    log_p = model.predict_log_proba(x)
+    assert np.allclose(odds, log_p[:, 1] - log_p[:, 0], rtol=1e-12)
+    assert np.mean(model.predict(x) == (y == 1)) > 0.95
+
+
+def test_one_class(data, fresh):
+    model = mn.DAMClassifier(random_state=0).fit(data.x, np.full(61, "only"))
+    assert model.predict(fresh.x).tolist() == ["only"] * 47
+    assert np.array_equal(model.predict_proba(fresh.x), np.ones((47, 1)))
+
+
+def test_one_row():
+    model = mn.DAMClassifier(random_state=0).fit([[1.0, 2.0, 3.0]], ["a"])
+    assert model.n_memories_ == 1
+    assert model.predict([[3.0, 2.0, 1.0]]).tolist() == ["a"]
+
+
+def test_constant_rows_give_back_the_proportions_of_the_classes():
+    """Nothing can be learned from X, and the model says just that."""
+    model = mn.DAMClassifier(label_smoothing=0.0, random_state=0)
+    model.fit(np.full((40, 3), 2.0), np.repeat([0, 1], [10, 30]))
+    assert np.allclose(model.predict_proba(np.full((1, 3), 2.0)), [[0.25, 0.75]], atol=1e-6)
+
+
+def test_more_memories_than_rows(data, fresh):
+    model = small(n_memories=89).fit(data.x, data.y)
+    assert model.memories_.shape == (89, 5)
+    assert model.score(fresh.x, fresh.y) > 0.9
+
+
+def test_a_single_feature():
+    """On a line there is no direction; with normalize='standard', the default's choice, there is.
+
+    A threshold is learned where the classes meet.
+    """
+    x = np.r_[np.linspace(0, 1, 30), np.linspace(3, 4, 30)][:, None]
+    model = mn.DAMClassifier(random_state=0).fit(x, np.repeat([0, 1], 30))
+    assert model.predict([[0.5], [3.5]]).tolist() == [0, 1]
+
+
+def test_history_and_choices_are_plain_values(fitted):
+    """They go to logs and JSON as they are."""
+    text = json.dumps({"history": fitted.history_, "selection": fitted.selection_})
+    assert json.loads(text)["history"] == fitted.history_
+
+
+# weights
+
+
+def test_weight_two_is_the_row_given_twice_bit_for_bit(data, fresh):
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 4, 61)
+    copies = rng.permutation(np.repeat(np.arange(61), weight))
+    for settings in ({}, {"class_weight": "balanced"}, {"class_weight": {1: 3.0}}):
+        # With everything "auto" in the first of them.
+        model = small(**settings) if settings else mn.DAMClassifier(random_state=0)
+        weighted = clone(model).fit(data.x, data.y, sample_weight=weight)
+        assert_same_bits(weighted, clone(model).fit(data.x[copies], data.y[copies]), fresh.x)
+
+
+def test_unit_weights_are_no_weights(data, fresh):
+    one = small().fit(data.x, data.y, sample_weight=np.ones(61))
+    assert_same_bits(one, small().fit(data.x, data.y), fresh.x)
+
+
+def test_rows_that_differ_in_a_feature_of_small_numbers_are_not_the_same():
+    """Farads beside meters: a difference of 1e-12 next to 1e6 is lost in any sum of the two."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    x = np.c_[np.full(60, 1e6), 1e-12 * (1 + y + 0.1 * rng.normal(size=60)), np.full(60, 3.0)]
+    model = mn.DAMClassifier(normalize="standard", varsigma=0.7, random_state=0).fit(x, y)
+    assert model.score(x, y) == 1.0
+    twice = np.r_[x, x[::-1]]
+    model = small(normalize="standard")
+    weighted = clone(model).fit(x, y, sample_weight=np.full(60, 2))
+    assert_same_bits(weighted, clone(model).fit(twice, np.r_[y, y[::-1]]), x)
+
+
+def test_class_weight_moves_the_prior(data):
+    heavy = small(class_weight={2: 9.0}, label_smoothing=0.0).fit(data.x, data.y)
+    counts = np.bincount(data.y) * np.array([1.0, 1.0, 9.0])
+    assert np.allclose(heavy.class_prior_, np.r_[counts / counts.sum(), 0.0], atol=1e-12)
+    few = data.y != 0
+    few[::6] = True  # half of class 0 is left
+    balanced = small(class_weight="balanced", label_smoothing=0.0)
+    balanced.fit(data.x[few], data.y[few])
+    assert np.allclose(balanced.class_prior_, [1 / 3, 1 / 3, 1 / 3, 0.0], atol=1e-12)
+
+
+# streaming
+
+
+def test_streaming_comes_close_to_fitting(digits):
+    x, test_x, y, test_y = digits
+    settings = {"n_memories": 150, "normalize": "center", "varsigma": 0.75, "random_state": 0}
+    whole = mn.DAMClassifier(**settings, max_iter=15).fit(x, y).score(test_x, test_y)
+    stream = mn.DAMClassifier(**settings)
+    rng = np.random.default_rng(0)
+    stream.partial_fit(x[:200], y[:200], classes=range(10))
+    for _ in range(2):
+        for rows in np.array_split(rng.permutation(len(x)), 12):
+            stream.partial_fit(x[rows], y[rows])
+    assert stream.score(test_x, test_y) > whole - 0.02
+    assert stream.status_ == "streaming"
+
+
+def test_streaming_learns_a_class_that_comes_late(make_clusters):
+    x, y = make_clusters(rows=305)
+    early = y < 2
+    model = mn.DAMClassifier(9, normalize="unit", varsigma=0.9, random_state=0)
+    model.partial_fit(x[early], y[early], classes=[0, 1, 2])
+    assert not (model.predict(x) == 2).any()
+    for rows in np.array_split(np.random.default_rng(0).permutation(305), 5) * 6:
+        model.partial_fit(x[rows], y[rows])
+    assert model.score(x, y) > 0.9
+
+
+def test_streaming_goes_on_from_a_fitted_and_from_a_loaded_model(data, fresh, tmp_path):
+    model = mn.DAMClassifier(7, normalize="unit", varsigma=0.9, random_state=0)
+    model.fit(data.x, data.y)
+    model.save(tmp_path / "model.safetensors")
+    loaded = mn.load(tmp_path / "model.safetensors")
+    before = model.memories_.copy()
+    for one in (model, loaded):
+        one.partial_fit(fresh.x, fresh.y)
+    assert np.array_equal(model.memories_, loaded.memories_)
+    assert np.array_equal(model.class_weights_, loaded.class_weights_)
+    moved = np.linalg.norm(model.memories_ - before, axis=1)
+    assert 0 < moved.max() < 0.2  # one batch does not overturn what was learned
+    assert model.score(data.x, data.y) > 0.9
+
+
+def test_streaming_takes_rows_without_labels(data, fresh):
+    model = mn.DAMClassifier(7, unlabeled=-1, normalize="unit", varsigma=0.9, random_state=0)
+    model.fit(data.x, data.y)
+    prior = model.class_prior_.copy()
+    before = model.memories_.copy()
+    model.partial_fit(fresh.x, np.full(47, -1))
+    assert model.class_prior_ == pytest.approx(prior, abs=1e-5)
+    assert not np.array_equal(before, model.memories_)
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
+# objectives and solvers
+
+
+@pytest.mark.parametrize("rows", [97, 401])
+def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
+    x, y = make_clusters(rows=rows, spread=2.0)
+    settings = {"n_memories": 7, "normalize": "standard", "varsigma": 0.7, "random_state": 0}
+    settings["max_iter"] = 15
+    joint = mn.DAMClassifier(**settings).fit(x, y)
+    both = [
+        mn.DAMClassifier(**settings, objective=objective).fit(x, y)
+        for objective in (mn.Refinement(max_iter=15), mn.Refinement(0.5, max_iter=15))
+    ]
+    cost = [log_loss(y, m.predict_proba(x)) for m in (joint, *both)]
+    assert cost[1] < cost[0]
+    assert cost[2] <= cost[0] + 1e-3
+    assert 1 in {record["phase"] for record in both[0].history_}
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_sgd(make_clusters, objective):
+    """Of three seeds: an unlucky one is stopped early by the swing of its momentum."""
+    x, y = make_clusters(rows=305)
+    models = [
+        mn.DAMClassifier(
+            5,
+            solver=mn.SGD(batch_size=50),
+            objective=objective,
+            normalize="unit",
+            varsigma=0.9,
+            max_iter=60,
+            random_state=seed,
+        ).fit(x, y)
+        for seed in range(3)
+    ]
+    assert np.median([model.score(x, y) for model in models]) > 0.95
+    for model in models:
+        assert model.history_[-1]["loss"] < model.history_[0]["loss"]
+        assert model.history_[0]["validation_loss"] is not None
+
+
+def test_sgd_defaults(make_clusters):
+    x, y = make_clusters(rows=305)
+    settings = {"solver": "sgd", "normalize": "unit", "varsigma": 0.9}
+    models = [mn.DAMClassifier(5, **settings, random_state=s).fit(x, y) for s in range(3)]
+    assert np.median([model.score(x, y) for model in models]) > 0.95
+
+
+def test_exact_steps_never_increase_the_loss(data):
+    model = mn.DAMClassifier(7, normalize="unit", varsigma=0.8, tol=0.0, random_state=0)
+    losses = [record["loss"] for record in model.fit(data.x, data.y).history_]
+    assert len(losses) == 50
+    assert (np.diff(losses) <= 1e-12).all()

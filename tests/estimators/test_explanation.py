@@ -1,0 +1,58 @@
+"""Explanations: they add up to the prediction, and can be printed and drawn."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+
+import mnemosphere as mn
+
+mpl.use("Agg")
+
+
+def test_explanations_add_up_to_the_prediction(read, data, fresh):
+    model, x, log_joint, shares = read
+    found = model.explain(fresh.x, n_nearest=7)
+    assert np.allclose(np.take_along_axis(shares[:, 1:], found.memory, 1), found.share, rtol=1e-9)
+    assert (np.diff(found.share, axis=1) <= 0).all()
+    assert np.allclose(found.uniform_share, shares[:, 0], rtol=1e-9)
+    overlap = (x @ model.params_.w.T).numpy()
+    assert np.allclose(np.take_along_axis(overlap, found.memory, 1), found.overlap, rtol=1e-9)
+    # Σ share × soft label over all components is P(class | x), "none of them" included.
+    uniform = model.class_weights_[0] / model.class_weights_[0].sum()
+    total = np.einsum("nk,nkc->nc", found.share, found.soft_label)
+    total += found.uniform_share[:, None] * uniform
+    assert np.allclose(total, log_joint.softmax(1).numpy(), rtol=1e-6, atol=1e-9)
+    assert np.array_equal(found.verdict, model.predict(fresh.x))
+    assert np.allclose(found.probability, model.predict_proba(fresh.x).max(axis=1))
+    assert np.array_equal(found.memories, model.memories_[found.memory])
+    if model.normalize_ == "standard":
+        assert np.allclose(found.rows, fresh.x)
+        assert np.abs(model.memories_).max() < 2 * np.abs(data.x).max()
+    else:
+        assert np.allclose(found.rows, x)
+
+
+def test_explanation_as_table_and_picture(image_model, images):
+    found = image_model.explain(images.x_test[:3], n_nearest=4)
+    assert len(found) == 3
+    assert [len(reasons) for reasons in found] == [4, 4, 4]
+    text = str(found)
+    first = found[0][0]
+    assert f"row 0: {found.verdict[0]}" in text
+    assert f"{first.memory}" in text.splitlines()[2]
+    assert len(found.as_dicts()) == 12
+    assert found.as_dicts()[5]["row"] == 1
+    assert found.as_dicts()[5]["rank"] == 2
+    figure = found.plot(1, image_shape=images.image_shape, truth=images.y_test[1])
+    figure.canvas.draw()
+    assert figure.axes
+
+
+def test_explanation_of_standardized_images_can_be_drawn(images):
+    """The coordinate that normalize='standard' appends is no pixel."""
+    model = mn.DAMClassifier(5, normalize="standard", varsigma=0.5, max_iter=1, random_state=0)
+    model.fit(images.x_train[:50], images.y_train[:50])
+    found = model.explain(images.x_test[:1])
+    found.plot(image_shape=images.image_shape)
+    assert np.allclose(found.rows, images.x_test[:1])

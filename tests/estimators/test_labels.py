@@ -1,0 +1,406 @@
+"""From a user's labels to numbers: every kind of y, missing ones, soft ones, unknown ones."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+import mnemosphere as mn
+from mnemosphere.estimators.labels import class_index, class_weights, encode
+
+NAN = float("nan")
+CPU = torch.device("cpu")
+Y = np.array([2, 0, 1, 1, 2, 0, 2])
+GONE = np.array([False, True, False, True, False, False, False])
+
+
+def coded(y, *, classes=None, unlabeled=None, smoothing=0.0, require_label=True, n=7):
+    return encode(
+        y, n, classes, unlabeled=unlabeled, smoothing=smoothing, require_label=require_label,
+        device=CPU,
+    )  # fmt: skip
+
+
+def one_hot(index, classes=3):
+    """Label weights (n, C+1) without smoothing; −1 is no label."""
+    q = np.zeros((len(index), classes + 1))
+    for row, label in enumerate(index):
+        if label >= 0:
+            q[row, label] = 1
+    return q
+
+
+# plain labels
+
+
+CONTAINERS = {
+    "array": lambda y: y,
+    "list": list,
+    "tuple": tuple,
+    "Python numbers": lambda y: y.tolist(),
+    "pandas": pd.Series,
+    "index": lambda y: pd.Series(y, index=range(100, 107)),
+    "categorical": lambda y: pd.Series(y, dtype="category"),
+    "nullable": lambda y: pd.Series(y, dtype="Int64"),
+    "polars": pl.Series,
+    "torch": torch.from_numpy,
+    "int32": lambda y: y.astype(np.int32),
+    "uint8": lambda y: y.astype(np.uint8),
+    "big-endian": lambda y: y.astype(">i4"),
+    "object": lambda y: y.astype(object),
+    "float": lambda y: y.astype(float),
+    "torch float": lambda y: torch.from_numpy(y).float(),
+    "torch bfloat16": lambda y: torch.from_numpy(y).bfloat16(),
+    "torch uint8": lambda y: torch.from_numpy(y).to(torch.uint8),
+    "torch column": lambda y: torch.from_numpy(y)[:, None],
+    "with a graph": lambda y: torch.from_numpy(y).double().requires_grad_(),
+    "read-only": lambda y: np.broadcast_to(y, (1, 7))[0],
+    "backwards": lambda y: y[::-1].copy()[::-1],
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_labels_from_any_container(container):
+    found = coded(CONTAINERS[container](Y))
+    assert found.classes.tolist() == [0, 1, 2]
+    assert found.index.tolist() == Y.tolist()
+    assert np.array_equal(found.targets.numpy(), one_hot(Y))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array(["ant", "bee", "wasp"]),
+        np.array(["ant", "bee", "größte Wespe"], dtype=object),
+        np.array([-5, 0, 7], dtype=np.int8),
+        np.array([0, 1, 2**63], dtype=np.uint64),
+        np.array([0.0, 1.0, 2.0]),
+        np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]"),
+    ],
+    ids=["str", "object", "int8", "uint64", "float", "date"],
+)
+def test_labels_of_any_type(names):
+    found = coded(names[Y])
+    assert found.classes.tolist() == names.tolist()
+    assert found.index.tolist() == Y.tolist()
+
+
+def test_booleans():
+    for y in (Y == 2, torch.from_numpy(Y == 2), (Y == 2).tolist()):
+        found = coded(y)
+        assert found.classes.tolist() == [False, True]
+        assert found.classes.dtype == bool
+        assert found.index.tolist() == (Y == 2).astype(int).tolist()
+
+
+def test_a_column_is_taken_for_what_it_is_with_scikit_learns_warning():
+    with pytest.warns(UserWarning, match="column-vector"):
+        assert coded(Y[:, None]).index.tolist() == Y.tolist()
+    with pytest.warns(UserWarning, match="column-vector"):
+        assert coded(pd.DataFrame({"y": Y})).index.tolist() == Y.tolist()
+
+
+def test_known_classes_need_not_all_occur_nor_be_sorted():
+    found = coded(np.array(["b", "a"] * 3 + ["b"]), classes=np.array(["c", "b", "a"]))
+    assert found.classes.tolist() == ["c", "b", "a"]
+    assert found.index.tolist() == [1, 2] * 3 + [1]
+    assert found.targets.shape == (7, 4)
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor"])
+def test_many_classes_each_once_are_read_without_a_warning(kind):
+    """Scikit-learn warns where labels are mostly distinct, which those of a batch may well be."""
+    classes = np.arange(200)
+    y = classes if kind == "array" else torch.from_numpy(classes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert class_index(y, classes, CPU)[1].tolist() == list(range(200))
+    if kind == "tensor":
+        many = torch.arange(200).repeat(3)
+        assert len(class_index(many, None, CPU)[0]) == 200
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.75])
+def test_smoothing(smoothing):
+    """(1−ε)·onehot + ε/(C+1), and nothing where there is no label."""
+    found = coded(np.where(GONE, -1, Y), unlabeled=-1, smoothing=smoothing)
+    expected = (1 - smoothing) * one_hot(np.where(GONE, -1, Y)) + smoothing / 4
+    expected[GONE] = 0
+    np.testing.assert_allclose(found.targets.numpy(), expected, rtol=1e-15)
+    soft = coded(np.where(GONE[:, None], 0, np.eye(3)[Y]), smoothing=smoothing)
+    np.testing.assert_allclose(soft.targets.numpy(), expected, rtol=1e-15)
+
+
+# missing labels
+
+
+def without(values):
+    """None in place of those that are gone."""
+    return [None if gone else value for value, gone in zip(values, GONE, strict=True)]
+
+
+MISSING = {
+    "-1": (-1, lambda y: np.where(GONE, -1, y)),
+    "tensor of -1": (-1, lambda y: torch.from_numpy(np.where(GONE, -1, y))),
+    "NaN": (NAN, lambda y: np.where(GONE, NAN, y)),
+    "NumPy's NaN": (np.float32("nan"), lambda y: np.where(GONE, NAN, y)),
+    "tensor of NaN": (NAN, lambda y: torch.from_numpy(np.where(GONE, NAN, y))),
+    "None": (NAN, lambda y: np.array(without(y))),
+    "NA": (NAN, lambda y: pd.Series(y, dtype="Int64").mask(GONE)),
+    "marker NA": (pd.NA, lambda y: pd.Series(y, dtype="Int64").mask(GONE)),
+    "polars null": (NAN, lambda y: pl.Series(without(y.tolist()))),
+    "NaT": (NAN, lambda y: np.where(GONE, np.datetime64("NaT"), np.datetime64("2020") + y)),
+    "text with NaN": (NAN, lambda y: pd.Series([f"c{v}" for v in y]).mask(GONE)),
+    "text with None": (NAN, lambda y: without([f"c{v}" for v in y])),
+    "?": ("?", lambda y: np.where(GONE, "?", y.astype(str))),
+    "empty text": ("", lambda y: np.where(GONE, "", y.astype(str))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_every_mark_of_no_label(name):
+    marker, hide = MISSING[name]
+    found = coded(hide(Y), unlabeled=marker)
+    assert found.index.tolist() == np.where(GONE, -1, Y).tolist()
+    assert len(found.classes) == 3
+    assert np.array_equal(found.targets.numpy(), one_hot(np.where(GONE, -1, Y)))
+
+
+@pytest.mark.parametrize("marker", ["?", -7, NAN, None])
+def test_a_marker_that_does_not_occur_changes_nothing(marker):
+    for y in (Y, torch.from_numpy(Y).double(), Y.astype(float)):
+        assert coded(y, unlabeled=marker).index.tolist() == Y.tolist()
+
+
+def test_no_label_at_all():
+    y = np.full(7, -1)
+    with pytest.raises(ValueError, match="every row of y is unlabeled: label some rows of each"):
+        coded(y, unlabeled=-1)
+    with pytest.raises(ValueError, match="every row of y is unlabeled"):
+        coded(torch.from_numpy(y), unlabeled=-1, classes=np.arange(3))
+    found = coded(y, unlabeled=-1, classes=np.arange(3), require_label=False)
+    assert found.index.tolist() == [-1] * 7
+    assert not found.targets.any()
+
+
+# soft labels
+
+
+def soft_labels(seed=0):
+    q = np.random.default_rng(seed).dirichlet([1, 1, 1], 7)
+    q[1] = 0  # no label
+    q[2] *= 0.5  # half of it is not known
+    return q
+
+
+SOFT = {
+    "array": lambda q: q,
+    "list": lambda q: q.tolist(),
+    "float32": lambda q: q.astype(np.float32),
+    "torch": torch.from_numpy,
+    "with a graph": lambda q: torch.from_numpy(q).requires_grad_(),
+    "pandas": pd.DataFrame,
+    "polars": lambda q: pl.DataFrame(q, schema=["a", "b", "c"]),
+    "Fortran": np.asfortranarray,
+    "read-only": lambda q: np.broadcast_to(q, (1, 7, 3))[0],
+}
+
+
+@pytest.mark.parametrize("container", SOFT)
+def test_soft_labels_from_any_container(container):
+    q = soft_labels()
+    found = coded(SOFT[container](q), smoothing=0.2)
+    total = q.sum(axis=1, keepdims=True)
+    expected = np.hstack([0.8 * q, np.zeros((7, 1))]) + 0.2 * total / 4
+    np.testing.assert_allclose(found.targets.numpy(), expected, rtol=1e-6)
+    assert found.index.tolist() == np.where(total[:, 0] > 0, q.argmax(axis=1), -1).tolist()
+    assert found.classes.tolist() == (["a", "b", "c"] if container == "polars" else [0, 1, 2])
+
+
+FRAMES = {"pandas": lambda q, names: pd.DataFrame(q, columns=names),
+          "polars": lambda q, names: pl.DataFrame(q, schema=names)}  # fmt: skip
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_columns_of_a_frame_name_the_classes_in_any_order(frame):
+    make, q = FRAMES[frame], soft_labels()
+    found = coded(make(q, ["wasp", "ant", "bee"]))
+    assert found.classes.tolist() == ["wasp", "ant", "bee"]
+    np.testing.assert_allclose(found.targets[:, :3].numpy(), q)
+    # Against known classes, columns are found by their names.
+    again = coded(make(q[:, [1, 2, 0]], ["ant", "bee", "wasp"]), classes=found.classes)
+    assert torch.equal(again.targets, found.targets)
+    assert torch.equal(again.index, found.index)
+    with pytest.raises(ValueError, match=r"y has columns \['ant', 'bee', 'fly'\] for the classes"):
+        coded(make(q, ["ant", "bee", "fly"]), classes=found.classes)
+
+
+@pytest.mark.parametrize(
+    "names", [["a", "b", "b"], ["a", 1, 2], [("a", 1), ("a", 2), ("b", 1)]], ids=str
+)
+def test_columns_that_name_no_classes(names):
+    frame = pd.DataFrame(soft_labels())
+    frame.columns = pd.Index(names, tupleize_cols=False)
+    with pytest.raises(ValueError, match="columns of y name the classes: make them distinct and"):
+        coded(frame)
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_one_hot_frames_through_fit(data, fresh, frame):
+    """As scikit-learn's and pandas' one-hot encoders give them."""
+    names = np.array(["wasp", "ant", "bee"])
+    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0}
+    model = mn.DAMClassifier(**settings).fit(
+        data.x, FRAMES[frame](np.eye(3)[data.y], names.tolist())
+    )
+    assert model.classes_.tolist() == names.tolist()
+    assert model.score(fresh.x, names[fresh.y]) > 0.9
+    plain = mn.DAMClassifier(**settings).fit(data.x, names[data.y])
+    order = [names.tolist().index(name) for name in plain.classes_]
+    np.testing.assert_allclose(
+        model.predict_proba(fresh.x)[:, order], plain.predict_proba(fresh.x), rtol=1e-6, atol=1e-9
+    )
+    assert model.calibrate(fresh.x, names[fresh.y]).temperature_ == pytest.approx(
+        plain.calibrate(fresh.x, names[fresh.y]).temperature_, rel=1e-4
+    )
+    assert set(model.sample(5, y="ant", random_state=0)[1]) == {"ant"}
+    dummies = pd.get_dummies(pd.Series(names[data.y]))
+    again = mn.DAMClassifier(**settings).fit(data.x, dummies)
+    assert again.classes_.tolist() == ["ant", "bee", "wasp"]
+
+
+# labels that cannot be used
+
+
+WRONG = {
+    "none": (None, "the target y is None: pass labels, and mark unlabeled rows with unlabeled="),
+    "a number": (
+        3,
+        r"y must be \(n,\) labels or an \(n, C\) matrix of soft labels, got shape \(\)",
+    ),
+    "a word": ("abc", r"y must be \(n,\) labels .*, got shape \(\)"),
+    "a dict": ({"a": 1}, r"y must be \(n,\) labels .*, got shape \(\)"),
+    "three axes": (np.zeros((7, 2, 2)), r"got shape \(7, 2, 2\)"),
+    "tensor of three axes": (torch.zeros(7, 2, 2), r"got shape \(7, 2, 2\)"),
+    "ragged": ([[1], [2, 3]] * 3 + [[1]], "got rows of unlike lengths"),
+    "too few": (Y[:5], "X has 7 rows but y has 5: pass one label per row"),
+    "too few of a tensor": (torch.arange(5), "X has 7 rows but y has 5: pass one label per row"),
+    "complex": (Y + 1j, "Complex data not supported in y"),
+    "complex tensor": (torch.from_numpy(Y) + 1j, "Complex data not supported in y"),
+    "a target of regression": (np.linspace(0, 1, 7), "[Uu]nknown label type"),
+    "tensor of regression": (torch.linspace(0, 1, 7), "[Uu]nknown label type"),
+    "NaN": (np.where(GONE, NAN, Y), "label 1 of y has no value: drop the row, or mark unlabeled"),
+    "NaN tensor": (torch.tensor([NAN, 0, 1, 1, 2, 0, 2]), "label that is NaN or infinite"),
+    "None": ([None, "a", "b", "a", "b", "a", "b"], "label 0 of y has no value"),
+    "infinite": (np.where(GONE, np.inf, Y), "label 1 of y is infinite: drop the row"),
+    "mixed": (np.array(["a", 1, 1, "a", 1, 1, 1], dtype=object), "mixes labels of types int, str"),
+    "negative": (np.eye(3)[Y] - 0.25, "row 0 of the soft labels y is .*: entries must be >= 0"),
+    "above one": (np.ones((7, 3)), r"row 0 of the soft labels y is \[1.0, 1.0, 1.0\]: .* at most"),
+    "NaN in soft": (np.where(Y[:, None] == 0, NAN, np.eye(3)[Y]), "row 1 of the soft labels y is"),
+    "text in soft": (np.full((7, 2), "a"), "a two-dimensional y must be a numeric"),
+    "zero soft": (np.zeros((7, 3)), "every row of y is unlabeled"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_labels_that_cannot_be_used(name):
+    y, message = WRONG[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        coded(y)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("y", "classes", "unknown"),
+    [
+        (np.array([0, 9, 8]), np.arange(3), r"\[8, 9\]"),
+        (torch.tensor([0, 9, 8]), np.arange(3), r"\[8, 9\]"),
+        (np.array(["0", "1", "1"]), np.arange(3), r"\['0', '1'\]"),  # "1" is not 1
+        (np.array([0, 1, 1]), np.array(["0", "1"]), r"\[0, 1\]"),
+        (np.array([0.5, 1.0, 1.0]), np.arange(3), r"\[0.5\]"),
+    ],
+)
+def test_unknown_labels_are_named(y, classes, unknown):
+    with pytest.raises(ValueError, match=f"y has labels {unknown} that are not among the classes"):
+        coded(y, classes=classes, n=3)
+
+
+def test_soft_labels_of_another_number_of_classes():
+    with pytest.raises(ValueError, match="soft labels y have 3 columns for 4 classes: pass one"):
+        coded(soft_labels(), classes=np.arange(4))
+
+
+# weights of classes
+
+
+def test_balanced_weights_make_classes_weigh_the_same():
+    index = torch.tensor([0, 0, 0, 1, 2, 2, -1])
+    weight = torch.tensor([1.0, 2, 3, 4, 5, 6, 7]).double()
+    each = class_weights("balanced", np.arange(4), index, weight)  # of class 3 there is none
+    mass = [float((each[c] * weight[index == c]).sum()) for c in range(3)]
+    assert mass == pytest.approx([7.0] * 3)  # 21 of labeled weight, shared by three
+    assert each[3] == 1
+
+
+def test_weights_by_name():
+    names = np.array(["ant", "bee", "wasp"])
+    found = class_weights({"bee": 3}, names, torch.tensor([0]), torch.ones(1).double())
+    assert found.tolist() == [1, 3, 1]
+    for setting, message in (
+        ({"fly": 2.0}, r"class_weight names \['fly'\], not among the classes"),
+        ({"bee": -1.0}, "class_weight must be finite and >= 0"),
+        ({"bee": NAN}, "class_weight must be finite and >= 0"),
+        ({"bee": np.inf}, "class_weight must be finite and >= 0"),
+        ({"bee": "much"}, "class_weight must be finite and >= 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            class_weights(setting, names, torch.tensor([0]), torch.ones(1).double())
+
+
+# through fit
+
+
+def small(**settings):
+    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0} | settings
+    return mn.DAMClassifier(**settings)
+
+
+def test_predictions_come_back_as_the_labels_were(data, fresh):
+    plain = small().fit(*data).predict(fresh.x)
+    for names in (
+        np.array(["ant", "bee", "wasp"]),
+        np.array([-5, 0, 7], dtype=np.int8),
+        np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]"),
+    ):
+        found = small().fit(data.x, names[data.y]).predict(fresh.x)
+        assert found.dtype == names.dtype
+        assert found.tolist() == names[plain].tolist()
+
+
+def test_soft_labels_of_certainty_are_labels(data, fresh):
+    hard = small().fit(data.x, data.y)
+    soft = small().fit(data.x, np.eye(3)[data.y])
+    assert np.allclose(hard.predict_proba(fresh.x), soft.predict_proba(fresh.x), rtol=1e-9)
+    assert soft.classes_.tolist() == [0, 1, 2]
+
+
+def test_soft_labels_are_learned_as_given(data):
+    """Rows of class 0 are half class 1: the predictions there say so."""
+    q = np.eye(3)[data.y]
+    q[data.y == 0] = [0.5, 0.5, 0.0]
+    model = small(n_memories=3, label_smoothing=0.0).fit(data.x, q)
+    mean = model.predict_proba(data.x[data.y == 0]).mean(axis=0)
+    assert np.allclose(mean, [0.5, 0.5, 0.0], atol=0.05)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_same_model_from_any_container(make_clusters, container):
+    x = make_clusters(rows=7).x
+    settings = {"n_memories": 3, "max_iter": 2}
+    one, two = (small(**settings).fit(x, y) for y in (CONTAINERS[container](Y), Y))
+    assert np.array_equal(one.class_weights_, two.class_weights_)

@@ -1,0 +1,169 @@
+"""What a fitted model does without labels, classifier and clusterer alike, against formulas."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import log_loss
+
+import mnemosphere as mn
+
+# density, novelty, shares
+
+
+def test_density_and_novelty_are_those_of_the_formula(read, fresh):
+    model, x, log_joint, _ = read
+    n = x.shape[1]
+    area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
+    log_density = log_joint.logsumexp(1).numpy()
+    assert np.allclose(model.score_samples(fresh.x), log_density - area, rtol=1e-10)
+    expected = model.class_weights_[0].sum() / np.exp(log_density)
+    assert np.allclose(model.novelty(fresh.x), expected, rtol=1e-9)
+
+
+def test_shares_of_the_memories(read, fresh):
+    model, _, _, shares = read
+    assert np.allclose(model.transform(fresh.x), shares[:, 1:], rtol=1e-9, atol=1e-14)
+
+
+def test_density_on_the_circle_integrates_to_one(make_clusters):
+    x, y = make_clusters(features=2)
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=1.0, random_state=0).fit(x, y)
+    assert model.beta_ > 2  # not the trivial density
+    angle = np.arange(4096) * (2 * np.pi / 4096)
+    density = np.exp(model.score_samples(np.c_[np.cos(angle), np.sin(angle)]))
+    assert density.mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-9)
+
+
+def test_noise_is_novel(image_model, images):
+    noise = np.random.default_rng(0).normal(size=(50, 784))
+    assert image_model.novelty(noise).min() > np.quantile(image_model.novelty(images.x_test), 0.9)
+    assert image_model.score_samples(noise).max() < np.median(
+        image_model.score_samples(images.x_test)
+    )
+
+
+# recall and samples
+
+
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_recall_completes_what_is_not_known(data, fresh, kind):
+    model = mn.DAMClassifier(3, normalize=kind, varsigma=0.9, random_state=0).fit(data.x, data.y)
+    known = np.random.default_rng(0).random(fresh.x.shape) < 0.4
+    known[:, :2] = True
+    x = np.where(known, fresh.x, fresh.x.mean())
+    found = model.recall(x, known=known)
+    assert found.shape == x.shape
+    if kind == "standard":
+        assert np.allclose(found[known], x[known])
+    elif kind == "unit":  # known up to one factor per row
+        for row in range(len(x)):
+            a, b = found[row, known[row]], x[row, known[row]]
+            assert np.allclose(a * np.linalg.norm(b), b * np.linalg.norm(a), atol=1e-9)
+    assert (model.score_samples(found) >= model.score_samples(x) - 1e-9).all()
+
+
+def test_recall_of_a_class_climbs_the_density_of_that_class(image_model, images):
+    x = images.x_test[:20].astype(float)
+    found = image_model.recall(x, y=np.full(20, 7))
+    layer = image_model.to_torch()
+    before, after = (layer(torch.from_numpy(z))[:, 7] for z in (x, found))
+    assert (after > before).all()
+    free = layer(torch.from_numpy(image_model.recall(x)))[:, 7]
+    assert (after >= free - 1e-3).all()
+
+
+def test_completed_images_are_recognized_better(image_model, images):
+    """The lower half is gone: filled in by recall, more digits are told right."""
+    x = images.x_test[:200].astype(float)
+    known = np.zeros((200, 28, 28), dtype=bool)
+    known[:, :14] = True
+    known = known.reshape(200, 784)
+    x = np.where(known, x, 0.0)
+    filled = image_model.recall(x, known=known)
+    truth = images.y_test[:200]
+    before, after = image_model.score(x, truth), image_model.score(filled, truth)
+    assert after > before - 0.02
+    # What was filled in looks like the lower half that was there.
+    real = images.x_test[:200] * ~known
+    shown = filled * ~known
+    if image_model.normalize_ == "center":
+        real = real - np.where(~known, images.x_test[:200].mean(axis=1, keepdims=True), 0)
+    cosine = (real * shown).sum(1) / np.linalg.norm(real, axis=1) / np.linalg.norm(shown, axis=1)
+    assert np.median(cosine) > 0.5
+
+
+def test_samples_look_like_their_class(image_model):
+    x, y = image_model.sample(30, y=3, random_state=0)
+    assert x.shape == (30, 784)
+    assert (y == 3).all()
+    assert (image_model.predict(x) == 3).mean() > 0.8
+    again, _ = image_model.sample(30, y=3, random_state=0)
+    assert np.array_equal(x, again)
+
+
+def test_samples_of_all_classes_come_in_proportion(data):
+    names = np.array(["ant", "bee", "wasp"])
+    rare = np.where(data.y == 2, np.where(np.arange(61) % 4 == 0, 2, 0), data.y)
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, random_state=0)
+    model.fit(data.x, names[rare])
+    _, labels = model.sample(3000, random_state=0)
+    share = [(labels == name).mean() for name in names] + [np.mean([v is None for v in labels])]
+    assert share == pytest.approx(model.class_prior_, abs=0.03)
+
+
+# growth, shrinking, certificates
+
+
+def test_growth_records_its_tree(grown):
+    assert grown.n_memories_ == 23
+    lineage = grown.lineage_
+    sizes = [len(nodes) for nodes in lineage.members]
+    assert sizes[0] == 5
+    assert sizes[-1] == 23
+    assert sizes == sorted(sizes)
+    assert grown.status_ == "grown"
+    assert grown.memory_prior_[0] == pytest.approx(1 / 24)  # P_0 = 1 at the final width
+
+
+def test_levels_of_growth_are_models(grown, images):
+    x, y = images.x_test[:300], images.y_test[:300]
+    levels = [grown.at_level(k) for k in range(grown.lineage_.n_levels)]
+    assert [m.n_memories_ for m in levels] == [len(n) for n in grown.lineage_.members]
+    assert np.array_equal(grown.at_level(-1).predict_proba(x), grown.predict_proba(x))
+    losses = [log_loss(y, m.predict_proba(x)) for m in levels]
+    assert losses[-1] < losses[0]
+    assert levels[0].memories_.shape == (5, 784)
+    with pytest.raises(ValueError, match="did not grow"):
+        levels[0].at_level(0)
+
+
+def test_shrinking_keeps_most_of_what_was_known(grown, images):
+    x, y = images.x_train[:600], images.y_train[:600]
+    small = grown.shrink(x, y, n_memories=17)
+    assert small.n_memories_ == 17
+    assert grown.n_memories_ == 23
+    assert small.score(x, y) > grown.score(x, y) - 0.1
+    assert grown.shrink(x, y, n_memories=23).score(x, y) == grown.score(x, y)
+
+
+def test_certificate_of_a_converged_model(data):
+    model = mn.DAMClassifier(
+        3, normalize="unit", varsigma=0.9, tol=1e-6, max_iter=300, random_state=0
+    ).fit(data.x, data.y)
+    found = model.certify(data.x, data.y)
+    assert found.converged
+    assert found.beta_eff == pytest.approx(0.9 * model.beta_)
+    early = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
+    assert not early.fit(data.x, data.y).certify(data.x, data.y).converged
+
+
+def test_certificate_leaves_the_model_as_it_is(data):
+    names = np.array(["ant", "bee", "wasp"])
+    model = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, random_state=0)
+    model.fit(data.x, names[data.y])
+    model.certify(data.x[:9], np.eye(3)[data.y[:9]])  # soft labels
+    assert model.classes_.tolist() == names.tolist()

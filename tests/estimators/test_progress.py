@@ -1,0 +1,43 @@
+"""The progress bar: on standard error, and only where it is asked for."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+import mnemosphere as mn
+from mnemosphere.estimators import ProgressBar
+
+SETTINGS = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0}
+
+
+def test_progress_bar_goes_to_standard_error(data, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    mn.DAMClassifier(**SETTINGS, verbose=1).fit(*data)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "7 memories" in err
+
+
+def test_quiet_by_default(data, capsys):
+    mn.DAMClassifier(**SETTINGS).fit(*data)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("solver", ["sgd", "fixed-point"])
+def test_figures_of_the_passes_and_the_splits(make_clusters, solver):
+    x, y = make_clusters(rows=305)
+    page = io.StringIO()
+    bar = ProgressBar(Console(file=page, force_terminal=True, width=100, color_system=None))
+    model = mn.DAMClassifier(**SETTINGS, growth=3, max_iter=3, solver=solver, callbacks=[bar])
+    model.fit(x, y)
+    text = page.getvalue()
+    assert "3 memories" in text
+    assert "split " in text
+    assert f"{len(model.lineage_.members[1])} now" in text
+    last = model.history_[-1]
+    assert f"3/3  loss {last['loss']:.3f}" in text
+    if solver == "sgd":
+        assert f"{last['validation_accuracy']:.1%}" in text

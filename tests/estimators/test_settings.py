@@ -1,0 +1,66 @@
+"""Settings as data: read off the estimators, and turned back into them."""
+
+import dataclasses
+import inspect
+
+import pytest
+
+import mnemosphere as mn
+from mnemosphere.estimators.settings import (
+    build,
+    label_numbers,
+    parameter_help,
+    read_config,
+    resolve,
+    settings_of,
+    to_toml,
+)
+
+ESTIMATORS = ["DAMClassifier", "DAMClusterer"]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_every_setting_is_explained_and_its_default_allowed(name):
+    for setting in settings_of(name):
+        assert setting.help, setting
+        text = "none" if setting.default is None else str(setting.default)
+        assert setting.read(text) == setting.default
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_nothing_given_is_the_estimator_as_it_is(name):
+    model, plain = build(name, resolve(name, {})), getattr(mn, name)()
+    expected = plain.get_params() | {"solver": mn.FixedPoint()}
+    assert model.get_params() == expected
+
+
+def test_parts_in_play():
+    found = resolve("DAMClassifier", {"objective": "conditional", "noise": "0.25", "patience": 7})
+    assert build("DAMClassifier", found).objective == mn.Refinement(noise=0.25, patience=7)
+    found = resolve("DAMClassifier", {"solver": "sgd", "patience": "7", "tolerance": "none"})
+    assert build("DAMClassifier", found).solver == mn.SGD(patience=7, tolerance=None)
+    assert "noise" not in found
+
+
+def test_help_is_that_of_the_docstring():
+    for kind in (mn.SGD, mn.FixedPoint, mn.Refinement):
+        assert set(parameter_help(kind)) == {field.name for field in dataclasses.fields(kind)}
+    found = parameter_help(mn.DAMClassifier)
+    assert list(found) == list(inspect.signature(mn.DAMClassifier).parameters)
+    assert found["beta"] == "Inverse temperature; a number is held fixed."
+
+
+def test_a_configuration_file_goes_round(tmp_path):
+    odd = 'a "b" \\ \x1b é 猫 \n'
+    values = {"data": odd, "memories": 7, "tol": 1e-300, "growth": None, "drop": ["a", odd]}
+    path = tmp_path / "config.toml"
+    path.write_text(to_toml(values, "remark"), encoding="utf-8")
+    assert read_config(path) == values | {"growth": "none"}
+
+
+def test_numbers_of_labels():
+    assert label_numbers("1=2, 7=0.5", [1, 7], "--prior") == {1: 2.0, 7: 0.5}
+    assert label_numbers("a=b=3", ["a=b"], "--prior") == {"a=b": 3.0}
+    for text in ("1", "1=x", "9=1"):
+        with pytest.raises(ValueError, match="--prior"):
+            label_numbers(text, [1, 7], "--prior")

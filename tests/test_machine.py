@@ -1,0 +1,63 @@
+"""Devices by name, and what a computation ran on."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere import machine
+
+
+def test_a_device_by_name():
+    assert machine.pick_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch, there):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    assert machine.pick_device("auto").type == ("cuda" if there else "cpu")
+
+
+@pytest.mark.parametrize("name", ["tpu", "meta", "", "cpu cpu", "cuda:99"])
+def test_devices_that_cannot_be_used(name):
+    with pytest.raises(ValueError, match=rf"device '{name}' cannot be used here: try 'cpu' or"):
+        machine.pick_device(name)
+
+
+def test_versions_are_those_that_run():
+    found = machine.versions()
+    assert found == {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+    }
+
+
+def test_the_processor_has_a_name(monkeypatch):
+    assert machine.device_name() == machine.device_name(torch.device("cpu")) != ""
+
+    def broken(*args, **kwargs):
+        raise OSError("no such file")
+
+    monkeypatch.setattr(machine.Path, "read_text", broken)
+    assert machine.device_name("cpu") in (platform.processor(), platform.machine())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("processor : 0\nmodel name\t: Fast Chip 9\nmodel name\t: Fast Chip 9\n", "Fast Chip 9"),
+        ("processor : 0\nBogoMIPS : 50\n", platform.machine()),
+    ],
+)
+def test_the_name_comes_from_the_system(monkeypatch, text, expected):
+    monkeypatch.setattr(machine.Path, "read_text", lambda *args, **kwargs: text)
+    assert machine.device_name() == expected
+
+
+def test_a_gpu_is_asked_for_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
+    assert machine.device_name("cuda:3") == "GPU 3"

@@ -1,0 +1,248 @@
+"""The symmetric solution: all its roots, all its transitions, and their order, by other means."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.theory import saddle_point as sp
+from mnemosphere.theory import solver, stability, symmetric
+from mnemosphere.theory.problem import SaddlePointProblem
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def uniform(n_teacher=2, n_student=2, p_0=0.0, beta=10.0, rho=2.0, n_features=1000):
+    p_h = torch.full((n_student + 1,), (1.0 - p_0) / n_student, dtype=torch.float64)
+    p_h[0] = p_0
+    x = torch.eye(n_teacher, dtype=torch.float64)
+    return SaddlePointProblem(  # no warning where β is not small against N
+        patterns=x,
+        targets=torch.ones(n_teacher, 1),
+        p_h=p_h,
+        p_q=torch.ones(1),
+        beta=beta,
+        rho=rho,
+        upsilon=1.0,
+        n_features=n_features,
+        uniform_teacher=True,
+    )
+
+
+def state_at(problem, a):
+    m = torch.full((problem.n_teacher, problem.n_student), a, dtype=torch.float64)
+    return sp.OrderParameters(m, problem.p_h[:, None] * problem.p_q)
+
+
+def scanned_overlaps(problem):
+    """Roots of the symmetric equation by sign changes on a fine grid of a."""
+    root = math.sqrt(problem.n_teacher)
+    fine = np.linspace(1e-9, 1 / root, 400_001)
+    tiny = np.geomspace(1e-9, 1 / root, 100_001)
+    a = np.unique(np.concatenate([fine, tiny]))
+    p_0 = float(problem.p_h[0])
+    odds = p_0 / (1 - p_0) * np.exp(problem.log_ratio - problem.beta_eff * a)
+    z = problem.gain * root / (problem.n_student * (1 + odds))
+    gap = z / (np.sqrt(z * z + 1) + 1) / root - a
+    where = np.nonzero(gap[:-1] * gap[1:] < 0)[0]
+    return (a[where] + a[where + 1]) / 2
+
+
+@pytest.mark.parametrize(
+    ("p_0", "beta", "rho", "n_roots"),
+    [(0.9, 20.0, 0.03, 1), (0.9, 36.0, 0.03, 3), (0.9, 50.0, 0.03, 1), (0.9, 70.0, 0.03, 3),
+     (0.2, 130.0, 0.1, 3), (0.6, 5.0, 3.0, 1)],
+)  # fmt: skip
+def test_every_symmetric_overlap_is_found(p_0, beta, rho, n_roots):
+    for n_teacher, n_student in ((2, 2), (3, 5)):
+        problem = uniform(n_teacher, n_student, p_0, beta, rho)
+        found = symmetric.symmetric_overlaps(problem)
+        scanned = scanned_overlaps(problem)
+        if n_teacher == 2:
+            assert len(found) == n_roots
+        np.testing.assert_allclose(found, scanned, atol=3e-6)
+        for a in found:
+            assert float(sp.residual(problem, state_at(problem, a))) < 1e-12
+        best = max(found, key=lambda a: float(free_entropy(problem, state_at(problem, a).m)))
+        assert symmetric.symmetric_overlap(problem) == best
+
+
+def test_one_overlap_in_the_limits():
+    for problem in (uniform(3, 5), uniform(3, 5, 0.4, rho=math.inf)):
+        (a,) = symmetric.symmetric_overlaps(problem)
+        assert float(sp.residual(problem, state_at(problem, a))) < 1e-14
+
+
+def test_a_narrow_window_of_instability_is_found_with_both_ends():
+    problem = uniform(2, 2, 0.9, rho=0.03)
+    low, high = symmetric.symmetric_transitions(problem, "beta")
+    assert 35.0 < low < 36.0
+    assert 59.0 < high < 60.0
+    assert symmetric.symmetric_transition(problem, "beta") == low
+    for value in (low, high):
+        here = problem.replace(beta=value)
+        at = state_at(here, 1 / here.beta_eff)
+        assert float(sp.residual(here, at)) < 1e-10
+        assert float(stability.spectrum(here, at)[0]) == pytest.approx(1.0, abs=1e-9)
+        # The same point, seen along the other parameters.
+        assert symmetric.symmetric_transitions(here, "rho") == pytest.approx([0.03], rel=1e-9)
+        assert symmetric.symmetric_transitions(here, "upsilon") == pytest.approx([1.0], rel=1e-9)
+    # Where the condition holds by a plain scan, memories part: ϱ s (β_eff² − P*) > 1.
+    scan = [beta for beta in range(20, 80) if _excess(problem.replace(beta=float(beta))) > 0]
+    assert scan == list(range(36, 60))
+    middle = problem.replace(beta=45.0)
+    (a,) = symmetric.symmetric_overlaps(middle)
+    assert float(stability.spectrum(middle, state_at(middle, a))[0]) > 1.01
+    assert symmetric.symmetric_transitions(problem, "beta", upper=50.0) == [low]
+    with pytest.raises(ValueError, match="stays stable"):
+        symmetric.symmetric_transition(problem.replace(rho=0.02), "beta")
+
+
+def _excess(problem):
+    p_0 = float(problem.p_h[0])
+    s = (1 - p_0) * math.e / ((1 - p_0) * math.e + p_0 * math.exp(problem.log_ratio))
+    return problem.rho * s / problem.n_student * (problem.beta_eff**2 - problem.n_teacher) - 1
+
+
+def test_the_number_of_transitions_agrees_with_a_scan():
+    grid = np.geomspace(1.0, 600.0, 101)
+    for p_0, rho, n in itertools.product((0.05, 0.5, 0.97), (0.03, 0.3, 30.0), (50, 1000)):
+        problem = uniform(3, 2, p_0, rho=rho, n_features=n)
+        sign = [_excess(problem.replace(beta=float(b))) > 0 for b in grid]
+        changes = sum(a != b for a, b in itertools.pairwise(sign))
+        found = symmetric.symmetric_transitions(problem, "beta")
+        # A coarse scan may step over a narrow window, never see more than there is.
+        assert changes <= len(found) <= 2
+        for value in found:
+            # ϱ s (β_eff² − P*) = 1 in relative terms: s itself may be tiny.
+            assert abs(_excess(problem.replace(beta=value))) < 1e-9
+
+
+def free_entropy(problem, w):
+    """F of docs/theory-derivations.md, section 2, for memories w (P*, P) in the teachers' basis."""
+    h = problem.beta_eff * w - problem.log_ratio
+    h = torch.cat([torch.zeros_like(h[:, :1]), h], 1)
+    entropy = 0.5 * torch.log(1 - (w * w).sum(0)).sum()
+    return entropy + problem.rho * torch.logsumexp(h + problem.p_h.log(), 1).sum()
+
+
+def contrast(n_teacher, n_student, seed):
+    xi = torch.randn(n_teacher, n_student, dtype=torch.float64, generator=generator(seed))
+    xi = xi - xi.mean(0) - xi.mean(1, keepdim=True) + xi.mean()
+    return xi / xi.norm()
+
+
+@pytest.mark.parametrize(("n_teacher", "n_student", "p_0"), [(3, 5, 0.0), (5, 3, 0.3), (2, 7, 0.1)])
+def test_the_cubic_term_is_the_third_derivative(n_teacher, n_student, p_0):
+    problem = uniform(n_teacher, n_student, p_0, beta=4.0)
+    xi = contrast(n_teacher, n_student, 1)
+    a = symmetric.symmetric_overlap(problem)
+    t = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    value = free_entropy(problem, a + t * xi)
+    for _ in range(3):
+        (value,) = torch.autograd.grad(value, t, create_graph=True)
+    cubic = symmetric.cubic_coefficient(problem) * float((xi**3).sum())
+    assert float(value.detach()) / 6 == pytest.approx(cubic, abs=1e-10)
+    assert (abs(cubic) > 1e-3) == (n_teacher > 2)
+
+
+def relaxed_quartic(problem, xi, size):
+    """F gained along size·ξ with all other modes at their best, over size⁴, by Newton's method."""
+    n = xi.numel()
+    unit = torch.eye(n, dtype=torch.float64).reshape(n, *xi.shape)
+    inner = unit - unit.mean(1, keepdim=True) - unit.mean(2, keepdim=True)
+    others = (unit - (inner + unit.mean((1, 2), keepdim=True))).reshape(n, n)
+    vectors, values, _ = torch.linalg.svd(others)
+    basis = vectors[:, values > 0.5]
+    a = 1 / problem.beta_eff
+
+    def value(y):
+        return free_entropy(problem, a + size * xi + (basis @ y).reshape(xi.shape))
+
+    y = torch.zeros(basis.shape[1], dtype=torch.float64)
+    start = value(y - y) - free_entropy(problem, torch.full_like(xi, a))
+    for _ in range(8):
+        gradient = torch.autograd.functional.jacobian(value, y)
+        y = y - torch.linalg.solve(torch.autograd.functional.hessian(value, y), gradient)
+    gained = float(value(y) - value(torch.zeros_like(y)) + start)
+    return gained / size**4
+
+
+@pytest.mark.parametrize(
+    ("n_teacher", "n_student", "p_0", "rho"),
+    [(2, 3, 0.0, 0.1), (5, 2, 0.1, 1.0), (2, 5, 0.05, 0.7)],
+)
+def test_the_quartic_term_is_that_of_the_relaxed_free_entropy(n_teacher, n_student, p_0, rho):
+    problem = uniform(n_teacher, n_student, p_0, rho=rho)
+    problem = problem.replace(beta=symmetric.symmetric_transition(problem, "beta"))
+    for seed in (1, 2):
+        xi = contrast(n_teacher, n_student, seed)
+        expected = symmetric.quartic_term(problem, xi)
+        # Two sizes, extrapolated: the next term is of order size².
+        coarse, fine = (relaxed_quartic(problem, xi, size) for size in (0.04, 0.02))
+        assert (4 * fine - coarse) / 3 == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_teacher", "n_student", "rho", "order"),
+    [
+        (2, 2, 2.0, "continuous"),
+        (2, 3, 2.0, "continuous"),
+        (2, 5, 2.0, "continuous"),
+        (3, 2, 0.1, "continuous"),
+        (5, 2, 2.0, "continuous"),
+        (3, 3, 2.0, "first order"),
+        (3, 4, 2.0, "first order"),
+        (5, 3, 2.0, "first order"),
+        # Two teachers forbid the cubic term, but with few examples the quartic one is positive.
+        (2, 3, 0.03, "first order"),
+        (2, 4, 0.1, "first order"),
+    ],
+)
+def test_the_order_is_what_the_solver_finds(n_teacher, n_student, rho, order):
+    problem = uniform(n_teacher, n_student, rho=rho, n_features=10**5)
+    (transition,) = symmetric.transition_order(problem)
+    assert transition.order == order
+    assert (transition.cubic > 0) == (min(n_teacher, n_student) >= 3)
+    below = problem.replace(beta=0.985 * transition.value)
+    starts = sp.random_starts(below, 17, generator=generator(3))
+    found = solver.solve(below, starts, tol=1e-8).raise_if_failed()
+    spread = float((found.m.amax((1, 2)) - found.m.amin((1, 2))).max())
+    # Of first order: a broken solution is there before the symmetric one turns unstable.
+    assert spread > 0.1 if order == "first order" else spread < 1e-4
+
+
+def test_the_order_changes_at_the_tricritical_point():
+    # For P* = 2, P = 3 and no uniform component F_4 = 0 at P/ϱ = 4 + √96.
+    problem = uniform(2, 3, rho=3 / (4 + math.sqrt(96)))
+    (there,) = symmetric.transition_order(problem)
+    assert abs(there.quartic) < 1e-12
+    for factor, order in ((0.99, "first order"), (1.01, "continuous")):
+        (near,) = symmetric.transition_order(problem.replace(rho=factor * problem.rho))
+        assert near.order == order
+
+
+def test_the_fourth_powers_lie_between_the_extreme_contrasts():
+    for n in (4, 5, 7):
+        problem = uniform(2, n)
+        ends = sorted(float((xi**4).sum()) for xi in symmetric._extreme_contrasts(problem))
+        draws = torch.randn(20_000, n, dtype=torch.float64, generator=generator(n))
+        draws = draws - draws.mean(1, keepdim=True)
+        powers = ((draws / draws.norm(dim=1, keepdim=True)) ** 4).sum(1) / 2
+        assert ends[0] <= float(powers.min())
+        assert float(powers.max()) <= ends[1]
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="parameter must be one of"):
+        symmetric.symmetric_transitions(uniform(), "alpha")
+    with pytest.raises(ValueError, match="at least two"):
+        symmetric.transition_order(uniform(1, 3))
+    labels = torch.tensor([[0.9, 0.1], [0.1, 0.9]], dtype=torch.float64)
+    mixed = uniform().replace(targets=labels, p_q=labels.mean(0))
+    with pytest.raises(ValueError, match="all its class weights"):
+        symmetric.symmetric_overlaps(mixed)

@@ -1,0 +1,179 @@
+"""Labels that spread among memories: against linear algebra, symmetry and known answers."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.memory_graph import share_graph
+from mnemosphere.model.parameters import from_memories
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.few_labels import (
+    PHASE,
+    SHARED_BY,
+    has_unlabeled,
+    label_memories,
+    settle,
+)
+from mnemosphere.training.fit import fit, judge
+from mnemosphere.training.fixed_point import FixedPoint
+from runs import Break, Log, assert_same_params, seeded, timeless
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_class_weights_solve_the_linear_system(problem, weighted):
+    """(D − αS) F = Y on the graph of the memories, at the price 0.85 of a step."""
+    case = problem(3, weighted=weighted)
+    params = case.params
+    graph = share_graph(params.w, case.batch, shared_by=SHARED_BY)
+    edges = graph.edges.numpy()
+    spread = np.linalg.solve(np.diag(edges.sum(1)) - 0.85 * edges, graph.labels.numpy())
+    soft = spread / spread.sum(1, keepdims=True)
+    found = label_memories(params, case.batch).check()
+    np.testing.assert_allclose(found.p[1:] / found.p_h[1:, None], soft, rtol=1e-6)
+    np.testing.assert_allclose(found.p_h, params.p_h, rtol=1e-12)
+    p_q = params.p_h[1:].numpy() @ soft
+    np.testing.assert_allclose(found.p_q, p_q / p_q.sum(), rtol=1e-6)
+    assert torch.equal(found.w, params.w)
+    # Far from all memories one knows but the prior.
+    assert_close(found.p[0] / found.p_h[0], found.p_q, rtol=1e-12, atol=0)
+
+
+def test_labels_reach_memories_that_meet_none():
+    """Two half circles of memories; one label at an end of each; the other end learns of it."""
+    angle = torch.linspace(0, 2.4, 12, dtype=torch.float64)
+    arc = torch.stack([angle.cos(), angle.sin()], 1)
+    zero = torch.zeros(12, 2, dtype=torch.float64)
+    w = torch.cat([torch.cat([arc, zero], 1), torch.cat([zero, arc], 1)])
+    fine = torch.linspace(0, 2.4, 133, dtype=torch.float64)
+    path = torch.stack([fine.cos(), fine.sin()], 1)
+    zero = torch.zeros(133, 2, dtype=torch.float64)
+    x = torch.cat([torch.cat([path, zero], 1), torch.cat([zero, path], 1)])
+    classes = torch.full((266,), -1)
+    classes[0], classes[133] = 0, 1
+    data = Batch(x, objectives.soft_labels(classes, 2, 0.1, dtype=torch.float64))
+    params = from_memories(w, torch.tensor([0.45, 0.45, 0.1]).double(), beta=20.0)
+    soft = label_memories(params, data).p[1:, :2]
+    assert (soft[:12, 0] > 1.5 * soft[:12, 1]).all()
+    assert (soft[12:, 1] > 1.5 * soft[12:, 0]).all()
+
+
+def test_without_a_label_the_prior_stays(problem):
+    case = problem(2, labels="none")
+    found = label_memories(case.params, case.batch)
+    assert_close(found.p, torch.outer(case.params.p_h, case.params.p_q))
+
+
+def test_rows_without_a_label_are_found(problem):
+    assert has_unlabeled(problem(2, labels="none").dataset)
+    assert has_unlabeled(problem(2, labels="mixed").dataset)
+    full = problem(2, labels="full").dataset
+    assert not has_unlabeled(full)
+    # A label that is partly known is one.
+    half = Batch(full.rows.x, 0.5 * full.rows.targets)
+    assert not has_unlabeled(ArrayDataset(half))
+
+
+def test_the_order_of_memories_does_not_matter(problem):
+    case = problem(5)
+    params = case.params
+    turn = torch.tensor([3, 0, 4, 1, 2])
+    rows = torch.cat([torch.zeros(1, dtype=torch.long), 1 + turn])
+    other = params.replace(w=params.w[turn], p=params.p[rows], p_h=params.p_h[rows])
+    one, two = (label_memories(p, case.batch) for p in (params, other))
+    assert_close(one.p[rows], two.p, rtol=1e-10, atol=0)
+
+
+def circles(rows, seed):
+    """Two circles of latitude on the globe, half a radian apart: two classes."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.arange(rows) % 2
+    longitude = 2 * math.pi * torch.rand(rows, generator=generator, dtype=torch.float64)
+    spread = 0.05 * torch.randn(rows, generator=generator, dtype=torch.float64)
+    latitude = torch.where(y == 0, 0.25, -0.25) + spread
+    x = torch.stack([longitude.cos() * latitude.cos(), longitude.sin() * latitude.cos(),
+                     latitude.sin()], 1)  # fmt: skip
+    return x, y
+
+
+def test_few_labels_are_better_used_than_alone_and_than_from_nothing():
+    """Three labels on each circle: a stranger may be nearer than one's own kind."""
+    x, y = circles(901, 0)
+    hidden = y.clone()
+    hidden[6:] = -1
+    data = Batch(x, objectives.soft_labels(hidden, 2, 0.1, dtype=torch.float64))
+    few = data.take(slice(0, 6))
+    fresh_x, fresh_y = circles(997, 1)
+    test = ArrayDataset.of(fresh_x, objectives.soft_labels(fresh_y, 2, 0.1, dtype=torch.float64))
+
+    def accuracy(rows, start):
+        generator, dataset = seeded(0), ArrayDataset(rows)
+        w = initialize.from_data(rows.x, 100, generator=generator)
+        params = from_memories(w, few.targets.mean(0), beta=200.0)
+        if start:
+            params = settle(params, dataset, learn_beta=True, generator=generator).params
+        found = fit(params, dataset, FixedPoint(None), max_iter=15, generator=generator)
+        return judge(found.params, test, objectives.joint)[1]
+
+    informed, naive, alone = accuracy(data, True), accuracy(data, False), accuracy(few, False)
+    assert informed > 0.95
+    assert informed > alone + 0.2
+    assert informed > naive + 0.2
+
+
+# Memories that settle
+
+
+@pytest.fixture
+def case(problem):
+    return problem(6, rows=211, memories=13, clustered=True, labels="mixed")
+
+
+def test_memories_settle_with_labels_unseen(case):
+    """Other labels, the same memories; the loss is that of the marginal and falls."""
+    log = Log()
+    settled = settle(
+        case.params, case.dataset, learn_beta=True, generator=seeded(1), callbacks=[log]
+    )
+    other = ArrayDataset.of(case.x, case.targets.flip(1))
+    blind = settle(case.params, other, learn_beta=True, generator=seeded(1))
+    assert_close(blind.params.w, settled.params.w, rtol=0, atol=1e-12)
+    assert not torch.allclose(blind.params.p, settled.params.p, rtol=1e-2)
+    losses = [record.loss for record in settled.history]
+    first = -log_joint(case.params, case.x).logsumexp(1).mean()
+    assert losses[0] == pytest.approx(float(first), rel=1e-12)
+    assert (np.diff(losses) <= 1e-10).all()
+    assert losses[-1] < losses[0] - 0.01
+    assert {record.phase for record in settled.history} == {PHASE}
+    # The labels are those of the memories where they settled.
+    last = log.of("pass")[-1][1]
+    assert_same_params(settled.params, label_memories(last, case.dataset.rows))
+
+
+def test_a_held_beta_stays(case):
+    settled = settle(case.params, case.dataset, learn_beta=False, generator=seeded(1))
+    assert settled.params.beta == case.params.beta
+
+
+def test_broken_while_they_settle_it_goes_on_with_the_same_bits(case, tmp_path):
+    def go(*callbacks):
+        return settle(
+            case.params, case.dataset, learn_beta=True, generator=seeded(1), callbacks=callbacks,
+            stage="all.",
+        )  # fmt: skip
+
+    whole = go()
+    broken = go(Break("pass", 3), Checkpoint(tmp_path / "run"))
+    assert broken.status == "interrupted"
+    broken.params.check()
+    assert [path.name for path in tmp_path.iterdir()] == ["run.all.settle"]
+    resumed = go(Checkpoint(tmp_path / "run"))
+    assert_same_params(resumed.params, whole.params)
+    assert timeless(resumed.history) == timeless(whole.history)
+    assert resumed.status == whole.status

@@ -1,0 +1,361 @@
+"""The refinement: who judges it, what it keeps, and that it goes on with the same bits."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.objectives import JointConditional, conditional
+from mnemosphere.numerics import sphere
+from mnemosphere.training.callbacks import PassRecord
+from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.refine import (
+    Refinement,
+    Trained,
+    angular_unit,
+    improves_on_holdout,
+    join_histories,
+    refine,
+)
+from runs import Break, Log, assert_same_params, seeded, timeless
+
+# The package gives the function of the same name.
+module = importlib.import_module("mnemosphere.training.refine")
+STAGES = ["", "refine", "all", "again"]
+
+
+@pytest.fixture
+def case(problem):
+    """Two memories for three classes: the joint solution leaves something to gain."""
+    case = problem(60, rows=157, memories=2, features=5, labels="full", beta=6.0)
+    drawn = torch.multinomial(case.targets, 1, generator=seeded(3))[:, 0]
+    x = sphere.project(case.x + 0.7 * torch.eye(4, 5, dtype=torch.float64)[drawn])
+    targets = objectives.soft_labels(drawn.clamp_max(2), 3, 0.1, dtype=torch.float64)
+    p_q = targets.mean(0)
+    p = case.params.p_h[:, None] * p_q
+    return case._replace(x=x, targets=targets, params=case.params.replace(p=p, p_q=p_q))
+
+
+def meaningless(case):
+    """The same rows with labels that mean nothing."""
+    order = torch.randperm(len(case.x), generator=seeded(7))
+    return case._replace(targets=case.targets[order])
+
+
+class Joint:
+    """Solve for the joint likelihood in a few passes; remember what was asked for."""
+
+    def __init__(self, params, callbacks=()):
+        self.params, self.callbacks, self.calls = params, callbacks, []
+
+    def __call__(self, dataset, stage):
+        result = fit(
+            self.params,
+            dataset,
+            FixedPoint(None),
+            max_iter=2,
+            callbacks=self.callbacks,
+            stage=stage,
+        )
+        trained = Trained(result.params, result.history, result.status)
+        self.calls.append((stage, dataset, trained))
+        return trained
+
+
+def go(case, *callbacks, refinement=None, learn_beta=True):
+    """(what came of it, how the joint solutions were asked for)."""
+    joint = Joint(case.params, callbacks)
+    refinement = Refinement(max_iter=4) if refinement is None else refinement
+    trained = refine(
+        joint,
+        case.dataset,
+        refinement,
+        learn_beta=learn_beta,
+        generator=seeded(2),
+        callbacks=callbacks,
+    )
+    return trained, joint.calls
+
+
+@pytest.fixture
+def descents(monkeypatch):
+    """What every descent was given: its start, its settings, its result."""
+    seen = []
+    plain = module.fit
+
+    def spied(params, dataset, solver, **settings):
+        result = plain(params, dataset, solver, **settings)
+        seen.append((params, dataset, solver, settings, result))
+        return result
+
+    monkeypatch.setattr(module, "fit", spied)
+    return seen
+
+
+def rows_of(dataset):
+    return {tuple(row) for row in dataset.rows.x.tolist()}
+
+
+# Who judges
+
+
+def test_rows_that_judge_take_no_part_in_the_joint_start(case, descents):
+    _, calls = go(case)
+    stage, fitted, solution = calls[0]
+    start, rows, _, settings, _ = descents[0]
+    held = settings["validation"]
+    assert stage == ""
+    assert start is solution.params
+    assert rows_of(fitted) == rows_of(rows)
+    assert not rows_of(rows) & rows_of(held)
+    assert rows_of(rows) | rows_of(held) == rows_of(case.dataset)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "fraction", "share"),
+    [(157, 0.1, 20 / 157), (157, 0.3, 0.3), (48, 0.1, 1 / 3), (157, 0.02, 20 / 157)],
+)
+def test_few_rows_give_more_of_themselves(case, descents, n_rows, fraction, share):
+    """Twenty rows to judge by where there are so many, a third of all otherwise."""
+    part = case._replace(x=case.x[:n_rows], targets=case.targets[:n_rows])
+    go(part, refinement=Refinement(max_iter=1, validation_fraction=fraction))
+    held = descents[0][3]["validation"]
+    counts = torch.bincount(part.targets.argmax(1), minlength=4).double()
+    # A set share of every class, rounded down.
+    expected = [math.floor(share * float(count) + 1e-9) for count in counts]
+    assert torch.bincount(held.rows.targets.argmax(1), minlength=4).tolist() == expected
+
+
+def test_with_nobody_to_judge_it_is_the_joint_solution(case, descents):
+    few = case._replace(x=case.x[:4], targets=torch.eye(4, dtype=torch.float64))
+    trained, calls = go(few)
+    assert [stage for stage, *_ in calls] == [""]
+    assert trained is calls[0][2]
+    assert calls[0][1].n_rows == 4
+    assert descents == []
+
+
+def test_gains_are_told_from_chance(problem):
+    case = problem(51, rows=400, labels="full", clustered=True, beta=8.0)
+    blurred = case.params.replace(p=case.params.p_h[:, None] * case.params.p_q)
+    # Labels drawn from the model itself: no other can beat it, and by chance hardly any does.
+    drawn = torch.multinomial(
+        log_joint(case.params, case.x).softmax(1), 1, generator=torch.Generator().manual_seed(0)
+    )[:, 0]
+    held = ArrayDataset.of(case.x, torch.nn.functional.one_hot(drawn, 4).double())
+    assert improves_on_holdout(blurred, case.params, held, conditional)
+    assert not improves_on_holdout(case.params, blurred, held, conditional)
+    assert not improves_on_holdout(case.params, case.params, held, conditional)
+
+
+def test_a_gain_is_two_standard_errors_of_the_weighted_mean(problem):
+    """Against the textbook's error of a weighted mean, for sharper and flatter models."""
+    case = problem(53, rows=61, labels="full", clustered=True, weighted=True)
+    held = ArrayDataset(Batch(case.x, case.targets, case.sample_weight + 0.1))
+    share = (held.rows.sample_weight / held.rows.sample_weight.sum()).numpy()
+    verdicts = set()
+    for mix in np.linspace(-0.05, 0.05, 23):
+        other = case.params.replace(p=(1 - mix) * case.params.p + mix * case.params.p.roll(1, 0))
+        losses, right = [], []
+        for params in (case.params, other):
+            log_p = log_joint(params, case.x).log_softmax(1)
+            losses.append(-(case.targets * log_p).sum(1).numpy())
+            right.append((log_p[:, :-1].argmax(1) == case.targets[:, :-1].argmax(1)).numpy())
+        fall = losses[0] - losses[1]
+        mean = share @ fall
+        error = np.sqrt(share**2 @ (fall - mean) ** 2)
+        labeled = case.targets.argmax(1).numpy() < 3
+        no_worse = right[1][labeled].sum() >= right[0][labeled].sum()
+        expected = bool(mean > 2 * error and no_worse)
+        assert improves_on_holdout(case.params, other, held, conditional) == expected
+        verdicts.add(expected)
+    assert verdicts == {True, False}
+
+
+# What is kept
+
+
+def test_where_rows_gain_all_are_used_in_the_end(case, descents):
+    """The refinement is done again on all rows, for as many passes as were best."""
+    trained, calls = go(case, refinement=Refinement(max_iter=6))
+    (_, rows, _, first, result), (start, everything, _, again, last) = descents
+    assert improves_on_holdout(calls[0][2].params, result.params, first["validation"], conditional)
+    assert rows.n_rows < everything.n_rows == 157
+    assert again["validation"] is None
+    assert start is calls[1][2].params
+    judged = [record.validation_loss for record in result.history]
+    assert again["max_iter"] == len(last.history) == 1 + int(np.argmin(judged))
+    assert_same_params(trained.params, last.params)
+    assert [stage for stage, *_ in calls] == ["", "all"]
+    assert [settings["stage"] for *_, settings, _ in descents] == ["refine", "again"]
+    assert [r.phase for r in trained.history] == [0] * 2 + [1] * len(judged) + [2] * 2 + [3] * len(
+        last.history
+    )
+    assert trained.status == result.status
+
+
+def test_many_rows_are_refined_once(case, descents, monkeypatch):
+    monkeypatch.setattr(module, "ALL_AGAIN", 156)
+    trained, calls = go(case)
+    assert len(calls) == len(descents) == 1
+    assert_same_params(trained.params, descents[0][-1].params)
+
+
+def test_where_nothing_is_gained_the_model_is_the_joint_one_of_all_rows(case, descents):
+    trained, calls = go(meaningless(case))
+    assert len(descents) == 1
+    assert [stage for stage, *_ in calls] == ["", "all"]
+    assert calls[1][1].n_rows == 157
+    assert_same_params(trained.params, calls[1][2].params)
+    assert [r.phase for r in trained.history][-2:] == [2, 2]
+
+
+def test_a_loss_of_zero_is_the_best_there_is(case, monkeypatch):
+    """Rows told apart beyond rounding: the pass that first does so is the one to stop after."""
+    stops = []
+
+    def descend(params, rows, held, refinement, stage, stop, **_):
+        stops.append(stop)
+        losses = [0.3, 0.0, 0.0] if held is not None else [None]
+        history = tuple(
+            PassRecord(n + 1, 0.1, loss, None, 1.0, None, 2, 0.0) for n, loss in enumerate(losses)
+        )
+        return FitResult(params, {}, history, "max_iter")
+
+    monkeypatch.setattr(module, "_descend", descend)
+    monkeypatch.setattr(module, "improves_on_holdout", lambda *_: True)
+    go(case)
+    assert stops == [None, 2]
+
+
+def test_histories_count_phases_on():
+    def records(*phases):
+        return tuple(PassRecord(1, 0.0, None, None, 1.0, None, 1, 0.0, phase=k) for k in phases)
+
+    assert join_histories((), records(0, 1)) == records(0, 1)
+    assert join_histories(records(0, 0), records(0, 1)) == records(0, 0, 1, 2)
+    # Memories that settled first are phase −1.
+    assert join_histories(records(-1, 0), records(-1, 0)) == records(-1, 0, 0, 1)
+
+
+# Settings
+
+
+def test_scale_moves_the_exponent_of_a_memory_by_one(problem):
+    params = problem(52, features=211, memories=7, beta=300.0, varsigma=0.25).params
+    turn = angular_unit(params)
+    u = torch.randn(5000, 211, generator=seeded(0), dtype=torch.float64)
+    u = turn * u / u.norm(dim=1, keepdim=True)
+    moved = (float(params.beta_eff) * u @ params.w.T).std()
+    assert float(moved) == pytest.approx(1, abs=0.03)
+    assert angular_unit(params.replace(beta=torch.tensor(0.1, dtype=torch.float64))) == 1
+
+
+@pytest.mark.parametrize("noise", [0, 0.25, "auto"])
+def test_noise_is_an_option(case, descents, noise):
+    go(case, refinement=Refinement(noise=noise, max_iter=1))
+    start, _, _, settings, _ = descents[0]
+    if noise == 0:
+        assert settings["noise"] is None
+    elif noise == "auto":
+        expected = min(1, math.sqrt(5) / float(start.beta_eff))
+        assert settings["noise"].length == pytest.approx(expected)
+    else:
+        assert settings["noise"].length == 0.25
+
+
+@pytest.mark.parametrize("weight", [0.3, 1.0])
+def test_the_objective_is_the_one_asked_for(case, descents, weight):
+    refinement = Refinement(conditional=weight, max_iter=1)
+    assert refinement.rule == JointConditional(weight)
+    go(case, refinement=refinement)
+    assert descents[0][3]["rule"] == JointConditional(weight)
+
+
+def test_passes_patience_and_schedule(case, descents):
+    """Steps fade out over all passes; the patience is a third of them at least."""
+    go(case, refinement=Refinement(max_iter=12, patience=2), learn_beta=False)
+    start, rows, solver, settings, result = descents[0]
+    batches = math.ceil(rows.n_rows / solver.batch_size)
+    assert settings["max_iter"] == 12
+    assert settings["patience"] == 4
+    assert solver.steps == 12 * batches
+    assert not solver.learn_beta
+    assert result.params.beta == start.beta
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"conditional": 0.0}, r"conditional must lie in \(0, 1\], got 0"),
+        ({"conditional": 1.5}, r"conditional must lie in \(0, 1\], got 1.5"),
+        ({"noise": -0.1}, "noise must be finite and >= 0, or 'auto', got -0.1"),
+        ({"noise": math.inf}, "noise must be finite"),
+        ({"max_iter": 0}, "max_iter must be >= 1 or None, got 0"),
+        ({"validation_fraction": 0.0}, r"validation_fraction must lie in \(0, 1\), got 0"),
+        ({"validation_fraction": 1.0}, r"validation_fraction must lie in \(0, 1\), got 1"),
+        ({"patience": 0}, "patience must be >= 1, got 0"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Refinement(**settings)
+
+
+# Interruption
+
+
+def test_broken_in_any_part_it_goes_on_with_the_same_bits(case, tmp_path):
+    whole, calls = go(case, log := Log())
+    assert len(calls) == 2
+    assert len(log.of("start")) == 4  # the joint start, the refinement, and both again
+    phases = [record.phase for record in whole.history]
+    places = [("pass", 1 + phases.index(k)) for k in range(4)]  # the first pass of each part
+    places += [("batch", k) for k in (4, len(log.of("batch")))]
+    for where, k in places:
+        path = tmp_path / f"{where}{k}"
+        error = ZeroDivisionError if where == "pass" and k > 1 else KeyboardInterrupt
+        if error is KeyboardInterrupt:
+            broken, _ = go(case, Break(where, k, error), Checkpoint(path))
+            assert broken.status == "interrupted"
+            broken.params.check()
+        else:
+            with pytest.raises(error):
+                go(case, Break(where, k, error), Checkpoint(path))
+        resumed, _ = go(case, Checkpoint(path))
+        assert_same_params(resumed.params, whole.params)
+        assert timeless(resumed.history) == timeless(whole.history)
+        assert resumed.status == whole.status
+    names = {p.name for p in tmp_path.iterdir() if p.name.startswith(path.name)}
+    assert names == {path.name + ("." + stage if stage else "") for stage in STAGES}
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_interrupted_it_returns_the_best_there_is(case, descents, part):
+    """In the joint start that; in the refinement its best; later on, the refined model."""
+    whole, _ = go(case)
+    phases = [record.phase for record in whole.history]
+    refined = descents[0][-1].params
+    descents.clear()
+    broken, calls = go(case, Break("pass", 1 + phases.index(part)))
+    assert broken.status == "interrupted"
+    assert len(broken.history) == 1 + phases.index(part)
+    if part == 0:
+        assert_same_params(broken.params, calls[0][2].params)
+        assert descents == []
+    elif part == 1:
+        assert len(calls) == len(descents) == 1
+        choices = (calls[0][2].params, descents[0][-1].params)
+        assert any(broken.params is choice for choice in choices)
+    else:
+        assert_same_params(broken.params, refined)
