@@ -30,7 +30,7 @@ def test_typical_rows_are_those_of_the_largest_responsibility(data, fitted):
 
 def test_numbers_are_those_of_x_as_given_copies_and_empty_rows_included():
     x = np.array([[0, 0], [1, 0], [1, 0], [0, 1], [0, 1.0], [1, 0]])
-    weights = [[0.02, 0.02, 0.01], [0.9, 0.02, 0.01], [0.02, 0.9, 0.01]]
+    weights = [[1e-9, 1e-9, 1e-9], [0.9, 0.02, 0.01], [0.02, 0.9, 0.01]]
     model = mn.DAMClassifier.from_parameters([[1, 0], [0, 1]], weights, beta=30.0)
     stored = StoredRows.of(x, torch.device("cpu"))
     found = module.rows_behind(model.params_, model._normalizer, stored)

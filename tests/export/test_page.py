@@ -167,12 +167,12 @@ def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, di
         f"mnemosphere.turn({{beta: {beta!r}, varsigma: {varsigma}, odds: {odds.tolist()}}})"
     )
     found = np.array(opened.evaluate(f"{ALL_ROWS}.slice(0, 53).map((a) => a.proba)"))
-    other = image_model.with_class_prior(odds * image_model.class_prior_[:-1])
-    params = other.params_.replace(
-        p=other._net_class_weights, beta=torch.tensor(beta), varsigma=varsigma
-    )
-    tempered = at_temperature(params.to(dtype=torch.float64), other.temperature_)
-    unit, _ = other._normalizer(torch.from_numpy(digits.x_test[:53]))
+    # Every class weighs so many times as much as before, in all memories alike: Bayes' rule.
+    params = image_model.params_.to(dtype=torch.float64)
+    net = image_model._net_class_weights.double() * torch.tensor([*odds, 0.0])
+    params = params.replace(p=net / net.sum(), beta=params.beta * 1.9, varsigma=varsigma)
+    tempered = at_temperature(params, image_model.temperature_)
+    unit, _ = image_model._normalizer(torch.from_numpy(digits.x_test[:53]))
     wanted = log_joint(tempered, unit)[:, :-1].softmax(1)
     np.testing.assert_allclose(found, wanted, atol=3e-3, rtol=0)
     assert abs(found - image_model.predict_proba(digits.x_test[:53])).max() > 0.05

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.export.facts import facts
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
 
 __all__ = ["model_card"]
 

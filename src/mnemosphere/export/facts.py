@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import Any
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
 from mnemosphere.estimators.base import as_numpy
-from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.evaluation import calibration_error
-from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.files import plain
 from mnemosphere.machine import versions
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
 
 __all__ = ["calibration_curve", "facts", "label_columns", "show"]
 
@@ -41,7 +44,7 @@ def facts(model: PortableModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     settings = model.get_params()
     seed = settings.get("random_state")
     found: dict[str, Any] = {
-        "kind": "classifier" if isinstance(model, DAMClassifier) else "clusterer",
+        "kind": "classifier" if is_classifier(model) else "clusterer",
         "n_memories": int(model.n_memories_),
         "n_features": int(model.n_features_in_),
         "classes": [show(name) for name in model.classes_.tolist()],
@@ -55,11 +58,11 @@ def facts(model: PortableModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "seed": seed if isinstance(seed, int) else None,
         "settings": {name: _short(value) for name, value in settings.items()},
         "levels": [] if model.lineage_ is None else [len(m) for m in model.lineage_.members],
-        "versions": {"mnemosphere": _own_version(), **versions()},
+        "versions": {"mnemosphere": version("mnemosphere"), **versions()},
     }
     if X is not None:
         found["rows"] = {"n": len(X), "checksum": checksum(X, y)}
-    if X is not None and y is not None and isinstance(model, DAMClassifier):
+    if X is not None and y is not None and is_classifier(model):
         found["measured"] = _measure(model, X, y)
     return found
 
@@ -72,7 +75,7 @@ def checksum(X: Any, y: Any) -> str:
     return digest.hexdigest()
 
 
-def _measure(model: DAMClassifier, X: Any, y: Any) -> dict[str, Any]:
+def _measure(model: PortableModel, X: Any, y: Any) -> dict[str, Any]:
     """Accuracy, log-loss, confusion and calibration on the labeled rows."""
     truth = label_columns(model, y)
     proba = as_numpy(model.predict_proba(X))
@@ -109,9 +112,3 @@ def calibration_curve(sure: NDArray[np.floating[Any]], right: NDArray[np.bool_])
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else repr(plain(value))
     return text if len(text) <= 120 else text[:119] + "…"
-
-
-def _own_version() -> str:
-    from mnemosphere import __version__
-
-    return __version__

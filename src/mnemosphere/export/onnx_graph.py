@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.files import write_atomically
 from mnemosphere.numerics.bessel import log_omega_ratio
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
 
 __all__ = ["build", "write_onnx"]
 

@@ -7,12 +7,14 @@ import math
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.export.payload import payload
 from mnemosphere.files import write_atomically
 from mnemosphere.theory.stationarity import Certificate
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
 
 __all__ = ["render", "write_page"]
 

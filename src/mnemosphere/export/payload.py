@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 from torch import Tensor
 
 from mnemosphere.estimators.base import as_numpy
-from mnemosphere.estimators.classifier import DAMClassifier
-from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.theory.stationarity import Certificate
 from mnemosphere.training.lineage import Lineage
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
 
 __all__ = ["guess_image_shape", "payload"]
 
@@ -189,7 +191,7 @@ def _rows(
 ) -> dict[str, Any]:
     assert chosen is not None
     labels = None
-    if y is not None and isinstance(model, DAMClassifier):
+    if y is not None and is_classifier(model):
         labels = label_columns(model, y)[chosen].tolist()
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
@@ -207,7 +209,7 @@ def _strong_features(params: Parameters) -> list[int]:
 
 def _certificate(model: PortableModel, X: Any, y: Any) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
-    if X is None or (y is None and isinstance(model, DAMClassifier)):
+    if X is None or (y is None and is_classifier(model)):
         return None
     cost = float(len(X)) * model.n_memories_ * model.params_.n_features
     return None if cost > _CERTIFY else model.certify(X, y)
