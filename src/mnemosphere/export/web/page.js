@@ -38,12 +38,15 @@ function drawing(tag, attributes, ...children) {
 }
 
 /** A name of any length on one line; names often differ at their ends. */
-function short(text, limit = 28) {
-  const letters = Array.from(String(text).slice(0, 4 * limit + 400));
-  const whole = String(text).length <= letters.join("").length;
-  if (whole && letters.length <= limit) return letters.join("");
-  const tail = whole ? letters.slice(-Math.floor(limit / 3)).join("") : Array.from(String(text).slice(-limit)).slice(-Math.floor(limit / 3)).join("");
-  return letters.slice(0, limit - 1 - Math.floor(limit / 3)).join("") + "…" + tail;
+function short(name, limit = 28) {
+  const whole = String(name);
+  let text = Array.from(whole.slice(0, 2 * limit + 2)).join("");
+  if (Array.from(text).length > limit || text.length < whole.length) {
+    const tail = Math.floor(limit / 3);
+    text = `${Array.from(text).slice(0, limit - 1 - tail).join("")}…${Array.from(whole.slice(-2 * tail)).slice(-tail).join("")}`;
+  }
+  // Signs that turn the direction of writing must not reach beyond the name.
+  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(text) ? `\u2068${text}\u2069` : text;
 }
 
 const className = (y, limit = 28) => (y === nClasses ? "none of them" : data.kind === "clusterer" ? `cluster ${data.classes[y]}` : short(data.classes[y], limit));

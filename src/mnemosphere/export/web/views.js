@@ -576,10 +576,11 @@ function calibration(bins) {
   const x = (v) => pad + v * (w - pad - 26);
   const y = (v) => h - pad - v * (h - pad - 14);
   const most = Math.max(...bins.map((b) => b[2]));
+  const solid = bins.filter((b) => b[2] >= 8); // fewer rows than that tell next to nothing
   const parts = [drawing("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), class: "axis", "stroke-dasharray": "5 5" }), drawing("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(0), class: "axis" }), drawing("line", { x1: x(0), y1: y(0), x2: x(0), y2: y(1), class: "axis" })];
   for (const v of [0, 0.5, 1]) parts.push(drawing("text", { x: x(v), y: h - pad + 16, "text-anchor": "middle" }, percent(v)), drawing("text", { x: pad - 8, y: y(v) + 4, "text-anchor": "end" }, percent(v)));
   parts.push(drawing("text", { x: (x(0) + x(1)) / 2, y: h - 4, "text-anchor": "middle" }, "how sure"), drawing("text", { x: 12, y: (y(0) + y(1)) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(y(0) + y(1)) / 2})` }, "how often right"),
-    drawing("polyline", { points: bins.map(([s, r]) => `${x(s)},${y(r)}`).join(" "), class: "trace" }), ...bins.map(([s, r, n]) => drawing("circle", { cx: x(s), cy: y(r), r: 3 + 7 * Math.sqrt(n / most), class: "mark", opacity: 0.75 }, drawing("title", {}, `${n} rows, ${percent(s, 1)} sure, ${percent(r, 1)} right`))));
+    drawing("polyline", { points: solid.map(([s, r]) => `${x(s)},${y(r)}`).join(" "), class: "trace" }), ...bins.map(([s, r, n]) => drawing("circle", { cx: x(s), cy: y(r), r: 3 + 7 * Math.sqrt(n / most), class: "mark", opacity: 0.75 }, drawing("title", {}, `${n} rows, ${percent(s, 1)} sure, ${percent(r, 1)} right`))));
   return drawing("svg", { viewBox: `0 0 ${w} ${h}`, width: "100%", style: "max-width:480px", role: "img", "aria-label": `calibration curve: ${bins.map(([s, r]) => `${percent(s)} sure, ${percent(r)} right`).join("; ")}` }, ...parts);
 }
 
