@@ -744,7 +744,6 @@ def test_units_do_not_matter(case, kind, factor):
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 
 
-@pytest.mark.xfail(reason="the page still speaks of the parameters that are gone")
 @pytest.mark.skipif(not PAGE.exists(), reason="installed without the documentation")
 def test_the_page_of_errors_is_up_to_date():
     """Every line of its first five tables is what the table above says."""

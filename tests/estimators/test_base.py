@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import mnemosphere as mn
+from mnemosphere.training.callbacks import PassRecord
+from mnemosphere.training.refine import Trained
 
 
 def small(**settings):
@@ -301,6 +304,37 @@ def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch, kind):
         with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes"):
             model.fit(data.x)
     small(tol=1e-9, max_iter=2).fit(*data)  # the user's own budget: no word
+
+
+@pytest.mark.parametrize(
+    ("losses", "warned"),
+    [
+        ([9.0, 1.029, 1.0], False),
+        ([9.0, 1.031, 1.0], True),
+        ([9.0, -0.971, -1.0], False),
+        ([9.0, -0.969, -1.0], True),
+        ([9.0, 1.0, 1.2], False),  # a loss that rises
+    ],
+)
+def test_the_warning_is_about_the_last_pass_of_the_last_phase(fitted, losses, warned):
+    """A fall by more than 3%; where a phase was only just begun, nothing is known."""
+
+    def record(k, loss, phase):
+        return PassRecord(
+            n_iter=k + 1, loss=loss, validation_loss=None, validation_accuracy=None, beta=9.0,
+            residual=None, n_memories=7, seconds=0.1, phase=phase,
+        )  # fmt: skip
+
+    model = fitted._copy_with(fitted.params_)
+    history = tuple(record(k, loss, 0) for k, loss in enumerate(losses))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model._set_trained(Trained(fitted.params_, history, "max_iter"))
+        assert [w.category for w in caught] == [ConvergenceWarning] * warned
+        begun = (*history, record(3, 0.1, 1))
+        for status, passes in (("converged", history), ("max_iter", begun), ("max_iter", ())):
+            model._set_trained(Trained(fitted.params_, passes, status))
+        assert len(caught) == warned
 
 
 def test_same_seed_same_bits(data, fresh):

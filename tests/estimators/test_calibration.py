@@ -6,17 +6,48 @@ import torch
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import log_loss
 
+import class_formula
 import mnemosphere as mn
-from mnemosphere.estimators.calibration import best_temperature, rejection_threshold
+from mnemosphere.estimators import calibration, classifier
+from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
+
+SETTINGS = {
+    "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def noisy(make_clusters):
     """Three clusters that overlap; a model that is too sure of itself."""
     train, held = make_clusters(3, rows=151, spread=3.0), make_clusters(4, rows=307, spread=3.0)
-    model = mn.DAMClassifier(31, varsigma=0.9, normalize="center", random_state=0)
+    model = mn.DAMClassifier(**SETTINGS)
     return model.fit(train.x, train.y), held
+
+
+def centered(x):
+    x = x - x.mean(axis=1, keepdims=True)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def plain_search(params, smoothing, x, y, weight=None):
+    """T by SciPy, and the log-loss of the formula as a function of log T; x unit rows."""
+    p, w = params.p.double().numpy(), params.w.double().numpy()
+    soft = class_formula.net_of_smoothing(p, smoothing)
+
+    def loss(log_t):
+        shares = class_formula.log_shares(
+            w, p.sum(1), float(params.beta), params.varsigma, np.exp(log_t), x
+        )
+        own = class_formula.log_probabilities(shares, soft)[np.arange(len(y)), y]
+        return -np.average(own, weights=weight)
+
+    grid = np.linspace(np.log(0.1), np.log(50), 40)
+    start = grid[np.argmin([loss(g) for g in grid])]
+    near = minimize_scalar(
+        loss, bounds=(start - 0.2, start + 0.2), method="bounded", options={"xatol": 1e-9}
+    )
+    return np.exp(near.x), loss
 
 
 # Temperature
@@ -26,46 +57,140 @@ def noisy(make_clusters):
 def test_the_temperature_is_that_of_a_plain_search(noisy, weighted):
     model, held = noisy
     weight = np.random.default_rng(0).random(307) if weighted else None
-    raw = model.predict_log_proba(held.x)
-
-    def loss(log_t):
-        proba = np.exp(raw / np.exp(log_t))
-        return log_loss(held.y, proba / proba.sum(1, keepdims=True), sample_weight=weight)
-
-    best = minimize_scalar(loss, bounds=(-5, 5), method="bounded", options={"xatol": 1e-9})
-    verdict = model.predict(held.x)
+    best, loss = plain_search(model.params_, 0.1, centered(held.x), held.y, weight)
+    before = model.temperature_
     calibrated = model._copy_with(model.params_).calibrate(held.x, held.y, weight)
-    # A search by values sees a minimum to the root of rounding only; the slope sees it whole.
-    assert calibrated.temperature_ == pytest.approx(np.exp(best.x), rel=1e-5)
-    assert best.fun < loss(0.0) - 1e-4
+    assert calibrated.temperature_ == pytest.approx(best, rel=5e-3)
+    assert loss(np.log(best)) < loss(0.0) - 1e-3
     proba = calibrated.predict_proba(held.x)
-    assert log_loss(held.y, proba, sample_weight=weight) == pytest.approx(best.fun, rel=1e-9)
-    assert np.array_equal(calibrated.predict(held.x), verdict)
-    assert model.temperature_ == 1.0
-    found = calibrated.explain(held.x[:5])
-    np.testing.assert_allclose(found.probability, proba[:5].max(1), rtol=1e-12)
+    found = log_loss(held.y, proba, sample_weight=weight)
+    assert found == pytest.approx(loss(np.log(calibrated.temperature_)), rel=1e-9)
+    assert found == pytest.approx(loss(np.log(best)), rel=1e-5)
+    assert np.array_equal(calibrated.predict(held.x), proba.argmax(axis=1))
+    assert model.temperature_ == before
     np.testing.assert_allclose(calibrated.predict_log_proba(held.x), np.log(proba), rtol=1e-9)
+    # What knows of no classes is left alone.
+    np.testing.assert_array_equal(calibrated.transform(held.x), model.transform(held.x))
+    np.testing.assert_array_equal(calibrated.score_samples(held.x), model.score_samples(held.x))
 
 
-def test_the_slope_vanishes_at_the_temperature_to_six_digits_and_more():
-    """Scores made at T = 2.5 from the true law: the slope at 1/T, in exact arithmetic by torch."""
-    rng = np.random.default_rng(1)
-    scores = rng.normal(size=(4001, 5))
-    scores -= np.log(np.exp(scores).sum(1, keepdims=True))
-    index = np.array([rng.choice(5, p=np.exp(row)) for row in scores])
-    found = best_temperature(2.5 * scores, index)
-    s = torch.tensor(1 / found, dtype=torch.float64, requires_grad=True)
-    a = torch.from_numpy(2.5 * scores)
-    loss = ((s * a).logsumexp(1) - s * a[range(4001), index]).mean()
-    (slope,) = torch.autograd.grad(loss, s)
-    assert abs(float(slope)) < 1e-9
-    assert found == pytest.approx(2.5, rel=0.05)
+def test_temperatures_stay_finite(noisy):
+    """Labels all wrong want shares of no weight at all, memories alone with their own rows much."""
+    model, held = noisy
+    hot = model._copy_with(model.params_).calibrate(held.x, (model.predict(held.x) + 1) % 3)
+    assert 20 < hot.temperature_ < 100
+    assert np.isfinite(hot.predict_log_proba(held.x)).all()
+    exact = mn.DAMClassifier(
+        3, varsigma=0.9, normalize="center", uniform_weight=0.0, random_state=0, max_iter=3
+    ).fit(held.x, held.y)
+    exact.calibrate(held.x, exact.predict(held.x))
+    assert 0.04 < exact.temperature_ < 1
+    assert np.isfinite(exact.predict_log_proba(held.x)).all()
 
 
-def test_temperatures_stay_finite():
-    sure = np.log(np.array([[0.9, 0.1], [0.2, 0.8]]))
-    assert best_temperature(sure, np.array([0, 1])) == 1e-3
-    assert best_temperature(sure, np.array([1, 0])) == 1e3
+# The temperature that fit finds
+
+
+class Spy:
+    """Remembers what a function was called with, and what it answered."""
+
+    def __init__(self, monkeypatch, module, name):
+        self.calls, self.answers = [], []
+        real = getattr(module, name)
+
+        def call(*args, **kwargs):
+            self.calls.append(args)
+            self.answers.append(real(*args, **kwargs))
+            return self.answers[-1]
+
+        monkeypatch.setattr(module, name, call)
+
+
+def as_set(*parts):
+    return {tuple(row) for part in parts for row in part.tolist()}
+
+
+def test_small_data_are_left_out_in_turn(make_clusters, monkeypatch):
+    """Three models that have not seen the third that judges them, with memories in proportion."""
+    train = make_clusters(3, rows=151, spread=3.0)
+    judge, fit = (Spy(monkeypatch, calibration, name) for name in ("best_temperature", "fit"))
+    model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
+    ((pairs,),) = judge.calls
+    assert model.temperature_ == judge.answers[0]
+    assert len(pairs) == len(fit.calls) == 3
+    losses, y = [], []
+    for (net, held), (_, rows, *_), found in zip(pairs, fit.calls, fit.answers, strict=True):
+        assert as_set(held.x).isdisjoint(as_set(rows.rows.x))
+        assert held.n_rows + rows.n_rows == 151
+        assert held.n_rows == pytest.approx(151 / 3, abs=2)
+        assert net.n_memories == round(31 * rows.n_rows / 151)
+        y.append(held.targets.argmax(1).numpy())
+        losses.append(plain_search(found.params, 0.1, held.x.numpy(), y[-1])[1])
+    log_t = minimize_scalar(
+        lambda t: sum(len(k) * loss(t) for k, loss in zip(y, losses, strict=True)),
+        bounds=(-1, 2.5), method="bounded", options={"xatol": 1e-9},
+    ).x  # fmt: skip
+    assert model.temperature_ == pytest.approx(np.exp(log_t), rel=5e-3)
+
+
+def test_the_temperature_found_is_about_that_of_fresh_rows(noisy):
+    model, held = noisy
+    best, loss = plain_search(model.params_, 0.1, centered(held.x), held.y)
+    assert best > 2
+    assert loss(np.log(model.temperature_)) < loss(0.0) - 0.1
+    assert model.temperature_ == pytest.approx(best, rel=0.5)
+
+
+def test_of_many_rows_some_are_set_apart(make_clusters, monkeypatch):
+    monkeypatch.setattr(calibration, "_LARGE", 200)
+    monkeypatch.setattr(calibration, "_APART", 61)
+    train = make_clusters(3, rows=307, spread=3.0)
+    judge = Spy(monkeypatch, classifier, "temperature_on")
+    fit = Spy(monkeypatch, classifier, "fit")
+    model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
+    ((params, apart, _),) = judge.calls
+    ((_, rows, *_),) = fit.calls
+    assert params is model.params_
+    assert apart.n_rows == pytest.approx(61, abs=2)
+    assert as_set(apart.rows.x).isdisjoint(as_set(rows.rows.x))
+    assert apart.n_rows + rows.n_rows == 307
+    index = apart.rows.targets.argmax(1).numpy()
+    best, _ = plain_search(params, 0.1, apart.rows.x.numpy(), index)
+    assert model.temperature_ == pytest.approx(best, rel=5e-3)
+    # One row fewer than the limit, and none is set apart.
+    again = mn.DAMClassifier(**SETTINGS, max_iter=2).fit(train.x[:200], train.y[:200])
+    assert len(judge.calls) == 1
+    assert again.temperature_ != 1.0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": mn.Refinement(1.0, max_iter=3, validation_fraction=0.2)},
+        {"solver": mn.SGD(validation_fraction=0.2), "max_iter": 20},
+    ],
+    ids=["refinement", "sgd"],
+)
+def test_rows_held_out_by_training_serve_for_the_temperature(make_clusters, monkeypatch, settings):
+    train = make_clusters(3, rows=307, spread=3.0)
+    judge = Spy(monkeypatch, classifier, "temperature_on")
+    cross = Spy(monkeypatch, classifier, "cross_fitted_temperature")
+    model = mn.DAMClassifier(**SETTINGS, **settings).fit(train.x, train.y)
+    ((params, held, _),) = judge.calls
+    assert cross.calls == []
+    assert 0 < held.n_rows < 154
+    index = held.rows.targets.argmax(1).numpy()
+    best, _ = plain_search(params, 0.1, held.rows.x.numpy(), index)
+    assert model.temperature_ == pytest.approx(best, rel=5e-3)
+
+
+def test_too_few_labels_tell_no_temperature(make_clusters):
+    train = make_clusters(3, rows=151, spread=3.0)
+    y = np.where(np.arange(151) % 2 == 0, train.y, -1)
+    partly = mn.DAMClassifier(**SETTINGS, unlabeled=-1, max_iter=3).fit(train.x, y)
+    assert partly.temperature_ == 1.0
+    settings = SETTINGS | {"n_memories": 7}
+    assert mn.DAMClassifier(**settings).fit(train.x[:29], train.y[:29]).temperature_ == 1.0
 
 
 # Rejection

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import class_formula
 import mnemosphere as mn
 from mnemosphere.numerics import sphere, vmf
 
@@ -163,8 +164,9 @@ def test_number_of_memories_counts_distinct_rows(make_clusters):
 
 
 def test_probabilities_are_those_of_the_formula(read, fresh):
-    model, _, log_joint, _ = read
-    expected = log_joint[:, :-1].softmax(1).numpy()
+    model, x, _, _ = read
+    _, _, expected = class_formula.of_model(model, x.numpy())
+    assert model.temperature_ != 1.0
     found = model.predict_proba(fresh.x)
     assert np.allclose(found, expected, rtol=1e-10, atol=1e-14)
     assert np.allclose(found.sum(axis=1), 1, atol=1e-12)

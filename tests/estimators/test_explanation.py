@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import matplotlib as mpl
 import numpy as np
+import pytest
 
+import class_formula
 import mnemosphere as mn
 
 mpl.use("Agg")
 
 
-def test_explanations_add_up_to_the_prediction(read, data, fresh):
-    model, x, log_joint, shares = read
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
+    model, x, _, _ = read
+    if calibrated:
+        model = model._copy_with(model.params_).calibrate(fresh.x, fresh.y)
+        assert model.temperature_ not in (1.0, read.model.temperature_)
+    shares, soft, proba = class_formula.of_model(model, x.numpy())
     found = model.explain(fresh.x, n_nearest=7)
     assert np.allclose(np.take_along_axis(shares[:, 1:], found.memory, 1), found.share, rtol=1e-9)
     assert (np.diff(found.share, axis=1) <= 0).all()
     assert np.allclose(found.uniform_share, shares[:, 0], rtol=1e-9)
     overlap = (x @ model.params_.w.T).numpy()
     assert np.allclose(np.take_along_axis(overlap, found.memory, 1), found.overlap, rtol=1e-9)
-    # Σ share × soft label over all components is P(class | x), "none of them" included.
-    uniform = model.class_weights_[0] / model.class_weights_[0].sum()
+    assert np.allclose(found.soft_label, soft[1:][found.memory], rtol=1e-10, atol=1e-14)
+    # Σ share × soft label over all components is P(class | x), among the C classes.
     total = np.einsum("nk,nkc->nc", found.share, found.soft_label)
-    total += found.uniform_share[:, None] * uniform
-    assert np.allclose(total, log_joint.softmax(1).numpy(), rtol=1e-6, atol=1e-9)
+    total += found.uniform_share[:, None] * soft[0]
+    total = total[:, :-1] / total[:, :-1].sum(axis=1, keepdims=True)
+    assert np.allclose(total, model.predict_proba(fresh.x), rtol=1e-10, atol=0)
+    assert np.allclose(total, proba, rtol=1e-9, atol=0)
     assert np.array_equal(found.verdict, model.predict(fresh.x))
-    assert np.allclose(found.probability, model.predict_proba(fresh.x).max(axis=1))
+    assert np.allclose(found.probability, total.max(axis=1), rtol=1e-10)
     assert np.array_equal(found.memories, model.memories_[found.memory])
     if model.normalize_ == "standard":
         assert np.allclose(found.rows, fresh.x)

@@ -14,9 +14,10 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.m_step import bound, displacement, maximize_bound
+from mnemosphere.model.m_step import approach_beta, bound, displacement, maximize_bound
 from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 RULES = {"joint": joint, "marginal": marginal}
 
@@ -272,3 +273,41 @@ def test_displacement_measures_each_part(problem):
     assert moved.p.tolist() == pytest.approx([0, 0, 0, 0, expected, 0])
     assert float(moved.largest) == pytest.approx(expected)
     assert float(displacement(params, params).largest) == 0.0
+
+
+# β step by step
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 61, 784])
+@pytest.mark.parametrize("r", [0.02, 0.3, 0.7, 0.95])
+@pytest.mark.parametrize("factor", [1 / 1.5, 1.5])
+def test_steps_towards_beta_reach_the_inverse(n, r, factor):
+    goal = float(inverse_mean_resultant(torch.tensor(r).double(), n))
+    start, r = torch.tensor(goal * factor).double(), torch.tensor(r).double()
+    # One step is within a few percent already, six are at the end.
+    assert float(approach_beta(start, r, n, steps=6)) == pytest.approx(goal, rel=1e-9)
+    one = float(approach_beta(start, r, n, steps=1))
+    assert abs(one / goal - 1) < abs(factor - 1)
+    assert float(approach_beta(start, r, n, steps=0)) == float(start)
+    assert float(approach_beta(torch.tensor(goal).double(), r, n, steps=1)) == pytest.approx(
+        goal, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 61, 784])
+@pytest.mark.parametrize("r", [-1.0, 0.0, 1e-12, 1e-3, 0.5, 1 - 1e-6, 1 - 1e-12, 1.0, 2.0])
+@pytest.mark.parametrize("start", [1e-6, 1.0, 1e3, 1e9])
+def test_steps_towards_beta_are_never_lost(n, r, start):
+    """Each is by a factor of at most 4 and in the right direction, where rounding lets it see."""
+    beta, r = torch.tensor(start).double(), torch.tensor(r).double()
+    for _ in range(30):
+        new = approach_beta(beta, r, n, steps=1)
+        assert torch.isfinite(new)
+        assert beta / 4 <= new <= beta * 4
+        gap = float(r.clamp(1e-9, 1 - 1e-9) - mean_resultant(beta, n))
+        if abs(gap) > 1e-12 and float(beta) < 1e5:
+            assert (new - beta) * gap > 0
+        beta = new
+    single = approach_beta(torch.tensor(start), r.float(), n, steps=5)
+    assert single.dtype == torch.float32
+    assert torch.isfinite(single)

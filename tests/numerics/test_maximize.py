@@ -1,4 +1,4 @@
-"""The exact maximiser over the polytope against SciPy, mpmath, closed forms and its own laws."""
+"""The exact maximizer over the polytope against SciPy, mpmath, closed forms and its own laws."""
 
 import math
 
@@ -112,7 +112,7 @@ def test_maximize_meets_the_optimality_conditions(
 
 @settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 10**6), spread=st.sampled_from([0.0, 1.0, 3.0]))
-def test_maximize_with_zeros_beats_every_feasible_neighbour(seed: int, spread: float) -> None:
+def test_maximize_with_zeros_beats_every_feasible_neighbor(seed: int, spread: float) -> None:
     rows, cols = marginals(seed, spread=spread)
     p_bar = matrix(seed + 1, decades=2.0)
     p_bar[torch.tensor(rng(seed + 2).uniform(size=(R, C)) < 0.4)] = 0.0

@@ -26,7 +26,7 @@ def problem(
 def test_the_quick_and_the_safe_way_agree(decades: float) -> None:
     q, r, c = problem(3, 11, 5, 17, decades)
     quick = multipliers.solve(q, r, c, TOL, 100)
-    safe = interior.follow(q, r, c, TOL, 100)
+    safe = interior.solve(q, r, c, TOL, 100)
     assert quick.error.max() <= TOL
     assert safe.error.max() <= TOL
     smaller = np.minimum(c[:, :, None], r[:, None, :])
@@ -37,7 +37,7 @@ def test_newton_alone_solves_moderate_problems(monkeypatch: pytest.MonkeyPatch) 
     def refuse(*_: object) -> None:
         raise AssertionError("went to the interior-point method")
 
-    monkeypatch.setattr(interior, "follow", refuse)
+    monkeypatch.setattr(interior, "solve", refuse)
     found = multipliers.solve(*problem(5, 7, 11, 101, 1.5), TOL, 100)
     assert found.error.max() <= TOL
     assert found.iterations <= 15
@@ -54,8 +54,8 @@ def test_problems_that_crawl_go_to_the_interior_method_and_the_rest_stay(
         handed.append(len(q))
         return original(q, *rest)  # type: ignore[arg-type]
 
-    original = interior.follow
-    monkeypatch.setattr(interior, "follow", follow)
+    original = interior.solve
+    monkeypatch.setattr(interior, "solve", follow)
     found = multipliers.solve(q, r, c, TOL, 100)
     assert handed == [1]
     assert found.error.max() <= TOL

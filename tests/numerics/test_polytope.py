@@ -229,7 +229,7 @@ def test_tangent_projection_solves_the_constrained_least_squares_problem() -> No
     rows, cols = marginals(16)
     p = polytope.sinkhorn(matrix(17).log(), rows, cols, tol=1e-14).p
     g = torch.tensor(rng(18).normal(size=(R, C)))
-    # Minimise the Fisher norm of ξ − g subject to A ξ = 0, by dense linear algebra.
+    # Minimize the Fisher norm of ξ − g subject to A ξ = 0, by dense linear algebra.
     a = np.vstack([np.kron(np.eye(R), np.ones(C)), np.kron(np.ones(R), np.eye(C))])
     d = np.diag(p.numpy().ravel())
     multipliers = np.linalg.lstsq(a @ d @ a.T, a @ g.numpy().ravel(), rcond=None)[0]

@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 
 from mnemosphere import plots
-from mnemosphere.training.callbacks import Record
+from mnemosphere.training.callbacks import PassRecord
 
 
 def record(k, **changes):
     fields = {
-        "epoch": k + 1, "loss": 3.0 - 0.1 * k, "validation_loss": 3.1 - 0.09 * k,
+        "n_iter": k + 1, "loss": 3.0 - 0.1 * k, "validation_loss": 3.1 - 0.09 * k,
         "validation_accuracy": 0.5 + 0.03 * k - 0.002 * k * k, "beta": 10.0 + k, "residual": None,
         "n_memories": 7, "seconds": 0.1, "phase": 0,
     }  # fmt: skip
-    return Record(**(fields | changes))
+    return PassRecord(**(fields | changes))
 
 
 def test_curves_hold_the_history():

@@ -35,7 +35,7 @@ from mnemosphere.training.sgd import SGD
 Floats = NDArray[np.floating[Any]]
 
 _FEW_NUMBERS = 1_000_000  # in X: double precision costs nothing there
-_STILL_FALLING = 0.01  # relative fall of the loss in the last pass
+_STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _NAMED = 5  # rows that a warning names
 SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
@@ -218,7 +218,8 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         self.n_iter_ = len(trained.history)
         self.converged_ = trained.status in ("converged", "stopped early", "grown", "stable")
         self._set_params(trained.params)
-        losses = [record.loss for record in trained.history[-2:]]
+        last = [r for r in trained.history if r.phase == trained.history[-1].phase]
+        losses = [record.loss for record in last[-2:]]
         if self.max_iter is None and trained.status == "max_iter" and len(losses) == 2:
             fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
             if fall > _STILL_FALLING:

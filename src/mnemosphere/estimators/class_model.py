@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -15,10 +15,16 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.base import Floats, as_numpy, like
+from mnemosphere.estimators.base import Floats, as_numpy, like, sample_weights
 from mnemosphere.estimators.editing import given_parameters
 from mnemosphere.estimators.explanation import Explanation, explain
-from mnemosphere.estimators.labels import Encoded, as_labels, class_index
+from mnemosphere.estimators.labels import (
+    Encoded,
+    as_labels,
+    class_index,
+    class_weights,
+    encode,
+)
 from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.model.class_reading import (
     at_temperature,
@@ -36,19 +42,35 @@ class ClassModel(PortableModel, ABC):
 
     temperature_: float  # of the shares of memories in a class, set by `fit` or `calibrate`
     label_smoothing: float
+    unlabeled: object
+    class_weight: dict[Any, float] | str | None
     _net_class_weights: Tensor  # p net of label smoothing
     selection_: list[dict[str, Any]]
     _label_mass: Tensor
 
-    @abstractmethod
     def _encode(
         self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool
     ) -> Encoded:
         """The labels as indices and weights; sets classes_."""
+        coded = encode(
+            y, stored.n_rows, classes, unlabeled=self.unlabeled, smoothing=self.label_smoothing,
+            require_label=require_label, device=stored.device,
+        )  # fmt: skip
+        self.classes_ = coded.classes
+        return coded
 
-    @abstractmethod
     def _weights(self, coded: Encoded, sample_weight: Any, stored: StoredRows) -> Tensor | None:
         """Sample weight times class weight; None where all are 1."""
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+        if self.class_weight is None:
+            return weight
+        if weight is None:
+            weight = torch.ones(stored.n_rows, dtype=torch.float64, device=stored.device)
+        each = class_weights(self.class_weight, self.classes_, coded.index, weight)
+        weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
+        if not bool(weight.sum() > 0):
+            raise ValueError("all weights are zero: give some rows a sample_weight above 0")
+        return weight
 
     def _set_params(self, params: Parameters) -> None:
         super()._set_params(params)
@@ -168,13 +190,14 @@ class ClassModel(PortableModel, ABC):
         check_is_fitted(self, "params_")
         weights = self._prior_weights(prior)
         p_q = self.params_.p_q.double()
-        new = torch.from_numpy(weights / weights.sum()).to(p_q)
-        p_q = torch.cat([new * p_q[:-1].sum(), p_q[-1:]])
+        new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
+        ratio = torch.cat([new / p_q[:-1].clamp_min(1e-300), p_q.new_ones(1)])
+        p_q = torch.cat([new, p_q[-1:]])
         other = self._copy_with(with_class_prior(self.params_, p_q, memory_weights))
-        # The same for the weights that classes are read from, which have nothing in "none".
-        net = self.params_.replace(p=self._net_class_weights, p_q=self._net_class_weights.sum(0))
-        new = torch.cat([new, new.new_zeros(1)]).to(net.p)
-        other._net_class_weights = with_class_prior(net, new, memory_weights).p
+        # The same change for the weights that classes are read from.
+        net = self.params_.replace(p=self._net_class_weights)
+        changed = self._net_class_weights.double().sum(0) * ratio
+        other._net_class_weights = with_class_prior(net, changed, memory_weights).p
         other.temperature_ = self.temperature_
         return other
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
@@ -17,14 +17,13 @@ from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import selection
-from mnemosphere.estimators.base import PASSES, draw_seed, sample_weights
+from mnemosphere.estimators.base import PASSES, draw_seed
 from mnemosphere.estimators.calibration import (
     cross_fitted_temperature,
     share_apart,
     temperature_on,
 )
 from mnemosphere.estimators.class_model import ClassModel
-from mnemosphere.estimators.labels import Encoded, class_weights, encode
 from mnemosphere.estimators.persistence import register
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -254,30 +253,6 @@ class DAMClassifier(
         params = with_class_prior(self.params_, p_q.to(self.params_.p), "hold")
         self._take_in(params, dataset, objectives.joint, first=first)
         return self
-
-    def _encode(
-        self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool
-    ) -> Encoded:
-        """The labels as indices and weights; sets classes_."""
-        coded = encode(
-            y, stored.n_rows, classes, unlabeled=self.unlabeled, smoothing=self.label_smoothing,
-            require_label=require_label, device=stored.device,
-        )  # fmt: skip
-        self.classes_ = coded.classes
-        return coded
-
-    def _weights(self, coded: Encoded, sample_weight: Any, stored: StoredRows) -> Tensor | None:
-        """Sample weight times class weight; None where all are 1."""
-        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-        if self.class_weight is None:
-            return weight
-        if weight is None:
-            weight = torch.ones(stored.n_rows, dtype=torch.float64, device=stored.device)
-        each = class_weights(self.class_weight, self.classes_, coded.index, weight)
-        weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
-        if not bool(weight.sum() > 0):
-            raise ValueError("all weights are zero: give some rows a sample_weight above 0")
-        return weight
 
     def _resolve_auto(
         self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int

@@ -155,7 +155,7 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     )
 
 
-def deciding(model: MemoryModel, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
+def deciding(model: Any, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
     places = x.iloc if hasattr(x, "iloc") else x
     parts = [

@@ -64,6 +64,11 @@ class MemoryModel(SphereEstimator, ABC):
         self.novelty_threshold_ = None
 
     @property
+    def _class_params(self) -> Parameters:
+        """Parameters whose log_joint gives the probabilities of classes."""
+        return self.params_
+
+    @property
     def _n_features_out(self) -> int:
         return int(self.n_memories_)
 
@@ -79,11 +84,6 @@ class MemoryModel(SphereEstimator, ABC):
     @abstractmethod
     def _class_index(self, y: Any) -> Tensor:
         """The columns of p that these classes have, (n,)."""
-
-    @property
-    def _class_params(self) -> Parameters:
-        """Parameters whose log_joint gives the class probabilities."""
-        return self.params_
 
     def _log_joint(self, params: Parameters | None = None) -> Callable[[Tensor, Tensor], Tensor]:
         """log_joint of unit rows; that of the uniform component where there is no direction."""

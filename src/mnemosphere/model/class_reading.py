@@ -57,7 +57,7 @@ def at_temperature(params: Parameters, temperature: float) -> Parameters:
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if float(log_omega_ratio(middle, n)) < target else (low, middle)
-    beta = torch.as_tensor(high).to(params.beta)
+    beta = torch.tensor(high, dtype=torch.float64).to(params.beta)
     return params.replace(beta=beta, varsigma=beta_eff / float(beta))
 
 

@@ -25,6 +25,7 @@ __all__ = ["Residual", "approach_beta", "bound", "displacement", "maximize_bound
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
+_LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def approach_beta(beta: Tensor, resultant: Tensor, n: int, *, steps: int) -> Ten
     new = beta.double()
     for _ in range(steps):
         a = mean_resultant(new, n)
-        slope = 1 - a * a - (n - 1) * a / new  # A_N'
+        slope = (1 - a * a - (n - 1) * a / new).clamp_min(_LEAST_SLOPE)  # A_N' > 0
         new = torch.clamp(new - (a - r) / slope, new / 4, new * 4)
     return new.to(beta.dtype)
 

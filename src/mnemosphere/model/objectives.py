@@ -118,15 +118,15 @@ marginal = Marginal()
 def soft_labels(
     classes: Tensor, n_classes: int, smoothing: float, *, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Rows (1−ε)·onehot + ε/(C+1) over C+1 entries; a negative class is an unlabelled row (zeros).
+    """Rows (1−ε)·onehot + ε/(C+1) over C+1 entries; a negative class is an unlabeled row (zeros).
 
     The last entry is the class "none of the C".
     """
     columns = n_classes + 1
     q = torch.full((classes.shape[0], columns), smoothing / columns, dtype=dtype)
     q = q.to(classes.device)
-    labelled = classes >= 0
-    q[~labelled] = 0.0
-    rows = labelled.nonzero()[:, 0]
+    labeled = classes >= 0
+    q[~labeled] = 0.0
+    rows = labeled.nonzero()[:, 0]
     q[rows, classes[rows]] += 1 - smoothing
     return q

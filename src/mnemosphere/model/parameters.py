@@ -16,7 +16,7 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 
 @dataclass(frozen=True)
 class Parameters:
-    """A mixture of P von Mises–Fisher components and one uniform one, labelled by C+1 classes.
+    """A mixture of P von Mises–Fisher components and one uniform one, labeled by C+1 classes.
 
     Row 0 of `p` and `p_h` is the uniform component; the last column of `p` and `p_q` is the class
     "none of the C". Every tensor has one dtype and lies on one device.

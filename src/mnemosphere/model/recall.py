@@ -64,13 +64,13 @@ def recall(
 
     With `known`, only rows that agree with x in the known coordinates are allowed: pattern
     completion. A row on the sphere is a pattern without its norm, so the known values fix the
-    known coordinates up to one factor a row, which is found along with the unknown ones (they
+    known coordinates up to one factor per row, which is found along with the unknown ones (they
     start from their values in x, zero if nothing is known of them). With `hold_scale` the known
     coordinates keep their very values, and the unknown ones share what these leave of the unit
     norm.
 
     x: (B, N) unit rows.
-    class_index: column of p, one for all rows or one a row (B,); None descends −log P(x).
+    class_index: column of p, one for all rows or one per row (B,); None descends −log P(x).
     steps: the most steps taken; a row stops once a step moves it by no more than `tol`.
     method: "fixed-point" or "gradient"; rate: η in (0, 2], of the gradient alone.
     known: (B, N) bool, True where x is to be kept.
@@ -104,9 +104,9 @@ def recall(
             old = out[index]
             kept = None if known is None else (x[index], known[index], hold_scale)
             if method == "gradient":
-                new = _along(scores.slope(old, index), old, rate, kept)
+                new = _gradient_step(scores.slope(old, index), old, rate, kept)
             else:
-                new = _to_the_end(scores.pull(old, index), old, kept)
+                new = _fixed_point_step(scores.pull(old, index), old, kept)
             out[index] = new
             taken[index] += 1
             moved = (new - old).norm(dim=1) > tol
@@ -135,7 +135,7 @@ def recall(
 Kept = tuple[Tensor, Tensor, bool]  # rows as they were given, which coordinates hold, hold_scale
 
 
-def _to_the_end(g: Tensor, x: Tensor, kept: Kept | None) -> Tensor:
+def _fixed_point_step(g: Tensor, x: Tensor, kept: Kept | None) -> Tensor:
     """The unit row x' with the largest ⟨g, x'⟩ among those allowed."""
     if kept is None:
         return _toward(g, x)
@@ -156,7 +156,7 @@ def _to_the_end(g: Tensor, x: Tensor, kept: Kept | None) -> Tensor:
     return torch.where((along > 0) | (scale == 0), best, shrunk)
 
 
-def _along(g: Tensor, x: Tensor, rate: float, kept: Kept | None) -> Tensor:
+def _gradient_step(g: Tensor, x: Tensor, rate: float, kept: Kept | None) -> Tensor:
     """One step of Riemannian gradient descent on the sphere of the rows allowed."""
     if kept is None:
         return sphere.retract(x, rate * sphere.to_tangent(x, g))

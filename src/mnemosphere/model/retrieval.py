@@ -48,17 +48,17 @@ def sample(
     (γ, y) is drawn from p, or γ from p[:, y] for a given class; x is uniform on the sphere for
     γ = 0 and von Mises–Fisher around w^γ, of concentration κ, for γ ≥ 1.
 
-    For ς = 1, κ = β: exact draws from the model's density. For ς < 1 the effective density is no
-    law: trained on x, it stands for the law of a *noisy copy* of x, of overlap ς with x, which is
-    a von Mises–Fisher mixture of concentration β (Eq. (effective_loss)). What is drawn here is
-    the noiseless row: A_N(κ) = A_N(β)/ς. Where β was learned, A_N(β)/ς is the mean overlap of the
-    training rows with the memories that answer for them (Eq. (stationarity)), and draws have the
-    same. (If A_N(β) ≥ ς, no law is that narrow: draws are the memories themselves.) The law
+    For ς = 1, κ = β: exact draws from the model's density. For ς < 1 the effective density is not
+    normalized: trained on x, it stands for the law of a *noisy copy* of x, of overlap ς with x,
+    which is a von Mises–Fisher mixture of concentration β (Eq. (effective_loss)). What is drawn
+    here is the noiseless row: A_N(κ) = A_N(β)/ς. Where β was learned, A_N(β)/ς is the mean overlap
+    of the training rows with the memories that answer for them (Eq. (stationarity)), and draws have
+    the same. (If A_N(β) ≥ ς, no law is that narrow: draws are the memories themselves.) The law
     proportional to the effective density would give each memory Ω_N(ςβ)/Ω_N(β) of its weight:
     next to nothing in high dimension, where nearly all draws would be uniform noise.
     For the noisy copies, sample `params.replace(varsigma=1.0)`.
 
-    class_index: column of p, one for all draws or one a draw (n,); None draws it too.
+    class_index: column of p, one for all draws or one per draw (n,); None draws it too.
     concentration: κ to use instead.
     """
     if n < 0:
@@ -90,7 +90,7 @@ def sample(
 def log_marginal(params: Parameters, x: Tensor) -> Tensor:
     """Log of the effective density Σ_y P(x, y) of each row relative to the uniform law, (B,).
 
-    For ς = 1 its exponential has mean 1 over the sphere; for ς < 1 it is not normalised. Subtract
+    For ς = 1 its exponential has mean 1 over the sphere; for ς < 1 it is not normalized. Subtract
     log Ω_N(0) for the density relative to the surface measure.
     """
     check_rows(params, x)
@@ -135,7 +135,7 @@ def shares(params: Parameters, x: Tensor, class_index: int | Tensor | None, k: i
     """The k memories with the largest share of each row's density in a class.
 
     share[b,μ] = p[μ,y] exp(h[b,μ]) / exp(log_joint[b,y]): how much of the decision for class y
-    rests on memory μ. x: (B, N) unit rows; class_index: one column of p, or one a row (B,), or
+    rests on memory μ. x: (B, N) unit rows; class_index: one column of p, or one per row (B,), or
     None for the density summed over classes.
     """
     check_rows(params, x)

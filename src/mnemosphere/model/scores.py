@@ -17,7 +17,7 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 
 
 class Scores:
-    """log c_γ + h[b,γ] for a class, or one a row, or any; and what is read from it."""
+    """log c_γ + h[b,γ] for a class, or one per row, or any; and what is read from it."""
 
     def __init__(self, params: Parameters, class_index: int | Tensor | None, n_rows: int) -> None:
         self.w, self.beta_eff = params.w, params.beta_eff
@@ -45,7 +45,7 @@ class Scores:
         return self.log_prior[self.column[rows]] - self(x, rows).logsumexp(1)
 
     def pull(self, x: Tensor, rows: slice | Tensor) -> Tensor:
-        """Σ_μ r_μ w^μ up to a positive factor a row, (B, N); zero where no memory has weight."""
+        """Σ_μ r_μ w^μ up to a positive factor per row, (B, N); zero where no memory has weight."""
         # Among memories alone: far from all of them, their shares would vanish in rounding.
         share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
         return share @ self.w

@@ -1,4 +1,4 @@
-"""Maximise Σ q log p over a transportation polytope, whatever q: an interior-point method.
+"""Maximize Σ q log p over a transportation polytope, whatever q: an interior-point method.
 
 The slower and safer of two ways: see `multipliers` for the quick one.
 """
@@ -29,7 +29,7 @@ def relative(error: Array, marginal: Array) -> Array:
     return np.asarray((np.abs(error) / size).max(-1))
 
 
-def follow(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
+def solve(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
     """Solve p = q/(λ+ω) in the polytope of row sums r (B, R) and column sums c (B, C).
 
     q (B, C, R), Σ q = Σ r. A primal-dual method: Newton's on p·ζ = target with ζ = λ + ω, the

@@ -1,4 +1,4 @@
-"""Maximise Σ q log p over a transportation polytope: p = q/(λ + ω), the multipliers by Newton's.
+"""Maximize Σ q log p over a transportation polytope: p = q/(λ + ω), the multipliers by Newton's.
 
 Damped Newton steps on λ and ω together take six to twelve iterations where q is a few decades from
 the polytope, as statistics of a model are. The few problems where they crawl (a row or column
@@ -26,7 +26,7 @@ def solve(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
     left = np.flatnonzero(~(quick.error <= tol))
     if len(left) == 0:
         return quick
-    safe = interior.follow(q[left], r[left], c[left], tol, max_iter)
+    safe = interior.solve(q[left], r[left], c[left], tol, max_iter)
     for out, value in zip(quick[:5], safe[:5], strict=True):
         out[left] = value
     return quick._replace(iterations=max(quick.iterations, safe.iterations))

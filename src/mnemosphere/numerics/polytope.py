@@ -109,7 +109,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The maximiser p = p_bar / (λ_y + ω_γ), its multipliers, and how the search went.
+    """The maximizer p = p_bar / (λ_y + ω_γ), its multipliers, and how the search went.
 
     The gauge is min λ = 0, so λ ≥ 0 and ω > 0: sums of the two lose no precision. A zero row or
     column has the multiplier +inf.
@@ -270,9 +270,9 @@ def maximize(
     tol: float = 1e-12,
     max_iter: int = 100,
 ) -> Maximum:
-    """Maximise Σ p̄ log p over {p ≥ 0: row sums rows, column sums cols}. Paper, Eq. (nonlinear).
+    """Maximize Σ p̄ log p over {p ≥ 0: row sums rows, column sums cols}. Paper, Eq. (nonlinear).
 
-    The maximiser is p = p̄/ζ with ζ = λ_y + ω_γ > 0, found by Newton steps on the multipliers, and
+    The maximizer is p = p̄/ζ with ζ = λ_y + ω_γ > 0, found by Newton steps on the multipliers, and
     where these crawl by a primal-dual interior-point method: each step is one system in the
     columns, and zeros or thirty decades in p̄ cost steps, not precision.
 

@@ -121,7 +121,7 @@ def _draw(image: Array, color: Color) -> list[str]:
 
 
 def _rgb(values: Array) -> NDArray[np.int64]:
-    """Colours (..., 3) in 0..255 of signed values in [-1, 1]."""
+    """Colors (..., 3) in 0..255 of signed values in [-1, 1]."""
     strength = _lift(np.abs(values))[..., None]
     end = np.where(values[..., None] < 0, _NEGATIVE, _POSITIVE)
     mixed = (1 - strength) * np.array(_ZERO) + strength * end

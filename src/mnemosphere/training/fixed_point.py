@@ -23,7 +23,7 @@ __all__ = ["FixedPoint"]
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _ROUGHLY, _FINELY = 1e-4, 1e-8  # errors of marginals within a pass and at its end, on a GPU
-_ITERATIONS = 20
+_ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -224,8 +224,14 @@ def _class_weights_on_device(
     p, error = maximize_gpu.maximize(
         state["p_bar"], params.p_h, params.p_q, lam, omega, tol=tol, max_iter=_ITERATIONS
     )
-    found = {"col_multipliers": lam, "row_multipliers": omega, "marginal_error": error}
-    return p, {**state, **found}
+    # A hard problem is left for the host: until then the class weights stay as they are.
+    solved = error <= _USABLE  # false for NaN
+    found = {
+        "col_multipliers": torch.where(solved, lam, 0.0),
+        "row_multipliers": torch.where(solved, omega, 0.0),
+        "marginal_error": error,
+    }
+    return torch.where(solved, p, params.p), {**state, **found}
 
 
 def _fresh_multipliers(params: Parameters) -> SolverState:

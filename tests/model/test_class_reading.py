@@ -1,0 +1,216 @@
+"""Class probabilities of a memory: against mpmath, SciPy's search and formulas in NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch.testing import assert_close
+
+from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import at_temperature, best_temperature, net_class_weights
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.objectives import soft_labels
+
+EPSILON = 0.1
+
+# Soft labels net of smoothing
+
+
+def with_soft_labels(params, clean, smoothing=EPSILON):
+    """Parameters whose soft labels are `clean` ones (P+1, C+1), smoothed."""
+    n = clean.shape[1]
+    p = params.p_h[:, None] * ((1 - smoothing) * clean + smoothing / n)
+    return params.replace(p=p, p_q=p.sum(0))
+
+
+@pytest.fixture
+def smoothed(problem):
+    params = problem(1, memories=11, classes=5).params
+    generator = torch.Generator().manual_seed(2)
+    clean = torch.rand(12, 5, generator=generator, dtype=torch.float64) ** 4
+    clean[3] = torch.tensor([0.0, 0.0, 1.0, 0.0, 0.0])
+    clean = torch.cat([clean / clean.sum(1, keepdim=True), torch.zeros(12, 1).double()], 1)
+    return with_soft_labels(params, clean), clean
+
+
+def test_smoothing_is_undone_exactly(smoothed):
+    params, clean = smoothed
+    net = net_class_weights(params, EPSILON)
+    prior = params.p[:, :-1].sum(0) / params.p[:, :-1].sum()
+    prior = torch.cat([prior, torch.zeros(1).double()])
+    assert_close(net, params.p_h[:, None] * ((1 - FLOOR) * clean + FLOOR * prior), rtol=1e-12,
+                 atol=1e-17)  # fmt: skip
+    assert net[:, -1].max() < 1e-18  # nobody asked for "none of them"
+    assert (net[:, :-1] >= 0.999 * FLOOR * params.p_h[:, None] * prior[:-1]).all()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
+    """Weights that no smoothing made too: entries below its part count as nothing."""
+    params = problem(3, memories=13, classes=4, contrast=3.0).params
+    net = net_class_weights(params, smoothing)
+    assert_close(net.sum(1), params.p.sum(1), rtol=1e-13, atol=0)
+    expected = params.p.sum(1, keepdim=True).numpy() * net_of_smoothing(params.p.numpy(), smoothing)
+    np.testing.assert_allclose(net.numpy(), expected, rtol=1e-12, atol=1e-18)
+
+
+def test_memories_without_weight_have_none(smoothed):
+    params, _ = smoothed
+    p = params.p.clone()
+    p[5] = 0.0
+    net = net_class_weights(params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0)), EPSILON)
+    assert (net[5] == 0).all()
+    assert_close(net.sum(1), p.sum(1), rtol=1e-13, atol=0)
+
+
+def test_single_precision_stays_single(smoothed):
+    params, _ = smoothed
+    net = net_class_weights(params.to(dtype=torch.float32), EPSILON)
+    assert net.dtype == torch.float32
+    assert_close(net.double(), net_class_weights(params, EPSILON), rtol=1e-4, atol=1e-9)
+
+
+# Temperature
+
+
+def exponents(params, x):
+    """h (B, P+1) with log Ω from mpmath."""
+    beta, half = mpmath.mpf(float(params.beta)), mpmath.mpf(params.n_features) / 2
+    with mpmath.workdps(40):
+        log_omega = (
+            mpmath.loggamma(half)
+            + (half - 1) * mpmath.log(2 / beta)
+            + mpmath.log(mpmath.besseli(half - 1, beta))
+        )
+    h = params.varsigma * float(params.beta) * (x @ params.w.T) - float(log_omega)
+    return torch.cat([torch.zeros(len(x), 1).double(), h], 1)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.6, 1.7, 50.0, 4000.0])
+@pytest.mark.parametrize(("n", "beta"), [(2, 0.4), (3, 9.0), (7, 0.05), (61, 150.0), (784, 900.0)])
+def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature):
+    case = problem(4, features=n, beta=beta, varsigma=0.4)
+    tempered = at_temperature(case.params, temperature)
+    h = exponents(case.params, case.x) / temperature
+    assert_close(exponents(tempered, case.x), h, rtol=1e-10, atol=1e-10)
+    assert torch.equal(tempered.w, case.params.w)
+    assert torch.equal(tempered.p, case.params.p)
+    # And so log Σ p exp(h/T), the uniform component not left out.
+    expected = (case.params.p.log()[None] + h[:, :, None]).logsumexp(1)
+    assert_close(log_joint(tempered, case.x), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_single_precision_is_off_by_its_rounding_alone(problem):
+    case = problem(5, features=61, beta=150.0, varsigma=0.4)
+    tempered = at_temperature(case.params.to(dtype=torch.float32), 3.0)
+    assert tempered.beta.dtype == torch.float32
+    wide = at_temperature(case.params, 3.0)
+    assert float(tempered.beta) == pytest.approx(float(wide.beta), rel=2e-7)
+
+
+def test_temperature_one_changes_nothing(problem):
+    params = problem(6).params
+    assert at_temperature(params, 1.0) is params
+
+
+def test_high_temperatures_leave_the_weights_of_memories_alone(problem):
+    case = problem(7, beta=9.0)
+    shares = log_joint(at_temperature(case.params, 1e6), case.x).softmax(1)
+    assert_close(shares, case.params.p.sum(0).expand_as(shares), rtol=1e-4, atol=0)
+
+
+# The best temperature
+
+
+def judged(problem, seed, *, varsigma=1.0, flips=0.15, **settings):
+    """Labeled rows near memories with classes of their own, some with another class's label."""
+    case = problem(seed, beta=18.0, varsigma=varsigma, classes=3, clustered=True, **settings)
+    params, n = case.params, case.params.n_memories
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.arange(n + 1) % 3
+    params = params.replace(p_h=torch.full((n + 1,), 1 / (n + 1)).double())
+    params = with_soft_labels(params, torch.eye(4).double()[own])
+    params = params.replace(p=net_class_weights(params, EPSILON))
+    index = own[1:][(case.x @ params.w.T).argmax(1)]
+    other = torch.randint(3, index.shape, generator=generator)
+    index = torch.where(torch.rand(index.shape, generator=generator) < flips, other, index)
+    targets = soft_labels(index, 3, EPSILON, dtype=torch.float64)
+    return params, Batch(case.x, targets, case.sample_weight), index.numpy()
+
+
+def plain_search(pairs):
+    """log T by SciPy, and the summed loss as a function of it."""
+
+    def loss(log_t):
+        total = 0.0
+        for params, rows, index in pairs:
+            p, w = params.p.numpy(), params.w.numpy()
+            beta, x = float(params.beta), rows.x.numpy()
+            shares = log_shares(w, p.sum(1), beta, params.varsigma, math.exp(log_t), x)
+            soft = p / p.sum(1, keepdims=True)
+            own = log_probabilities(shares, soft)[np.arange(len(index)), index]
+            weight = 1.0 if rows.sample_weight is None else rows.sample_weight.numpy()
+            total -= (weight * own).sum()
+        return total
+
+    grid = np.linspace(math.log(0.1), math.log(50), 40)
+    start = grid[np.argmin([loss(g) for g in grid])]
+    found = minimize_scalar(
+        loss, bounds=(start - 0.2, start + 0.2), method="bounded", options={"xatol": 1e-9}
+    )
+    return found.x, loss
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [{"rows": 307, "memories": 7}],
+        [{"rows": 307, "memories": 7, "weighted": True}],
+        [{"rows": 307, "memories": 7, "varsigma": 0.3, "flips": 0.0}],
+        [{"rows": 101, "memories": 5}, {"rows": 211, "memories": 11, "weighted": True}],
+    ],
+    ids=["one", "weighted", "cold", "several"],
+)
+def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
+    pairs = [judged(problem, 11 + k, **size) for k, size in enumerate(sizes)]
+    expected, loss = plain_search(pairs)
+    found = math.log(best_temperature([(params, rows) for params, rows, _ in pairs]))
+    assert abs(expected) > 0.1  # not where the search starts
+    assert found == pytest.approx(expected, abs=5e-3)
+    assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
+    assert loss(found) < loss(0.0)
+
+
+def test_weights_count_pairs_by_their_rows(problem):
+    """A row of weight 2 is the row twice, within a pair and between pairs."""
+    params, rows, _ = judged(problem, 13, rows=101, memories=5)
+    weight = torch.ones(101).double()
+    weight[:40] = 2.0
+    weighted = best_temperature([(params, Batch(rows.x, rows.targets, weight))])
+    again = [(params, rows), (params, rows.take(slice(0, 40)))]
+    assert weighted == pytest.approx(best_temperature(again), rel=1e-9)
+    assert weighted != pytest.approx(best_temperature([(params, rows)]), rel=1e-3)
+
+
+def test_ends_are_finite(problem):
+    """Rows all told right want a cold model, rows all told wrong a hot one."""
+    params, rows, index = judged(problem, 14, rows=101, memories=5, flips=0.0)
+    wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
+    hot = best_temperature([(params, Batch(rows.x, wrong))])
+    assert 20 < hot < 100
+    p = params.p.clone()
+    p[0] = 0.0  # the nearest memory is always right, the uniform component is not
+    assert 0.04 < best_temperature([(params.replace(p=p), rows)]) < 0.2
+
+
+def test_where_no_temperature_is_better_it_is_one(problem):
+    """Every memory has the same soft label: no share matters."""
+    params, rows, _ = judged(problem, 15, rows=31, memories=5)
+    flat = params.replace(p=torch.outer(params.p_h, torch.tensor([0.5, 0.25, 0.25, 0.0]).double()))
+    assert best_temperature([(flat, rows)]) == 1.0
