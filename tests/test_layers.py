@@ -27,6 +27,7 @@ LAYERS = {
     "training": 2.5,
     "estimators": 3,
     "plots": 3,
+    "export": 3,  # takes fitted estimators; their methods import it when they are called
     "__init__": 3.5,  # the public names: gathers the estimators, used by the commands
     "cli": 5,
     "__main__": 6,

@@ -125,9 +125,9 @@ def test_frames_and_tensors_mix(data, fresh, order):
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "uint8", "int64"])
 def test_tensors_of_every_type(data, fresh, dtype):
     """NumPy knows no bfloat16, which is what language models put out."""
-    rows = torch.from_numpy(np.round(10 * np.abs(data.x))).to(getattr(torch, dtype))
-    model = small().fit(rows, data.y)
-    assert_same_bits(model, small().fit(rows.double().numpy(), data.y), fresh.x)
+    rows = torch.from_numpy(np.round(10 * np.abs(data.x[:29]))).to(getattr(torch, dtype))
+    model = small().fit(rows, data.y[:29])
+    assert_same_bits(model, small().fit(rows.double().numpy(), data.y[:29]), fresh.x)
 
 
 WAYS = {

@@ -290,7 +290,7 @@ def test_missing_tensor(saved, tmp_path, name):
 @pytest.mark.parametrize(
     "change",
     [
-        {"settings": {"colour": "red"}},
+        {"settings": {"color": "red"}},
         {"settings": 3},
         {"classes": [0, 1]},
         {"settings": {"solver": {"object": "Trap", "fields": {}}}},

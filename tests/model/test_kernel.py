@@ -131,7 +131,7 @@ def test_gradient_is_that_of_autograd(problem, oracle, name, varsigma, weighted)
 
 @pytest.mark.parametrize("labels", ["full", "none"])
 @pytest.mark.parametrize("name", RULES)
-def test_gradient_of_rows_all_labelled_or_none(problem, oracle, name, labels):
+def test_gradient_of_rows_all_labeled_or_none(problem, oracle, name, labels):
     case = problem(7, features=3, memories=11, classes=2, beta=17.0, labels=labels)
     stats = statistics(case, RULES[name])
     for mine, reference in zip(

@@ -62,7 +62,7 @@ def test_weights_of_a_density_sum_to_one(name, total):
     assert_close(weights.sum(1), torch.full((13,), total, dtype=torch.float64))
 
 
-def test_conditional_ignores_the_scale_of_the_density_of_labelled_rows():
+def test_conditional_ignores_the_scale_of_the_density_of_labeled_rows():
     q = labels()
     _, weights = conditional(scores(), q)
     given = q.sum(1)
@@ -77,7 +77,7 @@ def test_a_blend_is_a_blend():
     assert_close(weights, 0.7 * wa + 0.3 * wb)
 
 
-def test_unlabelled_rows_count_by_their_marginal_whatever_the_blend():
+def test_unlabeled_rows_count_by_their_marginal_whatever_the_blend():
     z = scores()
     nothing = torch.zeros_like(z)
     for rule in (joint, conditional, JointConditional(0.6)):

@@ -1,4 +1,4 @@
-"""Residuals and certificates, against autograd, SciPy's optimiser and dense Hessians."""
+"""Residuals and certificates, against autograd, SciPy's optimizer and dense Hessians."""
 
 import math
 from dataclasses import dataclass, replace
@@ -97,7 +97,7 @@ def test_residual_is_the_step_of_independent_solvers(seed, oracle):
     for memory in range(P):
         step = w_bar[memory] / w_bar[memory].norm() - params.w[memory]
         assert float(found.w[memory]) == pytest.approx(float(step.norm()), rel=1e-10)
-    # p: SciPy's constrained optimiser on Σ p̄ log p.
+    # p: SciPy's constrained optimizer on Σ p̄ log p.
     p_bar = (-gp * params.p).numpy()
     rows, cols = params.p_h.numpy(), params.p_q.numpy()
     best = scipy.optimize.minimize(

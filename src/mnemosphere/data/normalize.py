@@ -72,7 +72,7 @@ class Normalizer:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
         x, norm, lost = self._directions(x.double())
-        if not bool(lost.any()):
+        if not _occurs(lost):
             return x / norm[:, None], lost
         keep = torch.where(lost, 1.0, norm)[:, None]
         return torch.where(lost[:, None], 0.0, x / keep), lost
@@ -89,8 +89,8 @@ class Normalizer:
         if self.mean is not None and self.scale is not None:
             root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
             z = (x - self.mean) / self.scale
-            if bool(torch.isinf(z).any()):  # two huge numbers apart: their halves are not
-                z = (x / 2 - self.mean / 2) / self.scale * 2
+            if _occurs(torch.isinf(z)):  # two huge numbers apart: their halves are not
+                z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
             x = torch.cat([z, root], dim=1)
         x = _rescale_extreme_rows(x)
         if self.kind != "center":
@@ -133,12 +133,17 @@ def _weighted_sum(x: Tensor, weight: Tensor | None, part: slice) -> Tensor:
     return x.sum(0) if weight is None else weight[part] @ x
 
 
+def _occurs(rare: Tensor) -> bool:
+    """Whether anything rare is to be dealt with; in an exported graph, always: it cannot branch."""
+    return torch.compiler.is_compiling() or bool(rare.any())
+
+
 def _rescale_extreme_rows(x: Tensor) -> Tensor:
     """Rows of huge or tiny numbers times a power of 2, so that squares are finite."""
     low, high = x.detach().aminmax(dim=1, keepdim=True)
     peak = torch.maximum(-low, high)
     far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
-    if not bool(far.any()):
+    if not _occurs(far):
         return x
     largest = torch.finfo(x.dtype).max  # infinite where a number was divided by a tiny scale
     x, peak = x.clamp(-largest, largest), peak.clamp(max=largest)

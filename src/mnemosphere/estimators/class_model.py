@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import Floats, as_numpy, like, sample_weights
+from mnemosphere.estimators.editing import given_parameters
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.labels import (
     Encoded,
@@ -23,7 +25,7 @@ from mnemosphere.estimators.labels import (
     class_weights,
     encode,
 )
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.model.class_reading import (
     at_temperature,
     best_temperature,
@@ -35,7 +37,7 @@ from mnemosphere.model.prior import with_class_prior
 __all__ = ["ClassModel"]
 
 
-class ClassModel(MemoryModel, ABC):
+class ClassModel(PortableModel, ABC):
     """All that reads a fitted model and knows of classes."""
 
     temperature_: float  # of the shares of memories in a class, set by `fit` or `calibrate`
@@ -77,9 +79,13 @@ class ClassModel(MemoryModel, ABC):
 
     @property
     def _class_params(self) -> Parameters:
-        """Parameters whose log_joint gives the class probabilities: see `model.class_reading`."""
+        """Net of smoothing, at the temperature: see `model.class_reading`."""
         net = self.params_.replace(p=self._net_class_weights)
         return at_temperature(net, self.temperature_)
+
+    @property
+    def _smoothing(self) -> float:
+        return float(self.label_smoothing)
 
     def _own_tensors(self) -> dict[str, Tensor]:
         return {"label_mass": self._label_mass, "net_class_weights": self._net_class_weights}
@@ -219,3 +225,38 @@ class ClassModel(MemoryModel, ABC):
     def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
         """Why each row got its class: the memories that decided it, their shares, soft labels."""
         return explain(self, X, n_nearest)
+
+    @classmethod
+    def from_parameters(
+        cls,
+        memories: ArrayLike,
+        class_weights: ArrayLike,
+        *,
+        beta: float,
+        varsigma: float = 1.0,
+        classes: ArrayLike | None = None,
+        normalize: str = "unit",
+        mean: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        label_smoothing: float = 0.0,
+        temperature: float = 1.0,
+    ) -> Self:
+        """A fitted classifier out of numbers, such as the attributes of another one.
+
+        memories (P, N) as in `memories_`; class_weights (P+1, C+1) as in `class_weights_`, scaled
+        to sum to 1; classes (C,), 0 to C − 1 if None. mean and scale (N,) of the features, with
+        normalize="standard". label_smoothing: what the class weights contain of it.
+        """
+        model: Self = cls(
+            len(as_numpy(memories)), beta=beta, varsigma=varsigma, normalize=normalize,
+            label_smoothing=label_smoothing,
+        )  # fmt: skip
+        given = (
+            None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
+            for v in (mean, scale)
+        )
+        normalizer = Normalizer(normalize, *given)
+        given_parameters(model, memories, class_weights, classes, normalizer)
+        model.temperature_ = float(temperature)
+        model.selection_, model._label_mass = [], model.params_.p_q.clone()
+        return model

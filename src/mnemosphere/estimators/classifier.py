@@ -37,7 +37,6 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.refine import Refinement, Trained, refine
 from mnemosphere.training.sgd import SGD
-from mnemosphere.training.solver import SolverState
 
 __all__ = ["DAMClassifier"]
 
@@ -112,6 +111,8 @@ class DAMClassifier(
     temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
     novelty_threshold_ : None, or what `calibrate_novelty` set
     selection_ : the trials behind an automatic choice, a list of dicts
+    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
+    support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass
     n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
@@ -205,6 +206,7 @@ class DAMClassifier(
         self._set_trained(trained)
         counts = trained.label_counts
         self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
+        self._look_at_rows(stored, weight)
         if trained.status != "interrupted":
             self.temperature_ = self._find_temperature(dataset, trained, seed)
         return self
@@ -355,7 +357,7 @@ class DAMClassifier(
             )  # fmt: skip
             return Trained(
                 grown.params, (*history, *grown.history), grown.status, grown.lineage,
-                label_counts=_label_counts(solver, grown.state, dataset),
+                label_counts=solver.label_counts(grown.state, dataset.n_rows),
             )  # fmt: skip
         result = fit(
             params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
@@ -365,14 +367,14 @@ class DAMClassifier(
         unseen = None if validation is None else (result.params, validation)
         return Trained(
             result.params, (*history, *result.history), result.status, unseen=unseen,
-            label_counts=_label_counts(solver, result.state, dataset),
+            label_counts=solver.label_counts(result.state, dataset.n_rows),
         )  # fmt: skip
 
     def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
         """The temperature of class probabilities, on rows that training set apart or leaves out."""
         if trained.unseen is not None:
-            same = trained.unseen[0] is trained.params  # else the counts are of other memories
-            counts = trained.label_counts if same else None
+            own = trained.unseen[0] is trained.params  # else the counts are of other memories
+            counts = trained.label_counts if own else None
             return temperature_on(*trained.unseen, self.label_smoothing, counts)
         if few_labels.has_unlabeled(dataset):  # too few labels to judge by
             return 1.0
@@ -393,8 +395,3 @@ class DAMClassifier(
     def _rule(self) -> LabelRule:
         refinement = self._refinement()
         return objectives.joint if refinement is None else refinement.rule
-
-
-def _label_counts(solver: FixedPoint | SGD, state: SolverState, rows: Dataset) -> Tensor | None:
-    """The labels that each memory's rows have, where the solver counts them."""
-    return solver.label_counts(state, rows.n_rows) if isinstance(solver, FixedPoint) else None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.estimators.base import Floats, as_numpy, check_whole, sample_weights
-from mnemosphere.estimators.memory_model import MemoryModel
+from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -22,10 +22,15 @@ from mnemosphere.training import latent
 __all__ = ["ClusterModel"]
 
 
-class ClusterModel(MemoryModel):
+class ClusterModel(PortableModel):
     """All that reads a fitted model and knows of clusters."""
 
     labels_: NDArray[np.int64]
+    smoothing: float
+
+    @property
+    def _smoothing(self) -> float:
+        return float(self.smoothing)
 
     def _no_labels(self, n_rows: int, n_columns: int | None = None) -> Tensor:
         """Label weights of rows without label; one row of zeros stands for all of them."""

@@ -122,6 +122,8 @@ class DAMClusterer(
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     classes_ : 0 to n_clusters − 1
+    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
+    support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass; the last phase is that of the classes, with their loss
     n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
@@ -201,6 +203,7 @@ class DAMClusterer(
         generator = torch.Generator().manual_seed(draw_seed(self.random_state))
         trained = self._train_memories(dataset, generator, callbacks)
         self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
+        self._look_at_rows(stored, weight)
         self.labels_ = self.predict(X)
         return self
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega_ratio
 
 __all__ = ["DAMModule"]
 
@@ -15,7 +16,8 @@ class DAMModule(nn.Module):
     """x (B, n_features) → log P(x, y) (B, C+1) relative to the uniform density on the sphere.
 
     Raw rows go in: the model's normalization is part of the layer. The parameters are buffers (a
-    fitted model is not trained further by an optimizer); gradients flow to the input.
+    fitted model is not trained further by an optimizer); gradients flow to the input. The constant
+    of β is a buffer as well, so `torch.export` and `torch.compile` see plain operations only.
     """
 
     def __init__(self, params: Parameters, normalizer: Normalizer) -> None:
@@ -24,6 +26,7 @@ class DAMModule(nn.Module):
         self._names = tuple(params.to_tensors())
         for name, tensor in params.to_tensors().items():
             self.register_buffer(name, tensor.clone())
+        self.register_buffer("log_ratio", log_omega_ratio(params.beta, params.n_features))
         for name in ("mean", "scale"):
             value = getattr(normalizer, name)
             self.register_buffer(name, None if value is None else value.to(params.w.device))
@@ -33,5 +36,6 @@ class DAMModule(nn.Module):
         buffers = dict(self.named_buffers())
         normalizer = Normalizer(self.kind, buffers.get("mean"), buffers.get("scale"))
         unit, _ = normalizer(x)
-        params = Parameters.from_tensors({name: buffers[name] for name in self._names})
-        return log_joint_differentiable(params, unit.to(params.w.dtype))
+        # ς stays a tensor: a number would have to be read from the device.
+        params = Parameters(**{name: buffers[name] for name in self._names})  # type: ignore[arg-type]
+        return log_joint_differentiable(params, unit.to(params.w.dtype), buffers["log_ratio"])

@@ -163,12 +163,17 @@ def log_joint(params: Parameters, x: Tensor) -> Tensor:
     return out
 
 
-def log_joint_differentiable(params: Parameters, x: Tensor) -> Tensor:
+def log_joint_differentiable(
+    params: Parameters, x: Tensor, log_ratio: Tensor | None = None
+) -> Tensor:
     """The same as `log_joint`, out of plain operations that autograd can go through.
 
     Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle.
+    log_ratio: log Ω_N(β)/Ω_N(0), where it is known.
     """
-    h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
+    if log_ratio is None:
+        log_ratio = log_omega_ratio(params.beta, params.n_features)
+    h = params.beta_eff * (x @ params.w.T) - log_ratio
     h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
     shares = h.softmax(1) @ params.p  # (B, C+1)
     floor = _HEADROOM * torch.finfo(shares.dtype).tiny

@@ -161,6 +161,9 @@ class Adam:
         """Nothing is left to do."""
         return params, state
 
+    def label_counts(self, state: SolverState, n_rows: int) -> None:
+        """The state has none."""
+
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
 

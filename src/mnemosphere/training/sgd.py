@@ -152,6 +152,9 @@ class SGD:
         """Nothing is left to do."""
         return params, state
 
+    def label_counts(self, state: SolverState, n_rows: int) -> None:
+        """The state has none."""
+
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on with the velocity of the memory they come from.
 

@@ -59,6 +59,10 @@ class Solver(Protocol):
         """What is left to do after the last `batch` of a pass over n_rows."""
         ...
 
+    def label_counts(self, state: SolverState, n_rows: int) -> Tensor | None:
+        """Label weights of the rows that each component answers for, where the state has them."""
+        ...
+
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""
         ...

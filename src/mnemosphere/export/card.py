@@ -1,0 +1,155 @@
+"""A model card: Markdown with the YAML front matter that model hubs read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mnemosphere.export.facts import facts
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
+
+__all__ = ["model_card"]
+
+_FEW = 12  # classes whose confusion is shown as a matrix
+_NAMED = 60  # classes that are named
+
+
+def model_card(
+    model: PortableModel, X: Any = None, y: Any = None, *, title: str | None = None
+) -> str:
+    """The card of a fitted model; what is measured is measured on (X, y)."""
+    known = facts(model, X, y)
+    name = " ".join((title or f"mnemosphere {known['kind']}").split())
+    parts = [_front_matter(known, name), f"# {_text(name)}", _summary(known)]
+    if "measured" in known:
+        parts += [_measures(known), _confusion(known), _calibration(known)]
+    parts += [_choices(known), _use(known)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _front_matter(known: dict[str, Any], name: str) -> str:
+    """YAML; strings are quoted as JSON does, which YAML reads as well."""
+    quote = json.dumps
+    lines = ["---", "library_name: mnemosphere", "tags:"]
+    tags = ["mnemosphere", "associative-memory", "von-mises-fisher", f"tabular-{_task(known)}"]
+    lines += [f"- {tag}" for tag in tags]
+    measured = known.get("measured")
+    if measured is not None:
+        lines += [
+            "metrics:", "- accuracy", "- log_loss", "- expected_calibration_error",
+            "model-index:", f"- name: {quote(name)}", "  results:", "  - task:",
+            f"      type: tabular-{_task(known)}", "    dataset:",
+            f"      name: {quote(_rows_name(known))}", "      type: tabular", "    metrics:",
+        ]  # fmt: skip
+        for kind, key in (
+            ("accuracy", "accuracy"),
+            ("log_loss", "log_loss"),
+            ("expected_calibration_error", "calibration_error"),
+        ):
+            lines += [f"    - type: {kind}", f"      value: {measured[key]:.6g}"]
+    return "\n".join([*lines, "---"])
+
+
+def _task(known: dict[str, Any]) -> str:
+    return "classification" if known["kind"] == "classifier" else "clustering"
+
+
+def _rows_name(known: dict[str, Any]) -> str:
+    return f"{known['rows']['n']} rows, SHA-256 {known['rows']['checksum'][:12]}"
+
+
+def _summary(known: dict[str, Any]) -> str:
+    groups = "classes" if known["kind"] == "classifier" else "clusters"
+    names = [_text(name) for name in known["classes"][:_NAMED]]
+    if len(known["classes"]) > _NAMED:
+        names.append(f"and {len(known['classes']) - _NAMED} more")
+    return (
+        f"A dense associative memory on the sphere: {known['n_memories']} memories with soft "
+        f"labels, {len(known['classes'])} {groups}, {known['n_features']} features. A row is "
+        f"answered for by the memories it resembles.\n\n{groups.capitalize()}: {', '.join(names)}."
+    )
+
+
+def _measures(known: dict[str, Any]) -> str:
+    m = known["measured"]
+    rows = [
+        ("rows with a label", f"{m['n']}"),
+        ("accuracy", f"{m['accuracy']:.4f}"),
+        ("log-loss", f"{m['log_loss']:.4f}"),
+        ("expected calibration error", f"{m['calibration_error']:.4f}"),
+    ]
+    return (
+        f"## Measured\n\nOn {_rows_name(known)}. These figures say how the model does on new rows "
+        "only if it was not trained on these.\n\n" + _table(("measure", "value"), rows)
+    )
+
+
+def _confusion(known: dict[str, Any]) -> str:
+    m, names = known["measured"], known["classes"]
+    if len(names) <= _FEW:
+        count = {(a, b): n for a, b, n in m["confusion"]}
+        rows = [
+            (name, *(str(count.get((a, b), 0)) for b in range(len(names))))
+            for a, name in enumerate(names)
+        ]
+        return "## Confusion\n\nTruth down, answers across.\n\n" + _table(("", *names), rows)
+    rows = [(names[a], names[b], str(n)) for a, b, n in m["confused"]]
+    return "## Most confused\n\n" + _table(("truth", "answer", "rows"), rows)
+
+
+def _calibration(known: dict[str, Any]) -> str:
+    rows = [
+        (f"{said:.3f}", f"{was:.3f}", str(n)) for said, was, n in known["measured"]["calibration"]
+    ]
+    return "## Calibration\n\n" + _table(("how sure", "how often right", "rows"), rows)
+
+
+def _choices(known: dict[str, Any]) -> str:
+    threshold = known["novelty_threshold"]
+    rows = [
+        ("memories", str(known["n_memories"])),
+        ("normalization", known["normalize"]),
+        ("beta", f"{known['beta']:.6g}"),
+        ("varsigma", f"{known['varsigma']:.6g}"),
+        ("temperature", f"{known['temperature']:.6g}"),
+        ("novelty threshold", "not calibrated" if threshold is None else f"{threshold:.6g}"),
+        ("training ended", f"{known['status']} after {known['n_iter']} passes"),
+        ("seed", "none given" if known["seed"] is None else str(known["seed"])),
+    ]
+    if known["levels"]:
+        rows.append(("levels of growth", " → ".join(map(str, known["levels"]))))
+    if "rows" in known:
+        rows += [("rows given", str(known["rows"]["n"])), ("SHA-256", known["rows"]["checksum"])]
+    rows += list(known["versions"].items())
+    return (
+        "## Choices\n\n" + _table(("what", "value"), rows)
+        + "\n\nSettings of training:\n\n"
+        + _table(("setting", "value"), list(known["settings"].items()))
+    )  # fmt: skip
+
+
+def _use(known: dict[str, Any]) -> str:
+    return (
+        "## Use\n\n```python\nimport mnemosphere as mn\n\n"
+        'model = mn.load("model.safetensors")\nmodel.predict(X)\n```'
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [tuple(head), tuple("---" for _ in head), *rows]
+    cells = [[_text(cell) if cell != "---" else cell for cell in line] for line in lines]
+    return "\n".join("| " + " | ".join(line) + " |" for line in cells)
+
+
+def _text(value: str, limit: int = 120) -> str:
+    """A user's name on one line that Markdown takes for text."""
+    text = " ".join(str(value).split())
+    text = text if len(text) <= limit else text[: limit - 1] + "…"
+    for sign, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        text = text.replace(sign, safe)
+    for sign in "\\`|*_[]":
+        text = text.replace(sign, "\\" + sign)
+    return text

@@ -1,0 +1,56 @@
+"""Where memories lie on a map: two coordinates each."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LAYOUTS", "map_memories"]
+
+LAYOUTS = ("auto", "pca", "umap")
+_FEW = 50  # memories: principal components show them as well
+
+
+def map_memories(w: NDArray[Any], layout: str = "auto") -> NDArray[np.float64]:
+    """Points (P, 2) in [−1, 1] for memories (P, N).
+
+    layout: "pca", principal components; "umap", neighbors stay neighbors (needs umap-learn);
+    "auto": UMAP where it is installed and there are at least 50 memories.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+    if layout == "umap" and find_spec("umap") is None:
+        raise ImportError("layout='umap' needs umap-learn: pip install 'mnemosphere[umap]'")
+    crowd = len(w) >= _FEW and find_spec("umap") is not None
+    points = _umap(w) if layout == "umap" or (layout == "auto" and crowd) else _pca(w)
+    middle = (points.max(axis=0) + points.min(axis=0)) / 2
+    # Each axis by its own half: a map fills its frame.
+    half = np.maximum(np.ptp(points, axis=0) / 2, 1e-12)
+    filled: NDArray[np.float64] = (points - middle) / half
+    return filled
+
+
+def _pca(w: NDArray[Any]) -> NDArray[np.float64]:
+    centered = np.asarray(w, dtype=np.float64) - w.mean(axis=0)
+    left, size, right = np.linalg.svd(centered, full_matrices=False)
+    axes = min(2, len(size))
+    # Signs are free: the largest entry of each axis is made positive.
+    peak = np.abs(right[:axes]).argmax(axis=1)
+    points = np.zeros((len(w), 2))
+    points[:, :axes] = left[:, :axes] * size[:axes] * np.sign(right[np.arange(axes), peak])
+    return points
+
+
+def _umap(w: NDArray[Any]) -> NDArray[np.float64]:
+    import umap
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a seed costs its threads, that a graph is in pieces
+        found = umap.UMAP(
+            n_neighbors=min(15, len(w) - 1), metric="cosine", min_dist=0.3, random_state=0
+        ).fit_transform(w)
+    return np.asarray(found, dtype=np.float64)

@@ -1,0 +1,221 @@
+"""What a page is made of: the model, some rows and what is known of both, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from torch import Tensor
+
+from mnemosphere.estimators.base import as_numpy
+from mnemosphere.export.facts import facts, label_columns, show
+from mnemosphere.export.layout import map_memories
+from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.theory.stationarity import Certificate
+from mnemosphere.training.lineage import Lineage
+
+if TYPE_CHECKING:
+    from mnemosphere.estimators.portable_model import PortableModel
+
+__all__ = ["guess_image_shape", "payload"]
+
+_CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
+_LEAST_PIXELS = 36
+_HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
+_STRONG = 40  # features of a table that get a slider
+
+
+def payload(
+    model: PortableModel,
+    X: Any = None,
+    y: Any = None,
+    *,
+    max_rows: int = 500,
+    image_shape: Sequence[int] | str | None = "auto",
+    layout: str = "auto",
+    certificate: Certificate | None = None,
+    title: str | None = None,
+) -> dict[str, Any]:
+    """Everything the page shows; see `write_page`."""
+    chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
+    table = None if X is None else np.asarray(_table(X), dtype=np.float64)
+    packed = None if table is None or chosen is None else table[chosen]
+    unit = None if packed is None else _unit_rows(model, packed)
+    names = getattr(model, "feature_names_in_", None)
+    shape = _image_shape(model, image_shape, table)
+    levels = _levels(model)
+    w = np.concatenate([level.params_.w.double().cpu().numpy() for level in levels])
+    points = map_memories(w, layout)
+    ends = np.cumsum([level.n_memories_ for level in levels])
+    if certificate is None:
+        certificate = _certificate(model, X, y)
+    normalizer = model._normalizer
+    tiny = float(torch.finfo(model.params_.p.dtype).tiny)
+    known = facts(model, X, y)
+    return {
+        "format": "mnemosphere-page",
+        "version": 1,
+        "title": title or f"{known['n_memories']} memories",
+        "kind": known["kind"],
+        "classes": known["classes"],
+        "features": None if names is None else [show(name) for name in names],
+        "n_features": known["n_features"],
+        "image": None if shape is None else list(shape),
+        "range": [0.0, 1.0] if table is None else [float(table.min()), float(table.max())],
+        "normalize": {
+            "kind": normalizer.kind,
+            "mean": None if normalizer.mean is None else normalizer.mean.tolist(),
+            "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
+        },
+        "threshold": known["novelty_threshold"],
+        "floor": _HEADROOM * tiny,
+        "levels": [
+            _level(level, unit) | {"xy": points[end - level.n_memories_ : end].round(4).tolist()}
+            for level, end in zip(levels, ends, strict=True)
+        ],
+        "parents": _parents(model.lineage_, levels),
+        "rows": None if packed is None else _rows(model, packed, chosen, y),
+        "strong": _strong_features(model.params_)[:_STRONG],
+        "verdicts": None
+        if certificate is None
+        else {
+            "kind": list(certificate.verdicts),
+            "ratio": (certificate.beta_split / certificate.beta_eff).double().cpu().tolist(),
+        },
+        "typical": _typical(model),
+        "report": known,
+    }
+
+
+def guess_image_shape(n_features: int, table: NDArray[Any] | None) -> tuple[int, int] | None:
+    """(side, side) for rows of a square number of values that are not negative; else None."""
+    side = round(n_features**0.5)
+    square = side * side == n_features and n_features >= _LEAST_PIXELS
+    return (side, side) if square and (table is None or table.min() >= 0) else None
+
+
+def _image_shape(
+    model: PortableModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
+) -> tuple[int, ...] | None:
+    n_features = int(model.n_features_in_)
+    if isinstance(given, str):
+        if given != "auto":
+            raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
+        named = hasattr(model, "feature_names_in_") or model.normalize_ == "standard"
+        return None if named else guess_image_shape(n_features, table)
+    if given is None:
+        return None
+    shape = tuple(int(side) for side in given)
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)):
+        raise ValueError(
+            f"image_shape must be (rows, columns) or (rows, columns, 1 or 3), got {shape}"
+        )
+    if int(np.prod(shape)) != n_features:
+        raise ValueError(f"image_shape {shape} has {np.prod(shape)} values for {n_features}")
+    return shape
+
+
+def _table(X: Any) -> Any:
+    return as_numpy(X.to_numpy() if hasattr(X, "to_numpy") else X)
+
+
+def _unit_rows(model: PortableModel, table: NDArray[Any]) -> Tensor:
+    """The rows that have a direction, on the sphere, in float64."""
+    unit, lost = model._normalizer.to("cpu")(torch.from_numpy(np.asarray(table, dtype=np.float64)))
+    return unit[~lost]
+
+
+def _choose_rows(model: PortableModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
+    """Rows to pack, in order; of each class its share, so that accuracy stays what it is."""
+    if most < 1:
+        raise ValueError(f"max_rows must be at least 1, got {most}")
+    if n_rows <= most:
+        return np.arange(n_rows)
+    rng = np.random.default_rng(0)
+    order = rng.permutation(n_rows)
+    if y is not None:
+        order = order[np.argsort(label_columns(model, y)[order], kind="stable")]
+    # Every so-manieth of the rows sorted by class, from a random order within each.
+    return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
+
+
+def _levels(model: PortableModel) -> list[PortableModel]:
+    """The models of growth, the fitted one last."""
+    tree = model.lineage_
+    if tree is None or len(tree.models) != tree.n_levels:
+        return [model]
+    if tree.members[-1].shape[0] != model.params_.n_memories:
+        return [model]
+    return [*(model.at_level(k) for k in range(tree.n_levels - 1)), model]
+
+
+def _level(model: PortableModel, unit: Tensor | None) -> dict[str, Any]:
+    """One set of memories: density by p, classes by `net`, at a temperature."""
+    params = model.params_
+    classes = model._class_params  # memories as in params, tempered exponents
+    return {
+        "w": pack_memories(classes, unit),
+        "p": _single(params.p),
+        "net": None if classes.p is params.p else _single(classes.p),
+        "temperature": float(getattr(model, "temperature_", 1.0)),
+        "beta": float(params.beta),
+        "varsigma": float(params.varsigma),
+        "omega": omega_table(float(params.beta), params.n_features),
+    }
+
+
+def _single(p: Tensor) -> dict[str, Any]:
+    return pack(p.double().cpu().numpy().astype(np.float32))
+
+
+def _parents(tree: Lineage | None, levels: list[PortableModel]) -> list[list[int]]:
+    """For each level but the first, where each memory was one level before."""
+    if tree is None or len(levels) == 1:
+        return []
+    found = []
+    for before, after in zip(tree.members[:-1], tree.members[1:], strict=True):
+        place = {int(node): k for k, node in enumerate(before.tolist())}
+        found.append(
+            [place[n] if n in place else place[int(tree.parent[n])] for n in after.tolist()]
+        )
+    return found
+
+
+def _rows(
+    model: PortableModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
+) -> dict[str, Any]:
+    assert chosen is not None
+    labels = None
+    if y is not None and is_classifier(model):
+        labels = label_columns(model, y)[chosen].tolist()
+    elif y is not None:  # of a clusterer: names to show, not to judge by
+        labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
+    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist()}
+
+
+def _strong_features(params: Parameters) -> list[int]:
+    """Features by how much memories differ in them, the strongest first."""
+    weight = (params.p_h[1:] / params.p_h[1:].sum()).double().cpu()
+    w = params.w.double().cpu()
+    mean = weight @ w
+    spread: Tensor = weight @ (w - mean).square()
+    return [int(j) for j in spread.argsort(descending=True, stable=True)]
+
+
+def _certificate(model: PortableModel, X: Any, y: Any) -> Certificate | None:
+    """Of all rows given, where that takes seconds; a classifier needs their labels."""
+    if X is None or (y is None and is_classifier(model)):
+        return None
+    cost = float(len(X)) * model.n_memories_ * model.params_.n_features
+    return None if cost > _CERTIFY else model.certify(X, y)
+
+
+def _typical(model: PortableModel) -> list[list[int]] | None:
+    """Numbers of the training rows behind each memory, where the model kept them."""
+    rows = model.typical_rows_
+    return None if rows is None else [[int(r) for r in line if r >= 0] for line in rows]

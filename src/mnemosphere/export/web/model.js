@@ -1,0 +1,387 @@
+"use strict";
+/* The model in the page: the same formulas as model/kernel.py, model/retrieval.py and
+   model/recall.py, on plain arrays. Nothing here touches the document. */
+
+/** Seeded random numbers in [0, 1), so that a page shows the same thing twice. */
+function randomNumbers(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+const KINDS = {
+  u1: Uint8Array, i1: Int8Array, u2: Uint16Array, i2: Int16Array,
+  i4: Int32Array, f4: Float32Array, f8: Float64Array,
+};
+
+/** An array as `export/pack.py` stored it: base64 of deflated bytes, low bytes first. */
+async function unpack(stored) {
+  const text = atob(stored.data);
+  const deflated = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) deflated[i] = text.charCodeAt(i);
+  const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
+  let bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const kind = KINDS[stored.kind];
+  const size = kind.BYTES_PER_ELEMENT;
+  if (size > 1) {
+    // First all lowest bytes, then all second ones: planes of alike bytes deflate better.
+    const n = bytes.length / size;
+    const joined = new Uint8Array(bytes.length);
+    for (let plane = 0; plane < size; plane++) {
+      for (let i = 0; i < n; i++) joined[i * size + plane] = bytes[plane * n + i];
+    }
+    bytes = joined;
+  }
+  return new kind(bytes.buffer);
+}
+
+/** Memories (P·N) in single precision; stored as whole numbers they carry one scale each. */
+async function unpackMemories(stored) {
+  const values = await unpack(stored);
+  if (!stored.scale) return Float32Array.from(values);
+  const scale = await unpack(stored.scale);
+  const width = values.length / scale.length;
+  const out = new Float32Array(values.length);
+  for (let m = 0; m < scale.length; m++) {
+    for (let j = m * width; j < (m + 1) * width; j++) out[j] = values[j] * scale[m];
+  }
+  return out;
+}
+
+/** log Ω_N(β)/Ω_N(0) from its values and slopes at equal steps of log β: cubic pieces. */
+function logOmegaRatio(table, beta) {
+  const place = (Math.log(beta) - table.first) / table.step;
+  const k = Math.min(Math.max(Math.floor(place + 1e-9), 0), table.value.length - 2);
+  const t = place - k;
+  const [a, b] = [table.value[k], table.value[k + 1]];
+  const [da, db] = [table.slope[k] * table.step, table.slope[k + 1] * table.step];
+  const s = 1 - t;
+  return a * s * s * (1 + 2 * t) + b * t * t * (3 - 2 * t) + da * t * s * s - db * t * t * s;
+}
+
+/** Puts rows on the sphere and back, as data/normalize.py does. */
+class Normalizer {
+  constructor(kind, mean, scale) {
+    this.kind = kind;
+    this.mean = mean;
+    this.scale = scale;
+  }
+
+  /** Unit row (N' numbers), or null for a row without direction. */
+  toSphere(row) {
+    const n = row.length;
+    const standard = this.kind === "standard";
+    const x = new Float64Array(n + (standard ? 1 : 0));
+    for (let j = 0; j < n; j++) x[j] = standard ? (row[j] - this.mean[j]) / this.scale[j] : row[j];
+    if (standard) x[n] = Math.sqrt(n);
+    const whole = norm(x);
+    let left = whole;
+    if (this.kind === "center") {
+      let mean = 0;
+      for (let j = 0; j < n; j++) mean += x[j] / n;
+      for (let j = 0; j < n; j++) x[j] -= mean;
+      left = norm(x);
+      if (left <= 1e-9 * whole) return null;
+    }
+    if (!(left > 0)) return null;
+    for (let j = 0; j < x.length; j++) x[j] /= left;
+    return x;
+  }
+
+  /** The row with a neutral value where it is not known: one that is 0 on the sphere. */
+  fill(row, known) {
+    const out = Float64Array.from(row);
+    let value = 0;
+    if (this.kind === "center") {
+      let count = 0;
+      for (let j = 0; j < out.length; j++) if (known[j]) { value += out[j]; count++; }
+      value /= Math.max(count, 1);
+    }
+    for (let j = 0; j < out.length; j++) {
+      if (!known[j]) out[j] = this.kind === "standard" ? this.mean[j] : value;
+    }
+    return out;
+  }
+
+  /** A point of the sphere as a user would read it: in the features' units if possible. */
+  restore(w) {
+    if (this.kind !== "standard") return w;
+    const n = w.length - 1;
+    const last = w[n] > 1e-6 ? w[n] / Math.sqrt(n) : 1;
+    const out = new Float64Array(n);
+    for (let j = 0; j < n; j++) out[j] = this.mean[j] + this.scale[j] * (w[j] / last);
+    return out;
+  }
+}
+
+function norm(x) {
+  let peak = 0;
+  for (let j = 0; j < x.length; j++) peak = Math.max(peak, Math.abs(x[j]));
+  if (!(peak > 0)) return 0;
+  let sum = 0;
+  for (let j = 0; j < x.length; j++) sum += (x[j] / peak) * (x[j] / peak);
+  return peak * Math.sqrt(sum);
+}
+
+function dot(a, b) {
+  let sum = 0;
+  for (let j = 0; j < a.length; j++) sum += a[j] * b[j];
+  return sum;
+}
+
+/** One set of memories with its class weights, and the knobs that a page can turn. */
+class Model {
+  /** level: w (P·N); p ((P+1)·(C+1)), the weights of the density; net, those that classes are read
+      from, at a temperature; beta, varsigma, omega. shared: nClasses, floor. */
+  constructor(level, shared) {
+    this.w = level.w;
+    this.trained = { p: level.p, net: level.net ?? level.p };
+    this.nColumns = shared.nClasses + 1;
+    this.nMemories = level.p.length / this.nColumns - 1;
+    this.nFeatures = level.w.length / this.nMemories;
+    this.table = level.omega;
+    this.temperature = level.temperature;
+    this.floor = shared.floor;
+    this.own = { beta: level.beta, varsigma: level.varsigma };
+    this.turn({});
+  }
+
+  /** Other β, ς, or weights of the classes relative to those trained (C numbers). */
+  turn({ beta, varsigma, odds }) {
+    this.beta = beta ?? this.own.beta;
+    this.varsigma = varsigma ?? this.own.varsigma;
+    this.slope = this.beta * this.varsigma;
+    this.logRatio = logOmegaRatio(this.table, this.beta);
+    const C = this.nColumns;
+    this.p = reweighted(this.trained.p, C, odds);
+    this.net = reweighted(this.trained.net, C, odds);
+    this.weight = new Float64Array(this.nMemories + 1); // Σ_y p[γ,y]
+    this.netWeight = new Float64Array(this.nMemories + 1);
+    this.prior = new Float64Array(C);
+    for (let i = 0; i < this.p.length; i++) {
+      this.weight[(i / C) | 0] += this.p[i];
+      this.netWeight[(i / C) | 0] += this.net[i];
+      this.prior[i % C] += this.p[i];
+    }
+    return this;
+  }
+
+  memory(m) {
+    return this.w.subarray(m * this.nFeatures, (m + 1) * this.nFeatures);
+  }
+
+  /** ⟨w^μ, x⟩ for all memories. */
+  overlaps(x, out = new Float64Array(this.nMemories)) {
+    const { w, nFeatures: n } = this;
+    for (let m = 0; m < out.length; m++) {
+      let sum = 0;
+      const start = m * n;
+      for (let j = 0; j < n; j++) sum += w[start + j] * x[j];
+      out[m] = sum;
+    }
+    return out;
+  }
+
+  /** All that is read from the overlaps of one row; null: a row without direction.
+
+      Classes: proba, verdict and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
+      label, exponents over the temperature. Density: novelty score, share of no memory. */
+  read(overlaps) {
+    const { nColumns: C, nMemories: P, net, weight, netWeight } = this;
+    const joint = new Float64Array(C);
+    const share = new Float64Array(P);
+    let [score, novelty, uniform] = [Infinity, 1, 1];
+    if (overlaps === null) joint.set(this.prior);
+    else {
+      const cold = 1 / this.temperature;
+      let top = 0; // the largest exponent, the uniform component's 0 included
+      for (let m = 0; m < P; m++) top = Math.max(top, this.slope * overlaps[m] - this.logRatio);
+      let known = 0; // the memories' part of the density, times exp(−top)
+      let total = Math.exp(-top * cold) * netWeight[0];
+      for (let y = 0; y < C; y++) joint[y] = Math.exp(-top * cold) * net[y];
+      uniform = total;
+      for (let m = 0; m < P; m++) {
+        const below = this.slope * overlaps[m] - this.logRatio - top;
+        const e = Math.exp(below);
+        known += e * weight[m + 1];
+        const tempered = cold === 1 ? e : Math.exp(below * cold);
+        if (tempered < 1e-40) continue;
+        share[m] = tempered * netWeight[m + 1];
+        total += share[m];
+        const row = (m + 1) * C;
+        for (let y = 0; y < C; y++) joint[y] += tempered * net[row + y];
+      }
+      for (let m = 0; m < P; m++) share[m] /= total;
+      uniform /= total;
+      const none = Math.exp(-top) * weight[0];
+      novelty = none / (none + known);
+      score = known > 0 ? -top - Math.log(known) : Infinity;
+    }
+    const proba = new Float64Array(C - 1);
+    let verdict = 0;
+    let sum = 0;
+    for (let y = 0; y < C - 1; y++) {
+      sum += proba[y] = Math.max(joint[y], this.floor);
+      if (joint[y] > joint[verdict]) verdict = y;
+    }
+    for (let y = 0; y < C - 1; y++) proba[y] /= sum;
+    return { proba, verdict, share, uniform, score, novelty };
+  }
+
+  /** log c_γ of the components: for a class (a column of p), or any class (null). */
+  logWeights(column) {
+    const out = new Float64Array(this.nMemories + 1);
+    for (let g = 0; g < out.length; g++) {
+      out[g] = Math.log(column === null ? this.weight[g] : this.p[g * this.nColumns + column]);
+    }
+    return out;
+  }
+
+  /** Energy −log P(x|y) and the shares of the memories at x, among all or memories alone. */
+  descentAt(x, logC) {
+    const overlap = this.overlaps(x);
+    const a = logC.slice();
+    for (let m = 0; m < overlap.length; m++) a[m + 1] += this.slope * overlap[m] - this.logRatio;
+    return { energy: logSumExp(logC) - logSumExp(a), scores: a };
+  }
+
+  /** Σ_μ r_μ w^μ, r the softmax of the scores: of memories alone (pull) or with γ = 0 (slope). */
+  meanMemory(scores, alone) {
+    const r = softmax(alone ? scores.subarray(1) : scores, 1);
+    const first = alone ? 0 : 1;
+    const g = new Float64Array(this.nFeatures);
+    for (let m = 0; m < this.nMemories; m++) {
+      const weight = r[m + first];
+      if (!(weight > 1e-18)) continue;
+      const start = m * this.nFeatures;
+      for (let j = 0; j < g.length; j++) g[j] += weight * this.w[start + j];
+    }
+    return g;
+  }
+
+  /** The way of a unit row down the energy. known: booleans (N') that are held, or null. */
+  recall(x, { known = null, column = null, steps = 50, method = "fixed-point", rate = 1,
+              tol = 1e-6 } = {}) {
+    const logC = this.logWeights(column);
+    let at = Float64Array.from(x);
+    let here = this.descentAt(at, logC);
+    const path = { rows: [at], energies: [here.energy], converged: false };
+    for (let step = 0; step < steps; step++) {
+      const gradient = method === "gradient";
+      const g = this.meanMemory(here.scores, !gradient);
+      const next = gradient ? alongSlope(g, at, rate, x, known) : toTheEnd(g, at, x, known);
+      let moved = 0;
+      for (let j = 0; j < at.length; j++) moved += (next[j] - at[j]) ** 2;
+      at = next;
+      here = this.descentAt(at, logC);
+      path.rows.push(at);
+      path.energies.push(here.energy);
+      path.converged = Math.sqrt(moved) <= tol;
+      if (path.converged) break;
+    }
+    return path;
+  }
+}
+
+/** Class weights ((P+1)·C) with other odds of the classes, by Bayes' rule: each class by the same
+    factor in all components, "none of them" (the last column) held. */
+function reweighted(stored, C, odds) {
+  const p = Float64Array.from(stored);
+  if (!odds) return p;
+  const before = new Float64Array(C);
+  for (let i = 0; i < p.length; i++) before[i % C] += p[i];
+  let old = 0;
+  let now = 0;
+  for (let y = 0; y < C - 1; y++) { old += before[y]; now += before[y] * odds[y]; }
+  for (let i = 0; i < p.length; i++) if (i % C < C - 1) p[i] *= (odds[i % C] * old) / now;
+  return p;
+}
+
+/** The unit row x' with the largest ⟨g, x'⟩ among those that keep what is known. */
+function toTheEnd(g, x, given, known) {
+  if (known === null) return toward(g, x);
+  const free = g.map((v, j) => (known[j] ? 0 : v));
+  const axis = unit(given.map((v, j) => (known[j] ? v : 0)));
+  if (axis === null) return toward(free, x);
+  const along = dot(g, axis);
+  if (along > 0) return toward(free.map((v, j) => v + along * axis[j]), x);
+  // The known part points away from all memories: halve it rather than lose it.
+  const movable = free.some((v) => v !== 0);
+  if (!movable) return x;
+  const half = dot(x, axis) / 2;
+  const rest = Math.sqrt(Math.max(1 - half * half, 0));
+  const direction = toward(free, x);
+  return axis.map((v, j) => half * v + rest * direction[j]);
+}
+
+/** One step of Riemannian gradient descent on the sphere of the rows allowed. */
+function alongSlope(g, x, rate, given, known) {
+  const axis = known === null ? null : unit(given.map((v, j) => (known[j] ? v : 0)));
+  let pull = g;
+  if (known !== null) {
+    const along = axis === null ? 0 : dot(g, axis);
+    pull = g.map((v, j) => (known[j] ? 0 : v) + (axis === null ? 0 : along * axis[j]));
+  }
+  const radial = dot(pull, x);
+  const v = pull.map((value, j) => rate * (value - radial * x[j]));
+  let cut = 1;
+  if (axis !== null) {
+    const size = dot(x, axis);
+    const change = dot(v, axis);
+    if (change < -size / 2) cut = -size / (2 * change);
+  }
+  return toward(x.map((value, j) => value + cut * v[j]), x);
+}
+
+function toward(g, x) {
+  return unit(g) ?? Float64Array.from(x);
+}
+
+function unit(v) {
+  const length = norm(v);
+  return length > 0 ? v.map((value) => value / length) : null;
+}
+
+function logSumExp(a) {
+  let top = -Infinity;
+  for (const v of a) top = Math.max(top, v);
+  if (top === -Infinity) return top;
+  let sum = 0;
+  for (const v of a) sum += Math.exp(v - top);
+  return top + Math.log(sum);
+}
+
+function softmax(a, temperature) {
+  let top = -Infinity;
+  for (const v of a) top = Math.max(top, v);
+  const out = new Float64Array(a.length);
+  if (top === -Infinity) return out;
+  let sum = 0;
+  for (let i = 0; i < a.length; i++) sum += out[i] = Math.exp((a[i] - top) / temperature);
+  for (let i = 0; i < a.length; i++) out[i] /= sum;
+  return out;
+}
+
+/** The k indices of the largest values, largest first. */
+function largest(values, k) {
+  if (k <= 16 && values.length > 64) {
+    // A few of many: one look at all of them per place beats sorting them.
+    const found = [];
+    while (found.length < Math.min(k, values.length)) {
+      let best = -1;
+      for (let i = 0; i < values.length; i++) {
+        if ((best < 0 || values[i] > values[best]) && !found.includes(i)) best = i;
+      }
+      found.push(best);
+    }
+    return found;
+  }
+  const order = Array.from(values.keys());
+  order.sort((a, b) => values[b] - values[a] || a - b);
+  return order.slice(0, k);
+}

@@ -1,0 +1,678 @@
+"use strict";
+/* The page: what is shown, and what pens, sliders and keys do. All text of the user's (names of
+   classes, features and files) goes in as text nodes; nothing is ever parsed as HTML. */
+
+const $ = (id) => document.getElementById(id);
+const data = JSON.parse($("payload").textContent);
+const nClasses = data.classes.length;
+const isImage = data.image !== null;
+const [height, width, channels] = isImage ? [data.image[0], data.image[1], data.image[2] ?? 1] : [0, 0, 0];
+const groupWord = data.kind === "classifier" ? "class" : "cluster";
+const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+const state = {
+  level: data.levels.length - 1, values: null, row: null, drawn: false, memory: null, tab: "play",
+  odds: null, beta: null, varsigma: null,
+};
+let normalizer, models, rows; // filled by `start`
+
+/* ---- small helpers ---- */
+
+/** An element with attributes and children; strings become text. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") Object.assign(element.style, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+function drawing(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+/** A name of any length on one line; names often differ at their ends. */
+function short(name, limit = 28) {
+  const whole = String(name);
+  let text = Array.from(whole.slice(0, 2 * limit + 2)).join("");
+  if (Array.from(text).length > limit || text.length < whole.length) {
+    const tail = Math.floor(limit / 3);
+    text = `${Array.from(text).slice(0, limit - 1 - tail).join("")}…${Array.from(whole.slice(-2 * tail)).slice(-tail).join("")}`;
+  }
+  // Signs that turn the direction of writing must not reach beyond the name.
+  return /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(text) ? `\u2068${text}\u2069` : text;
+}
+
+const className = (y, limit = 28) => (y === nClasses ? "none of them" : data.kind === "clusterer" ? `cluster ${data.classes[y]}` : short(data.classes[y], limit));
+const featureName = (j, limit = 30) => (data.features ? short(data.features[j], limit) : j >= data.n_features ? "length" : `feature ${j}`);
+const memoryName = (m) => `#${m}`;
+
+/** 97%, 3.2%, 0%; `digits` more where they matter. */
+function percent(v, digits = 0) {
+  if (v < 5e-5) return "0%";
+  if (v > 0.99995) return "100%";
+  return `${(100 * v).toFixed(v < 0.0995 ? Math.max(digits, 1) : digits)}%`;
+}
+
+function number(v, digits = 3) {
+  if (v === null || v === undefined || Number.isNaN(v)) return "–";
+  if (!Number.isFinite(v)) return v > 0 ? "∞" : "−∞";
+  const size = Math.abs(v);
+  const text = size !== 0 && (size >= 1e5 || size < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(digits)));
+  return text.replace("-", "−");
+}
+
+/** Colors of classes: hues by the golden angle, told apart by lightness as well. */
+function classColor(y) {
+  if (y === nClasses) return cssValue("--soft");
+  const light = Number(cssValue("--class-light")) + 0.075 * ((y % 3) - 1);
+  return `oklch(${light.toFixed(3)} ${cssValue("--class-chroma")} ${((25 + 137.508 * y) % 360).toFixed(1)})`;
+}
+
+let cssCache = {};
+function cssValue(name) {
+  cssCache[name] ??= getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  return cssCache[name];
+}
+
+function colorNumbers(name) {
+  const text = cssValue(name);
+  return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+}
+
+function swatch(y) {
+  return make("i", { class: "swatch", style: { background: classColor(y) }, "aria-hidden": "true" });
+}
+
+const model = () => models[state.level];
+const later = {};
+/** Do something once in the next frame, however often it is asked for. */
+function soon(name, action) {
+  if (later[name]) return;
+  later[name] = true;
+  requestAnimationFrame(() => { later[name] = false; action(); });
+}
+
+let saying = 0;
+function say(text) {
+  clearTimeout(saying);
+  saying = setTimeout(() => { $("live").textContent = text; }, 400);
+}
+
+/* ---- pictures of rows and memories ---- */
+
+/** Raw values as a picture; `own`: on the scale of the picture itself (points of the sphere),
+    from `floor` up where that is given. */
+function paint(canvas, values, own, floor = null) {
+  if (!isImage) return sketch(canvas, own ? values : normalizer.toSphere(values));
+  canvas.width = width;
+  canvas.height = height;
+  let [low, high] = data.range;
+  if (own) {
+    [low, high] = [Infinity, -Infinity];
+    for (let j = 0; j < values.length; j++) {
+      low = Math.min(low, values[j]);
+      high = Math.max(high, values[j]);
+    }
+    if (floor !== null && floor < (low + high) / 2) low = floor;
+  }
+  const span = high > low ? high - low : 1;
+  const paper = colorNumbers("--card");
+  const ink = colorNumbers("--ink");
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  for (let i = 0; i < width * height; i++) {
+    for (let c = 0; c < 3; c++) {
+      const value = values[channels === 3 ? 3 * i + c : i];
+      let t = Math.min(Math.max((value - low) / span, 0), 1);
+      if (rows.background > rows.pen) t = 1 - t;
+      image.data[4 * i + c] = channels === 3 ? 255 * t : paper[c] + t * (ink[c] - paper[c]);
+    }
+    image.data[4 * i + 3] = 255;
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/** A table's row as bars: the strongest features, by how far they are from the mean memory. */
+function sketch(canvas, unitRow) {
+  const shown = data.strong.slice(0, 16);
+  const [w, h] = [320, 200];
+  canvas.width = w;
+  canvas.height = h;
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, w, h);
+  context.fillStyle = cssValue("--line");
+  context.fillRect(0, h / 2 - 1, w, 2);
+  const step = w / shown.length;
+  shown.forEach((j, k) => {
+    const away = unitRow === null ? 0 : (unitRow[j] - rows.meanMemory[j]) / rows.largestAway;
+    const size = Math.min(Math.abs(away), 1) * (h / 2 - 4);
+    context.fillStyle = cssValue(away > 0 ? "--accent" : "--bad");
+    context.fillRect(k * step + 3, away > 0 ? h / 2 - size : h / 2, Math.max(step - 6, 2), size);
+  });
+  return canvas;
+}
+
+/** A small picture: `what` says it to a screen reader. */
+function thumb(values, own, what, floor = null) {
+  const canvas = make("canvas", { class: isImage ? "pixels" : "", role: "img", "aria-label": what });
+  return paint(canvas, values, own, floor);
+}
+
+const memoryPicture = (m, of = model()) => thumb(isImage ? normalizer.restore(of.memory(m)) : of.memory(m), true, `memory ${memoryName(m)}`);
+const rowPicture = (r) => thumb(rows.values(r), false, `row ${rows.number[r]}`);
+
+/** Horizontal bars with names: [{name, title, value, text, color, best}], largest value 1. */
+function bars(items, { named = false, both = false } = {}) {
+  return make("div", { class: `bars${named ? " named" : ""}`, role: "list" }, items.map((item) => {
+    const size = Math.min(Math.abs(item.value), 1) * (both ? 50 : 100);
+    const style = { width: `${size.toFixed(2)}%`, background: item.color };
+    if (both) style.left = item.value < 0 ? `${50 - size}%` : "50%";
+    return make("div", { class: `bar${item.best ? " best" : ""}`, role: "listitem" },
+      make("span", { class: "name", title: item.title ?? item.name }, item.name),
+      make("div", { class: `track${both ? " both" : ""}`, "aria-hidden": "true" }, make("div", { class: "fill", style })),
+      make("span", { class: "value" }, item.text));
+  }));
+}
+
+/** Probabilities of classes: all of a few in their order, the largest of many, or those chosen. */
+function classBars(proba, chosen = null) {
+  const many = chosen !== null || proba.length > 12;
+  const order = chosen ?? (many ? largest(proba, 10) : Array.from(proba.keys()));
+  const best = largest(proba, 1)[0];
+  const items = order.map((y) => ({
+    name: className(y), title: className(y, 300), value: proba[y], text: percent(proba[y]),
+    color: classColor(y), best: y === best,
+  }));
+  const left = proba.length - order.length;
+  const rest = Math.max(0, 1 - order.reduce((sum, y) => sum + proba[y], 0));
+  if (left > 0 && (chosen === null || rest > 0.005)) {
+    items.push({ name: `${left} others`, value: rest, text: percent(rest), color: cssValue("--soft") });
+  }
+  return bars(items, { named: many || data.classes.some((c) => c.length > 3) || data.kind === "clusterer" });
+}
+
+/** The strongest features of a point of the sphere, with their values in the features' units. */
+function featureBars(unitRow, count = 12) {
+  const away = Array.from(unitRow.slice(0, data.n_features), (v, j) => (v - rows.meanMemory[j]) / rows.largestAway);
+  const restored = normalizer.restore(unitRow);
+  const order = largest(away.map(Math.abs), count);
+  return bars(order.map((j) => ({
+    name: featureName(j), title: featureName(j, 300), value: away[j], text: number(restored[j]),
+    color: cssValue(away[j] > 0 ? "--accent" : "--bad"),
+  })), { named: true, both: true });
+}
+
+/* ---- knobs: β, ς, the class prior, the level of growth ---- */
+
+function buildKnobs() {
+  const own = model().own;
+  const body = $("knobs-body");
+  const slider = (id, label, low, high, value, step, changed) => {
+    const input = make("input", { type: "range", id, min: low, max: high, step, value, oninput: (e) => { changed(Number(e.target.value)); turned(); } });
+    return make("div", { class: "knob" }, make("label", { for: id }, label, make("output", { id: `${id}-out`, for: id })), input);
+  };
+  body.replaceChildren(
+    slider("knob-varsigma", "ς, how far a memory reaches", Math.log(0.02), 0, Math.log(own.varsigma), 0.001, (v) => { state.varsigma = Math.exp(v); }),
+    slider("knob-beta", "β, how sharp a memory is", Math.log(own.beta / 7.9), Math.log(own.beta * 7.9), Math.log(own.beta), 0.001, (v) => { state.beta = Math.exp(v); }),
+  );
+  if (data.levels.length > 1) {
+    const input = make("input", { type: "range", id: "knob-level", min: 0, max: data.levels.length - 1, step: 1, value: state.level, "aria-label": "level of growth", oninput: (e) => setLevel(Number(e.target.value)) });
+    body.append(make("div", { class: "knob" }, make("label", { for: "knob-level" }, "level of growth", make("output", { id: "knob-level-out" })), input));
+  }
+  body.append(make("div", { class: "knob" }, make("div", { class: "top" }, "as it was trained"),
+    make("button", { type: "button", onclick: resetKnobs }, "Reset the knobs")));
+  if (nClasses > 1) body.append(priorKnobs());
+}
+
+function priorKnobs() {
+  const slide = (y, id) => make("input", {
+    type: "range", id, min: -4, max: 4, step: 0.05, value: state.odds ? Math.log2(state.odds[y]) : 0,
+    "aria-label": `weight of ${className(y, 60)}`,
+    oninput: (e) => {
+      state.odds ??= new Float64Array(nClasses).fill(1);
+      state.odds[y] = 2 ** Number(e.target.value);
+      turned();
+    },
+  });
+  const box = make("div", { class: "knob wide" }, make("div", { class: "top" }, `how frequent each ${groupWord} is`, make("small", {}, "1/16 to 16 times as in training")));
+  if (nClasses <= 12) {
+    box.append(make("div", { class: "knob-grid" }, data.classes.map((_, y) =>
+      make("div", { class: "slider-row" }, make("label", { for: `prior-${y}`, title: className(y, 300) }, swatch(y), className(y)), slide(y, `prior-${y}`), make("output", { id: `prior-out-${y}` })))));
+    return box;
+  }
+  const place = make("div", { class: "slider-row" });
+  const choose = make("select", { "aria-label": `${groupWord} whose weight to change`, onchange: () => show() },
+    data.classes.map((_, y) => make("option", { value: y }, className(y, 60))));
+  const show = () => {
+    const y = Number(choose.value);
+    place.replaceChildren(choose, slide(y, `prior-${y}`), make("output", { id: `prior-out-${y}` }));
+    showKnobs();
+  };
+  box.append(place);
+  queueMicrotask(show);
+  return box;
+}
+
+function resetKnobs() {
+  Object.assign(state, { beta: null, varsigma: null, odds: null });
+  buildKnobs();
+  turned();
+}
+
+function turned() {
+  model().turn({ beta: state.beta, varsigma: state.varsigma, odds: state.odds });
+  showKnobs();
+  soon("answer", showAnswer);
+  soon("tally", tally);
+}
+
+function setLevel(level) {
+  state.level = level;
+  Object.assign(state, { beta: null, varsigma: null });
+  if (state.memory !== null) state.memory = Math.min(state.memory, model().nMemories - 1);
+  const odds = state.odds;
+  buildKnobs();
+  model().turn({ odds });
+  rows.centerFeatures();
+  refresh();
+  rows.prepare(level);
+}
+
+function showKnobs(text) {
+  const now = model();
+  const set = (id, value) => { const out = $(id); if (out) out.textContent = value; };
+  set("knob-varsigma-out", number(now.varsigma));
+  set("knob-beta-out", number(now.beta));
+  set("knob-level-out", `${state.level + 1} of ${data.levels.length}, ${now.nMemories} memories`);
+  for (let y = 0; y < nClasses; y++) set(`prior-out-${y}`, percent(now.prior[y]));
+  const chips = [["ς", number(now.varsigma)], ["β", number(now.beta)]];
+  if (data.levels.length > 1) chips.push(["level", `${state.level + 1}/${data.levels.length}`]);
+  chips.push(["prior", state.odds ? "changed" : "as trained"]);
+  const spans = chips.map(([name, value]) => make("span", {}, `${name} `, make("b", {}, value)));
+  if (rows.n > 0) spans.push(make("span", { id: "tally" }, ...(text ?? rows.tallyText())));
+  $("knobs-summary").replaceChildren(make("b", {}, "Knobs"), ...spans);
+}
+
+/** Verdicts on the packed rows with the knobs as they are. */
+function tally() {
+  if (!rows.ready(state.level)) return;
+  rows.judge(state.level);
+  showKnobs();
+  if (state.tab === "mistakes") showMistakes();
+  if (state.tab === "memories") showMemory();
+}
+
+/* ---- the packed rows ---- */
+
+/** Rows, their overlaps with the memories of each level, and what the model says of them. */
+function packedRows(x, number, y) {
+  const n = number.length;
+  const N = data.n_features;
+  const unitRows = [];
+  const overlaps = data.levels.map(() => null);
+  const said = data.levels.map(() => null);
+  const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
+  for (let r = 0; r < n; r++) unitRows.push(normalizer.toSphere(values(r)));
+  const found = {
+    n, number, y, values, unit: (r) => unitRows[r], overlaps: (level, r) => overlaps[level]?.[r],
+    ready: (level) => said[level] !== null,
+    said: (level) => said[level],
+    /** Overlaps of a level, a slice of time at a time, so that the page stays live. */
+    prepare(level) {
+      if (n === 0) return Promise.resolve();
+      if (overlaps[level]?.length === n) { found.judge(level); afterTally(); return Promise.resolve(); }
+      const done = overlaps[level] = [];
+      return new Promise((resolve) => {
+        const work = () => {
+          const until = performance.now() + 25;
+          while (done.length < n && performance.now() < until) {
+            const u = unitRows[done.length];
+            done.push(u === null ? null : Float32Array.from(models[level].overlaps(u)));
+          }
+          if (done.length < n) { setTimeout(work, 0); return; }
+          found.judge(level);
+          if (level === state.level) afterTally();
+          resolve();
+        };
+        work();
+      });
+    },
+    judge(level) {
+      const mass = new Float64Array(models[level].nMemories);
+      said[level] = overlaps[level].map((o) => {
+        const answer = models[level].read(o);
+        for (let m = 0; m < mass.length; m++) mass[m] += answer.share[m];
+        const top = largest(answer.share, 3);
+        return { verdict: answer.verdict, sure: answer.proba[answer.verdict], score: answer.score, top, share: top.map((m) => answer.share[m]) };
+      });
+      said[level].mass = mass;
+      found.first ??= said[level].map((s) => s.verdict);
+    },
+    /** How many of the rows each memory answers for; without rows, its weight in the model. */
+    use: (level) => said[level]?.mass ?? models[level].weight.slice(1),
+    /** The ends of the novelty gauge: what is usual among the rows, with room for what is not. */
+    scores() {
+      const known = (said[state.level] ?? []).map((s) => s.score).filter(Number.isFinite).sort((a, b) => a - b);
+      if (known.length < 2) return [-model().slope + model().logRatio, model().logRatio + 8];
+      const at = (share) => known[Math.min(Math.floor(share * known.length), known.length - 1)];
+      const span = at(0.99) - at(0.01) || 1;
+      return [at(0.01) - 0.15 * span, Math.max(at(0.99) + 0.6 * span, (data.threshold ?? -Infinity) + 0.3 * span)];
+    },
+    /** Least and largest value of a feature, of the memories where there are no rows. */
+    span(j) {
+      let [low, high] = [Infinity, -Infinity];
+      const take = (v) => { low = Math.min(low, v); high = Math.max(high, v); };
+      for (let r = 0; r < n; r++) take(x[r * N + j]);
+      for (let m = 0; n === 0 && m < model().nMemories; m++) take(normalizer.restore(model().memory(m))[j]);
+      return [low, high];
+    },
+    right(level) {
+      return said[level].reduce((sum, s, r) => sum + (s.verdict === y[r] ? 1 : 0), 0);
+    },
+    tallyText() {
+      if (!said[state.level]) return ["judging rows …"];
+      if (data.kind === "classifier" && y) {
+        const labeled = y.filter((v) => v >= 0).length;
+        return ["accuracy ", make("b", {}, percent(found.right(state.level) / labeled, 1)), ` on ${labeled} rows here`];
+      }
+      const same = said[state.level].filter((s, r) => s.verdict === found.first[r]).length;
+      return ["same answer as before for ", make("b", {}, percent(same / n, 1)), ` of ${n} rows`];
+    },
+    /** Mean memory of the level: what bars of features are measured from. */
+    centerFeatures() {
+      const now = model();
+      const mean = new Float64Array(now.nFeatures);
+      for (let i = 0; i < now.w.length; i++) mean[i % now.nFeatures] += now.w[i] / now.nMemories;
+      let away = 1e-12;
+      for (let i = 0; i < now.w.length; i++) away = Math.max(away, Math.abs(now.w[i] - mean[i % now.nFeatures]));
+      found.meanMemory = mean;
+      found.largestAway = away;
+    },
+  };
+  // Most pixels are background; the pen writes the other end of the range.
+  const [low, high] = data.range;
+  let bright = 0;
+  for (let i = 0; i < x.length; i++) bright += x[i] > (low + high) / 2 ? 1 : 0;
+  const onDark = bright <= x.length / 2;
+  [found.background, found.pen] = onDark ? [low, high] : [high, low];
+  return found;
+}
+
+function afterTally() {
+  showKnobs();
+  if (state.tab === "mistakes") showMistakes();
+  if (state.tab === "memories") showMemories();
+  soon("answer", showAnswer);
+}
+
+/* ---- play: an input, the answer, the memories that decide ---- */
+
+let pad; // the canvas to draw on
+const pen = { erase: false, size: 1, center: true, cursor: null };
+
+function buildPlay() {
+  const input = make("div", { class: "card" }, make("h2", {}, isImage ? "Draw, or pick a row" : "Move a feature, or pick a row"));
+  if (isImage) input.append(drawingPad());
+  if (rows.n > 0) input.append(rowPicker());
+  if (!isImage) input.append(make("div", { id: "features", class: "bars" }));
+  $("panel-play").replaceChildren(make("div", { class: "columns three" }, input,
+    make("div", { class: "card", id: "answer" }), make("div", { class: "card", id: "deciders" })),
+  make("p", { id: "quick", "aria-hidden": "true" }));
+}
+
+function drawingPad() {
+  pad = make("canvas", {
+    class: "pixels pad", id: "pad", width, height, tabindex: 0, role: "application",
+    style: { aspectRatio: `${width} / ${height}` },
+    "aria-label": "drawing pad: drag to draw; with keys, arrows move the pen and space draws",
+  });
+  pen.size = Math.max(0.62, Math.min(width, height) / 24);
+  let last = null;
+  const at = (e) => {
+    const box = pad.getBoundingClientRect();
+    return [((e.clientX - box.left) / box.width) * width, ((e.clientY - box.top) / box.height) * height];
+  };
+  pad.addEventListener("pointerdown", (e) => {
+    e.preventDefault();
+    pad.focus({ preventScroll: true });
+    pad.setPointerCapture(e.pointerId);
+    last = at(e);
+    stroke(last, last, pen.erase || e.button === 2);
+  });
+  pad.addEventListener("pointermove", (e) => {
+    if (last === null) return;
+    const next = at(e);
+    stroke(last, next, pen.erase || e.buttons === 2);
+    last = next;
+  });
+  for (const name of ["pointerup", "pointercancel"]) pad.addEventListener(name, () => { last = null; });
+  pad.addEventListener("contextmenu", (e) => e.preventDefault());
+  pad.addEventListener("keydown", padKey);
+  const toggle = (label, on, set) => {
+    const button = make("button", { type: "button", "aria-pressed": String(on), onclick: () => { on = !on; button.setAttribute("aria-pressed", String(on)); set(on); } }, label);
+    return button;
+  };
+  return [pad, make("div", { class: "tools" },
+    make("button", { type: "button", id: "clear", onclick: clearPad }, "Clear"),
+    toggle("Erase", false, (on) => { pen.erase = on; }),
+    toggle("Center it", pen.center, (on) => { pen.center = on; soon("answer", showAnswer); }),
+    make("label", { class: "grow" }, "pen", make("input", { type: "range", "aria-label": "size of the pen", min: 0.5, max: 3, step: 0.05, value: 1, oninput: (e) => { pen.size = Math.max(0.62, Math.min(width, height) / 24) * Number(e.target.value); } }))),
+  ].reduce((box, part) => (box.append(part), box), make("div", { style: { marginTop: "12px" } }));
+}
+
+/** Ink, or none, along a line from a to b; soft at the edge. */
+function stroke(a, b, erase = false) {
+  if (state.row !== null) {
+    // The pen starts afresh where a row was picked; the eraser works on the row itself.
+    if (!erase) Object.assign(state, { values: freshValues(), drawn: true });
+    state.row = null;
+  }
+  const radius = pen.size;
+  const [dx, dy] = [b[0] - a[0], b[1] - a[1]];
+  const length2 = dx * dx + dy * dy;
+  for (let i = 0; i < height; i++) {
+    for (let j = 0; j < width; j++) {
+      const [px, py] = [j + 0.5 - a[0], i + 0.5 - a[1]];
+      const t = length2 > 0 ? Math.min(Math.max((px * dx + py * dy) / length2, 0), 1) : 0;
+      const far = Math.hypot(px - t * dx, py - t * dy);
+      const cover = Math.min(Math.max(1.5 * (1.25 - far / radius), 0), 1);
+      if (cover === 0) continue;
+      for (let c = 0; c < channels; c++) {
+        const place = (i * width + j) * channels + c;
+        const now = state.values[place];
+        if (erase) state.values[place] = now + cover * (rows.background - now);
+        else state.values[place] = deepest(now, rows.background + cover * (rows.pen - rows.background));
+      }
+    }
+  }
+  soon("answer", showAnswer);
+}
+
+const deepest = (a, b) => (Math.abs(a - rows.background) > Math.abs(b - rows.background) ? a : b);
+const freshValues = () => new Float64Array(data.n_features).fill(rows.background);
+
+function clearPad() {
+  Object.assign(state, { values: freshValues(), row: null, drawn: true });
+  soon("answer", showAnswer);
+}
+
+function padKey(e) {
+  const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  pen.cursor ??= [width / 2, height / 2];
+  if (moves[e.key]) {
+    e.preventDefault();
+    const before = pen.cursor;
+    pen.cursor = [Math.min(Math.max(before[0] + moves[e.key][0], 0.5), width - 0.5), Math.min(Math.max(before[1] + moves[e.key][1], 0.5), height - 0.5)];
+    if (pen.down) stroke(before, pen.cursor, pen.erase);
+    else soon("answer", showAnswer);
+  } else if (e.key === " ") {
+    e.preventDefault();
+    pen.down = !pen.down;
+    if (pen.down) stroke(pen.cursor, pen.cursor, pen.erase);
+    say(pen.down ? "pen down" : "pen up");
+  } else if (e.key === "Delete" || e.key === "Backspace") clearPad();
+}
+
+/** What the model sees: a drawing moved so that its ink is in the middle, a row as it is. */
+function seen() {
+  if (!isImage || !state.drawn || !pen.center) return state.values;
+  let [mass, x, y] = [0, 0, 0];
+  for (let i = 0; i < width * height; i++) {
+    const ink = Math.abs(state.values[i * channels] - rows.background);
+    mass += ink;
+    x += ink * ((i % width) + 0.5);
+    y += ink * (Math.floor(i / width) + 0.5);
+  }
+  if (mass === 0) return state.values;
+  const [dx, dy] = [Math.round(width / 2 - x / mass), Math.round(height / 2 - y / mass)];
+  const out = freshValues();
+  for (let i = 0; i < height; i++) {
+    for (let j = 0; j < width; j++) {
+      const [a, b] = [i - dy, j - dx];
+      if (a < 0 || b < 0 || a >= height || b >= width) continue;
+      for (let c = 0; c < channels; c++) out[(i * width + j) * channels + c] = state.values[(a * width + b) * channels + c];
+    }
+  }
+  return out;
+}
+
+function rowPicker() {
+  const go = (r) => pickRow((r + rows.n) % rows.n);
+  const random = randomNumbers(7);
+  const choose = make("input", { type: "number", id: "row-number", min: 0, max: rows.n - 1, style: { width: "84px" }, "aria-label": "place among the packed rows", onchange: (e) => go(Math.max(0, Math.min(rows.n - 1, Math.round(Number(e.target.value) || 0)))) });
+  const strip = make("div", { class: "strip", id: "strip", "aria-label": "some of the rows" });
+  const fill = () => {
+    strip.replaceChildren(...Array.from({ length: Math.min(12, rows.n) }, () => {
+      const r = Math.floor(random() * rows.n);
+      return make("button", { type: "button", class: "tile", onclick: () => pickRow(r), "aria-label": `row ${rows.number[r]}${truth(r)}` }, rowPicture(r), make("span", {}, truth(r).slice(2) || `row ${rows.number[r]}`));
+    }));
+  };
+  fill();
+  return make("div", {}, make("div", { class: "tools" },
+    make("button", { type: "button", "aria-label": "row before", onclick: () => go((state.row ?? 0) - 1) }, "‹"), choose,
+    make("button", { type: "button", "aria-label": "next row", onclick: () => go((state.row ?? -1) + 1) }, "›"),
+    make("button", { type: "button", onclick: () => { fill(); go(Math.floor(random() * rows.n)); } }, "Shuffle")),
+  make("div", { style: { marginTop: "10px" } }, strip));
+}
+
+/** ", truly 3": the label of a packed row, where there is one. */
+function truth(r) {
+  if (!rows.y) return "";
+  const label = rows.y[r];
+  if (data.kind === "clusterer") return `, ${short(label)}`;
+  return label < 0 ? "" : `, ${className(label)}`;
+}
+
+function pickRow(r) {
+  Object.assign(state, { row: r, values: rows.values(r), drawn: false });
+  const box = $("row-number");
+  if (box) box.value = r;
+  if (!isImage) buildSliders();
+  soon("answer", showAnswer);
+}
+
+function buildSliders() {
+  const box = $("features");
+  box.replaceChildren(...data.strong.filter((j) => j < data.n_features).map((j) => {
+    const [low, high] = rows.span(j);
+    const out = make("output", {}, number(state.values[j]));
+    const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: (high - low) / 200 || 1, value: state.values[j], oninput: (e) => {
+      state.values[j] = Number(e.target.value);
+      Object.assign(state, { drawn: true, row: null });
+      out.textContent = number(state.values[j]);
+      soon("answer", showAnswer);
+    } });
+    return make("div", { class: "slider-row" }, make("label", { for: `feature-${j}`, title: featureName(j, 300) }, featureName(j)), input, out);
+  }));
+  if (data.n_features > data.strong.length) box.append(make("p", { class: "muted" }, `The ${data.strong.length} features in which memories differ most; the others stay as in the row.`));
+}
+
+function answerFor(values) {
+  const x = normalizer.toSphere(values);
+  return { x, ...model().read(x === null ? null : model().overlaps(x)) };
+}
+
+function showAnswer() {
+  const given = seen();
+  if (isImage) {
+    paint(pad, state.values, false);
+    if (pen.cursor && document.activeElement === pad) {
+      const context = pad.getContext("2d");
+      context.fillStyle = cssValue("--bad");
+      context.fillRect(Math.floor(pen.cursor[0]), Math.floor(pen.cursor[1]), 1, 1);
+    }
+  }
+  const answer = answerFor(given);
+  state.answer = answer;
+  const y = answer.verdict;
+  const empty = answer.x === null;
+  const name = className(y, 60);
+  const source = state.row !== null ? `row ${rows.number[state.row]}${truth(state.row)}` : isImage ? "your drawing" : "your row";
+  const right = state.row !== null && rows.y && data.kind === "classifier" && rows.y[state.row] >= 0 ? rows.y[state.row] === y : null;
+  $("answer").replaceChildren(
+    make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
+    make("p", { class: "verdict" },
+      make("strong", { id: "verdict", class: name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
+      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong")),
+    classBars(answer.proba), make("h3", {}, "Has it seen the like?"), gauge(answer));
+  $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
+  showDeciders(answer);
+  if (state.tab === "memories") soon("map", drawMap);
+  say(empty ? "nothing drawn" : `${name}, ${percent(answer.proba[y])}`);
+}
+
+function gauge(answer) {
+  const [low, high] = rows.scores();
+  const place = (v) => `${(100 * Math.min(Math.max((v - low) / (high - low || 1), 0), 1)).toFixed(1)}%`;
+  const novel = data.threshold !== null && answer.score > data.threshold;
+  const scale = make("div", { class: "scale", role: "meter", "aria-label": "novelty score", "aria-valuenow": Number.isFinite(answer.score) ? answer.score.toFixed(2) : "", "aria-valuemin": low.toFixed(2), "aria-valuemax": high.toFixed(2), "aria-valuetext": novel ? "novel" : "known" },
+    make("div", { class: "needle", style: { left: place(answer.score) } }));
+  if (data.threshold !== null) scale.append(make("div", { class: "limit", style: { left: place(data.threshold) }, title: "threshold of novelty" }));
+  const verdict = data.threshold === null ? "" : novel ? " · beyond the threshold: novel" : " · within the threshold";
+  return make("div", { class: "gauge" }, scale, make("div", { class: "ends" }, make("span", {}, "like a memory"), make("span", {}, "like none")),
+    make("p", { class: "muted" }, `score ${number(answer.score)}, no memory answers: ${percent(answer.novelty, 1)}${verdict}`));
+}
+
+function showDeciders(answer) {
+  const top = largest(answer.share, Math.min(6, model().nMemories)).filter((m) => answer.share[m] > 5e-4);
+  const box = $("deciders");
+  box.replaceChildren(make("h2", {}, "The memories that decide"));
+  if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
+  const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model().memory(m)));
+  box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: "repeat(auto-fill, minmax(108px, 1fr))" } }, top.map((m) => {
+    const y = labels()[m];
+    return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(answer.share[m])} of the decision, labeled ${className(y)}` },
+      memoryPicture(m), make("div", { class: "share" }, make("i", { style: { width: percent(answer.share[m], 2), background: classColor(y) } })),
+      make("span", {}, make("b", {}, percent(answer.share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
+      make("span", { class: "muted" }, `overlap ${overlap(m).toFixed(2)}`));
+  })));
+  const rest = 1 - top.reduce((sum, m) => sum + answer.share[m], 0) - answer.uniform;
+  if (top.length > 0) box.append(make("p", { class: "muted", style: { marginTop: "10px" } }, `Other memories ${percent(Math.max(rest, 0), 1)}, the uniform component ${percent(answer.uniform, 1)}. A share counts for each ${groupWord} by the memory's soft label.`));
+  if (!isImage && answer.x !== null) box.append(make("h3", {}, "Where this row stands out"), featureBars(answer.x, 10));
+}
+
+/** Soft label of a memory (C+1), net of the smoothing of labels in training. */
+function softLabel(m) {
+  const C = nClasses + 1;
+  const now = model();
+  return now.net.slice((m + 1) * C, (m + 2) * C).map((v) => v / now.netWeight[m + 1]);
+}
+
+let labelCache = { p: null, labels: [] };
+/** The most likely class of each memory, with the knobs as they are. */
+function labels() {
+  const now = model();
+  if (labelCache.p !== now.p) {
+    const found = Array.from({ length: now.nMemories }, (_, m) => softLabel(m).reduce((best, v, y, all) => (v > all[best] ? y : best), 0));
+    labelCache = { p: now.p, labels: found };
+  }
+  return labelCache.labels;
+}

@@ -1,0 +1,161 @@
+"""Memories edited by hand: exact class weights, nothing retrained, the old model untouched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+import mnemosphere as mn
+
+
+@pytest.fixture
+def before(fitted):
+    """A copy of the parameters, to compare with at the end."""
+    kept = {name: t.clone() for name, t in fitted.params_.to_tensors().items()}
+    yield kept
+    for name, tensor in fitted.params_.to_tensors().items():
+        torch.testing.assert_close(tensor, kept[name], rtol=0, atol=0)
+
+
+def nearest_in_entropy(k, rows, cols):
+    """argmin Σ p log(p/k) − p with these marginals, by SciPy on the dual."""
+
+    def dual(z):
+        a, b = z[: len(rows)], z[len(rows) :]
+        p = k * np.exp(a[:, None] + b[None])
+        gradient = np.concatenate([p.sum(1) - rows, p.sum(0) - cols])
+        return p.sum() - a @ rows - b @ cols, gradient
+
+    found = minimize(
+        dual, np.zeros(len(rows) + len(cols)), jac=True, method="L-BFGS-B",
+        options={"ftol": 1e-16, "gtol": 1e-12, "maxiter": 5000},
+    ).x  # fmt: skip
+    return k * np.exp(found[: len(rows), None] + found[len(rows) :][None])
+
+
+def test_without_memories_the_classes_keep_their_frequencies(fitted, before):
+    model = fitted.without_memories(["#2", 5])
+    kept = [0, 1, 3, 4, 6]
+    np.testing.assert_array_equal(model.memories_, fitted.memories_[kept])
+    np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
+    rows = fitted.memory_prior_[[0, *(k + 1 for k in kept)]]
+    np.testing.assert_allclose(model.memory_prior_, rows / rows.sum(), rtol=1e-8)
+    k = fitted.class_weights_[[0, *(k + 1 for k in kept)]]
+    wanted = nearest_in_entropy(k / k.sum(), rows / rows.sum(), fitted.class_prior_)
+    np.testing.assert_allclose(model.class_weights_, wanted, atol=1e-8)
+    np.testing.assert_array_equal(model.typical_rows_, fitted.typical_rows_[kept])
+
+
+def test_without_memories_soft_labels_can_stay_instead(fitted, before):
+    model = fitted.without_memories([0], class_prior="follow")
+    kept = fitted.class_weights_[[0, *range(2, 8)]]
+    np.testing.assert_allclose(model.class_weights_, kept / kept.sum(), rtol=1e-12)
+
+
+def test_a_relabeled_memory_has_just_that_label(fitted, before):
+    model = fitted.relabel_memory("#3", 2)
+    soft = model.class_weights_[4] / model.memory_prior_[4]
+    np.testing.assert_allclose(soft, [0.025, 0.025, 0.925, 0.025], rtol=1e-8)
+    np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
+    np.testing.assert_allclose(model.memory_prior_, fitted.memory_prior_, rtol=1e-8)
+    others = np.arange(8) != 4
+    wanted = nearest_in_entropy(
+        fitted.class_weights_[others],
+        fitted.memory_prior_[others],
+        fitted.class_prior_ - model.class_weights_[4],
+    )
+    np.testing.assert_allclose(model.class_weights_[others], wanted, atol=1e-8)
+
+
+def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
+    model = fitted.relabel_memory(1, {0: 3, None: 1}, class_prior="follow")
+    soft = model.class_weights_[2] / model.memory_prior_[2]
+    np.testing.assert_allclose(soft, 0.9 * np.array([0.75, 0, 0, 0.25]) + 0.025, rtol=1e-9)
+    others = np.arange(8) != 2
+    np.testing.assert_allclose(
+        model.class_weights_[others], fitted.class_weights_[others], rtol=1e-9
+    )
+
+
+def test_added_memories_answer_for_what_they_show(data, fitted, before):
+    strange = -fitted.memories_.mean(0, keepdims=True)
+    strange = np.vstack([strange, strange + 0.01])
+    assert fitted.novelty_score(strange)[0] > fitted.novelty_score(data.x).max()
+    model = fitted.with_memories(strange, [1, 1])
+    assert model.n_memories_ == 9
+    assert model.predict(strange).tolist() == [1, 1]
+    assert model.novelty_score(strange)[0] < fitted.novelty_score(strange)[0] - 1
+    np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
+    new, old = model.memory_prior_[1:], fitted.memory_prior_[1:]
+    np.testing.assert_allclose(new[7:], new[:7].mean(), rtol=1e-8)
+    np.testing.assert_allclose(new[:7] / new[0], old / old[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("normalize", ["center", "unit", "standard"])
+def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
+    model = mn.DAMClassifier(7, normalize=normalize, varsigma=0.7, random_state=0)
+    model.fit(data.x, np.array(["a", "b", "c"])[data.y])
+    numbers = model._normalizer
+    other = mn.DAMClassifier.from_parameters(
+        model.memories_, model.class_weights_, beta=model.beta_, varsigma=model.varsigma_,
+        classes=model.classes_, normalize=normalize, mean=numbers.mean, scale=numbers.scale,
+        label_smoothing=model.label_smoothing, temperature=model.temperature_,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        other.predict_proba(fresh.x), model.predict_proba(fresh.x), rtol=1e-9
+    )
+    np.testing.assert_array_equal(other.predict(fresh.x), model.predict(fresh.x))
+
+
+def test_a_model_out_of_numbers_is_like_any_other(data, tmp_path):
+    weights = np.full((3, 3), 0.1)
+    model = mn.DAMClassifier.from_parameters(data.x[:2], weights, beta=3.0)
+    model.save(tmp_path / "m.safetensors")
+    back = mn.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(back.predict_proba(data.x), model.predict_proba(data.x))
+    model.partial_fit(data.x, data.y % 2)
+    assert model.predict(data.x).shape == data.y.shape
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (lambda m: m.without_memories(range(7)), "at least one"),
+        (lambda m: m.without_memories([7]), "no memory 7"),
+        (lambda m: m.without_memories(["#-1"]), "no memory"),
+        (lambda m: m.relabel_memory(0, 9), "9"),
+        (lambda m: m.relabel_memory(0, {0: -1}), ">= 0"),
+        (lambda m: m.relabel_memory(0, {}), "positive weight"),
+        (lambda m: m.relabel_memory(0, 1, class_prior="keep"), "hold, follow"),
+        (lambda m: m.with_memories(np.ones((1, 5)), [0, 1]), "one label"),
+    ],
+)
+def test_what_cannot_be_done_is_said(fitted, edit, text):
+    with pytest.raises(ValueError, match=text):
+        edit(fitted)
+
+
+def test_a_class_cannot_have_more_weight_than_it_has():
+    weights = np.array([[0.1, 0.1, 0.01], [0.9, 0.01, 0.01], [0.01, 0.05, 0.01]])
+    model = mn.DAMClassifier.from_parameters(np.eye(2), weights, beta=3.0)
+    with pytest.raises(ValueError, match="follow"):
+        model.relabel_memory(0, 1)
+    assert model.relabel_memory(0, 1, class_prior="follow").class_prior_[1] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"class_weights": np.ones((2, 3))}, "row 0"),
+        ({"class_weights": -np.ones((3, 3))}, ">= 0"),
+        ({"classes": [1, 2, 3]}, "none of them"),
+        ({"normalize": "standard"}, "mean and scale"),
+        ({"memories": [[0, 0], [0, 1.0]]}, "memory 0"),
+    ],
+)
+def test_numbers_that_are_no_model(changes, text):
+    given = {"memories": np.eye(2), "class_weights": np.ones((3, 3)), "beta": 2.0} | changes
+    with pytest.raises(ValueError, match=text):
+        mn.DAMClassifier.from_parameters(**given)

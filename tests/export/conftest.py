@@ -1,0 +1,75 @@
+"""One browser for all tests of pages, and models to write pages of; tests only read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_wine
+
+import mnemosphere as mn
+from browser import Browser, find_chromium
+
+
+@pytest.fixture(autouse=True, scope="package")
+def one_thread() -> Iterator[None]:
+    """Problems this small only lose time to a second thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A Chromium; tests that need one are skipped where there is none."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium here: install the package chromium")
+    with Browser(program) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def digits() -> Any:
+    return mn.data.load("mnist-small")
+
+
+@pytest.fixture(scope="session")
+def image_model(digits: Any) -> mn.DAMClassifier:
+    """A hundred memories of handwritten digits."""
+    model = mn.DAMClassifier(
+        100, normalize="center", varsigma=0.23, max_iter=4, tol=0, random_state=0
+    )
+    return model.fit(digits.x_train, digits.y_train)
+
+
+@pytest.fixture(scope="session")
+def big_model(digits: Any) -> mn.DAMClassifier:
+    """A thousand memories, each the mean of the rows nearest to one of them: as good as trained."""
+    x = digits.x_train - digits.x_train.mean(1, keepdims=True)
+    x = (x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32)
+    nearest = (x @ x[::5].T).argmax(1)
+    means = np.stack([x[nearest == k].mean(0) for k in range(1000)])
+    weights = np.full((1001, 11), 0.01)
+    weights[np.arange(1, 1001), digits.y_train[::5]] = 1.0
+    return mn.DAMClassifier.from_parameters(
+        means, weights, beta=163.0, varsigma=0.23, normalize="center", label_smoothing=0.09
+    )
+
+
+@pytest.fixture(scope="session")
+def wines() -> Any:
+    """A frame of 13 named features and its labels."""
+    table = load_wine(as_frame=True)
+    return table.data, np.array(["Barolo", "Grignolino", "Barbera"])[table.target]
+
+
+@pytest.fixture(scope="session")
+def wine_model(wines: Any) -> mn.DAMClassifier:
+    x, y = wines
+    model = mn.DAMClassifier(11, normalize="standard", varsigma=0.6, random_state=0).fit(x, y)
+    return model.calibrate(x, y).calibrate_novelty(x, 0.05)

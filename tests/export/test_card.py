@@ -1,0 +1,92 @@
+"""The model card: front matter that YAML reads, figures that scikit-learn finds too."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
+
+import mnemosphere as mn
+from mnemosphere.export.facts import calibration_curve, facts
+
+yaml = pytest.importorskip("yaml")
+
+
+def front(text):
+    _, matter, body = text.split("---\n", 2)
+    return yaml.safe_load(matter), body
+
+
+def test_figures_are_those_of_scikit_learn(wine_model, wines):
+    x, y = wines
+    matter, body = front(wine_model.card(x, y, title="Wines: a 'test'"))
+    (result,) = matter["model-index"][0]["results"]
+    found = {m["type"]: m["value"] for m in result["metrics"]}
+    assert matter["library_name"] == "mnemosphere"
+    assert matter["model-index"][0]["name"] == "Wines: a 'test'"
+    assert set(matter["metrics"]) == set(found)
+    assert found["accuracy"] == pytest.approx(accuracy_score(y, wine_model.predict(x)), abs=1e-5)
+    assert found["log_loss"] == pytest.approx(log_loss(y, wine_model.predict_proba(x)), rel=1e-4)
+    for line in confusion_matrix(y, wine_model.predict(x)):
+        assert "| " + " | ".join(map(str, line)) + " |" in body
+    assert "| seed | 0 |" in body
+    assert f"| temperature | {wine_model.temperature_:.6g} |" in body
+
+
+def test_the_checksum_is_that_of_numbers_and_labels(wine_model, wines):
+    x, y = wines
+    digest = hashlib.sha256(x.to_numpy(dtype="<f8").tobytes() + "\0".join(y).encode()).hexdigest()
+    assert facts(wine_model, x, y)["rows"]["checksum"] == digest
+    assert digest in wine_model.card(x, y)
+    assert facts(wine_model, x.iloc[::-1], y)["rows"]["checksum"] != digest
+
+
+def test_calibration_error_of_a_model_that_is_too_sure():
+    sure = np.array([0.95] * 20 + [0.55] * 10)
+    right = np.array([True] * 10 + [False] * 10 + [True] * 5 + [False] * 5)
+    found = calibration_curve(sure, right)
+    assert found["calibration"] == [
+        [pytest.approx(0.55), 0.5, 10],
+        [pytest.approx(0.95), 0.5, 20],
+    ]
+    assert found["calibration_error"] == pytest.approx((20 * 0.45 + 10 * 0.05) / 30)
+
+
+def test_names_cannot_break_out_of_their_cells():
+    rng = np.random.default_rng(0)
+    names = np.array(["a|b", "<script>", "line\nbreak", "---"], dtype=object)
+    x, y = rng.normal(size=(40, 5)), names[np.arange(40) % 4]
+    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.5, random_state=0).fit(x, y)
+    text = model.card(x, y, title="evil\n---\nname: [")
+    matter, body = front(text)
+    assert matter["model-index"][0]["name"] == "evil --- name: ["
+    assert "<script>" not in body
+    assert "a\\|b" in body
+    assert "\nbreak" not in body
+
+
+def test_without_rows_nothing_is_claimed(wine_model):
+    matter, body = front(wine_model.card())
+    assert "metrics" not in matter
+    assert "accuracy" not in body
+
+
+def test_many_classes_are_told_by_their_worst_pairs():
+    weights = np.full((21, 21), 1e-3)
+    weights[np.arange(1, 21), np.arange(20)] = 1
+    centers = np.eye(20)
+    model = mn.DAMClassifier.from_parameters(centers, weights, beta=9.0)
+    y = np.arange(40) % 20
+    y[[0, 20]] = 7  # rows of class 0 that are called 7
+    body = front(model.card(np.tile(centers, (2, 1)), y))[1]
+    assert "| 7 | 0 | 2 |" in body
+
+
+def test_a_clusterer_has_a_card_without_measures(wines):
+    x, _ = wines
+    model = mn.DAMClusterer(3, n_memories=7, random_state=0).fit(x)
+    matter, body = front(model.card(x))
+    assert "tabular-clustering" in matter["tags"]
+    assert "3 clusters" in body

@@ -1,0 +1,113 @@
+"""What goes into a page: which rows, in which precision, as images or as tables."""
+
+from __future__ import annotations
+
+import base64
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+import mnemosphere as mn
+from mnemosphere.export.layout import map_memories
+from mnemosphere.export.pack import pack, pack_memories, pack_rows
+from mnemosphere.export.payload import payload
+from mnemosphere.numerics import sphere
+
+
+def unpack(stored):
+    kind = np.dtype(stored["kind"])
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(stored["data"])), np.uint8)
+    values = planes.reshape(kind.itemsize, -1).T.copy().view(kind)
+    return values.reshape(stored["shape"])
+
+
+@pytest.mark.parametrize("kind", ["u1", "i1", "i2", "i4", "f4", "f8"])
+def test_packed_arrays_come_back_to_the_bit(kind):
+    values = (np.random.default_rng(0).random(size=(7, 5)) * 100).astype(kind)
+    np.testing.assert_array_equal(unpack(pack(values)), values)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([[0.0, 255.0], [3, 4]], "u1"),
+        ([[-3.0, 255.0], [3, 4]], "i2"),
+        ([[70000.0, 1], [3, 4]], "i4"),
+        ([[0.5, 1], [3, 4]], "f4"),
+        ([[1e9 + 0.25, 1], [1e9 + 0.5, 4]], "f8"),
+        ([[1e300, 0.5], [1, 4]], "f8"),
+    ],
+)
+def test_rows_take_the_smallest_type_that_tells_them_apart(values, kind):
+    stored = pack_rows(np.array(values))
+    assert stored["kind"] == kind
+    np.testing.assert_allclose(unpack(stored), values, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("beta", "kind"), [(0.1, "i1"), (300.0, "i2"), (1e5, "f4")])
+def test_memories_take_the_fewest_bits_that_change_no_answer(problem, beta, kind):
+    params = problem(features=11, memories=7, beta=beta).params
+    near = sphere.project(params.w[:1] + 1e-3 * params.w[3:4])
+    params = params.replace(w=torch.cat([params.w[:6], near]))
+    halfway = sphere.project(params.w[:1] + near)  # between two memories: undecided
+    stored = pack_memories(params, halfway)
+    assert stored["kind"] == kind
+    if kind != "f4":
+        back = unpack(stored).astype(float) * unpack(stored["scale"])[:, None]
+        steps = np.abs(params.w.numpy()).max(1) / np.iinfo(unpack(stored).dtype).max
+        assert (np.abs(back - params.w.numpy()) <= 0.51 * steps[:, None]).all()
+
+
+def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):
+    x, y = wines
+    found = payload(wine_model, x, y, max_rows=50)
+    labels = np.array(found["classes"])[found["rows"]["y"]]
+    numbers = np.array(found["rows"]["number"])
+    np.testing.assert_array_equal(labels, y[numbers])
+    assert len(set(numbers.tolist())) == 50
+    for name in np.unique(y):
+        assert abs((labels == name).mean() - (y == name).mean()) <= 1 / 50
+    np.testing.assert_allclose(unpack(found["rows"]["x"]), x.to_numpy()[numbers], rtol=1e-6)
+
+
+def test_what_is_an_image_and_what_a_table(image_model, wine_model, digits):
+    x = digits.x_test[:5]
+    assert payload(image_model, x, layout="pca")["image"] == [28, 28]
+    assert payload(image_model, x, layout="pca", image_shape=(14, 56))["image"] == [14, 56]
+    assert payload(image_model, x, layout="pca", image_shape=None)["image"] is None
+    assert payload(image_model, x - 9.0, layout="pca")["image"] is None
+    assert payload(wine_model)["image"] is None
+    with pytest.raises(ValueError, match="784"):
+        payload(image_model, image_shape=(28, 27))
+    with pytest.raises(ValueError, match="image_shape"):
+        payload(image_model, image_shape=(784,))
+    with pytest.raises(ValueError, match="layout"):
+        payload(image_model, layout="tsne")
+
+
+def test_the_map_shows_principal_components_each_filling_its_axis():
+    w = np.random.default_rng(0).normal(size=(23, 7)) * [9, 4, 1, 1, 1, 1, 1]
+    points, wanted = map_memories(w, "pca"), PCA(2).fit_transform(w)
+    for k in range(2):
+        assert abs(np.corrcoef(points[:, k], wanted[:, k])[0, 1]) == pytest.approx(1.0)
+    np.testing.assert_allclose(points.min(0), -1)
+    np.testing.assert_allclose(points.max(0), 1)
+
+
+def test_the_certificate_is_that_of_the_rows(wine_model, wines):
+    x, y = wines
+    found = payload(wine_model, x, y)["verdicts"]
+    wanted = wine_model.certify(x, y)
+    assert found["kind"] == list(wanted.verdicts)
+    ratio = torch.tensor(found["ratio"]) * wanted.beta_eff
+    torch.testing.assert_close(ratio.double(), wanted.beta_split, rtol=1e-5, atol=0)
+
+
+def test_a_missing_folder_is_named(wine_model, tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        wine_model.explore(tmp_path / "nowhere" / "p.html")
+    with pytest.raises(Exception, match="not fitted"):
+        mn.DAMClassifier().explore(tmp_path / "p.html")
