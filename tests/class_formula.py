@@ -48,12 +48,18 @@ def log_probabilities(shares: Array, soft: Array) -> Array:
     return np.asarray(a - logsumexp(a, axis=1, keepdims=True))
 
 
+def soft_labels_of(model: object) -> Array:
+    """Those that the model reads classes from, (P+1, C+1); fit counts them in its last pass."""
+    net = model._net_class_weights.double().numpy()  # type: ignore[attr-defined]
+    return np.asarray(net / net.sum(axis=1, keepdims=True))
+
+
 def of_model(model: object, x: Array, t: float | None = None) -> tuple[Array, Array, Array]:
     """Shares (B, P+1), soft labels (P+1, C+1) and probabilities (B, C) of unit rows."""
     params = model.params_  # type: ignore[attr-defined]
     t = model.temperature_ if t is None else t  # type: ignore[attr-defined]
     p = params.p.double().numpy()
-    soft = net_of_smoothing(p, model.label_smoothing)  # type: ignore[attr-defined]
+    soft = soft_labels_of(model)
     w = params.w.double().numpy()
     shares = log_shares(w, p.sum(1), float(params.beta), params.varsigma, t, x)
     return np.exp(shares), soft, np.exp(log_probabilities(shares, soft))

@@ -30,10 +30,13 @@ def centered(x):
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def plain_search(params, smoothing, x, y, weight=None):
-    """T by SciPy, and the log-loss of the formula as a function of log T; x unit rows."""
+def plain_search(params, soft, x, y, weight=None):
+    """T by SciPy, and the log-loss of the formula as a function of log T; x unit rows.
+
+    soft: labels (P+1, C+1), or the smoothing that they are to be freed from.
+    """
     p, w = params.p.double().numpy(), params.w.double().numpy()
-    soft = class_formula.net_of_smoothing(p, smoothing)
+    soft = class_formula.net_of_smoothing(p, soft) if isinstance(soft, float) else soft
 
     def loss(log_t):
         shares = class_formula.log_shares(
@@ -125,7 +128,8 @@ def test_small_data_are_left_out_in_turn(make_clusters, monkeypatch):
         assert held.n_rows == pytest.approx(151 / 3, abs=2)
         assert net.n_memories == round(31 * rows.n_rows / 151)
         y.append(held.targets.argmax(1).numpy())
-        losses.append(plain_search(found.params, 0.1, held.x.numpy(), y[-1])[1])
+        soft = net.p.numpy() / net.p.numpy().sum(axis=1, keepdims=True)
+        losses.append(plain_search(found.params, soft, held.x.numpy(), y[-1])[1])
     log_t = minimize_scalar(
         lambda t: sum(len(k) * loss(t) for k, loss in zip(y, losses, strict=True)),
         bounds=(-1, 2.5), method="bounded", options={"xatol": 1e-9},
@@ -135,7 +139,8 @@ def test_small_data_are_left_out_in_turn(make_clusters, monkeypatch):
 
 def test_the_temperature_found_is_about_that_of_fresh_rows(noisy):
     model, held = noisy
-    best, loss = plain_search(model.params_, 0.1, centered(held.x), held.y)
+    soft = class_formula.soft_labels_of(model)
+    best, loss = plain_search(model.params_, soft, centered(held.x), held.y)
     assert best > 2
     assert loss(np.log(model.temperature_)) < loss(0.0) - 0.1
     assert model.temperature_ == pytest.approx(best, rel=0.5)
@@ -148,14 +153,15 @@ def test_of_many_rows_some_are_set_apart(make_clusters, monkeypatch):
     judge = Spy(monkeypatch, classifier, "temperature_on")
     fit = Spy(monkeypatch, classifier, "fit")
     model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
-    ((params, apart, _),) = judge.calls
+    ((params, apart, *_),) = judge.calls
     ((_, rows, *_),) = fit.calls
     assert params is model.params_
     assert apart.n_rows == pytest.approx(61, abs=2)
     assert as_set(apart.rows.x).isdisjoint(as_set(rows.rows.x))
     assert apart.n_rows + rows.n_rows == 307
     index = apart.rows.targets.argmax(1).numpy()
-    best, _ = plain_search(params, 0.1, apart.rows.x.numpy(), index)
+    soft = class_formula.soft_labels_of(model)
+    best, _ = plain_search(params, soft, apart.rows.x.numpy(), index)
     assert model.temperature_ == pytest.approx(best, rel=5e-3)
     # One row fewer than the limit, and none is set apart.
     again = mn.DAMClassifier(**SETTINGS, max_iter=2).fit(train.x[:200], train.y[:200])
@@ -176,7 +182,7 @@ def test_rows_held_out_by_training_serve_for_the_temperature(make_clusters, monk
     judge = Spy(monkeypatch, classifier, "temperature_on")
     cross = Spy(monkeypatch, classifier, "cross_fitted_temperature")
     model = mn.DAMClassifier(**SETTINGS, **settings).fit(train.x, train.y)
-    ((params, held, _),) = judge.calls
+    ((params, held, *_),) = judge.calls
     assert cross.calls == []
     assert 0 < held.n_rows < 154
     index = held.rows.targets.argmax(1).numpy()

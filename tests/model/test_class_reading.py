@@ -60,6 +60,22 @@ def test_any_class_weights_keep_the_weight_of_their_memory(problem, smoothing):
     np.testing.assert_allclose(net.numpy(), expected, rtol=1e-12, atol=1e-18)
 
 
+def test_counted_labels_are_those_of_the_rows(smoothed):
+    """Rows of one-hot labels, smoothed; a fiftieth of a row of the prior is added."""
+    params, _ = smoothed
+    generator = torch.Generator().manual_seed(3)
+    rows = 5 * torch.rand(12, 5, generator=generator, dtype=torch.float64) ** 3
+    rows[4] = 0.0  # answers for nothing
+    rows = torch.cat([rows, torch.zeros(12, 1).double()], 1)
+    counts = (1 - EPSILON) * rows + EPSILON / 6 * rows.sum(1, keepdim=True)
+    prior = params.p[:, :-1].sum(0) / params.p[:, :-1].sum()
+    prior = torch.cat([prior, torch.zeros(1).double()])
+    soft = (rows + 0.02 * prior) / (rows.sum(1, keepdim=True) + 0.02)
+    expected = params.p_h[:, None] * ((1 - FLOOR) * soft + FLOOR * prior)
+    net = net_class_weights(params, EPSILON, counts)
+    assert_close(net, expected, rtol=1e-11, atol=1e-17)
+
+
 def test_memories_without_weight_have_none(smoothed):
     params, _ = smoothed
     p = params.p.clone()
