@@ -13,7 +13,17 @@ from typing import Annotated
 
 import typer
 
-from mnemosphere.cli import cluster, demo, evaluate, explain, plot, predict, recall, train
+from mnemosphere.cli import (
+    cluster,
+    demo,
+    evaluate,
+    explain,
+    explore,
+    plot,
+    predict,
+    recall,
+    train,
+)
 from mnemosphere.cli.settings import settings_command
 from mnemosphere.cli.shell import Shell
 
@@ -49,6 +59,8 @@ app.command("explain")(explain.explain)
 app.command("cluster", cls=settings_command("DAMClusterer"))(cluster.cluster)
 app.command("recall")(recall.recall)
 app.command("plot")(plot.plot)
+app.command("explore")(explore.explore)
+app.command("export")(explore.export)
 
 
 def _show_version(value: bool) -> None:

@@ -60,7 +60,8 @@ def demo(
     accuracy = f"{content['accuracy']:.2%} of {content['rows']} test digits"
     terminal.say("")
     terminal.facts(report.model_facts(model) | {"time": f"{seconds:.1f} s", "accuracy": accuracy})
-    terminal.say("", folder.told(), f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",
+    terminal.say("", folder.told(), f"play:      open {out / 'page.html'} in a browser",
+                 f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",
                  "your data: mnemosphere train YOUR.csv --out run")  # fmt: skip
 
 
@@ -89,6 +90,8 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[str, list[dict[str,
     strips = recall_of(model, few.x, path, ~np.isnan(damaged), shape, names=few.names.tolist(),
                        verdicts=ends)  # fmt: skip
     plots.save(strips, folder / "recall.png")
+    model.explore(folder / "page.html", test.x, test.y, image_shape=shape, layout="pca",
+                  title="Handwritten digits")  # fmt: skip
     return explain.verdict(why, one, 0), report.reasons(why, 0)
 
 

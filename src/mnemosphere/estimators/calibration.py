@@ -49,6 +49,7 @@ def cross_fitted_temperature(
     smoothing: float,
     *,
     learn_beta: bool,
+    max_iter: int | None,
     tol: float,
     seed: int,
 ) -> float:
@@ -69,6 +70,7 @@ def cross_fitted_temperature(
         params = replace(start, n_memories=width)(rows, varsigma, generator)
         solver = FixedPoint().resolve(rows.n_rows, learn_beta=learn_beta, device=rows.device)
         passes = _PASSES[solver.rows_per_step is not None]
+        passes = passes if max_iter is None else min(passes, max_iter)
         result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
         counts = solver.label_counts(result.state, rows.n_rows)
         params = result.params

@@ -380,7 +380,7 @@ class DAMClassifier(
             return 1.0
         return cross_fitted_temperature(
             dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
-            learn_beta=self.beta == "learn", tol=self.tol, seed=seed,
+            learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
         )  # fmt: skip
 
     def _refinement(self) -> Refinement | None:

@@ -1,0 +1,75 @@
+"""`mnemosphere explore` and `mnemosphere export`: a model as a page, a card or a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from mnemosphere.cli.options import (
+    ImageShape,
+    Model,
+    OptionalData,
+    Overwrite,
+    Request,
+    command,
+    option,
+)  # fmt: skip
+from mnemosphere.cli.output import check_file
+
+_Page = Annotated[Path, option("The page.", "--out", "-o", metavar="FILE")]
+_File = Annotated[Path, option(".onnx for a graph, .md for a card.", "--out", "-o", metavar="FILE")]
+
+
+@command(rows=True, split=True)
+def explore(
+    request: Request,
+    model: Model,
+    data: OptionalData = None,
+    out: _Page = Path("page.html"),
+    overwrite: Overwrite = False,
+    image_shape: ImageShape = None,
+    rows: Annotated[int, option("Most rows that the page packs.", min=1)] = 500,
+) -> None:
+    """Write one HTML file in which the model runs: draw, recall, look at the memories, ask why.
+
+    It needs no server and no network. Rows of DATA are packed into it, held-out ones if it can.
+    """
+    from mnemosphere.cli.rows import open_model, rows_for
+
+    inputs = (model,) if data is None else (model, data)
+    check_file(out, [".html", ".htm"], overwrite=overwrite, inputs=inputs)
+    opened = open_model(model)
+    found = None if data is None else rows_for(opened, data, request.columns, request.split)
+    shape = opened.shape(image_shape, found)
+    x, y = (None, None) if found is None else (found.x, found.y)
+    opened.model.explore(
+        out, x, y, max_rows=rows, image_shape=shape, layout="pca", title=opened.path.parent.name
+    )
+    size = out.stat().st_size
+    request.terminal.result({"page": out, "bytes": size, "model": opened.path})
+    request.terminal.say(f"wrote {out} ({size / 1e6:.1f} MB): open it in a browser")
+
+
+@command(rows=True, split=True)
+def export(
+    request: Request,
+    model: Model,
+    data: OptionalData = None,
+    out: _File = Path("model.onnx"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a model as an ONNX graph, or as a model card in Markdown judged on DATA."""
+    from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.files import write_atomically
+
+    inputs = (model,) if data is None else (model, data)
+    check_file(out, [".onnx", ".md"], overwrite=overwrite, inputs=inputs)
+    opened = open_model(model)
+    if out.suffix == ".onnx":
+        opened.model.to_onnx(out)
+    else:
+        found = None if data is None else rows_for(opened, data, request.columns, request.split)
+        x, y = (None, None) if found is None else (found.x, found.y)
+        write_atomically(out, opened.model.card(x, y).encode())
+    request.terminal.result({"file": out, "model": opened.path})
+    request.terminal.say(f"wrote {out}")

@@ -1,0 +1,42 @@
+"""A page, a graph and a card from the command line."""
+
+import numpy as np
+import pytest
+
+import mnemosphere as mn
+
+
+def test_a_page_holds_the_model_and_its_rows(run, tmp_path, trained, table):
+    page = tmp_path / "page.html"
+    text = run("explore", trained, table, "--out", page, "--rows", "7").stdout
+    assert "open it in a browser" in text
+    content = page.read_text(encoding="utf-8")
+    assert content.startswith(("<!doctype html>", "<!DOCTYPE html>"))
+    assert "http://" not in content.replace("http://www.w3.org", "")
+    page.write_text("mine")
+    assert "exists" in run("explore", trained, "--out", page, code=2).error
+    assert page.read_text() == "mine"
+    run("explore", trained, "--out", page, "--overwrite")
+    assert len(page.read_text()) > 10_000
+    assert "end the name in" in run("explore", trained, "--out", tmp_path / "a.png", code=2).error
+
+
+def test_a_card_tells_the_accuracy(run, tmp_path, trained, table):
+    card = tmp_path / "card.md"
+    run("export", trained, table, "--out", card)
+    content = card.read_text(encoding="utf-8")
+    assert content.startswith("---\n")
+    assert "mnemosphere" in content.split("---")[1]
+    assert "ccuracy" in content
+
+
+def test_a_graph_answers_as_the_model_does(run, tmp_path, trained, kit):
+    runtime = pytest.importorskip("onnxruntime")
+    graph = tmp_path / "model.onnx"
+    run("export", trained, "--out", graph)
+    rows = kit.frame()
+    x = rows[kit.names].to_numpy(np.float32)
+    session = runtime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    (proba,) = session.run(["probabilities"], {"rows": x})
+    model = mn.load(trained / "model.safetensors")
+    np.testing.assert_allclose(proba, model.predict_proba(rows[kit.names]), atol=1e-4)
