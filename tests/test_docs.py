@@ -8,6 +8,7 @@ against the options that exist.
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
 import shlex
 import traceback
@@ -179,3 +180,10 @@ def test_every_page_is_in_the_navigation():
 def test_nothing_in_the_documentation_names_a_place_on_one_machine():
     for page in PAGES:
         assert not re.search(r"/(?:home|root|tmp|work)/", page.read_text(encoding="utf-8"))
+
+
+def test_names_of_the_reference_exist():
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    names = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
+    assert len(names) > 50
+    assert [name for name in names if pkgutil.resolve_name(name) is None] == []

@@ -65,3 +65,19 @@ def test_explanation_of_standardized_images_can_be_drawn(images):
     found = model.explain(images.x_test[:1])
     found.plot(image_shape=images.image_shape)
     assert np.allclose(found.rows, images.x_test[:1])
+
+
+def test_typical_rows_are_named_and_shown(data):
+    model = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0).fit(data.x, data.y)
+    why = model.explain(data.x[:2], n_nearest=3)
+    for reason in why[0]:
+        expected = [int(k) for k in model.typical_rows_[reason.memory] if k >= 0]
+        assert list(reason.typical_rows) == expected
+    assert ", ".join(map(str, why[0][0].typical_rows)) in str(why)
+    assert f"#{why[0][0].memory}" in str(why)
+    names = np.array(["<b>ant", "bee", "cat"])
+    html = model._copy_with(model.params_).explain(data.x[:2])._repr_html_()
+    assert html.count("<table>") == 2
+    odd = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0)
+    odd.fit(data.x, names[data.y])
+    assert "<b>ant" not in odd.explain(data.x)._repr_html_()

@@ -89,11 +89,10 @@ def reasons(found: Explanation, row: int) -> list[dict[str, str]]:
     """The memories that decided about one row, for people."""
     lines = [
         {
-            "memory": f"#{reason.memory}",
+            "memory": reason.name,
             "share": f"{reason.share:.1%}",
             "overlap": f"{reason.overlap:.3f}",
-            "soft label": f"{'none of them' if reason.label is None else reason.label} "
-            f"({reason.label_weight:.0%})",
+            "soft label": reason.soft_label,
         }
         for reason in found[row]
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Reason", "deciding", "explain"]
 
 _AT_ONCE = 1000  # rows whose explanations are held at a time
+_SHOWN = 5  # rows of a notebook's table
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,17 @@ class Reason:
     overlap: float  # ⟨w, x⟩
     label: object  # the memory's own most likely class; None for "none of them"
     label_weight: float  # how much of its soft label that is
+    typical_rows: tuple[int, ...] = ()  # numbers of training rows that are most like it
+
+    @property
+    def name(self) -> str:
+        """What the memory is called in tables and pictures."""
+        return f"#{self.memory}"
+
+    @property
+    def soft_label(self) -> str:
+        """Its label and how much of it that is."""
+        return f"{'none of them' if self.label is None else self.label} ({self.label_weight:.0%})"
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,7 @@ class Explanation:
     uniform_share: NDArray[Any]  # (n,) of the uniform component
     soft_label: NDArray[Any]  # (n, k, C+1)
     memories: NDArray[Any]  # (n, k, N), likewise
+    typical_rows: NDArray[Any] | None  # (n, k, 3) numbers of training rows, −1 for none
 
     def __len__(self) -> int:
         return int(self.verdict.shape[0])
@@ -62,9 +76,15 @@ class Explanation:
                 overlap=float(self.overlap[row, j]),
                 label=names[int(self.soft_label[row, j].argmax())],
                 label_weight=float(self.soft_label[row, j].max()),
+                typical_rows=self._typical(row, j),
             )
             for j in range(self.memory.shape[1])
         ]
+
+    def _typical(self, row: int, j: int) -> tuple[int, ...]:
+        if self.typical_rows is None:
+            return ()
+        return tuple(int(k) for k in self.typical_rows[row, j] if k >= 0)
 
     def __iter__(self) -> Iterator[list[Reason]]:
         return (self[row] for row in range(len(self)))
@@ -83,22 +103,48 @@ class Explanation:
             for rank, reason in enumerate(reasons, start=1)
         ]
 
+    def _others(self, row: int) -> float:
+        rest = 1 - float(self.share[row].sum()) - float(self.uniform_share[row])
+        return max(rest, 0.0)
+
     def __str__(self) -> str:
         lines = []
         for row, reasons in enumerate(self):
             lines.append(f"row {row}: {self.verdict[row]} ({self.probability[row]:.1%})")
-            lines.append("  memory   share  overlap  soft label")
+            rows = "  typical rows" if any(r.typical_rows for r in reasons) else ""
+            width = max(len(r.soft_label) for r in reasons)
+            lines.append(f"  memory   share  overlap  {'soft label':<{width}}{rows}".rstrip())
             for r in reasons:
-                label = "none of them" if r.label is None else r.label
+                typical = ", ".join(map(str, r.typical_rows))
                 lines.append(
-                    f"  {r.memory:>6}  {r.share:>6.1%}  {r.overlap:>7.3f}  {label} "
-                    f"({r.label_weight:.0%})"
+                    f"  {r.name:>6}  {r.share:>6.1%}  {r.overlap:>7.3f}  "
+                    f"{r.soft_label:<{width}}  {typical}".rstrip()
                 )
-            rest = 1 - float(self.share[row].sum()) - float(self.uniform_share[row])
             lines.append(
-                f"  {'others':>6}  {max(rest, 0.0):>6.1%}  uniform {self.uniform_share[row]:.1%}"
+                f"  {'others':>6}  {self._others(row):>6.1%}  uniform {self.uniform_share[row]:.1%}"
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Tables for a notebook, of the first few rows."""
+        parts = []
+        for row in range(min(len(self), _SHOWN)):
+            title = f"row {row}: {self.verdict[row]} ({self.probability[row]:.1%})"
+            cells = [
+                (r.name, f"{r.share:.1%}", f"{r.overlap:.3f}", r.soft_label,
+                 ", ".join(map(str, r.typical_rows)))
+                for r in self[row]
+            ]  # fmt: skip
+            cells.append(("others", f"{self._others(row):.1%}", "", "", ""))
+            cells.append(("uniform", f"{self.uniform_share[row]:.1%}", "", "", ""))
+            head = ("memory", "share", "overlap", "soft label", "typical rows")
+            body = "".join(
+                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>"
+                for line in cells
+            )
+            heads = "".join(f"<th>{cell}</th>" for cell in head)
+            parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{heads}</tr>{body}</table>")
+        return "".join(parts)
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self)} rows by {self.memory.shape[1]} memories each"
@@ -141,6 +187,7 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     top = retrieval.shares(params, somewhere, None, min(n_nearest, params.n_memories))
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     memory = as_numpy(top.indices)
+    typical = model.typical_rows_
     return Explanation(
         rows=as_numpy(model._normalizer.restore(x)),
         classes=model.classes_,
@@ -152,6 +199,7 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
         uniform_share=as_numpy(torch.where(lost, 1.0, top.uniform)),
         soft_label=as_numpy(soft[top.indices]),
         memories=model.memories_[memory],
+        typical_rows=None if typical is None else typical[memory],
     )
 
 
