@@ -10,7 +10,6 @@ import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import class_formula
 import mnemosphere as mn
+from mnemosphere.model import objectives
+from mnemosphere.model.kernel import evaluate
 from mnemosphere.numerics import sphere, vmf
 
 
@@ -374,7 +375,8 @@ def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
         mn.DAMClassifier(**settings, objective=objective).fit(x, y)
         for objective in (mn.Refinement(max_iter=15), mn.Refinement(0.5, max_iter=15))
     ]
-    cost = [log_loss(y, m.predict_proba(x)) for m in (joint, *both)]
+    rows = joint._rows_to_judge(x, y, None).rows
+    cost = [evaluate(m.params_, rows, objectives.conditional) for m in (joint, *both)]
     assert cost[1] < cost[0]
     assert cost[2] <= cost[0] + 1e-3
     assert 1 in {record["phase"] for record in both[0].history_}
