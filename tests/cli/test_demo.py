@@ -21,7 +21,8 @@ def test_it_shows_and_writes_what_it_promises(run, tmp_path, monkeypatch):
     text = run("demo", "--out", out).stdout
     record = json.loads((out / "results.json").read_text())
     pictures = {"memories.png", "explanation.png", "recall.png"}
-    assert {path.name for path in out.iterdir()} == {*pictures, "model.safetensors", "results.json"}
+    files = {*pictures, "page.html", "model.safetensors", "results.json"}
+    assert {path.name for path in out.iterdir()} == files
     assert 0.6 < record["accuracy"] < 1.0
     assert f"{record['accuracy']:.2%} of 100 test digits" in text
     assert "why? row test-" in text
