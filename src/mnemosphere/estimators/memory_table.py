@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RowsBehind", "memory_name", "memory_table", "rows_behind"]
 
-_MOST_ROWS = 50_000
+_MOST_ROWS = 8000
 _TYPICAL = 3
 _DIGITS = 1000  # responsibilities are compared to a thousandth, then overlaps decide
 
@@ -45,7 +45,7 @@ def rows_behind(
     stored: StoredRows,
     sample_weight: Tensor | None = None,
 ) -> RowsBehind:
-    """One forward pass over at most 50,000 rows, evenly spaced; labels are not looked at.
+    """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
 
     Typical rows of a memory are those of the largest responsibility, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
@@ -64,7 +64,7 @@ def rows_behind(
     nobody = np.full((params.n_memories, _TYPICAL), -1)
     if place.shape[0] == 0:
         return RowsBehind(nobody, np.zeros(params.n_memories))
-    x = x[place]
+    x = x if place.shape[0] == x.shape[0] else x[place]
     weight = torch.ones(len(x)) if sample_weight is None else sample_weight[place.cpu()].cpu()
     weight = weight.to(x.device, torch.float64)
     labels = x.new_zeros(1, params.n_columns).expand(len(x), -1)
