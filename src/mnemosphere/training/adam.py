@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.solver import SolverState
+from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["Adam"]
 
@@ -23,7 +21,7 @@ _BETA_SHARE = 0.1  # β acts on all memories at once: its rate is this much smal
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(GradientSolver):
     """Steps of a set size along running means of the gradient, fading out over `steps` steps.
 
     In each set of coordinates m ← a·m + (1−a)·g, v ← b·v + (1−b)·‖g‖², and the step is
@@ -63,32 +61,6 @@ class Adam:
             raise ValueError(f"floor must be finite and >= 0, got {self.floor}")
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
-
-    @property
-    def rows_per_step(self) -> int:
-        """Rows per step."""
-        return self.batch_size
-
-    def can_capture(self, params: Parameters) -> bool:
-        """Whether a step never asks the device for a number: scaling p to a tolerance does."""
-        return params.w.is_cuda and self.tolerance is None
-
-    @property
-    def exact(self) -> bool:
-        """The length of a step is that of its rate."""
-        return False
-
-    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """On a GPU with a set number of sweeps: they ask for nothing, so steps are replayed."""
-        return replace(
-            self,
-            batch_size=min(self.batch_size, n_rows),
-            learn_beta=learn_beta,
-            tolerance=None if device.type == "cuda" else self.tolerance,
-        )
-
-    def check_rule(self, rule: LabelRule) -> None:
-        """Every objective has a gradient."""
 
     def start(self, params: Parameters) -> SolverState:
         """At rest, at the beginning of the schedule."""
@@ -154,15 +126,6 @@ class Adam:
             "beta_square": v_b,
             "step": done + 1,
         }
-
-    def end_pass(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Parameters, SolverState]:
-        """Nothing is left to do."""
-        return params, state
-
-    def label_counts(self, state: SolverState, n_rows: int) -> None:
-        """The state has none."""
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.

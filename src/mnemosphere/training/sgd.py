@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -10,12 +10,11 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join, side_stream
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
-from mnemosphere.training.solver import SolverState
+from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["SGD"]
 
@@ -23,7 +22,7 @@ _MIN_BETA = 1e-6  # a mixture as good as uniform
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(GradientSolver):
     """Heavy ball, v ← m·v − lr·gradient, θ ← θ + v, kept on the sphere and in the polytope.
 
     Memories: the gradient is projected onto the tangent space, the step normalized. Class
@@ -83,32 +82,6 @@ class SGD:
         """
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, tolerance=None)
 
-    @property
-    def rows_per_step(self) -> int:
-        """Rows per step."""
-        return self.batch_size
-
-    def can_capture(self, params: Parameters) -> bool:
-        """Whether a step never asks the device for a number: sweeps to a tolerance do."""
-        return params.w.is_cuda and self.tolerance is None
-
-    @property
-    def exact(self) -> bool:
-        """The length of a step is that of its rate."""
-        return False
-
-    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """On a GPU with the paper's plain sweeps: they ask for nothing, so steps are replayed."""
-        return replace(
-            self,
-            batch_size=min(self.batch_size, n_rows),
-            learn_beta=learn_beta,
-            tolerance=None if device.type == "cuda" else self.tolerance,
-        )
-
-    def check_rule(self, rule: LabelRule) -> None:
-        """Every objective has a gradient."""
-
     def start(self, params: Parameters) -> SolverState:
         """Momentum at rest."""
         return {
@@ -145,15 +118,6 @@ class SGD:
         )
         join()
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
-
-    def end_pass(
-        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
-    ) -> tuple[Parameters, SolverState]:
-        """Nothing is left to do."""
-        return params, state
-
-    def label_counts(self, state: SolverState, n_rows: int) -> None:
-        """The state has none."""
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on with the velocity of the memory they come from.

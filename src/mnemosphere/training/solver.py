@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol, Self
 
 import torch
@@ -12,7 +13,7 @@ from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 
-__all__ = ["Solver", "SolverState"]
+__all__ = ["GradientSolver", "Solver", "SolverState"]
 
 # A solver's memory between steps: named tensors, so that a checkpoint can hold it.
 SolverState = dict[str, Tensor]
@@ -66,3 +67,46 @@ class Solver(Protocol):
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """The state after growth: memory μ of `params` descends from memory source[μ], (P,)."""
         ...
+
+
+class GradientSolver:
+    """What solvers that follow the gradient share; each is a dataclass with these settings."""
+
+    batch_size: int
+    learn_beta: bool
+    tolerance: float | None
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows per step."""
+        return self.batch_size
+
+    @property
+    def exact(self) -> bool:
+        """The length of a step is that of its rate."""
+        return False
+
+    def can_capture(self, params: Parameters) -> bool:
+        """Whether a step never asks the device for a number: sweeps to a tolerance do."""
+        return params.w.is_cuda and self.tolerance is None
+
+    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
+        """On a GPU with a set number of sweeps: they ask for nothing, so steps are replayed."""
+        return replace(  # type: ignore[type-var]
+            self,
+            batch_size=min(self.batch_size, n_rows),
+            learn_beta=learn_beta,
+            tolerance=None if device.type == "cuda" else self.tolerance,
+        )
+
+    def check_rule(self, rule: LabelRule) -> None:
+        """Every objective has a gradient."""
+
+    def end_pass(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Parameters, SolverState]:
+        """Nothing is left to do."""
+        return params, state
+
+    def label_counts(self, state: SolverState, n_rows: int) -> None:
+        """The state has none."""
