@@ -250,6 +250,20 @@ def test_a_filled_feature_is_zero_on_the_sphere_and_the_others_keep_their_ratios
     np.testing.assert_allclose(found * length[:, None], known, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["center", "unit", "standard"])
+def test_an_overlap_is_a_sum_over_coordinates_that_are_affine_in_the_features(kind):
+    x = torch.from_numpy(table("float64"))
+    normalizer = Normalizer.fit(kind, stored(x))
+    v, (u, _) = normalizer.coordinates(x), normalizer(x)
+    middle = normalizer.coordinates((x[:-1] + x[1:]) / 2)
+    torch.testing.assert_close(middle, (v[:-1] + v[1:]) / 2, rtol=1e-12, atol=1e-12)
+    w = torch.linalg.qr(torch.randn(u.shape[1], 5, dtype=torch.float64))[0].T
+    back = normalizer.pull_back(w)
+    length = (normalizer.pull_back(u) * v).sum(1)  # of the row, whatever it is pulled through
+    assert (length > 0).all()
+    torch.testing.assert_close(v @ back.T / length[:, None], u @ w.T, rtol=1e-12, atol=1e-12)
+
+
 def test_differentiable():
     """The layer that a model becomes sends gradients through."""
     x = torch.from_numpy(table("float64", n=3)).requires_grad_()

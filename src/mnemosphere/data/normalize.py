@@ -77,6 +77,17 @@ class Normalizer:
         keep = torch.where(lost, 1.0, norm)[:, None]
         return torch.where(lost[:, None], 0.0, x / keep), lost
 
+    def coordinates(self, x: Tensor) -> Tensor:
+        """Rows (B, N') before they are divided by their norms, linear in the features."""
+        return self._directions(x.double())[0]
+
+    def pull_back(self, w: Tensor) -> Tensor:
+        """Points of the sphere seen from `coordinates`: ⟨pull_back(w), v⟩ = ⟨w, u⟩ ‖v‖, u = v/‖v‖.
+
+        So an overlap is a sum over coordinates, and over features.
+        """
+        return w.double()
+
     def off_norm(self, x: Tensor) -> Tensor:
         """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
         if self.kind != "none":
