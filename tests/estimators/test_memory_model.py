@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import mnemosphere as mn
@@ -162,13 +163,26 @@ def test_certificate_of_a_converged_model(data):
     found = model.certify(data.x, data.y)
     assert found.converged
     assert found.beta_eff == pytest.approx(0.9 * model.beta_)
-    early = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
-    assert not early.fit(data.x, data.y).certify(data.x, data.y).converged
+    assert found.n_iter == 0
 
 
-def test_certificate_leaves_the_model_as_it_is(data):
+def test_certificate_of_a_copy_that_came_to_rest(data):
     names = np.array(["ant", "bee", "wasp"])
-    model = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, random_state=0)
+    model = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
     model.fit(data.x, names[data.y])
+    before, proba = model.params_, model.predict_proba(data.x)
+    assert not model.certify(data.x, names[data.y], max_iter=0).converged
+    assert model.certify(data.x, names[data.y], max_iter=2).n_iter == 2
+    found = model.certify(data.x, names[data.y])
+    assert found.converged
+    assert 2 < found.n_iter < 100
+    assert f"3 memories, after {found.n_iter} exact passes on a copy: " in found.summary()
+    # The same as training to the end would have given, and the model is as it was.
+    to_the_end = clone(model).set_params(max_iter=found.n_iter + 1, tol=0.0)
+    to_the_end.set_params(solver=mn.FixedPoint(batch_size=None)).fit(data.x, names[data.y])
+    torch.testing.assert_close(found.params.w, to_the_end.params_.w)
+    torch.testing.assert_close(found.params.beta, to_the_end.params_.beta)
+    assert model.params_ is before
+    assert np.array_equal(model.predict_proba(data.x), proba)
     model.certify(data.x[:9], np.eye(3)[data.y[:9]])  # soft labels
     assert model.classes_.tolist() == names.tolist()

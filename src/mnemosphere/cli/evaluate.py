@@ -116,7 +116,10 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         told = found["certificate"]
         counts = ", ".join(f"{n} {verdict}" for verdict, n in told["counts"].items())
         residual, beta = told["largest_residual"], told["beta_eff"]
-        terminal.say("", f"memories: {counts}; largest residual {residual:.1e}, β_eff {beta:.4g}")
+        after = f" after {told['n_iter']} exact passes on a copy" if told["n_iter"] else ""
+        terminal.say(
+            "", f"memories{after}: {counts}; largest residual {residual:.1e}, β_eff {beta:.4g}"
+        )
         nearest = sorted(told["memories"], key=lambda memory: float(memory["beta_split"]))
         terminal.table(cells(nearest[:_SHOWN], percent=False), "nearest to splitting")
 

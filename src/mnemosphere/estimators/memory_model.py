@@ -130,9 +130,7 @@ class MemoryModel(SphereEstimator, ABC):
         params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
         shape = (self.n_features_in_ + self._normalizer.extra, self.classes_.shape[0] + 1)
         if (params.n_features, params.n_columns) != shape:
-            raise ValueError(
-                f"it is of {params.n_features} features and {params.n_columns} classes"
-            )
+            raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
         self._set_params(params)
         self._set_own(strip_prefix(tensors, "own"), header["own"])
 
@@ -258,8 +256,7 @@ class MemoryModel(SphereEstimator, ABC):
     ) -> RecallPath:
         """As `recall`, with the rows and energies after every step."""
         found = self._recall(X, y, known, steps, method, rate, "rows")
-        assert found.path is not None
-        assert found.energies is not None
+        assert found.path is not None and found.energies is not None  # noqa: PT018
         return RecallPath(
             rows=self._normalizer.restore(found.path).cpu().numpy(),
             energies=found.energies.cpu().numpy(),
@@ -342,13 +339,20 @@ class MemoryModel(SphereEstimator, ABC):
 
     def certify(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
-        *, tol: float = 1e-3,
+        *, tol: float = 1e-3, max_iter: int = 100,
     ) -> stationarity.Certificate:  # fmt: skip
-        """Is each memory a minimum, a saddle, or not converged, on these rows? See the docs."""
+        """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
+
+        Training stops short of rest, so a copy first takes exact passes, max_iter at most, until
+        nothing moves by more than tol: the certificate is of that copy. A conditional objective
+        has no exact pass: there the model is judged as it is.
+        """
         check_is_fitted(self, "params_")
+        check_whole(max_iter, "max_iter", 0)
         rows = self._rows_to_judge(X, y, sample_weight).rows
+        learn = self.beta == "learn"
         return stationarity.certify(
-            self.params_, rows, self._rule, tol=tol, learn_beta=self.beta == "learn"
+            self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter), learn_beta=learn
         )
 
     def shrink(self, X: ArrayLike, y: ArrayLike | None = None, *, n_memories: int) -> Self:

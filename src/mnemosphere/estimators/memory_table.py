@@ -101,7 +101,7 @@ def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:
     if X is not None:
         stored = model._stored(X, reset=False)
         behind = rows_behind(params, model._normalizer, stored)
-        beta_split = model.certify(X, y).beta_split.double().cpu().numpy()
+        beta_split = model.certify(X, y, max_iter=0).beta_split.double().cpu().numpy()
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = RowsBehind(
             np.full((params.n_memories, _TYPICAL), -1), np.full(params.n_memories, np.nan)

@@ -2,7 +2,8 @@
 
 Eq. (stationarity) holds where one fixed-point step does not move the parameters, so the length of
 that step is the residual. A memory at rest is a minimum or a saddle of the network in which it is
-duplicated: a saddle exactly when β_eff > β_split, as model.curvature derives.
+duplicated: a saddle exactly when β_eff > β_split, as model.curvature derives. Training stops where
+the loss hardly falls, which is short of rest, so `settle` takes exact steps from there first.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 
-__all__ = ["Certificate", "Residual", "Verdict", "certify", "residual"]
+__all__ = ["Certificate", "Residual", "Verdict", "certify", "residual", "settle"]
 
 Verdict = Literal["minimum", "saddle", "not converged"]
 
@@ -33,7 +34,7 @@ _ROUNDING = 64  # units in the last place by which β_eff must exceed β_split
 
 @dataclass(frozen=True)
 class Certificate:
-    """What each memory is on the given rows.
+    """What each memory of `params` is on the given rows.
 
     "saddle": Eq. (stationarity) holds, and two copies of the memory lower the loss by moving apart
     along ±`direction`: the network gains by growing there. "minimum": it holds, and no such split
@@ -49,6 +50,8 @@ class Certificate:
     beta_eff: float
     tol: float
     verdicts: tuple[Verdict, ...]  # (P,)
+    params: Parameters  # those judged: a copy of the model's, after `n_iter` exact passes
+    n_iter: int
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -70,6 +73,7 @@ class Certificate:
         return {
             "counts": self.counts,
             "converged": self.converged,
+            "n_iter": self.n_iter,
             "largest_residual": float(self.residual.largest),
             "beta_eff": self.beta_eff,
             "memories": [dict(zip(keys, row, strict=True)) for row in rows],
@@ -78,8 +82,9 @@ class Certificate:
     def summary(self, max_rows: int = 20) -> str:
         """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""
         counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
+        after = f", after {self.n_iter} exact passes on a copy" if self.n_iter else ""
         lines = [
-            f"{len(self.verdicts)} memories: {counts}",
+            f"{len(self.verdicts)} memories{after}: {counts}",
             f"largest residual: memories {float(self.residual.w.amax()):.1e}, class weights "
             f"{float(self.residual.p.amax()):.1e}, beta {float(self.residual.beta):.1e} "
             f"(tolerance {self.tol:.1e})",
@@ -126,12 +131,32 @@ def residual(
     return _residual(params, stats, rule, learn_beta)
 
 
+def settle(
+    params: Parameters,
+    batch: Batch,
+    rule: LabelRule = objectives.joint,
+    *,
+    tol: float,
+    max_iter: int,
+    learn_beta: bool = True,
+) -> tuple[Parameters, int]:
+    """(parameters that a step moves by tol at most, passes taken), or after max_iter passes."""
+    for n_iter in range(max_iter if rule.supports_fixed_point else 0):
+        stats = accumulate(params, batch.check(params), rule)
+        moved = maximize_bound(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
+        if float(displacement(params, moved).largest) <= tol:
+            return params, n_iter
+        params = moved
+    return params, max_iter if rule.supports_fixed_point else 0
+
+
 def certify(
     params: Parameters,
     batch: Batch,
     rule: LabelRule = objectives.joint,
     *,
     tol: float = 1e-3,
+    max_iter: int = 0,
     learn_beta: bool = True,
     method: CurvatureMethod | None = None,
     generator: torch.Generator | None = None,
@@ -139,10 +164,13 @@ def certify(
     """Say of every memory whether it is a minimum, a saddle, or not converged on these rows.
 
     Use the rows, targets and rule that the model was trained with. tol: the largest residual that
-    counts as converged. method: how to find the curvature; by default on all rows (Krylov).
+    counts as converged. max_iter: exact passes that may bring a copy of the parameters there first,
+    where the rule has such a step. method: how to find the curvature; by default on all rows
+    (Krylov).
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
+    params, n_iter = settle(params, batch, rule, tol=tol, max_iter=max_iter, learn_beta=learn_beta)
     stats = accumulate(params, batch.check(params), rule)
     moved = _residual(params, stats, rule, learn_beta)
     method = Krylov() if method is None else method
@@ -170,6 +198,8 @@ def certify(
         beta_eff=float(beta_eff),
         tol=tol,
         verdicts=tuple(verdicts),
+        params=params,
+        n_iter=n_iter,
     )
 
 
