@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 
@@ -109,7 +110,112 @@ def test_any_safetensors_reader_can_read_them(tmp_path):
     files.write_tensors(path, {"a": torch.ones(2)}, {"format": "kind"})
     assert load_file(path)["a"].tolist() == [1.0, 1.0]
     with safe_open(path, framework="pt") as file:
-        assert json.loads(file.metadata()["mnemosphere"]) == {"format": "kind"}
+        header = json.loads(file.metadata()["mnemosphere"])
+    assert header.pop("checksum") == files.checksum({"a": torch.ones(2)}, header)
+    assert header == {"format": "kind"}
+
+
+LARGE = torch.arange(3 * 509 * 512 + 7)  # three blocks of sums and a rest
+
+
+@pytest.mark.parametrize("tensor", [torch.arange(30.0).reshape(5, 6), LARGE], ids=["bytes", "sums"])
+def test_a_checksum_sees_every_change(tensor):
+    header = {"a": [1.5, None, "ü"], "b": {"c": True}}
+    flat = tensor.reshape(-1)
+    seen = [files.checksum({"x": tensor, "y": tensor}, header)]
+    seen.append(files.checksum({"x": tensor}, header))
+    seen.append(files.checksum({"z": tensor, "y": tensor}, header))
+    seen.append(files.checksum({"x": tensor, "y": tensor}, header | {"a": [1.5, None, "u"]}))
+    seen.append(files.checksum({"x": tensor.reshape(1, *tensor.shape), "y": tensor}, header))
+    seen.append(files.checksum({"x": tensor.view(torch.int32), "y": tensor}, header))
+    last = len(flat) - 1
+    # A number anywhere; two of them exchanged, near each other or a line of the sums apart; lines.
+    swaps = [(0, 1), (2, last), (3, 3 + 509), (7, 7 + 2 * 509), (5, 5 + 509 * 512)]
+    for i, j in [(0, 0), (last, last), (last // 2, last // 2), *swaps]:
+        if j <= last:
+            changed = flat.clone()
+            changed[[i, j]] = flat[[j, i]] if i != j else flat[i] + 1
+            seen.append(files.checksum({"x": changed.reshape(tensor.shape), "y": tensor}, header))
+    if len(flat) > 2 * 509:
+        changed = flat.clone()
+        changed[:509], changed[509:1018] = flat[509:1018], flat[:509]
+        seen.append(files.checksum({"x": changed, "y": tensor}, header))
+    assert len(set(seen)) == len(seen)
+    assert files.checksum({"y": tensor.clone(), "x": tensor}, header) == seen[0]
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    """Every byte of numbers and header counts; spaces that mean nothing do not."""
+    path = tmp_path / "file"
+    header = {"format": "kind", "version": 7, "note": "abc"}
+    files.write_tensors(path, {"a": torch.arange(3.0), "b": torch.arange(5)}, header)
+    content = path.read_bytes()
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        try:
+            found, tensors = files.read_tensors(path, "kind", 7, older=[6])
+        except ValueError as error:
+            message = str(error)
+        else:
+            message = f"{path} is the same"
+            assert found == header
+            assert tensors["a"].tolist() == [0.0, 1.0, 2.0]
+        assert message.startswith(str(path))
+        assert "\n" not in message
+
+
+def test_only_older_versions_may_lack_a_checksum(tmp_path):
+    path = tmp_path / "file"
+    for version in (6, 7):
+        header = json.dumps({"format": "kind", "version": version})
+        save_file({"a": torch.zeros(2)}, path, {"mnemosphere": header})
+        if version == 6:
+            assert files.read_tensors(path, "kind", 7, older=[6])[0]["version"] == 6
+        with pytest.raises(ValueError, match=r"checksum differs|has format version 6"):
+            files.read_tensors(path, "kind", 7, older=[6] if version == 7 else [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[" * 40 + "]" * 40,
+        "9" * 5000,
+        '{"format": "kind", "version": 1e999}',
+    ],
+    ids=["open", "deep", "digits", "overflow"],
+)
+def test_a_header_is_bounded(tmp_path, text):
+    path = tmp_path / "file"
+    save_file({"a": torch.zeros(2)}, path, {"mnemosphere": text})
+    with pytest.raises(ValueError, match=r"is damaged or not|has format version inf") as caught:
+        files.read_tensors(path, "kind", 7)
+    assert len(str(caught.value)) < 400
+
+
+def test_what_was_read_does_not_change_with_the_file(tmp_path):
+    path = tmp_path / "file"
+    files.write_tensors(path, {"a": torch.ones(4096)}, {"format": "kind", "version": 7})
+    _, tensors = files.read_tensors(path, "kind", 7)
+    with path.open("r+b") as file:
+        file.seek(-16384, os.SEEK_END)
+        file.write(bytes(16384))
+    assert tensors["a"].sum() == 4096
+
+
+def test_leftovers_of_a_killed_process_go_with_the_next_write(tmp_path):
+    """Those of this file that nobody holds, and nothing else."""
+    path = tmp_path / "run"
+    kept = [".run.note", ".run.backup" + "0" * 32, ".other." + "0" * 32, "run." + "0" * 32]
+    for name in [*kept, ".run." + "0" * 32]:
+        (tmp_path / name).write_bytes(b"half")
+    with (tmp_path / (".run." + "1" * 32)).open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        files.write_atomically(path, b"new")
+        left = {p.name for p in tmp_path.iterdir()}
+    assert left == {"run", ".run." + "1" * 32, *kept}
+    files.remove_leftovers(path)
+    assert {p.name for p in tmp_path.iterdir()} == {"run", *kept}
 
 
 def test_strip_prefix_takes_whole_names():

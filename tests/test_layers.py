@@ -18,6 +18,7 @@ import mnemosphere
 ROOT = Path(mnemosphere.__file__).parent
 PACKAGE = "mnemosphere"
 LAYERS = {
+    "schema": -2,
     "files": -1,
     "machine": -1,
     "numerics": 0,
@@ -33,7 +34,7 @@ LAYERS = {
     "__main__": 6,
 }
 APART = {("theory", "training"), ("training", "theory"), ("model", "theory")}
-CORE = {"files", "machine", "numerics", "model", "theory", "data", "training"}
+CORE = {"schema", "files", "machine", "numerics", "model", "theory", "data", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
 LAZY = {"data/named.py", "data/tables.py"}  # may import the above inside functions
 MAX_LINES = 400

@@ -5,6 +5,7 @@ import json
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from mnemosphere import files
@@ -226,13 +227,12 @@ def resume(case, path, solver=SOLVERS["sgd"], **kwargs):
     return run(case, solver, 2, path=path, **({"validation": case.dataset} | kwargs))
 
 
-def rewrite(path, **changes):
-    """Change the header and keep the tensors."""
-    from safetensors import safe_open
-
+def rewrite(path, tensors=None, **changes):
+    """Change the header or the tensors, with the right checksum."""
     with safe_open(path, framework="pt") as file:
         meta = json.loads(file.metadata()["mnemosphere"])
-    save_file(load_file(path), path, {"mnemosphere": json.dumps(meta | changes)})
+    meta.pop("checksum")
+    files.write_tensors(path, tensors or load_file(path), meta | changes)
 
 
 def truncate(path):
@@ -264,13 +264,14 @@ def no_json(path):
 
 
 def lost_tensor(path):
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        meta = file.metadata()
     tensors = load_file(path)
     del tensors["best.w"]
-    save_file(tensors, path, meta)
+    rewrite(path, tensors)
+
+
+def flipped_bit(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
 
 
 @pytest.mark.parametrize(
@@ -283,8 +284,9 @@ def lost_tensor(path):
         (no_json, "is damaged or not a safetensors file"),
         (foreign, "is not a mnemosphere-checkpoint file"),
         (other_json, "is not a mnemosphere-checkpoint file"),
+        (flipped_bit, "has been changed since it was written"),
         (lost_tensor, "lacks a part .*'w'"),
-        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 2"),
+        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 3"),
         (lambda path: rewrite(path, format="else"), "is not a mnemosphere-checkpoint file"),
     ],
     ids=lambda v: getattr(v, "__name__", None),

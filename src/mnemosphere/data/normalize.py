@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,10 +11,15 @@ import torch
 from torch import Tensor
 
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.schema import Array, check_tensors
 
 __all__ = ["NORMALIZATIONS", "Normalizer"]
 
 NORMALIZATIONS = ("center", "unit", "standard", "none")
+_LEARNED = {  # what a model file may hold
+    "mean": Array("N", optional=True),
+    "scale": Array("N", low=math.ulp(0.0), optional=True),
+}
 _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
@@ -57,6 +64,19 @@ class Normalizer:
         # A constant feature tells nothing: any scale does.
         scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
         return cls(kind, mean * unit, torch.where(scale > 0, scale, unit))
+
+    def to_tensors(self) -> dict[str, Tensor]:
+        """What was learned, as named tensors."""
+        found = {name: getattr(self, name) for name in _LEARNED}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+    @classmethod
+    def from_tensors(cls, kind: str, tensors: Mapping[str, Tensor], n_features: int) -> Self:
+        """Undo `to_tensors`; ValueError where they are not for this kind and size."""
+        check_tensors(tensors, _LEARNED, {"N": n_features})
+        if any((name in tensors) != (kind == "standard") for name in ("mean", "scale")):
+            raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
+        return cls(kind, **tensors)
 
     @property
     def extra(self) -> int:

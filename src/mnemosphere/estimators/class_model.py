@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from mnemosphere.model.class_reading import (
 )
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
+from mnemosphere.schema import Array, Check, items, mapping, maybe, number, scalars
 
 __all__ = ["ClassModel"]
 
@@ -47,6 +48,17 @@ class ClassModel(PortableModel, ABC):
     _net_class_weights: Tensor  # p net of label smoothing
     selection_: list[dict[str, Any]]
     _label_mass: Tensor
+
+    _HEADER: ClassVar[dict[str, Check]] = PortableModel._HEADER | {
+        "own": mapping({
+            "selection": items(scalars),
+            "temperature": number(0, 1e300, above=True),
+            "novelty_threshold": maybe(number()),
+        })
+    }  # fmt: skip
+    _OWN: ClassVar[dict[str, Array]] = {
+        "label_mass": Array("C", None, low=0), "net_class_weights": Array("Q C", None, low=0),
+    }  # fmt: skip
 
     def _encode(
         self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool
@@ -99,9 +111,11 @@ class ClassModel(PortableModel, ABC):
 
     def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
         self._label_mass = tensors["label_mass"]
-        self._net_class_weights = tensors["net_class_weights"]
-        if self._net_class_weights.shape != self.params_.p.shape:
-            raise ValueError("net_class_weights has another shape than the class weights")
+        self._net_class_weights = tensors["net_class_weights"].to(self.params_.p)
+        # Each row sums to the weight of its component, as `net_class_weights` made it.
+        p_h = self.params_.p_h
+        if float((self._net_class_weights.sum(1) - p_h).abs().max()) > 1e-3:
+            raise ValueError("net_class_weights and the weights of memories differ")
         self.selection_ = header["selection"]
         self.temperature_ = float(header["temperature"])
         threshold = header["novelty_threshold"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import Array, Check, mapping, maybe, number
 from mnemosphere.training import latent
 
 __all__ = ["ClusterModel"]
@@ -27,6 +28,11 @@ class ClusterModel(PortableModel):
 
     labels_: NDArray[np.int64]
     smoothing: float
+
+    _HEADER: ClassVar[dict[str, Check]] = PortableModel._HEADER | {
+        "own": mapping({"novelty_threshold": maybe(number())})
+    }
+    _OWN: ClassVar[dict[str, Array]] = {"labels": Array("n", torch.int32, low=0)}
 
     @property
     def _smoothing(self) -> float:
@@ -54,6 +60,11 @@ class ClusterModel(PortableModel):
 
     def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
         self.labels_ = tensors["labels"].numpy().astype(np.int64)
+        n_clusters = len(self.classes_)
+        if self.labels_.max(initial=0) >= n_clusters or self.classes_.tolist() != list(
+            range(n_clusters)
+        ):
+            raise ValueError(f"its labels are none of {n_clusters} clusters")
         threshold = header["novelty_threshold"]
         self.novelty_threshold_ = None if threshold is None else float(threshold)
 

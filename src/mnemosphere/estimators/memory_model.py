@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -25,8 +25,8 @@ from mnemosphere.estimators.base import (
     like,
 )
 from mnemosphere.estimators.calibration import rejection_threshold
-from mnemosphere.estimators.persistence import labels_from_json, labels_to_json
-from mnemosphere.files import plain, strip_prefix
+from mnemosphere.estimators.persistence import LABELS, labels_from_json, labels_to_json
+from mnemosphere.files import join_prefixes, plain, strip_prefix
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.merge import merge
@@ -34,6 +34,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.recall import Recall, recall
 from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.schema import Array, Check, check_tensors, one_of
 from mnemosphere.theory import stationarity
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -61,6 +62,10 @@ class MemoryModel(SphereEstimator, ABC):
 
     classes_: NDArray[Any]
     novelty_threshold_: float | None  # of novelty_score, set by `calibrate_novelty`
+
+    # What a model file holds besides parameters, normalizer and lineage.
+    _HEADER: ClassVar[dict[str, Check]] = {"normalize": one_of(*NORMALIZATIONS), "classes": LABELS}
+    _OWN: ClassVar[dict[str, Array]]  # P memories, Q = P+1, C classes and "none of them"
 
     def _set_params(self, params: Parameters) -> None:
         """Set the fitted attributes; what was calibrated on other parameters holds no more."""
@@ -91,11 +96,11 @@ class MemoryModel(SphereEstimator, ABC):
 
     @abstractmethod
     def _own_tensors(self) -> dict[str, Tensor]:
-        """What a model file holds of this estimator alone."""
+        """What a model file holds of this estimator alone, as `_OWN` says."""
 
     @abstractmethod
     def _own_header(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """The same as plain values, as `_HEADER` says."""
 
     @abstractmethod
     def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
@@ -103,14 +108,12 @@ class MemoryModel(SphereEstimator, ABC):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What was learned, for a model file."""
-        tensors = {f"params.{name}": t for name, t in self.params_.to_tensors().items()}
-        for name in ("mean", "scale"):
-            value = getattr(self._normalizer, name)
-            if value is not None:
-                tensors[f"normalizer.{name}"] = value
-        if self.lineage_ is not None:
-            tensors |= {f"lineage.{name}": t for name, t in self.lineage_.to_tensors().items()}
-        tensors |= {f"own.{name}": t for name, t in self._own_tensors().items()}
+        tensors = join_prefixes({
+            "params": self.params_.to_tensors(),
+            "normalizer": self._normalizer.to_tensors(),
+            "lineage": {} if self.lineage_ is None else self.lineage_.to_tensors(),
+            "own": self._own_tensors(),
+        })  # fmt: skip
         header = {
             "normalize": self._normalizer.kind,
             "classes": labels_to_json(self.classes_),
@@ -120,19 +123,24 @@ class MemoryModel(SphereEstimator, ABC):
 
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Undo `_state`."""
-        if header["normalize"] not in NORMALIZATIONS:
-            raise ValueError(f"normalize is {header['normalize']!r}")
-        self._normalizer = Normalizer(header["normalize"], **strip_prefix(tensors, "normalizer"))
         self.normalize_ = header["normalize"]
         self.classes_ = labels_from_json(header["classes"])
-        lineage = strip_prefix(tensors, "lineage")
-        self.lineage_ = Lineage.from_tensors(lineage) if lineage else None
+        self._normalizer = Normalizer.from_tensors(
+            self.normalize_, strip_prefix(tensors, "normalizer"), self.n_features_in_
+        )
         params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
         shape = (self.n_features_in_ + self._normalizer.extra, self.classes_.shape[0] + 1)
+        lineage = strip_prefix(tensors, "lineage")
+        self.lineage_ = Lineage.from_tensors(lineage) if lineage else None
+        levels = () if self.lineage_ is None else self.lineage_.models
         if (params.n_features, params.n_columns) != shape:
             raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
+        if any(level.n_features != params.n_features for level in levels):
+            raise ValueError("a level of growth has another number of features")
         self._set_params(params)
-        self._set_own(strip_prefix(tensors, "own"), header["own"])
+        own = strip_prefix(tensors, "own")
+        check_tensors(own, self._OWN, {"Q": params.n_memories + 1, "C": params.n_columns})
+        self._set_own(own, header["own"])
 
     def _log_joint(self, params: Parameters | None = None) -> Callable[[Tensor, Tensor], Tensor]:
         """log_joint of unit rows; that of the uniform component where there is no direction."""
@@ -265,14 +273,7 @@ class MemoryModel(SphereEstimator, ABC):
         )
 
     def _recall(
-        self,
-        X: Any,
-        y: Any,
-        known: Any,
-        steps: int,
-        method: str,
-        rate: float,
-        record: str,
+        self, X: Any, y: Any, known: Any, steps: int, method: str, rate: float, record: str
     ) -> Recall:
         check_is_fitted(self, "params_")
         x, held = self._with_gaps(X, known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,10 +23,11 @@ from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.selection import Start
-from mnemosphere.files import strip_prefix
+from mnemosphere.files import join_prefixes, strip_prefix
 from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import Check, items, whole
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -94,6 +95,8 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     image_shape_: tuple[int, ...]
     layers_: tuple[PatchLayer, ...]
+
+    _HEADER: ClassVar[dict[str, Check]] = {"image_shape": items(whole(1), 1)}
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
         "image_shape": [None, tuple, list],
@@ -200,17 +203,14 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What was learned, for a model file."""
-        tensors = {
-            f"layers.{i}.{name}": tensor
-            for i, layer in enumerate(self.layers_)
-            for name, tensor in layer.params.to_tensors().items()
-        }
+        tensors = join_prefixes(
+            {f"layers.{i}": layer.params.to_tensors() for i, layer in enumerate(self.layers_)}
+        )
         return {"image_shape": list(self.image_shape_)}, tensors
 
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Undo `_state`."""
-        self._validate_params()
-        self.image_shape_ = tuple(int(side) for side in header["image_shape"])
+        self.image_shape_ = tuple(header["image_shape"])
         if math.prod(self.image_shape_) != self.n_features_in_:
             raise ValueError(f"its images are of shape {self.image_shape_}")
         layers = []
@@ -219,6 +219,8 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
             if params.n_features != windows.n_features:
                 raise ValueError(f"its patches are of {params.n_features} numbers")
             layers.append(self._layer(windows, params))
+        if len(tensors) != sum(len(layer.params.to_tensors()) for layer in layers):
+            raise ValueError("it has a tensor that is unknown")
         self._set_layers(layers)
 
     # Shapes.

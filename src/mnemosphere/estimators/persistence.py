@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,52 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.files import plain, read_tensors, strip_prefix, write_tensors
+from mnemosphere.schema import (
+    Check,
+    check_fields,
+    flag,
+    items,
+    mapping,
+    record_of,
+    text,
+    whole,
+)
+from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refine import Refinement
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["SavedEstimator", "labels_from_json", "labels_to_json", "load", "register", "save"]
+__all__ = [
+    "LABELS",
+    "SavedEstimator",
+    "labels_from_json",
+    "labels_to_json",
+    "load",
+    "register",
+    "save",
+]
 
 FORMAT = "mnemosphere-model"
-VERSION = 2
+VERSION, _OLDER = 3, (2,)
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
 _ESTIMATORS: dict[str, type[Any]] = {}
 _PIPELINE = "Pipeline"
+_OF_FILES = ("format", "version")
+_LABEL_KINDS = "biufUO"
+_MOST_BYTES = 1 << 28  # of an array of labels
+# What a file holds of every estimator; `_HEADER` of its class says what else.
+_COMMON: dict[str, Check] = {
+    "estimator": text,
+    "n_features_in": whole(1),
+    "feature_names": items(text),
+    "settings": lambda value, name: None,  # by the constraints of the estimator
+    "history": items(record_of(PassRecord)),
+    "status": text,
+    "converged": flag,
+}
+LABELS = mapping({"dtype": text, "values": items(lambda value, name: None, 1)})
 Estimator = TypeVar("Estimator", bound="SavedEstimator")
 
 
@@ -38,6 +71,8 @@ def register(kind: type[Estimator]) -> type[Estimator]:
 
 class SavedEstimator(Protocol):
     """What a model file asks of an estimator."""
+
+    _HEADER: ClassVar[dict[str, Check]]  # plain values of `_state`
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Its settings."""
@@ -59,6 +94,10 @@ def save(model: Any, path: str | Path) -> None:
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     check_is_fitted(model)
     header, tensors = _take_apart(model)
+    try:
+        _rebuild(json.loads(json.dumps(header)), {name: t.cpu() for name, t in tensors.items()})
+    except ValueError as error:  # what could not be read is not written
+        raise ValueError(f"this model cannot be saved: {error}") from error
     write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
 
 
@@ -98,35 +137,53 @@ def load(path: str | Path) -> Any:
         raise FileNotFoundError(f"no model file at {path}: check the path")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
-    header, tensors = read_tensors(path, FORMAT, VERSION)
+    header, tensors = read_tensors(path, FORMAT, VERSION, older=_OLDER)
     try:
-        return _rebuild(header, tensors)
-    except KeyError as error:
-        reason = f"{error} is missing"
-    except (AttributeError, TypeError, ValueError) as error:
-        reason = str(error)
-    raise ValueError(f"{path} is damaged: {reason}; save the model again")
+        return _rebuild({k: v for k, v in header.items() if k not in _OF_FILES}, tensors)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}; save the model again") from error
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
-    """The estimator that `save` took apart."""
-    if header["estimator"] == _PIPELINE:
+    """The estimator that `_take_apart` took apart; ValueError where it is none."""
+    name = header.get("estimator")
+    if name == _PIPELINE:
+        check_fields(header, {"estimator": text, "steps": items(_step, 1)})
         steps = [
-            (step["name"], _rebuild(step, strip_prefix(tensors, f"steps.{i}")))
+            (step.pop("name"), _rebuild(step, strip_prefix(tensors, f"steps.{i}")))
             for i, step in enumerate(header["steps"])
         ]
-        return Pipeline(steps)
-    if header["estimator"] not in _ESTIMATORS:
-        raise ValueError(f"estimator is {header['estimator']!r}")
-    settings = {name: _from_json(value) for name, value in header["settings"].items()}
-    model = _ESTIMATORS[header["estimator"]](**settings)
-    model.n_features_in_ = int(header["n_features_in"])
-    if header["feature_names"]:
-        model.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        model = Pipeline(steps)
+        model._validate_steps()
+        return model
+    if not isinstance(name, str) or name not in _ESTIMATORS:
+        raise ValueError(f"estimator is {name!r}")
+    kind = _ESTIMATORS[name]
+    check_fields(header, _COMMON | kind._HEADER)
+    try:
+        settings = {key: _from_json(value) for key, value in header["settings"].items()}
+        model = kind(**settings)
+        model._validate_params()
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
+        raise ValueError(f"its settings are not those of a {name} ({error})") from error
+    model.n_features_in_ = header["n_features_in"]
+    names = header["feature_names"]
+    if names:
+        if len(names) != model.n_features_in_:
+            raise ValueError(f"it has {len(names)} names for {model.n_features_in_} features")
+        model.feature_names_in_ = np.array(names, dtype=object)
     model.history_, model.status_ = header["history"], header["status"]
-    model.n_iter_, model.converged_ = len(model.history_), bool(header["converged"])
-    model._set_state(header, tensors)
+    model.n_iter_, model.converged_ = len(model.history_), header["converged"]
+    try:
+        model._set_state(header, tensors)
+    except KeyError as error:
+        raise ValueError(f"the tensor {error} is missing") from error
     return model
+
+
+def _step(value: Any, name: str) -> None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError(f"{name} is not a step of a pipeline")
 
 
 def _to_json(value: object) -> object:
@@ -159,7 +216,7 @@ def _from_json(value: Any) -> Any:
 
 def labels_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     """Labels with what is needed to get the same array back."""
-    if classes.dtype.kind not in "biufUO" or not all(
+    if classes.dtype.kind not in _LABEL_KINDS or not all(
         isinstance(v, (bool, int, float, str)) for v in classes.tolist()
     ):
         raise ValueError(
@@ -169,5 +226,17 @@ def labels_to_json(classes: NDArray[Any]) -> dict[str, Any]:
 
 
 def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
-    """Undo `labels_to_json`."""
-    return np.array(record["values"], dtype=np.dtype(record["dtype"]))
+    """Undo `labels_to_json`; ValueError where these are no labels."""
+    values = record["values"]
+    try:
+        dtype = np.dtype(record["dtype"])
+        if dtype.kind not in _LABEL_KINDS or dtype.itemsize * len(values) > _MOST_BYTES:
+            raise ValueError
+        labels = np.array(values, dtype=dtype)
+    except (OverflowError, SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(f"its labels are not of dtype {record['dtype'][:20]!r}") from error
+    known = all(isinstance(v, bool | int | float | str) for v in values)
+    # The same values and not others that NumPy makes of them, each of them once.
+    if not known or labels.tolist() != values or len(set(values)) < len(values):
+        raise ValueError("its labels are not different values of one kind")
+    return labels

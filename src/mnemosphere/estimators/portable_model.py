@@ -20,9 +20,14 @@ from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.memory_table import RowsBehind, memory_table, rows_behind
 from mnemosphere.files import strip_prefix
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import Array, check_tensors
 from mnemosphere.theory import stationarity
 
 __all__ = ["PortableModel"]
+
+_ROWS_BEHIND = {
+    "typical": Array("P 3", torch.int64, low=-1), "support": Array("P", low=0, nan=True),
+}  # fmt: skip
 
 
 class PortableModel(MemoryModel, ABC):
@@ -62,6 +67,7 @@ class PortableModel(MemoryModel, ABC):
         super()._set_state(header, tensors)
         rows = strip_prefix(tensors, "rows")
         if rows:
+            check_tensors(rows, _ROWS_BEHIND, {"P": self.n_memories_})
             self._set_rows_behind(RowsBehind(rows["typical"].numpy(), rows["support"].numpy()))
 
     @property

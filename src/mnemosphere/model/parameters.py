@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.schema import Array
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,11 @@ class Parameters:
         cls, tensors: Mapping[str, Tensor], *, device: torch.device | str | None = None
     ) -> Self:
         """Undo `to_tensors`; KeyError names what is missing."""
+        Array().check(tensors["varsigma"], "varsigma", {})
         parts = {name: tensors[name].to(device) for name in _TENSORS}
+        if len(tensors) > len(parts) + 1:
+            unknown = min(tensors.keys() - {*parts, "varsigma"})
+            raise ValueError(f"the tensor {unknown!r} is unknown")
         return cls(varsigma=float(tensors["varsigma"]), **parts)
 
 

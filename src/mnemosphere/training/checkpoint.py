@@ -15,7 +15,7 @@ from mnemosphere.training.callbacks import Callback, PassRecord, Run
 __all__ = ["Checkpoint", "parameter_checksum"]
 
 FORMAT = "mnemosphere-checkpoint"
-VERSION = 2
+VERSION = 3
 
 
 def parameter_checksum(params: Parameters) -> int:

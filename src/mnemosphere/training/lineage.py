@@ -12,6 +12,14 @@ from torch import Tensor
 from mnemosphere.files import strip_prefix
 from mnemosphere.model.curvature import Curvature
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import Array, check_tensors
+
+_NODES = {
+    "level": Array("n", torch.int64, low=0),
+    "parent": Array("n", torch.int64, low=-1),
+    "lambda_min": Array("n", nan=True),
+    "beta_split": Array("n", nan=True),
+}
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,26 @@ class Lineage:
             )
         return dataclasses.replace(self, models=(*self.models, params))
 
+    def check(self) -> Self:
+        """Raise ValueError unless this is a tree and its models are the levels of it."""
+        sizes = [m.shape[0] for m in self.members]
+        check_tensors({name: getattr(self, name) for name in _NODES}, _NODES, {"n": self.n_nodes})
+        # A node appears after its parent, one level further down or more; the first have none.
+        parent, first = self.parent.clamp_min(0), self.parent < 0
+        below = (self.parent < torch.arange(self.n_nodes)) & (self.level > self.level[parent])
+        if not bool((torch.where(first, self.level == 0, below) & (self.level < len(sizes))).all()):
+            raise ValueError("the tree of splits has a node before its parent")
+        for k, nodes in enumerate(self.members):
+            Array(f"{nodes.numel()}", torch.int64, low=0).check(nodes, f"members.{k}", {})
+            here = nodes.clamp_max(self.n_nodes - 1)
+            if len(set(nodes.tolist())) < len(nodes) or not bool(
+                ((nodes < self.n_nodes) & (self.level[here] <= k)).all()
+            ):
+                raise ValueError(f"level {k} of the tree of splits has memories it cannot have")
+        if [params.check().n_memories for params in self.models] != sizes[: len(self.models)]:
+            raise ValueError("the levels of the tree of splits have other sizes than its models")
+        return self
+
     def children(self, node: int) -> tuple[int, ...]:
         """The two nodes that a split of `node` made; none for a leaf."""
         return tuple(int(i) for i in (self.parent == node).nonzero()[:, 0])
@@ -111,17 +139,19 @@ class Lineage:
         cls, tensors: dict[str, Tensor], *, device: torch.device | str | None = None
     ) -> Self:
         """Undo `to_tensors`; the models go to `device`, the tree itself stays on the CPU."""
-        n_levels = sum(name.startswith("members.") for name in tensors)
-        n_models = sum(name.startswith("models.") and name.endswith(".w") for name in tensors)
-        models = [
-            Parameters.from_tensors(strip_prefix(tensors, f"models.{k}"), device=device)
+        members, models = (strip_prefix(tensors, part) for part in ("members", "models"))
+        n_models = sum(name.endswith(".w") for name in models)
+        levels = [
+            Parameters.from_tensors(strip_prefix(models, str(k)), device=device)
             for k in range(n_models)
         ]
+        if len(tensors) != len(_NODES) + len(members) + len(models):
+            raise ValueError("the tree of splits has a tensor that is unknown")
         return cls(
             level=tensors["level"],
             parent=tensors["parent"],
             lambda_min=tensors["lambda_min"],
             beta_split=tensors["beta_split"],
-            members=tuple(tensors[f"members.{k}"] for k in range(n_levels)),
-            models=tuple(models),
-        )
+            members=tuple(members[str(k)] for k in range(len(members))),
+            models=tuple(levels),
+        ).check()

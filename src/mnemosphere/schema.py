@@ -1,0 +1,196 @@
+"""What a file may hold, said once: each check raises ValueError that names the field."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "Array", "Check", "check_depth", "check_fields", "check_tensors", "flag", "items",
+    "mapping", "maybe", "number", "one_of", "record_of", "scalars", "text",
+    "whole",
+]  # fmt: skip
+
+Check = Callable[[Any, str], None]
+_DEEPEST = 32
+_LONGEST = 100_000  # characters of a text
+_SHOWN = 40
+
+
+def _refuse(value: Any, name: str, expected: str) -> None:
+    got = repr(value)
+    got = got if len(got) <= _SHOWN else got[:_SHOWN] + "…"
+    raise ValueError(f"{name} is {got}, expected {expected}")
+
+
+# Plain values.
+
+
+def number(low: float = -math.inf, high: float = math.inf, *, above: bool = False) -> Check:
+    """A number in [low, high]; above: low is left out. Never NaN."""
+
+    def check(value: Any, name: str) -> None:
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        if not real or not low <= value <= high or (above and value == low):
+            _refuse(value, name, f"a number from {low} to {high}")
+
+    return check
+
+
+def whole(low: int = 0, high: int = 2**53) -> Check:
+    """A whole number in [low, high]."""
+
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            _refuse(value, name, f"a whole number from {low}")
+
+    return check
+
+
+def text(value: Any, name: str) -> None:
+    """A text that is not longer than texts are."""
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        _refuse(value, name, "a text")
+
+
+def flag(value: Any, name: str) -> None:
+    """True or false."""
+    if not isinstance(value, bool):
+        _refuse(value, name, "true or false")
+
+
+def one_of(*allowed: object) -> Check:
+    """One of these values."""
+
+    def check(value: Any, name: str) -> None:
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            _refuse(value, name, f"one of {allowed}")
+
+    return check
+
+
+def maybe(inner: Check) -> Check:
+    """None, or what `inner` takes."""
+
+    def check(value: Any, name: str) -> None:
+        if value is not None:
+            inner(value, name)
+
+    return check
+
+
+def items(inner: Check, least: int = 0) -> Check:
+    """A list of at least so many of what `inner` takes."""
+
+    def check(value: Any, name: str) -> None:
+        if not isinstance(value, list) or len(value) < least:
+            _refuse(value, name, "a list")
+        for i, item in enumerate(value):
+            inner(item, f"{name}[{i}]")
+
+    return check
+
+
+def mapping(fields: Mapping[str, Check]) -> Check:
+    """A mapping with these fields and no others."""
+    return lambda value, name: check_fields(value, fields, name)
+
+
+def check_fields(value: Any, fields: Mapping[str, Check], name: str = "header") -> None:
+    """Raise unless `value` is a mapping with these fields and no others."""
+    if not isinstance(value, dict):
+        _refuse(value, name, "a mapping")
+    for key, check in fields.items():
+        if key not in value:
+            raise ValueError(f"{key!r} is missing in {name}")
+        check(value[key], key)
+    unknown = value.keys() - fields.keys()
+    if unknown:
+        raise ValueError(f"{name} has {min(unknown)!r}, which is unknown")
+
+
+def scalars(value: Any, name: str) -> None:
+    """A mapping of any names to numbers and texts."""
+    if not isinstance(value, dict):
+        _refuse(value, name, "a mapping")
+    for key, item in value.items():
+        (text if isinstance(item, str) else number())(item, f"{name}.{key}")
+
+
+def record_of(kind: type) -> Check:
+    """A mapping with the fields of a dataclass of numbers and texts, typed as annotated."""
+    fields = {field.name: _annotated(get_type_hints(kind)[field.name])
+              for field in dataclasses.fields(kind)}  # fmt: skip
+    return mapping(fields)
+
+
+def _annotated(hint: Any) -> Check:
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    (kind,) = (member for member in members if member is not types.NoneType)
+    check = {int: whole(-(2**53)), float: number(), str: text, bool: flag}[kind]
+    return maybe(check) if types.NoneType in members else check
+
+
+def check_depth(value: Any, left: int = _DEEPEST) -> None:
+    """Raise ValueError where lists and mappings are nested deeper than any of ours."""
+    if left == 0:
+        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
+    if isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            check_depth(item, left - 1)
+
+
+# Tensors.
+
+
+@dataclass(frozen=True)
+class Array:
+    """A tensor of finite numbers: its sizes by letters, its type, its range.
+
+    A letter whose size is not given may have any.
+    """
+
+    shape: str = ""  # one letter or number per axis, such as "P N" or "P 3"
+    dtype: torch.dtype | None = torch.float64  # None: float32 or float64
+    low: float = -math.inf
+    optional: bool = False
+    nan: bool = False  # whether NaN may stand for what is not known
+
+    def check(self, tensor: Tensor, name: str, sizes: Mapping[str, int]) -> None:
+        """Raise ValueError unless the tensor is so."""
+        axes = self.shape.split()
+        wanted = [int(a) if a.isdecimal() else sizes.get(a) for a in axes]
+        fits = len(axes) == tensor.ndim and all(
+            want in (None, size) for want, size in zip(wanted, tensor.shape, strict=True)
+        )
+        kinds = (torch.float32, torch.float64) if self.dtype is None else (self.dtype,)
+        if not fits or tensor.dtype not in kinds:
+            shape = ", ".join(a if w is None else str(w) for a, w in zip(axes, wanted, strict=True))
+            raise ValueError(
+                f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "
+                f"{' or '.join(map(str, kinds))}"
+            )
+        known = tensor[~torch.isnan(tensor)] if self.nan else tensor
+        if not bool((torch.isfinite(known) & (known >= self.low)).all()):
+            raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
+
+
+def check_tensors(
+    tensors: Mapping[str, Tensor], arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> None:
+    """Raise ValueError unless these tensors are there, as described, and no others."""
+    for name, array in arrays.items():
+        if name in tensors:
+            array.check(tensors[name], name, sizes)
+        elif not array.optional:
+            raise ValueError(f"the tensor {name!r} is missing")
+    unknown = tensors.keys() - arrays.keys()
+    if unknown:
+        raise ValueError(f"the tensor {min(unknown)!r} is unknown")
