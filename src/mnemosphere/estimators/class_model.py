@@ -99,17 +99,16 @@ class ClassModel(PortableModel, ABC):
     def _smoothing(self) -> float:
         return float(self.label_smoothing)
 
-    def _own_tensors(self) -> dict[str, Tensor]:
-        return {"label_mass": self._label_mass, "net_class_weights": self._net_class_weights}
-
-    def _own_header(self) -> dict[str, Any]:
-        return {
+    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        header = {
             "selection": self.selection_,
             "temperature": self.temperature_,
             "novelty_threshold": self.novelty_threshold_,
         }
+        tensors = {"label_mass": self._label_mass, "net_class_weights": self._net_class_weights}
+        return header, tensors
 
-    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self._label_mass = tensors["label_mass"]
         self._net_class_weights = tensors["net_class_weights"].to(self.params_.p)
         # Each row sums to the weight of its component, as `net_class_weights` made it.

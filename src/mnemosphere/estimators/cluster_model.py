@@ -51,14 +51,11 @@ class ClusterModel(PortableModel):
         norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
         self.cluster_centers_ = self._normalizer.restore(means / norm).cpu().numpy()
 
-    def _own_tensors(self) -> dict[str, Tensor]:
+    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         labels = torch.as_tensor(self.labels_).to(torch.int32)
-        return {"labels": labels}
+        return {"novelty_threshold": self.novelty_threshold_}, {"labels": labels}
 
-    def _own_header(self) -> dict[str, Any]:
-        return {"novelty_threshold": self.novelty_threshold_}
-
-    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.labels_ = tensors["labels"].numpy().astype(np.int64)
         n_clusters = len(self.classes_)
         if self.labels_.max(initial=0) >= n_clusters or self.classes_.tolist() != list(

@@ -95,29 +95,26 @@ class MemoryModel(SphereEstimator, ABC):
         """The columns of p that these classes have, (n,)."""
 
     @abstractmethod
-    def _own_tensors(self) -> dict[str, Tensor]:
-        """What a model file holds of this estimator alone, as `_OWN` says."""
+    def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What a model file holds of this estimator alone, as `_HEADER` and `_OWN` say."""
 
     @abstractmethod
-    def _own_header(self) -> dict[str, Any]:
-        """The same as plain values, as `_HEADER` says."""
-
-    @abstractmethod
-    def _set_own(self, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-        """Undo both."""
+    def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Undo `_own`."""
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What was learned, for a model file."""
+        own, own_tensors = self._own()
         tensors = join_prefixes({
             "params": self.params_.to_tensors(),
             "normalizer": self._normalizer.to_tensors(),
             "lineage": {} if self.lineage_ is None else self.lineage_.to_tensors(),
-            "own": self._own_tensors(),
+            "own": own_tensors,
         })  # fmt: skip
         header = {
             "normalize": self._normalizer.kind,
             "classes": labels_to_json(self.classes_),
-            "own": plain(self._own_header()),
+            "own": plain(own),
         }
         return header, tensors
 
@@ -140,7 +137,7 @@ class MemoryModel(SphereEstimator, ABC):
         self._set_params(params)
         own = strip_prefix(tensors, "own")
         check_tensors(own, self._OWN, {"Q": params.n_memories + 1, "C": params.n_columns})
-        self._set_own(own, header["own"])
+        self._set_own(header["own"], own)
 
     def _log_joint(self, params: Parameters | None = None) -> Callable[[Tensor, Tensor], Tensor]:
         """log_joint of unit rows; that of the uniform component where there is no direction."""
