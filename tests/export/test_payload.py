@@ -101,7 +101,7 @@ def test_the_certificate_is_that_of_the_rows(wine_model, wines):
     x, y = wines
     found = payload(wine_model, x, y)["verdicts"]
     wanted = wine_model.certify(x, y)
-    assert found["kind"] == list(wanted.verdicts)
+    assert found["kind"] == list(wanted.joint_verdicts)
     ratio = torch.tensor(found["ratio"]) * wanted.beta_eff
     torch.testing.assert_close(ratio.double(), wanted.beta_split, rtol=1e-5, atol=0)
 

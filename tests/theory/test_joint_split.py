@@ -128,6 +128,11 @@ def test_a_minimum_at_fixed_class_weights_is_a_saddle_with_labels():
     assert certificate.verdicts == ("minimum",) * MEMORIES
     assert bool((certificate.beta_split > params.beta_eff).all())
     found = joint_split(params, Batch(x, q))
+    assert certificate.joint_verdicts == found.verdicts
+    assert certificate.joint_counts["label saddle"] == found.verdicts.count("label saddle")
+    assert bool((certificate.lambda_joint >= found.lambda_joint - 1e-12).all())
+    some = joint_split(params, Batch(x, q), which=torch.tensor([2, 0]))
+    torch.testing.assert_close(some.lambda_joint, found.lambda_joint[[2, 0]])
     assert "label saddle" in found.verdicts
     assert "saddle" not in found.verdicts
     # The Jacobian of the doubled network says the same: an eigenvalue above 1.
@@ -153,7 +158,9 @@ def test_a_memory_of_one_class_is_a_minimum_and_one_of_two_is_not():
     found = solve(problem, OrderParameters(state.m[None], state.p[None]), tol=1e-11)
     x_bar = found.raise_if_failed().m_hat[0].T @ x
     params = params.replace(w=x_bar / x_bar.norm(dim=1, keepdim=True), p=found.p[0])
-    assert certify(params, Batch(x, q), learn_beta=False).verdicts == ("minimum", "minimum")
+    both = certify(params, Batch(x, q), learn_beta=False)
+    assert both.verdicts == ("minimum", "minimum")
+    assert both.joint_verdicts == ("minimum", "label saddle")
     result = joint_split(params, Batch(x, q))
     assert result.verdicts == ("minimum", "label saddle")
     # The copies go to either class, at either side of the second memory.

@@ -307,18 +307,20 @@ def test_the_summary_reads_well():
     lines = text.splitlines()
     assert lines[0].startswith("3 memories: ")
     assert f"{n_saddles} saddle" in lines[0]
-    assert "(tolerance 1.0e-03)" in lines[1]
-    assert "beta_eff 16" in lines[2]
-    table = lines[5:]
+    assert "0 label saddle" in lines[1]
+    assert "(tolerance 1.0e-03)" in lines[2]
+    assert "beta_eff 16" in lines[3]
+    table = lines[6:]
     assert [int(line.split()[0]) for line in table] == found.beta_split.argsort().tolist()
     for line in table:
-        assert line.endswith(found.verdicts[int(line.split()[0])])
+        memory = int(line.split()[0])
+        assert line.endswith(f"{found.verdicts[memory]:<13}  {found.joint_verdicts[memory]}")
     assert sum(float(line.split()[1]) for line in table) == pytest.approx(
         float(found.mass.sum()), rel=1e-3
     )
     short = found.summary(max_rows=1).splitlines()
     assert short[-1] == "and 2 more with a higher beta_split"
-    assert len(short) == 7
+    assert len(short) == 8
 
 
 def test_bad_input_is_refused():

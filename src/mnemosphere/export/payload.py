@@ -84,7 +84,7 @@ def payload(
         "verdicts": None
         if certificate is None
         else {
-            "kind": list(certificate.verdicts),
+            "kind": list(certificate.joint_verdicts),
             "ratio": (certificate.beta_split / certificate.beta_eff).double().cpu().tolist(),
         },
         "typical": _typical(model),

@@ -20,8 +20,8 @@ of three ways: `Nearest` (cheap, the default of growth), `Krylov` (all rows, to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -29,11 +29,14 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_split import JointForm, label_ratios
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, relative_residual
 
+_CLASS_TOL = 1e-6  # as in theory.joint_split, in units of the pull of a memory's rows
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
 _BLOCK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 28}
 
@@ -48,9 +51,11 @@ class Curvature:
 
     lambda_min: Tensor  # (P,) uᵀ S_μ u
     direction: Tensor  # (P, N) u: unit rows, each orthogonal to its memory
-    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle; inf: never
+    beta_split: Tensor  # (P,) β_eff above which it is a saddle at fixed class weights; inf: never
     residual: Tensor  # (P,) ‖T u − (uᵀTu)u‖ / uᵀTu: 0 for an eigenvector
     passes: float  # arithmetic spent, in training passes over all rows at this width
+    # (P, C+1) v, where classes are shared out: model.class_split. (u, v) is of unit length then.
+    class_direction: Tensor | None = None
 
 
 class CurvatureMethod(Protocol):
@@ -94,6 +99,8 @@ class Nearest:
     `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. The
     rows used, in T_μ and in o_μ alike, are these strongest ones.
 
+    `classes` lets the copies share out the classes too, as model.class_split derives.
+
     With few rows per memory the direction is fitted to their noise, and λ_min comes out too low:
     raise `rows_per_memory`, or use `Krylov`, where its sign decides.
     """
@@ -101,6 +108,7 @@ class Nearest:
     rows_per_memory: int = 64
     strongest: int = 192
     steps: int = 8
+    classes: bool = False
 
     def __post_init__(self) -> None:
         if min(self.rows_per_memory, self.strongest, self.steps) < 1:
@@ -123,9 +131,11 @@ class Nearest:
         n_drawn = min(n_rows, self.rows_wanted(n_memories))
         if n_drawn < n_rows:
             batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
-        x, n = batch.x, batch.total_weight
+        x, n, beta = batch.x, batch.total_weight, params.beta_eff
         shares, rows = self._select(params, batch, rule)  # (P, m)
         start = _random_tangent(params.w, generator)
+        weights = label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
+        joint: list[tuple[Tensor, ...]] = []
 
         direction = torch.empty_like(params.w)
         spread, overlap, residual = (torch.empty_like(params.w[:, 0]) for _ in range(3))
@@ -142,12 +152,33 @@ class Nearest:
                 a = share[:, :, None] * torch.bmm(near, u[:, :, None])  # (M, m, 1)
                 return torch.bmm(near.transpose(1, 2), a)[:, :, 0]  # (M, N)
 
-            ritz = _rayleigh_ritz(product, w, start[block], self.steps)
+            tangent = partial(sphere.to_tangent, w)
+            ritz = rayleigh_ritz(product, tangent, start[block], self.steps)
             direction[block], spread[block], residual[block] = ritz
             overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
+            if weights is not None:
+                form = JointForm(w, params.p[1:][block], beta, near, share, weights[rows[block]])
+                z, value, _ = rayleigh_ritz(
+                    form.product, form.tangent, form.start(direction[block]), self.steps
+                )
+                joint.append((*form.parts(z), value))
         # Forward half of a pass over the rows drawn; two products per step with the strongest.
         passes = 0.5 * n_drawn / n_rows + rows.shape[1] * (self.steps + 0.5) / n_rows
-        return _curvature(params, direction, spread / n, overlap / n, residual, passes)
+        found = _curvature(params, direction, spread / n, overlap / n, residual, passes)
+        if not joint:
+            return found
+        u, v, value = (torch.cat(part) for part in zip(*joint, strict=True))
+        # Below this it is the residue of training, or rounding.
+        floor = found.lambda_min.clamp_max(0.0) - _CLASS_TOL * beta * shares.abs().sum(1) / n
+        gains = (-value / n < floor)[:, None]
+        passes += 0.5 * n_drawn / n_rows + rows.shape[1] * (self.steps + params.n_columns) / n_rows
+        return replace(
+            found,
+            lambda_min=torch.where(gains[:, 0], -value / n, found.lambda_min),
+            direction=torch.where(gains, u, direction),
+            class_direction=torch.where(gains, v, 0.0),
+            passes=passes,
+        )
 
     def _select(self, params: Parameters, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
         """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
@@ -197,8 +228,9 @@ class Krylov:
         def product(u: Tensor) -> Tensor:
             return split_products(params, batch, rule, u)
 
+        tangent = partial(sphere.to_tangent, params.w)
         for _ in range(self.max_cycles):
-            direction, spread, residual = _rayleigh_ritz(product, params.w, direction, self.steps)
+            direction, spread, residual = rayleigh_ritz(product, tangent, direction, self.steps)
             passes += 1.5 * self.steps
             if bool((residual <= self.tol).all()):
                 break
@@ -261,7 +293,7 @@ class Descent:
         t_u, w_bar = _products(params, batch, rule, u)
         t_u = sphere.to_tangent(params.w, t_u)
         spread, overlap = (u * t_u).sum(1), (w_bar * params.w).sum(1)
-        residual = _relative_residual(u, t_u, spread)
+        residual = relative_residual(u, t_u, spread)
         n = batch.total_weight
         return _curvature(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2.0)
 
@@ -297,53 +329,6 @@ def _products(
         w_bar.addmm_(r.T, x)  # (P, N)
         out.addmm_(r.mul_(x @ u.T).T, x)
     return out, w_bar
-
-
-def _rayleigh_ritz(
-    product: Callable[[Tensor], Tensor], w: Tensor, start: Tensor, steps: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Largest Ritz pair of each memory's operator on the Krylov space of `start`.
-
-    product: tangent vectors (M, N) to (M, N), symmetric for each row. Returns the Ritz vectors
-    (M, N), their Rayleigh quotients (M,) and relative residuals (M,).
-    """
-    n_memories, n_features = w.shape
-    steps = min(steps, n_features - 1)  # the dimension of the tangent space
-    eps = torch.finfo(w.dtype).eps
-    basis = w.new_zeros(steps, n_memories, n_features)
-    images = torch.zeros_like(basis)
-    v = start
-    for j in range(steps):
-        basis[j] = v
-        images[j] = sphere.to_tangent(w, product(v))
-        v = images[j]
-        size = v.norm(dim=1, keepdim=True)
-        for _ in range(2):  # once is not enough in floating point
-            coefficients = torch.einsum("jpn,pn->jp", basis[: j + 1], v)
-            v = v - torch.einsum("jp,jpn->pn", coefficients, basis[: j + 1])
-            v = sphere.to_tangent(w, v)
-        norm = v.norm(dim=1, keepdim=True)
-        # An invariant space is exhausted: nothing is left but rounding.
-        exhausted = norm <= 100 * eps * size
-        v = torch.where(exhausted, 0.0, v / norm.masked_fill(exhausted, 1.0))
-    h = torch.einsum("ipn,jpn->pij", basis, images).double()  # (M, steps, steps)
-    h = (h + h.transpose(1, 2)) / 2
-    # An empty basis vector must not win with its eigenvalue 0.
-    empty = (basis.square().sum(2) < 0.5).T  # (M, steps)
-    floor = -(1 + h.abs().sum((1, 2)))
-    h = h + torch.diag_embed(empty * floor[:, None])
-    top = torch.linalg.eigh(h).eigenvectors[:, :, -1].to(w.dtype)  # (M, steps)
-    u = torch.einsum("pj,jpn->pn", top, basis)
-    image = torch.einsum("pj,jpn->pn", top, images)
-    norm = u.norm(dim=1, keepdim=True)
-    u, image = u / norm, image / norm
-    spread = (u * image).sum(1)
-    return u, spread, _relative_residual(u, image, spread)
-
-
-def _relative_residual(u: Tensor, image: Tensor, spread: Tensor) -> Tensor:
-    error = (image - spread[:, None] * u).norm(dim=1)
-    return torch.where(error > 0, error / spread.abs().clamp_min(torch.finfo(u.dtype).tiny), 0.0)
 
 
 def _curvature(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemosphere.model.class_split import share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 
@@ -38,13 +39,27 @@ def duplicate(params: Parameters, which: Tensor) -> Parameters:
     )
 
 
-def split(params: Parameters, which: Tensor, direction: Tensor, delta: float) -> Parameters:
+def split(
+    params: Parameters,
+    which: Tensor,
+    direction: Tensor,
+    delta: float,
+    class_direction: Tensor | None = None,
+) -> Parameters:
     """Duplicate the memories in `which` and move the pair to w ± δu on the sphere.
 
-    direction (P, N): a tangent unit vector for every memory of `params` (App. splitting).
+    direction (P, N): u, a tangent vector for every memory of `params` (App. splitting).
+    class_direction (P, C+1): v, if the copies are to share out the classes, p/2 ± δv to first
+    order; the sums of p stay.
     """
     grown = duplicate(params, which)
     move = torch.zeros_like(grown.w)
     move[which] = delta * direction[which]
     move[params.n_memories :] = -delta * direction[which]
-    return grown.replace(w=sphere.retract(grown.w, move))
+    grown = grown.replace(w=sphere.retract(grown.w, move))
+    if class_direction is None:
+        return grown
+    p = grown.p.clone()
+    pair = share_out(params.p[1 + which], delta * class_direction[which])
+    p[1 + which], p[1 + params.n_memories :] = pair
+    return grown.replace(p=p)

@@ -18,12 +18,12 @@ is the Fisher metric. For a given u the best a lies along Cᵀu, and the Hessian
 
 negative wherever c > 0, at every β. So a memory with labels is a minimum only if S ⪰ 0 *and* the
 rows of each of its classes pull along w alone: β_eff < β_split does not suffice.
-docs/theory-derivations.md has the proof.
+docs/theory-derivations.md has the proof. model.class_split takes the same form on few rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,7 +58,7 @@ class JointSplit:
     because they share out the classes; "undecided", λ is too near 0 for the accuracy reached.
     """
 
-    lambda_joint: Tensor  # (P,) lowest curvature over (u, a), per row of the data
+    lambda_joint: Tensor  # (P,) lowest curvature over (u, a), per row of the data; P: those asked
     split: Tensor  # (P,) S = uᵀSu/|u|²
     coupling: Tensor  # (P,) c = |Cᵀu|/|u|
     direction: Tensor  # (P, N) u, tangent at w
@@ -74,26 +74,36 @@ def joint_split(
     batch: Batch,
     rule: LabelRule = objectives.joint,
     *,
+    which: Tensor | None = None,
     tol: float = 1e-6,
-    accuracy: float = 1e-8,
+    accuracy: float | None = 1e-8,
     max_products: int = 200,
     generator: torch.Generator | None = None,
 ) -> JointSplit:
-    """Lowest curvature of the loss over splits of every memory in which classes may be shared out.
+    """Lowest curvature of the loss over splits of a memory in which classes may be shared out.
 
-    A memory counts as a saddle where λ < −tol·scale; as λ ≈ −c²/S for small c, class pulls below
-    √tol of the whole are let pass, as the residue of training that has not quite converged.
-    Rayleigh–Ritz for all memories at once, until the residual is below `accuracy` or after
-    `max_products` products with all rows.
+    which: indices of the memories asked about, all by default. A memory counts as a saddle where
+    λ < −tol·scale; as λ ≈ −c²/S for small c, class pulls below √tol of the whole are let pass, as
+    the residue of training that has not quite converged.
+    Rayleigh–Ritz for all of them at once, until the residual is below `accuracy`, every verdict
+    is known if that is None, or after `max_products` products with all rows.
     """
-    if not (tol > 0 and accuracy > 0 and max_products > 0):
+    if not (tol > 0 and (accuracy is None or accuracy > 0) and max_products > 0):
         raise ValueError(
             "tol, accuracy and max_products must be positive, got "
             f"{tol}, {accuracy}, {max_products}"
         )
-    problem = _Quadratic(params.to(dtype=torch.float64), batch.check(params), rule)
+    which = torch.arange(params.n_memories) if which is None else which
+    which = which.to(params.w.device)
+    problem = _Quadratic(params.to(dtype=torch.float64), batch.check(params), rule, which)
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    u, a, value, error = problem.lowest(accuracy, max_products, generator)
+
+    def done(value: Tensor, error: Tensor) -> bool:
+        reached = value / problem.scale
+        known = (reached < -tol) | (reached - error >= -tol)
+        return bool((known if accuracy is None else error <= accuracy).all())
+
+    u, a, value, error = problem.lowest(done, max_products, generator)
     size = (u * u).sum(1)
     safe = size.clamp_min(1e-300)
     split = torch.where(size > 0, (u * problem.products(u)).sum(1) / safe, 0.0)
@@ -124,17 +134,17 @@ def _verdict(value: float, error: float, split: float, tol: float) -> JointVerdi
 
 
 class _Quadratic:
-    """The quadratic form ½ uᵀSu − uᵀCa of every memory, in float64."""
+    """The quadratic form ½ uᵀSu − uᵀCa of the memories `which`, in float64."""
 
-    def __init__(self, params: Parameters, batch: Batch, rule: LabelRule) -> None:
-        self.params = params
+    def __init__(self, params: Parameters, batch: Batch, rule: LabelRule, which: Tensor) -> None:
+        self.params, self.which = params, which
         self.x, self.targets = batch.x.double(), batch.targets.double()
         self.weight = None if batch.sample_weight is None else batch.sample_weight.double()
         self.rule = rule
-        self.w, self.beta = params.w, params.beta_eff
+        self.w, self.beta = params.w[which], params.beta_eff
         self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.n = max(batch.total_weight, 1e-300)
-        p = params.p[1:]  # (P, C+1)
+        self.p = p = params.p[1:][which]  # (P, C+1)
         self.prior = p.sum(1)  # what the memory has, rather than what it should have
         self.root = (p / self.prior[:, None]).sqrt()  # √g
         pull = torch.zeros(*self.w.shape, p.shape[1], dtype=p.dtype, device=p.device)
@@ -154,10 +164,10 @@ class _Quadratic:
         self.barred = outside + self.root[:, :, None] * self.root[:, None, :]  # (P, C+1, C+1)
 
     def _fields(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Chunks of rows x (B, N), exp(h) (B, P) and label weight over density (B, C+1)."""
+        """Chunks of rows x (B, N), exp(h) (B, those asked) and label weight over density."""
         for part in chunks(self.x.shape[0], self.params.n_memories, self.x.device):
             x = self.x[part]
-            h = self.beta * (x @ self.w.T) - self.log_ratio  # (B, P)
+            h = self.beta * (x @ self.params.w.T) - self.log_ratio  # (B, all memories)
             top = h.amax(1, keepdim=True).clamp_min(0.0)
             e = torch.exp(h - top)
             density = e @ self.params.p[1:] + torch.exp(-top) * self.params.p[0]  # (B, C+1)
@@ -165,28 +175,31 @@ class _Quadratic:
             _, weights = self.rule(density.log() + top, self.targets[part])
             if self.weight is not None:
                 weights = weights * self.weight[part, None]
-            yield x, e, weights / density
+            yield x, e[:, self.which], weights / density
 
     def _class_shares(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows x (B, N) and their shares r (B, P, C+1) by class, few rows at a time."""
-        step = max(1, (1 << 22) // self.params.p[1:].numel())
+        step = max(1, (1 << 22) // self.p.numel())
         for x, e, ratio in self._fields():
             for first in range(0, x.shape[0], step):
                 part = slice(first, first + step)
-                shares = e[part, :, None] * ratio[part, None, :] * self.params.p[1:]
+                shares = e[part, :, None] * ratio[part, None, :] * self.p
                 yield x[part], shares
 
     def products(self, u: Tensor) -> Tensor:
         """S u for tangent vectors u (P, N), one for each memory; one pass over the rows."""
         spread = torch.zeros_like(u)
         for x, e, ratio in self._fields():
-            shares = e * (ratio @ self.params.p[1:].T)  # (B, P)
+            shares = e * (ratio @ self.p.T)  # (B, P)
             spread += (shares * (x @ u.T)).T @ x
         s_u = self.overlap[:, None] * u - self.beta**2 / self.n * spread
         return sphere.to_tangent(self.w, s_u)
 
     def lowest(
-        self, accuracy: float, max_products: int, generator: torch.Generator
+        self,
+        done: Callable[[Tensor, Tensor], bool],
+        max_products: int,
+        generator: torch.Generator,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Lowest eigenpair (u, a) of [[S, −C], [−Cᵀ, 0]], its value, and its relative residual.
 
@@ -209,7 +222,7 @@ class _Quadratic:
                 continue
             u, a, value, left = self._ritz(basis, images)
             error = left.norm(dim=1) / self.scale
-            if last or bool((error <= accuracy).all()) or len(basis) >= n_features + len(start):
+            if last or done(value, error) or len(basis) >= n_features + len(start):
                 break
             queue = [left]
             if len(basis) >= _MAX_BASIS:

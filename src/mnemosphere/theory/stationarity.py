@@ -2,15 +2,15 @@
 
 Eq. (stationarity) holds where one fixed-point step does not move the parameters, so the length of
 that step is the residual. A memory at rest is a minimum or a saddle of the network in which it is
-duplicated: a saddle exactly when β_eff > β_split, as model.curvature derives. Training stops where
-the loss hardly falls, which is short of rest, so `settle` takes exact steps from there first.
+duplicated. At fixed class weights it is a saddle exactly when β_eff > β_split, as model.curvature
+derives; where the copies may share out the classes too, theory.joint_split decides. Training stops
+where the loss hardly falls, which is short of rest, so `settle` takes exact steps from there first.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -24,41 +24,65 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.theory.joint_split import joint_split
 
-__all__ = ["Certificate", "Residual", "Verdict", "certify", "residual", "settle"]
+__all__ = [
+    "Certificate",
+    "JointVerdict",
+    "Residual",
+    "Verdict",
+    "certify",
+    "residual",
+    "settle",
+]
 
 Verdict = Literal["minimum", "saddle", "not converged"]
+JointVerdict = Literal["minimum", "saddle", "label saddle", "not converged"]
 
+_JOINT: dict[str, JointVerdict] = {
+    "minimum": "minimum",
+    "saddle": "label saddle",
+    "label saddle": "label saddle",
+    "undecided": "not converged",
+}
 _ROUNDING = 64  # units in the last place by which β_eff must exceed β_split
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What each memory of `params` is on the given rows.
+    """What each memory of `params` is on the given rows, at fixed class weights and jointly.
 
     "saddle": Eq. (stationarity) holds, and two copies of the memory lower the loss by moving apart
     along ±`direction`: the network gains by growing there. "minimum": it holds, and no such split
     lowers the loss to second order. "not converged": the memory, its class weights or β still
     move by more than `tol`, or the curvature is too near 0 for its sign to be told.
+
+    `verdicts` holds the class weights. In `joint_verdicts` the copies may share them out: a
+    "label saddle" is a minimum of the first kind, but not of this one.
     """
 
     residual: Residual
     mass: Tensor  # (P,) rows that the memory answers for
     lambda_min: Tensor  # (P,) lowest curvature along a split, per row of the data
-    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle
+    lambda_joint: Tensor  # (P,) the same where classes are shared out; sought for minima alone
+    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle at fixed class weights
     direction: Tensor  # (P, N) of that split: unit, tangent
     beta_eff: float
     tol: float
-    verdicts: tuple[Verdict, ...]  # (P,)
+    verdicts: tuple[Verdict, ...]  # (P,) at fixed class weights
+    joint_verdicts: tuple[JointVerdict, ...]  # (P,) where the copies may share out the classes
     params: Parameters  # those judged: a copy of the model's, after `n_iter` exact passes
     n_iter: int
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        """How many memories have each verdict."""
-        found = Counter(self.verdicts)
-        order: tuple[Verdict, ...] = ("minimum", "saddle", "not converged")
-        return {verdict: found[verdict] for verdict in order}
+    def counts(self) -> dict[str, int]:
+        """How many memories have each verdict, at fixed class weights."""
+        return {verdict: self.verdicts.count(verdict) for verdict in get_args(Verdict)}
+
+    @property
+    def joint_counts(self) -> dict[str, int]:
+        """How many memories have each verdict where the copies may share out the classes."""
+        return {verdict: self.joint_verdicts.count(verdict) for verdict in get_args(JointVerdict)}
 
     @property
     def converged(self) -> bool:
@@ -67,24 +91,33 @@ class Certificate:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON; one dict per memory."""
-        numbers = (self.mass.tolist(), self.lambda_min.tolist(), self.beta_split.tolist())
-        keys = ("memory", "verdict", "rows", "lambda_min", "beta_split")
-        rows = zip(range(len(self.verdicts)), self.verdicts, *numbers, strict=True)
+        numbers = [
+            values.tolist()
+            for values in (self.mass, self.lambda_min, self.lambda_joint, self.beta_split)
+        ]
+        names = "memory verdict joint_verdict rows lambda_min lambda_joint beta_split"
+        memories = range(len(self.verdicts))
+        rows = zip(memories, self.verdicts, self.joint_verdicts, *numbers, strict=True)
         return {
             "counts": self.counts,
+            "joint_counts": self.joint_counts,
             "converged": self.converged,
             "n_iter": self.n_iter,
             "largest_residual": float(self.residual.largest),
             "beta_eff": self.beta_eff,
-            "memories": [dict(zip(keys, row, strict=True)) for row in rows],
+            "memories": [dict(zip(names.split(), row, strict=True)) for row in rows],
         }
 
     def summary(self, max_rows: int = 20) -> str:
         """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in self.counts.items())
+        held, free = (
+            ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+            for counts in (self.counts, self.joint_counts)
+        )
         after = f", after {self.n_iter} exact passes on a copy" if self.n_iter else ""
         lines = [
-            f"{len(self.verdicts)} memories{after}: {counts}",
+            f"{len(self.verdicts)} memories{after}: {held} at fixed class weights",
+            f"{free} if copies share out the classes",
             f"largest residual: memories {float(self.residual.w.amax()):.1e}, class weights "
             f"{float(self.residual.p.amax()):.1e}, beta {float(self.residual.beta):.1e} "
             f"(tolerance {self.tol:.1e})",
@@ -92,7 +125,7 @@ class Certificate:
             f"{float(self.beta_split.amax()):.4g}",
             "",
             f"{'memory':>6}  {'rows':>9}  {'residual':>8}  {'lambda_min':>10}  {'beta_split':>10}"
-            "  verdict",
+            "  fixed          jointly",
         ]
         order = self.beta_split.argsort(stable=True)[:max_rows].tolist()
         for memory in order:
@@ -100,7 +133,8 @@ class Certificate:
             lines.append(
                 f"{memory:>6}  {float(self.mass[memory]):>9.4g}  {own:>8.1e}  "
                 f"{float(self.lambda_min[memory]):>10.2e}  "
-                f"{float(self.beta_split[memory]):>10.4g}  {self.verdicts[memory]}"
+                f"{float(self.beta_split[memory]):>10.4g}  {self.verdicts[memory]:<13}  "
+                f"{self.joint_verdicts[memory]}"
             )
         if len(order) < len(self.verdicts):
             lines.append(f"and {len(self.verdicts) - len(order)} more with a higher beta_split")
@@ -164,9 +198,9 @@ def certify(
     """Say of every memory whether it is a minimum, a saddle, or not converged on these rows.
 
     Use the rows, targets and rule that the model was trained with. tol: the largest residual that
-    counts as converged. max_iter: exact passes that may bring a copy of the parameters there first,
-    where the rule has such a step. method: how to find the curvature; by default on all rows
-    (Krylov).
+    counts as converged; class pulls up to that part of the whole make no label saddle. max_iter:
+    exact passes that may bring a copy of the parameters there first, where the rule has such a
+    step. method: how to find the curvature at fixed class weights; by default on all rows (Krylov).
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
@@ -189,15 +223,26 @@ def certify(
             verdicts.append("minimum")
         else:
             verdicts.append("not converged")
+    lambda_joint, joint_verdicts = found.lambda_min.clone(), list[JointVerdict](verdicts)
+    resting = [memory for memory, verdict in enumerate(verdicts) if verdict == "minimum"]
+    if resting:
+        which = torch.tensor(resting, device=params.w.device)
+        joint = joint_split(params, batch, rule, which=which, tol=tol**2, accuracy=None)
+        lambda_joint[which] = joint.lambda_joint.to(lambda_joint)
+        for memory, name in zip(resting, joint.verdicts, strict=True):
+            # A split that pays at fixed class weights would have been found before.
+            joint_verdicts[memory] = _JOINT[name]
     return Certificate(
         residual=moved,
         mass=stats.mass[1:],
         lambda_min=found.lambda_min,
+        lambda_joint=lambda_joint,
         beta_split=found.beta_split,
         direction=found.direction,
         beta_eff=float(beta_eff),
         tol=tol,
         verdicts=tuple(verdicts),
+        joint_verdicts=tuple(joint_verdicts),
         params=params,
         n_iter=n_iter,
     )

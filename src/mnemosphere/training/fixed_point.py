@@ -210,12 +210,13 @@ class FixedPoint:
         Left as they were, the statistics of two copies would pull both back to the one place
         they come from. They weigh as much as one short window of rows.
         """
-        share = 1 / torch.bincount(source).to(params.w.dtype)[source]  # (P,)
-        norm = state["w_bar"].norm(dim=1)[source] * share
-        p_bar = state["p_bar"]
+        p, p_bar = params.p[1:], state["p_bar"]
+        whole = torch.zeros_like(p_bar[1:]).index_add_(0, source, p)  # of the memory split
+        share = p / whole.clamp_min(torch.finfo(p.dtype).tiny)[source]  # (P, C+1)
+        norm = state["w_bar"].norm(dim=1)[source] / torch.bincount(source)[source]
         return {
             "w_bar": norm[:, None] * params.w,
-            "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share[:, None]]),
+            "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share]),
             **_fresh_multipliers(params),
             "passes": torch.full_like(state["passes"], _window(0.0)),
         }

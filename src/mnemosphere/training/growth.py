@@ -42,14 +42,15 @@ class Splitting:
     """Which memories are split, and how far their copies move (App. splitting).
 
     The ⌊τP⌋ memories (at least one) of lowest λ_min are split, of those with λ_min < λ_thres, and
-    no more than the final width leaves room for. `delta=None` finds δ by halving from 0.8 as long
-    as the loss, on 8192 rows at most, falls.
+    no more than the final width leaves room for. By default copies may share out the classes, too.
+    δ is halved until the loss, on 8192 rows at most, falls; `delta=None` begins at 0.8 and goes on
+    halving as long as it falls further.
     """
 
     fraction: float = 1.0  # τ_thres in (0, 1]
     threshold: float = 0.0  # λ_thres <= 0
     delta: float | None = 0.25
-    curvature: CurvatureMethod = dataclasses.field(default_factory=Nearest)
+    curvature: CurvatureMethod = dataclasses.field(default_factory=lambda: Nearest(classes=True))
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -192,15 +193,11 @@ def _split(
     curvature = splitting.curvature(params, rows, rule, generator=generator)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
-    delta, passes = splitting.delta or 0.0, curvature.passes * part
-    if which.shape[0] == 0:
-        grown, delta = params, 0.0
-    elif splitting.delta is None:
+    grown, delta, passes = params, 0.0, curvature.passes * part
+    if which.shape[0] > 0:
         some = dataset.sample(_SEARCH_ROWS, generator=generator)
-        grown, delta, searched = line_search(params, some, rule, which, curvature)
+        grown, delta, searched = line_search(params, some, rule, which, curvature, splitting.delta)
         passes += searched * some.n_rows / dataset.n_rows
-    else:
-        grown = split(params, which, curvature.direction, delta)
     record = SplitRecord(
         phase=phase,
         n_memories=params.n_memories,
@@ -214,25 +211,30 @@ def _split(
 
 
 def line_search(
-    params: Parameters, batch: Batch, rule: LabelRule, which: Tensor, curvature: Curvature
+    params: Parameters,
+    batch: Batch,
+    rule: LabelRule,
+    which: Tensor,
+    curvature: Curvature,
+    delta: float | None = None,
 ) -> tuple[Parameters, float, float]:
-    """Split by the δ of lowest loss among 0.8, 0.4, 0.2, …; (parameters, δ, passes spent).
+    """Split by the first of δ, δ/2, δ/4, … that lowers the loss; (parameters, δ, passes spent).
 
-    Halving goes on until the loss lies below that of the duplicated network and rises again.
+    delta None: by the best of 0.8, 0.4, 0.2, …, until the loss rises again.
     """
     best, best_delta, best_loss = params, 0.0, evaluate(params, batch, rule)
     growth = 1 + which.shape[0] / params.n_memories
     passes = 0.5
-    candidate, delta = params, 0.0
+    candidate, step = params, 0.0
     for halvings in range(_MAX_HALVINGS):
-        delta = _FIRST_DELTA / 2**halvings
-        candidate = split(params, which, curvature.direction, delta)
+        step = (_FIRST_DELTA if delta is None else delta) / 2**halvings
+        candidate = split(params, which, curvature.direction, step, curvature.class_direction)
         reached = evaluate(candidate, batch, rule)
         passes += 0.5 * growth
         if reached < best_loss:
-            best, best_delta, best_loss = candidate, delta, reached
-        elif best_delta > 0:
+            best, best_delta, best_loss = candidate, step, reached
+        if best_delta > 0 and (delta is not None or best_delta > step):
             break
     if best_delta == 0.0:  # the curvature was that of other rows: move as little as was tried
-        best, best_delta = candidate, delta
+        best, best_delta = candidate, step
     return best, best_delta, passes

@@ -1,0 +1,94 @@
+"""Splits that share out the classes, on few rows: against autograd of the pair."""
+
+import pytest
+import torch
+
+from mnemosphere.model import objectives
+from mnemosphere.model.class_split import share_out
+from mnemosphere.model.curvature import Nearest
+from mnemosphere.model.duplicate import duplicate, split
+from mnemosphere.model.kernel import evaluate, log_joint_differentiable
+from mnemosphere.numerics import polytope
+from small_models import B, C, N, P, converge_memories, make_data, make_params, tangent_basis
+
+RULES = [objectives.joint, objectives.JointConditional(0.3), objectives.Unsupervised(0.2)]
+EVERY_ROW = Nearest(B, B, steps=N + C, classes=True)
+
+
+def dense(params, memory, batch, rule):
+    """Hessian of the loss over (u, a), copies at w ± u with class weights p/2 ± p_h√g∘a/2."""
+    root = (params.p[memory + 1] / params.p_h[memory + 1]).sqrt()
+    across = torch.linalg.qr(torch.cat([root[:, None], torch.eye(C + 1).double()], 1)).Q[:, 1:]
+    basis = tangent_basis(params.w[memory])
+    grown = duplicate(params, torch.tensor([memory]))
+
+    def loss(z):
+        u = basis @ z[: N - 1]
+        v = params.p_h[memory + 1] / 2 * root * (across @ z[N - 1 :])
+        w, p = [*grown.w], [*grown.p]
+        for k, sign in ((memory, 1), (P, -1)):
+            w[k] = w[k] + sign * u
+            w[k] = w[k] / w[k].norm()
+            p[k + 1] = p[k + 1] + sign * v
+        moved = grown.replace(w=torch.stack(w), p=torch.stack(p))
+        return rule(log_joint_differentiable(moved, batch.x), batch.targets)[0].mean()
+
+    return torch.autograd.functional.hessian(loss, torch.zeros(N - 1 + C).double())
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("beta", [1.5, 9.0])
+def test_lambda_is_that_of_the_dense_hessian(rule, beta):
+    batch, params = make_data(0), make_params(0, beta=beta)
+    if rule is objectives.joint:  # elsewhere C√g is not 0, and only its part across √g counts
+        params = converge_memories(params, batch)
+    found = EVERY_ROW(params, batch, rule)
+    plain = Nearest(B, B, steps=N)(params, batch, rule)
+    assert found.class_direction is not None
+    # Gains below a millionth of the pull of the rows are let go.
+    for memory in range(P):
+        lowest = torch.linalg.eigvalsh(dense(params, memory, batch, rule))[0]
+        torch.testing.assert_close(found.lambda_min[memory], lowest, rtol=1e-6, atol=1e-12)
+    assert bool((found.lambda_min <= plain.lambda_min).all())
+    torch.testing.assert_close(found.beta_split, plain.beta_split)
+
+
+def test_loss_falls_by_half_of_lambda_times_delta_squared():
+    batch, params = make_data(0), converge_memories(make_params(0, beta=1.5), make_data(0))
+    found = EVERY_ROW(params, batch)
+    assert bool((Nearest(B, B, steps=N)(params, batch).lambda_min > 0).all())
+    before = evaluate(params, batch, objectives.joint)
+    for memory in range(P):
+        grown = split(
+            params, torch.tensor([memory]), found.direction, 1e-2, found.class_direction
+        ).check()
+        change = evaluate(grown, batch, objectives.joint) - before
+        assert change == pytest.approx(0.5e-4 * float(found.lambda_min[memory]), rel=2e-2)
+
+
+def test_without_labels_there_is_nothing_to_share_out():
+    batch, params = make_data(0), make_params(0, beta=9.0)
+    found = EVERY_ROW(params, batch, objectives.marginal)
+    plain = Nearest(B, B, steps=N)(params, batch, objectives.marginal)
+    torch.testing.assert_close(found.lambda_min, plain.lambda_min)
+    assert float(found.class_direction.abs().max()) == 0.0
+
+
+def test_shares_are_positive_and_add_up_however_far_they_go():
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(11, 7, generator=generator, dtype=torch.float64) ** 6
+    p[3, 2] = 0.0
+    v = torch.randn(11, 7, generator=generator, dtype=torch.float64) * p.sqrt()
+    v = v - p * (v.sum(1) / p.sum(1))[:, None]
+    for size in (1e-4, 1.0, 1e3):
+        a, b = share_out(p, size * v)
+        assert bool((a >= 0).all() and (b >= 0).all())
+        torch.testing.assert_close(a + b, p, rtol=1e-14, atol=0)
+        torch.testing.assert_close(a.sum(1), p.sum(1) / 2, rtol=1e-9, atol=0)
+        if size == 1e-4:
+            near = p > 1e-2
+            torch.testing.assert_close((a - p / 2)[near], (size * v)[near], rtol=1e-3, atol=1e-8)
+    params = make_params(4)
+    found = EVERY_ROW(params, make_data(4))
+    grown = split(params, torch.tensor([2, 0]), found.direction, 0.7, found.class_direction)
+    polytope.check(grown.p, grown.p_h, grown.p_q, tol=1e-9)
