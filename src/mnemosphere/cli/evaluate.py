@@ -114,11 +114,17 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
     if "certificate" in found:
         told = found["certificate"]
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in told["counts"].items())
+        held, free = (
+            ", ".join(f"{n} {verdict}" for verdict, n in told[key].items())
+            for key in ("counts", "joint_counts")
+        )
         residual, beta = told["largest_residual"], told["beta_eff"]
         after = f" after {told['n_iter']} exact passes on a copy" if told["n_iter"] else ""
         terminal.say(
-            "", f"memories{after}: {counts}; largest residual {residual:.1e}, β_eff {beta:.4g}"
+            "",
+            f"memories{after}: {held} at fixed class weights; largest residual {residual:.1e}, "
+            f"β_eff {beta:.4g}",
+            f"if copies share out the classes: {free}",
         )
         nearest = sorted(told["memories"], key=lambda memory: float(memory["beta_split"]))
         terminal.table(cells(nearest[:_SHOWN], percent=False), "nearest to splitting")
