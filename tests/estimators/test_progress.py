@@ -38,6 +38,6 @@ def test_figures_of_the_passes_and_the_splits(make_clusters, solver):
     assert "split " in text
     assert f"{len(model.lineage_.members[1])} now" in text
     last = model.history_[-1]
-    assert f"3/3  loss {last['loss']:.3f}" in text
+    assert f"/3  loss {last['loss']:.3f}" in text
     if solver == "sgd":
         assert f"{last['validation_accuracy']:.1%}" in text
