@@ -1,3 +1,5 @@
+import pytest
+
 import mnemosphere as mn
 
 
@@ -14,6 +16,20 @@ def test_rows_by_id_and_by_line(run, tmp_path, trained, table, kit):
             assert [m["memory"] for m in found["memories"]] == [r.memory for r in reasons]
             assert [m["share"] for m in found["memories"]] == [r.share for r in reasons]
             assert found["prediction"] == model.predict(x)[k]
+            probabilities = model.predict_proba(x)[k]
+            assert list(found["probabilities"].values()) == pytest.approx(probabilities.tolist())
+            parts = sum(feature["difference"] for feature in found["features"])
+            assert parts + found["apart_from_features"] == pytest.approx(found["log_odds"])
+
+
+def test_typical_rows_are_called_as_the_user_calls_them(run, trained, table, kit):
+    """Not by their places among the rows that were trained on."""
+    frame = kit.frame().set_index("tag")
+    found = run("explain", trained, table, "--id", "tag", "--row", "bug-7", "--json").json["rows"]
+    model = mn.load(trained / "model.safetensors")
+    for memory in found[0]["memories"]:
+        near = frame.loc[memory["typical_rows"], kit.names]
+        assert (model.transform(near)[:, memory["memory"]] > 0.3).all()
 
 
 def test_picture_and_words(run, tmp_path, trained, table):
@@ -26,6 +42,7 @@ def test_picture_and_words(run, tmp_path, trained, table):
     narrow = run(*arguments, env={"COLUMNS": "40"}).stdout
     assert all(len(line) <= 40 for line in narrow.splitlines())
     assert "soft label" in narrow
+    assert "why " in narrow
 
 
 def test_text_from_data_cannot_command_the_terminal(run, tmp_path, kit):

@@ -39,7 +39,7 @@ def test_predictions_read_back_are_those_of_the_model(run, tmp_path, trained, fr
     assert found["novel"].tolist() == model.is_novel(x).tolist()
     why = model.explain(x, 3)
     for k in range(3):
-        assert found[f"memory_{k + 1}"].tolist() == why.memory[:, k].tolist()
+        assert found[f"memory_{k + 1}"].tolist() == [f"#{m}" for m in why.memory[:, k]]
         np.testing.assert_array_equal(found[f"share_{k + 1}"], why.share[:, k])
 
 

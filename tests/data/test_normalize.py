@@ -262,6 +262,8 @@ def test_an_overlap_is_a_sum_over_coordinates_that_are_affine_in_the_features(ki
     length = (normalizer.pull_back(u) * v).sum(1)  # of the row, whatever it is pulled through
     assert (length > 0).all()
     torch.testing.assert_close(v @ back.T / length[:, None], u @ w.T, rtol=1e-12, atol=1e-12)
+    # What a memory looks like among the coordinates overlaps with the memories as it does itself.
+    torch.testing.assert_close(normalizer.preimage(w) @ back.T, w @ w.T, rtol=1e-12, atol=1e-12)
 
 
 def test_differentiable():

@@ -595,6 +595,16 @@ USE = {
         ValueError,
         r"n_nearest must be a whole number >= 1, got 0",
     ),
+    "too few names for the rows": (
+        lambda c: small().fit(c.x, c.y).name_rows(["a", "b"]),
+        ValueError,
+        r"names has 2 entries, but row \d+ was trained on: pass one per row of X",
+    ),
+    "names for rows that are not known": (
+        lambda c: c.model.shrink(c.x, c.y, n_memories=3).name_rows(["a"]),
+        ValueError,
+        r"no rows stand behind the memories of this model: fit it first",
+    ),
     "picture of another shape": (
         lambda c: c.model.explain(c.x).plot(image_shape=(2, 2)),
         ValueError,

@@ -34,6 +34,8 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     assert np.allclose(total, proba, rtol=1e-9, atol=0)
     assert np.array_equal(found.verdict, model.predict(fresh.x))
     assert np.allclose(found.probability, total.max(axis=1), rtol=1e-10)
+    assert np.allclose(found.proba, total, rtol=1e-10)
+    assert np.array_equal(found.runner_up, model.classes_[np.argsort(total, axis=1)[:, -2]])
     assert np.array_equal(found.memories, model.memories_[found.memory])
     if model.normalize_ == "standard":
         assert np.allclose(found.rows, fresh.x)
@@ -49,7 +51,8 @@ def test_explanation_as_table_and_picture(image_model, images):
     text = str(found)
     first = found[0][0]
     assert f"row 0: {found.verdict[0]}" in text
-    assert f"{first.memory}" in text.splitlines()[2]
+    assert text.splitlines()[3].startswith(f"#{first.memory} ")
+    assert "why" not in text  # hundreds of pixels are no features to read
     assert len(found.as_dicts()) == 12
     assert found.as_dicts()[5]["row"] == 1
     assert found.as_dicts()[5]["rank"] == 2
@@ -77,7 +80,7 @@ def test_typical_rows_are_named_and_shown(data):
     assert f"#{why[0][0].memory}" in str(why)
     names = np.array(["<b>ant", "bee", "cat"])
     html = model._copy_with(model.params_).explain(data.x[:2])._repr_html_()
-    assert html.count("<table>") == 2
+    assert html.count("<table>") == 4  # for each row: memories and features
     odd = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0)
     odd.fit(data.x, names[data.y])
     assert "<b>ant" not in odd.explain(data.x)._repr_html_()

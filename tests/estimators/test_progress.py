@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -41,3 +42,12 @@ def test_figures_of_the_passes_and_the_splits(make_clusters, solver):
     assert f"/3  loss {last['loss']:.3f}" in text
     if solver == "sgd":
         assert f"{last['validation_accuracy']:.1%}" in text
+
+
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_time_left_is_shown_in_narrow_terminals(data, width):
+    page = io.StringIO()
+    bar = ProgressBar(Console(file=page, force_terminal=True, width=width, color_system=None))
+    mn.DAMClassifier(**SETTINGS, max_iter=3, callbacks=[bar]).fit(*data)
+    lines = [line for line in re.split(r"[\r\n]", page.getvalue()) if "3/3" in line]
+    assert re.search(r"3/3.* \d\d:\d\d\s*$", lines[-1])

@@ -9,15 +9,27 @@ SHAPE, K, C = (3, 5), 3, 4
 @pytest.fixture
 def case():
     rng = np.random.default_rng(0)
+    soft = rng.dirichlet([0.5] * (C + 1), size=K)
+    shares = np.array([0.55, 0.3, 0.1])
+    drawn = shares @ soft[:, :C]
     return {
         "x": rng.normal(size=15),
         "memories": rng.normal(size=(K, 15)),
-        "shares": np.array([0.55, 0.3, 0.1]),
-        "soft_labels": rng.dirichlet([0.5] * (C + 1), size=K),
-        "verdict": "cat",
+        "shares": shares,
+        "soft_labels": soft,
+        "proba": drawn + (1 - drawn.sum()) * np.array([0.4, 0.3, 0.2, 0.1]),
         "classes": ["cat", "dog", "cow", "hen"],
+        "names": ["#3", "#5", "#8"],
         "image_shape": SHAPE,
     }
+
+
+def strip(case, **more):
+    case = case | more
+    decision = {k: v for k, v in case.items() if k not in ("x", "memories", "image_shape")}
+    return plots.explanation_strip(
+        case["x"], case["memories"], plots.Decision(**decision), case["image_shape"]
+    )
 
 
 def test_counts_are_printed_in_their_cells():
@@ -62,73 +74,69 @@ def parts(figure):
 
 
 def test_the_strip_shows_input_memories_and_shares(case):
-    figure = plots.explanation_strip(**case, truth="dog", names=["#3", "#5", "#8"])
+    figure = strip(case, truth="hen")
     patterns, shares, verdict = parts(figure)
     for ax, row in zip(patterns, [case["x"], *case["memories"]], strict=True):
         np.testing.assert_array_equal(ax.images[0].get_array().data, row.reshape(SHAPE))
     assert [ax.patches[0].get_width() for ax in shares] == list(case["shares"])
     assert [ax.get_xlabel() for ax in shares] == ["share 55%", "share 30%", "share 10%"]
-    assert patterns[0].get_title() == "input\ntruth: dog"
+    assert patterns[0].get_title() == "input\ntruth: hen"
     names = [*case["classes"], "none"]
-    for k, (ax, name) in enumerate(zip(patterns[1:], ["#3", "#5", "#8"], strict=True)):
+    for k, (ax, name) in enumerate(zip(patterns[1:], case["names"], strict=True)):
         top = max(range(C + 1), key=lambda y: case["soft_labels"][k, y])
         expected = f"{name}\n{names[top]} ({case['soft_labels'][k, top]:.2f})"
         assert ax.get_title() == expected
-    assert verdict.get_title(loc="left") == "verdict: cat, wrong"
+    best = case["classes"][case["proba"].argmax()]
+    assert best != "hen"
+    expected = f"verdict: {best} ({case['proba'].max():.0%}), truth: hen"
+    assert verdict.get_title(loc="left") == expected
     figure.draw_without_rendering()
 
 
-def test_the_verdict_stacks_the_memories(case):
-    _, _, ax = parts(plots.explanation_strip(**case))
-    ends = np.zeros(C + 1)
-    for k, container in enumerate(ax.containers):
+def test_the_verdict_stacks_the_memories_and_all_others(case):
+    _, _, ax = parts(strip(case))
+    ends = np.zeros(C)
+    *drawn, rest = ax.containers
+    for k, container in enumerate(drawn):
         for y, bar in enumerate(container):
             assert bar.get_x() == pytest.approx(ends[y])
             assert bar.get_width() == pytest.approx(case["shares"][k] * case["soft_labels"][k, y])
             ends[y] += bar.get_width()
-    assert ends.sum() == pytest.approx(0.95)
+    ends += [bar.get_width() for bar in rest]
+    np.testing.assert_allclose(ends, case["proba"])
     bold = [t.get_text() for t in ax.get_yticklabels() if t.get_fontweight() == "bold"]
-    assert bold == ["cat"]
-    assert ax.get_xlabel() == "weight (memories shown: 95%)"
+    assert bold == [case["classes"][case["proba"].argmax()]]
 
 
 def test_share_bars_and_stacks_have_the_color_of_the_memory(case):
-    patterns, shares, verdict = parts(plots.explanation_strip(**case))
+    patterns, shares, verdict = parts(strip(case))
     for k in range(K):
         color = shares[k].patches[0].get_facecolor()
         assert patterns[k + 1].patches[-1].get_edgecolor() == color
         assert verdict.containers[k][0].get_facecolor() == color
 
 
-def test_memories_are_lettered_by_default_and_truth_may_be_right(case):
-    patterns, _, verdict = parts(plots.explanation_strip(**case, truth="cat"))
-    assert [ax.get_title().split("\n")[0] for ax in patterns] == ["input", "AA", "AB", "AC"]
-    assert verdict.get_title(loc="left") == "verdict: cat, right"
-
-
 def test_long_names_with_one_beginning_stay_apart(case):
     names = [f"the same long beginning of a name {k}" for k in range(C)]
-    _, _, ax = parts(plots.explanation_strip(**(case | {"classes": names, "verdict": names[2]})))
-    bold = [k for k, t in enumerate(ax.get_yticklabels()) if t.get_fontweight() == "bold"]
-    assert bold == [2]
-    assert len({t.get_text() for t in ax.get_yticklabels()}) == C + 1
+    _, _, ax = parts(strip(case, classes=names))
+    assert len({t.get_text() for t in ax.get_yticklabels()}) == C
 
 
 def test_rows_that_are_no_images_are_drawn_as_bars(case):
-    patterns, _, _ = parts(plots.explanation_strip(**(case | {"image_shape": None})))
+    patterns, _, _ = parts(strip(case, image_shape=None))
     heights = np.array([bar.get_height() for bar in patterns[0].containers[0]])
     np.testing.assert_allclose(heights / np.abs(heights).max(), case["x"] / np.abs(case["x"]).max())
 
 
 def test_only_the_strongest_of_many_classes_are_shown(case):
-    soft = np.full((K, 40), 0.1 / 39)
-    soft[:, 23] = 0.9
-    many = case | {"soft_labels": soft, "classes": list(range(40)), "verdict": 23}
-    _, _, ax = parts(plots.explanation_strip(**many))
+    proba = np.full(40, 0.1 / 39)
+    proba[[23, 7]] = 0.6, 0.3
+    soft = np.tile(proba, (K, 1))
+    _, _, ax = parts(strip(case, soft_labels=soft, proba=proba, classes=list(range(40))))
     names = [int(label.get_text()) for label in ax.get_yticklabels()]
+    assert names[:2] == [23, 7]
     assert len(names) == 12
-    assert names == sorted(names)
-    assert 23 in names
+    assert "12 of 40 classes" in ax.get_xlabel()
 
 
 @pytest.mark.parametrize(
@@ -137,15 +145,58 @@ def test_only_the_strongest_of_many_classes_are_shown(case):
         ({"x": np.ones(14)}, "x must have 15 entries, one per feature of a memory, got 14"),
         ({"x": np.full(15, np.nan)}, "x holds nan"),
         ({"image_shape": (3, 4)}, "12 pixels but memories has 15 features"),
-        ({"shares": [0.5, 0.5]}, "shares must have 3 entries"),
+        ({"shares": [0.5, 0.5]}, "soft_labels must have 2 entries"),
         ({"shares": [0.9, 0.5, 0.1]}, "sum to at most 1, got min 0.1 and sum 1.5"),
         ({"shares": [-0.1, 0.5, 0.1]}, "must not be negative"),
         ({"soft_labels": np.ones((2, 5))}, "soft_labels must have 3 entries"),
-        ({"classes": ["cat"]}, "5 label columns but 1 classes"),
-        ({"verdict": "fox"}, "verdict 'fox' is not one of the classes cat, dog"),
+        ({"classes": ["cat"]}, "proba must have 1 entries"),
+        ({"soft_labels": np.ones((3, 7))}, "7 label columns but 4 classes"),
         ({"names": ["one"]}, "names must have 3 entries"),
     ],
 )
 def test_bad_explanations(case, change, message):
     with pytest.raises(ValueError, match=message):
-        plots.explanation_strip(**(case | change))
+        strip(case, **change)
+
+
+class Reasons:
+    """Of 17 features; the sums are known."""
+
+    names = tuple(f"feature {k}" for k in range(17))
+    verdict, runner_up, memory = "cat", "dog", ("#3", "#5", "#8")
+    value = np.arange(17.0)
+    position, verdict_position, runner_up_position = np.random.default_rng(1).normal(size=(3, 17))
+    contribution = np.random.default_rng(2).normal(size=(3, 17))
+    constant = np.array([0.25, 0.0, 0.0])
+    difference = np.random.default_rng(3).normal(size=17)
+    difference_constant, difference_rest, log_odds = 0.5, -0.25, float(difference.sum()) + 0.25
+
+    def order(self):
+        return list(range(16, -1, -1))
+
+
+def test_bars_of_features_add_up(case):
+    decision = plots.Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
+                                                  "names")))  # fmt: skip
+    figure = plots.feature_figure(Reasons(), decision)
+    places, overlap, odds, _ = figure.axes
+    widths = [[bar.get_width() for bar in ax.containers[0]] for ax in (overlap, odds)]
+    assert sum(widths[0]) == pytest.approx(Reasons.contribution[0].sum() + 0.25)
+    assert sum(widths[1]) == pytest.approx(Reasons.log_odds)
+    assert f"{Reasons.log_odds:+.2f}" in odds.get_title(loc="left")
+    lines = [t.get_text() for t in places.get_yticklabels()]
+    assert lines[0] == "feature 16  16"
+    assert lines[12:] == ["others (5)", "being average", "soft labels"]
+    np.testing.assert_array_equal(places.lines[1].get_xdata(), Reasons.position[16:4:-1])
+    figure.draw_without_rendering()
+
+
+def test_texts_of_training_rows(case):
+    decision = plots.Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
+                                                  "names")))  # fmt: skip
+    texts = [["costs 5$ and 6$"], ["b", "c"], []]
+    left, _ = (figure := plots.typical_rows(texts, decision)).axes
+    assert [t.get_text() for t in left.texts] == [r"costs 5\$ and 6\$", "b\nc", ""]
+    figure.draw_without_rendering()
+    with pytest.raises(ValueError, match="texts must have 3 entries"):
+        plots.typical_rows(texts[:2], decision)

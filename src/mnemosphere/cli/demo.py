@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from mnemosphere.cli import explain
 from mnemosphere.cli.options import Columns, Overwrite, Request, Seed, command, option
 from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.shell import Terminal, command_line
 
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
+    from mnemosphere.estimators import Explanation
 
 _DATA = "mnist-small"
 _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
@@ -52,25 +54,24 @@ def demo(
     }
     with folder.writing() as draft:
         model.save(draft / MODEL)
-        title, reasons = _pictures(model, test, draft)
+        why, one = _pictures(model, test, draft)
         folder.finish(content)
     terminal.result(content)
     _show_memories(terminal, model, rows.table.image_shape)
-    terminal.table(reasons, f"\nwhy? {title}")
+    terminal.say("", "why?")
+    explain.show(terminal, why, one, 0)
     accuracy = f"{content['accuracy']:.2%} of {content['rows']} test digits"
-    terminal.say("")
     terminal.facts(report.model_facts(model) | {"time": f"{seconds:.1f} s", "accuracy": accuracy})
     terminal.say("", folder.told(), f"play:      open {out / 'page.html'} in a browser",
                  f"ask why:   mnemosphere explain {out} {_DATA} --row test-3",
                  "your data: mnemosphere train YOUR.csv --out run")  # fmt: skip
 
 
-def _pictures(model: Any, test: Rows, folder: Path) -> tuple[str, list[dict[str, str]]]:
-    """Memories, an explanation, a recall; returns the explanation in words."""
+def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
+    """Memories, an explanation, a recall; returns the explanation and the row it is of."""
     import numpy as np
 
     from mnemosphere import plots
-    from mnemosphere.cli import explain, report
     from mnemosphere.plots.fitted import memories_of, recall_of
 
     shape = test.table.image_shape
@@ -92,7 +93,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[str, list[dict[str,
     plots.save(strips, folder / "recall.png")
     model.explore(folder / "page.html", test.x, test.y, image_shape=shape, layout="pca",
                   title="Handwritten digits")  # fmt: skip
-    return explain.verdict(why, one, 0), report.reasons(why, 0)
+    return why, one
 
 
 def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
@@ -18,6 +19,7 @@ from mnemosphere.cli.options import (
 from mnemosphere.cli.output import PICTURES, check_file
 
 if TYPE_CHECKING:
+    from mnemosphere.cli.shell import Terminal
     from mnemosphere.data.columns import Rows
     from mnemosphere.estimators import Explanation
 
@@ -37,7 +39,6 @@ def explain(
 ) -> None:
     """Why did this row get its class? The memories that decided, their shares, their labels."""
     from mnemosphere import plots
-    from mnemosphere.cli import report
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.estimators.explanation import explain as explain_rows
 
@@ -53,36 +54,51 @@ def explain(
     found = explain_rows(opened.model, rows.x, nearest)
     if out is not None:
         plots.save(picture(found, rows, shape), out)
-    records = [
-        {
-            rows.kind: str(rows.names[k]),
-            "truth": _truth(rows, k),
-            "prediction": found.verdict[k],
-            "probability": found.probability[k],
-            "uniform_share": found.uniform_share[k],
-            "memories": [vars(reason) for reason in found[k]],
-        }
-        for k in range(len(rows))
-    ]
-    terminal.result({"model": opened.path, "data": data, "rows": records})
+    if terminal.json_only:
+        terminal.result({"model": opened.path, "data": data, "rows": _records(found, rows)})
     for k in range(len(rows)):
-        terminal.table(report.reasons(found, k), verdict(found, rows, k))
-        terminal.say("")
+        show(terminal, found, rows, k)
     terminal.say("share: P(memory | row)", "overlap: cosine with the row")
     if out is not None:
         terminal.say(f"wrote {out}")
 
 
+def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
+    return [
+        {
+            rows.kind: str(rows.names[k]),
+            "truth": _truth(rows, k),
+            "prediction": found.verdict[k],
+            "probability": found.probability[k],
+            "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
+            "uniform_share": found.uniform_share[k],
+            "memories": [{"name": reason.name, **vars(reason)} for reason in found[k]],
+            "runner_up": found.runner_up[k],
+            **(_features(found, k) if found.shows_features else {}),
+        }
+        for k in range(len(rows))
+    ]
+
+
+def _features(found: Explanation, k: int) -> dict[str, Any]:
+    why = found.features(k)
+    apart = why.difference_rest + why.difference_constant
+    return {"features": why.as_dicts(), "apart_from_features": apart, "log_odds": why.log_odds}
+
+
+def show(terminal: Terminal, found: Explanation, rows: Rows, k: int) -> None:
+    """What a row was taken for, whether that is right, and why."""
+    truth = _truth(rows, k)
+    right = "right" if found.verdict[k] == truth else f"wrong: it is {truth}"
+    title = found.title(k, f"{rows.kind} {rows.names[k]}")
+    terminal.say(textwrap.fill(title if truth is None else f"{title}; {right}", terminal.width))
+    for heading, lines in found.tables(k, terminal.width):
+        terminal.table(lines, textwrap.fill(heading, terminal.width))
+        terminal.say("")
+
+
 def _truth(rows: Rows, k: int) -> Any:
     return None if rows.y is None else rows.y[k]
-
-
-def verdict(found: Explanation, rows: Rows, k: int) -> str:
-    """What a row was taken for, and whether that is right."""
-    text = f"{rows.kind} {rows.names[k]}: {found.verdict[k]} ({found.probability[k]:.1%})"
-    truth = _truth(rows, k)
-    right = ", right" if found.verdict[k] == truth else f", wrong: it is {truth}"
-    return text if truth is None else text + right
 
 
 def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
@@ -91,7 +107,7 @@ def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
 
     if len(found) == 1:
         return found.plot(0, image_shape=shape, truth=_truth(rows, 0))
-    figure = new_figure(1.3 * (found.memory.shape[1] + 1) + 2.6, 2.6 * len(found))
+    figure = new_figure(11.0, (2.6 if shape is not None else 4.5) * len(found))
     parts: Any = figure.subfigures(len(found), 1)
     for k, part in enumerate(parts):
         found.plot(k, image_shape=shape, truth=_truth(rows, k), figure=part)

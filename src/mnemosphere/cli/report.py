@@ -9,7 +9,6 @@ import numpy as np
 
 from mnemosphere.data.columns import Rows
 from mnemosphere.estimators import evaluation
-from mnemosphere.estimators.explanation import Explanation
 from mnemosphere.machine import device_name, versions
 
 _WORST = 10
@@ -83,21 +82,3 @@ def model_facts(model: Any) -> dict[str, str]:
         "inverse temperature β": f"{model.beta_:.4g}{how('beta', 'learned')}",
         "passes over the data": f"{model.n_iter_}  ({_ENDED.get(model.status_, model.status_)})",
     }
-
-
-def reasons(found: Explanation, row: int) -> list[dict[str, str]]:
-    """The memories that decided about one row, for people."""
-    lines = [
-        {
-            "memory": reason.name,
-            "share": f"{reason.share:.1%}",
-            "overlap": f"{reason.overlap:.3f}",
-            "soft label": reason.soft_label,
-        }
-        for reason in found[row]
-    ]
-    uniform = float(found.uniform_share[row])
-    rest = max(0.0, 1 - float(found.share[row].sum()) - uniform)
-    for name, share in (("others", rest), ("uniform", uniform)):
-        lines.append({"memory": name, "share": f"{share:.1%}", "overlap": "", "soft label": ""})
-    return lines

@@ -166,7 +166,7 @@ class Terminal:
     def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
         """Rows for people, in columns, or where these do not fit, one below the other."""
         if rows and not self.json_only:
-            from mnemosphere.plots.text import format_table
+            from mnemosphere.estimators.text import format_table
 
             cells = [{printable(k): printable(str(v)) for k, v in row.items()} for row in rows]
             self.say(*([title] if title else []), format_table(cells, self.width))

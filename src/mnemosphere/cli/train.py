@@ -130,7 +130,7 @@ def _absolute(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
-    """Fit with a progress bar; returns the seconds. Rows set aside are named as the user does."""
+    """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
     import numpy as np
 
     from mnemosphere.estimators import ProgressBar
@@ -144,6 +144,8 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
         model.fit(rows.x, rows.y)
     seconds = time.perf_counter() - began
     model.callbacks = ()
+    if model.typical_rows_ is not None:
+        model.name_rows(rows.names)
     for warning in caught:
         text = str(warning.message)
         if "set aside" in text:

@@ -108,6 +108,10 @@ class Normalizer:
         """
         return w.double()
 
+    def preimage(self, w: Tensor) -> Tensor:
+        """What becomes these points of the sphere, in `coordinates`, up to its length."""
+        return w.double()
+
     def off_norm(self, x: Tensor) -> Tensor:
         """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
         if self.kind != "none":

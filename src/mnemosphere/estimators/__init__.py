@@ -3,6 +3,7 @@
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.explanation import Explanation, Reason
+from mnemosphere.estimators.feature_reasons import FeatureReasons
 from mnemosphere.estimators.image_explanation import (
     ImageExplanation,
     explain_images,
@@ -19,6 +20,7 @@ __all__ = [
     "DAMClusterer",
     "DAMModule",
     "Explanation",
+    "FeatureReasons",
     "ImageExplanation",
     "PatchEncoder",
     "ProgressBar",

@@ -17,7 +17,6 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import Floats, as_numpy, like, sample_weights
 from mnemosphere.estimators.editing import given_parameters
-from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.labels import (
     Encoded,
     as_labels,
@@ -234,10 +233,6 @@ class ClassModel(PortableModel, ABC):
                 f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
             )
         return weights
-
-    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
-        """Why each row got its class: the memories that decided it, their shares, soft labels."""
-        return explain(self, X, n_nearest)
 
     @classmethod
     def from_parameters(

@@ -50,7 +50,8 @@ def without_memories(model: Model, memories: Iterable[int | str], class_prior: s
     new = _settle(params, w, p / p.sum(), edited, class_prior)
     behind = model._rows_behind
     if behind is not None:
-        behind = RowsBehind(behind.typical[kept], behind.support[kept])
+        behind = RowsBehind(behind.typical[kept], behind.support[kept],
+                            None if behind.names is None else behind.names[kept])  # fmt: skip
     return _edited(model, new, behind)
 
 

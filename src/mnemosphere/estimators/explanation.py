@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,16 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.estimators.base import as_numpy, check_whole
+from mnemosphere.estimators.feature_reasons import (
+    FeatureReasons,
+    Source,
+    feature_reasons,
+    readable,
+)
+from mnemosphere.estimators.memory_table import memory_name
+from mnemosphere.estimators.text import format_table
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
 
@@ -22,8 +30,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "Reason", "deciding", "explain"]
 
-_AT_ONCE = 1000  # rows whose explanations are held at a time
-_SHOWN = 5  # rows of a notebook's table
+_SHOWN = 5  # rows of a notebook's tables, classes of a title
+_WIDTH = 100  # of printed tables
+_ALL = 1000  # letters of a name in a notebook
+_SHORT = 24  # letters of row names that share a line
+
+Table = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -35,12 +47,12 @@ class Reason:
     overlap: float  # ⟨w, x⟩
     label: object  # the memory's own most likely class; None for "none of them"
     label_weight: float  # how much of its soft label that is
-    typical_rows: tuple[int, ...] = ()  # numbers of training rows that are most like it
+    typical_rows: tuple[Any, ...] = ()  # training rows most like it: numbers, or what you call them
 
     @property
     def name(self) -> str:
         """What the memory is called in tables and pictures."""
-        return f"#{self.memory}"
+        return memory_name(self.memory)
 
     @property
     def soft_label(self) -> str:
@@ -54,18 +66,41 @@ class Explanation:
 
     rows: NDArray[Any]  # (n, N) unit rows; in the features' units with normalize='standard'
     classes: NDArray[Any]  # (C,)
-    verdict: NDArray[Any]  # (n,)
-    probability: NDArray[Any]  # (n,) of the verdict
+    proba: NDArray[Any]  # (n, C) over all memories: `predict_proba`
     memory: NDArray[Any]  # (n, k)
     share: NDArray[Any]  # (n, k)
     overlap: NDArray[Any]  # (n, k)
     uniform_share: NDArray[Any]  # (n,) of the uniform component
     soft_label: NDArray[Any]  # (n, k, C+1)
     memories: NDArray[Any]  # (n, k, N), likewise
-    typical_rows: NDArray[Any] | None  # (n, k, 3) numbers of training rows, −1 for none
+    typical_rows: NDArray[Any] | None  # (n, k, 3) training rows: numbers, −1 for none, or names
+    source: Source = field(repr=False)
+
+    @property
+    def verdict(self) -> NDArray[Any]:
+        """The most probable class of each row, (n,)."""
+        found: NDArray[Any] = self.classes[self._order[:, 0]]
+        return found
+
+    @property
+    def runner_up(self) -> NDArray[Any]:
+        """The class after that, (n,)."""
+        found: NDArray[Any] = self.classes[self._order[:, 1 % len(self.classes)]]
+        return found
+
+    @property
+    def probability(self) -> NDArray[Any]:
+        """Of the verdict, (n,)."""
+        found: NDArray[Any] = self.proba.max(axis=1)
+        return found
+
+    @property
+    def _order(self) -> NDArray[np.intp]:
+        """(n, C) classes, the most probable first; among equals, as `predict` has them."""
+        return np.argsort(-self.proba, axis=1, kind="stable")
 
     def __len__(self) -> int:
-        return int(self.verdict.shape[0])
+        return len(self.proba)
 
     def __getitem__(self, row: int) -> list[Reason]:
         names = [*self.classes.tolist(), None]
@@ -81,21 +116,33 @@ class Explanation:
             for j in range(self.memory.shape[1])
         ]
 
-    def _typical(self, row: int, j: int) -> tuple[int, ...]:
+    def _typical(self, row: int, j: int) -> tuple[Any, ...]:
         if self.typical_rows is None:
             return ()
-        return tuple(int(k) for k in self.typical_rows[row, j] if k >= 0)
+        return tuple(name for name in self.typical_rows[row, j].tolist() if name not in (-1, ""))
 
     def __iter__(self) -> Iterator[list[Reason]]:
         return (self[row] for row in range(len(self)))
 
+    def features(self, row: int = 0) -> FeatureReasons:
+        """What each feature did in the decision about one row; its parts add up exactly."""
+        order = self._order[row].tolist()
+        pair = order[0], order[1 % len(order)]
+        return feature_reasons(self.source, row, self.memory[row], self.classes, pair)
+
+    @property
+    def shows_features(self) -> bool:
+        """Whether features can be shown to people, and there are two classes to tell apart."""
+        return len(self.classes) > 1 and readable(self.source.feature_names)
+
     def as_dicts(self) -> list[dict[str, Any]]:
         """One flat dict for each (row, memory): for a data frame or JSON."""
+        verdict, probability = self.verdict, self.probability
         return [
             {
                 "row": row,
-                "verdict": plain(self.verdict[row]),
-                "probability": float(self.probability[row]),
+                "verdict": plain(verdict[row]),
+                "probability": float(probability[row]),
                 "rank": rank,
                 **vars(reason),
             }
@@ -103,47 +150,60 @@ class Explanation:
             for rank, reason in enumerate(reasons, start=1)
         ]
 
-    def _others(self, row: int) -> float:
-        rest = 1 - float(self.share[row].sum()) - float(self.uniform_share[row])
-        return max(rest, 0.0)
+    def title(self, row: int, name: str | None = None) -> str:
+        """What a row is taken for, and the classes after that."""
+        order = self._order[row, :_SHOWN]
+        first, *rest = (f"{self.classes[c]} ({self.proba[row, c]:.1%})" for c in order)
+        more = ", …" if len(self.classes) > _SHOWN else ""
+        after = f", then {', '.join(rest)}{more}" if rest else ""
+        return f"{f'row {row}' if name is None else name}: {first}{after}"
+
+    def tables(self, row: int, width: int = _WIDTH) -> list[tuple[str, Table]]:
+        """(heading, lines) of what there is to say about a row, for people; texts are cut."""
+        reasons = self[row]
+        long = any(len(str(name)) > _SHORT for r in reasons for name in r.typical_rows)
+        lines = [
+            {
+                "memory": r.name, "share": f"{r.share:.1%}", "overlap": f"{r.overlap:.3f}",
+                "soft label": r.soft_label,
+                "typical rows": "" if long else ", ".join(map(str, r.typical_rows)),
+            }
+            for r in reasons
+        ]  # fmt: skip
+        uniform = float(self.uniform_share[row])
+        rest = max(0.0, 1 - float(self.share[row].sum()) - uniform)
+        empty = dict.fromkeys(lines[0], "")
+        lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
+        lines += [empty | {"memory": "uniform", "share": f"{uniform:.1%}"}]
+        if not any(line["typical rows"] for line in lines):
+            lines = [{k: v for k, v in line.items() if k != "typical rows"} for line in lines]
+        found = [("", lines)]
+        if long:
+            named = [(r.name, str(name)) for r in reasons for name in r.typical_rows]
+            texts = [{"memory": m, "typical row": " ".join(name.split())} for m, name in named]
+            found.append(("training rows like these memories", _cut(texts, width)))
+        if self.shows_features:
+            features = self.features(row)
+            found.append((features.title, features.table()))
+        return found
 
     def __str__(self) -> str:
-        lines = []
-        for row, reasons in enumerate(self):
-            lines.append(f"row {row}: {self.verdict[row]} ({self.probability[row]:.1%})")
-            rows = "  typical rows" if any(r.typical_rows for r in reasons) else ""
-            width = max(len(r.soft_label) for r in reasons)
-            lines.append(f"  memory   share  overlap  {'soft label':<{width}}{rows}".rstrip())
-            for r in reasons:
-                typical = ", ".join(map(str, r.typical_rows))
-                lines.append(
-                    f"  {r.name:>6}  {r.share:>6.1%}  {r.overlap:>7.3f}  "
-                    f"{r.soft_label:<{width}}  {typical}".rstrip()
-                )
-            lines.append(
-                f"  {'others':>6}  {self._others(row):>6.1%}  uniform {self.uniform_share[row]:.1%}"
-            )
-        return "\n".join(lines)
+        parts = []
+        for row in range(len(self)):
+            parts.append(self.title(row))
+            for heading, lines in self.tables(row):
+                parts += [heading] if heading else []
+                parts += [format_table(lines, _WIDTH), ""]
+        return "\n".join(parts).rstrip()
 
     def _repr_html_(self) -> str:
         """Tables for a notebook, of the first few rows."""
         parts = []
         for row in range(min(len(self), _SHOWN)):
-            title = f"row {row}: {self.verdict[row]} ({self.probability[row]:.1%})"
-            cells = [
-                (r.name, f"{r.share:.1%}", f"{r.overlap:.3f}", r.soft_label,
-                 ", ".join(map(str, r.typical_rows)))
-                for r in self[row]
-            ]  # fmt: skip
-            cells.append(("others", f"{self._others(row):.1%}", "", "", ""))
-            cells.append(("uniform", f"{self.uniform_share[row]:.1%}", "", "", ""))
-            head = ("memory", "share", "overlap", "soft label", "typical rows")
-            body = "".join(
-                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>"
-                for line in cells
-            )
-            heads = "".join(f"<th>{cell}</th>" for cell in head)
-            parts.append(f"<p><b>{escape(title)}</b></p><table><tr>{heads}</tr>{body}</table>")
+            parts.append(f"<p><b>{escape(self.title(row))}</b></p>")
+            for heading, lines in self.tables(row, _ALL):
+                parts += [f"<p>{escape(heading)}</p>"] if heading else []
+                parts.append(_html(lines))
         return "".join(parts)
 
     def __repr__(self) -> str:
@@ -157,62 +217,86 @@ class Explanation:
         truth: object = None,
         figure: Figure | SubFigure | None = None,
     ) -> Figure | SubFigure:
-        """Draw one row: the input, the memories that decided with their shares, the verdict."""
-        from mnemosphere.plots import explanation_strip
+        """Draw one row: the input, the memories that decided with their shares, the verdict.
 
-        return explanation_strip(
-            self.rows[row],
-            self.memories[row],
+        Images as images; of features that can be read, what each of them did; else the training
+        rows like these memories, where they have names, or the rows as lines.
+        """
+        from mnemosphere import plots
+
+        decision = plots.Decision(
             np.clip(self.share[row] / max(1.0, float(self.share[row].sum())), 0, 1),
-            self.soft_label[row],
-            plain(self.verdict[row]),
-            self.classes.tolist(),
-            image_shape,
-            truth=truth,
-            names=[f"#{m}" for m in self.memory[row]],
-            figure=figure,
+            self.soft_label[row], self.proba[row], self.classes.tolist(),
+            [memory_name(m) for m in self.memory[row]], truth,
+        )  # fmt: skip
+        if image_shape is None and self.shows_features:
+            return plots.feature_figure(self.features(row), decision, figure=figure)
+        named = self.typical_rows is not None and self.typical_rows.dtype == object
+        if image_shape is None and named:
+            texts = [[str(name) for name in self._typical(row, j)] for j in range(len(decision))]
+            return plots.typical_rows(texts, decision, figure=figure)
+        return plots.explanation_strip(
+            self.rows[row], self.memories[row], decision, image_shape, figure=figure
         )
+
+
+def _cut(lines: Table, width: int) -> Table:
+    """Lines whose last cell ends where the line must."""
+    *names, last = lines[0]
+    room = max(_SHORT, width - sum(2 + max(len(n), *(len(r[n]) for r in lines)) for n in names))
+    short = (r[last] if len(r[last]) <= room else f"{r[last][: room - 1]}…" for r in lines)
+    return [r | {last: text} for r, text in zip(lines, short, strict=True)]
+
+
+def _html(lines: Table) -> str:
+    heads = "".join(f"<th>{escape(name)}</th>" for name in lines[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line.values()) + "</tr>"
+        for line in lines
+    )
+    return f"<table><tr>{heads}</tr>{body}</table>"
 
 
 def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     """Why each row got its class, by the memories with the largest P(memory | x)."""
     check_is_fitted(model, "params_")
     check_whole(n_nearest, "n_nearest", 1)
-    params = model._class_params
-    x, lost = on_sphere(model._stored(X, reset=False), model._normalizer, params.w.dtype)
+    params, stored = model._class_params, model._stored(X, reset=False)
+    exact, lost = on_sphere(stored, model._normalizer, torch.float64)
+    x = exact.to(params.w.dtype)
     proba = model._log_joint(params)(x, lost)[:, :-1].double().softmax(1)
-    winner = as_numpy(proba.argmax(1))
     # A row without direction is like no memory: the uniform component has all of its share.
     somewhere = torch.where(lost[:, None], params.w[0], x)
     top = retrieval.shares(params, somewhere, None, min(n_nearest, params.n_memories))
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     memory = as_numpy(top.indices)
-    typical = model.typical_rows_
+    typical = model.typical_rows_ if model.row_names_ is None else model.row_names_
+    names = model._feature_names() or [f"x{i}" for i in range(model.n_features_in_)]
     return Explanation(
         rows=as_numpy(model._normalizer.restore(x)),
         classes=model.classes_,
-        verdict=model.classes_[winner],
-        probability=as_numpy(proba.amax(1)),
+        proba=as_numpy(proba),
         memory=memory,
         share=as_numpy(torch.where(lost[:, None], 0.0, top.shares)),
-        overlap=as_numpy(torch.where(lost[:, None], 0.0, top.overlaps)),
+        overlap=as_numpy((exact[:, None] * params.w.double()[top.indices]).sum(2)),
         uniform_share=as_numpy(torch.where(lost, 1.0, top.uniform)),
         soft_label=as_numpy(soft[top.indices]),
         memories=model.memories_[memory],
         typical_rows=None if typical is None else typical[memory],
+        source=Source(params, model._normalizer, stored.values, list(map(str, names))),
     )
 
 
-def deciding(model: Any, x: Any, n_memories: int) -> dict[str, NDArray[Any]]:
+def deciding(model: Any, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
-    places = x.iloc if hasattr(x, "iloc") else x
-    parts = [
-        (found.memory, found.share)
-        for k in range(0, len(x), _AT_ONCE)
-        for found in [explain(model, places[k : k + _AT_ONCE], n_memories)]
-    ]
-    memory, share = (np.concatenate(part) for part in zip(*parts, strict=True))
+    params, parts = model._class_params, []
+    for x, lost in unit_chunks(model._stored(X, reset=False), model._normalizer, params.w.dtype):
+        somewhere = torch.where(lost[:, None], params.w[0], x)
+        top = retrieval.shares(params, somewhere, None, min(n_memories, params.n_memories))
+        parts.append((top.indices, torch.where(lost[:, None], 0.0, top.shares)))
+    memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):
-        columns |= {f"memory_{k + 1}": memory[:, k], f"share_{k + 1}": share[:, k]}
+        names = np.array([memory_name(m) for m in memory[:, k]])
+        columns |= {f"memory_{k + 1}": names, f"share_{k + 1}": share[:, k]}
     return columns

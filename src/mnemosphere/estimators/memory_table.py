@@ -32,6 +32,12 @@ class RowsBehind(NamedTuple):
 
     typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
     support: NDArray[np.float64]  # (P,) summed responsibility, in units of rows
+    names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
+
+    def shown(self) -> list[list[Any]]:
+        """Names of the typical rows of each memory, or their numbers."""
+        rows = self.typical if self.names is None else self.names
+        return [[row for row in line if row not in (-1, "")] for line in rows.tolist()]
 
 
 def memory_name(memory: int) -> str:
@@ -125,7 +131,7 @@ def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:
             "beta_split": beta_split,
             "nearest": [None if k < 0 else memory_name(k) for k in nearest],
             "nearest_overlap": overlap,
-            "typical_rows": [[int(r) for r in line if r >= 0] for line in behind.typical],
+            "typical_rows": behind.shown(),
         }
     )
 

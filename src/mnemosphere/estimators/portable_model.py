@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from os import PathLike
@@ -16,18 +17,22 @@ from torch import Tensor
 
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators import editing
+from mnemosphere.estimators.base import as_numpy
+from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.memory_table import RowsBehind, memory_table, rows_behind
 from mnemosphere.files import strip_prefix
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.schema import Array, check_tensors
+from mnemosphere.schema import Array, check_tensors, items, text
 from mnemosphere.theory import stationarity
 
 __all__ = ["PortableModel"]
 
 _ROWS_BEHIND = {
     "typical": Array("P 3", torch.int64, low=-1), "support": Array("P", low=0, nan=True),
+    "names": Array("bytes", torch.uint8, optional=True),
 }  # fmt: skip
+_LETTERS = 200  # of the name of a row
 
 
 class PortableModel(MemoryModel, ABC):
@@ -38,19 +43,21 @@ class PortableModel(MemoryModel, ABC):
 
     typical_rows_: NDArray[np.int64] | None  # (P, 3) numbers of rows; None where not known
     support_: NDArray[np.float64] | None  # (P,) rows that each memory answers for
+    row_names_: NDArray[Any] | None  # (P, 3) what the typical rows are called; see `name_rows`
 
     def _set_params(self, params: Parameters) -> None:
         super()._set_params(params)
         self._set_rows_behind(None)
 
     def _set_rows_behind(self, behind: RowsBehind | None) -> None:
-        self.typical_rows_, self.support_ = (None, None) if behind is None else behind
+        none = (None, None, None)
+        self.typical_rows_, self.support_, self.row_names_ = none if behind is None else behind
 
     @property
     def _rows_behind(self) -> RowsBehind | None:
         if self.typical_rows_ is None or self.support_ is None:
             return None
-        return RowsBehind(self.typical_rows_, self.support_)
+        return RowsBehind(self.typical_rows_, self.support_, self.row_names_)
 
     def _look_at_rows(self, stored: StoredRows, weight: Tensor | None) -> None:
         """Keep the numbers of the training rows that are typical of each memory."""
@@ -61,6 +68,9 @@ class PortableModel(MemoryModel, ABC):
         if self.typical_rows_ is not None and self.support_ is not None:
             tensors["rows.typical"] = torch.from_numpy(self.typical_rows_)
             tensors["rows.support"] = torch.from_numpy(self.support_)
+        if self.row_names_ is not None:  # as bytes: a header is no place for many texts
+            told = json.dumps(self.row_names_.tolist()).encode()
+            tensors["rows.names"] = torch.frombuffer(bytearray(told), dtype=torch.uint8)
         return header, tensors
 
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -68,12 +78,48 @@ class PortableModel(MemoryModel, ABC):
         rows = strip_prefix(tensors, "rows")
         if rows:
             check_tensors(rows, _ROWS_BEHIND, {"P": self.n_memories_})
-            self._set_rows_behind(RowsBehind(rows["typical"].numpy(), rows["support"].numpy()))
+            names = None
+            if "names" in rows:
+                told = json.loads(rows["names"].numpy().tobytes())
+                items(items(text, 3))(told, "rows.names")
+                names = np.array(told, dtype=object)
+                if names.shape != rows["typical"].shape:
+                    raise ValueError(f"rows.names are of {len(told)} memories")
+            self._set_rows_behind(
+                RowsBehind(rows["typical"].numpy(), rows["support"].numpy(), names)
+            )
 
     @property
     @abstractmethod
     def _smoothing(self) -> float:
         """ε of the soft labels."""
+
+    def name_rows(self, names: ArrayLike) -> Self:
+        """Call the training rows by ids or texts of yours, (n,) in the order of `fit`.
+
+        Explanations, the table of memories, pages and model files then show these names, cut after
+        200 letters, in place of numbers.
+        """
+        check_is_fitted(self, "params_")
+        given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
+        if self.typical_rows_ is None:
+            raise ValueError("no rows stand behind the memories of this model: fit it first")
+        if given.ndim != 1 or len(given) <= self.typical_rows_.max():
+            raise ValueError(
+                f"names has {len(given)} entries, but row {self.typical_rows_.max()} was trained "
+                "on: pass one per row of X, as it was given to fit"
+            )
+        self.row_names_ = np.where(self.typical_rows_ < 0, "", given[self.typical_rows_])
+        return self
+
+    # Decisions.
+
+    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+        """Why each row got its class: the memories that decided it, their shares, soft labels.
+
+        `features(row)` of what comes back says what each feature did, with parts that add up.
+        """
+        return explain(self, X, n_nearest)
 
     # Memories as a table, and edited.
 
@@ -83,7 +129,8 @@ class PortableModel(MemoryModel, ABC):
         name (#17, counted from 0), label and soft_label net of smoothing, purity (its largest
         entry), support (rows behind the memory), share of all rows, supported (False where fewer
         than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
-        measured on them), nearest memory and overlap, typical_rows (their numbers in X).
+        measured on them), nearest memory and overlap, typical_rows (their numbers in X, or what
+        `name_rows` calls them).
         """
         return memory_table(self, X, y)
 

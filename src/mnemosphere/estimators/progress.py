@@ -14,6 +14,8 @@ from rich.progress import (
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, Run, SplitRecord
 
+_WIDE = 72  # columns that the whole line takes
+
 
 class ProgressBar(Callback):
     """Loss, β, accuracy and time left, on standard error."""
@@ -23,13 +25,18 @@ class ProgressBar(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
+    @property
+    def _narrow(self) -> bool:
+        """Whether there is room for passes and time left only."""
+        return self._console.width < _WIDE
+
     def on_start(self, run: Run) -> None:
         """Draw the bar."""
         self._bar = Progress(
             TextColumn("[progress.description]{task.description}"),
-            BarColumn(bar_width=16),
+            *([] if self._narrow else [BarColumn(bar_width=16)]),
             TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(compact=True),
             console=self._console,
             transient=True,
         )
@@ -46,8 +53,10 @@ class ProgressBar(Callback):
     def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
         record = run.history[-1]
-        note = f"{record.n_iter}/{run.max_iter}  loss {record.loss:.3f}  β {record.beta:.3g}"
-        if record.validation_accuracy is not None:
+        note = f"{record.n_iter}/{run.max_iter}"
+        if not self._narrow:
+            note += f"  loss {record.loss:.3f}  β {record.beta:.3g}"
+        if record.validation_accuracy is not None and not self._narrow:
             note += f"  {record.validation_accuracy:.1%}"
         if self._bar is not None:
             self._bar.update(self._task, completed=float(record.n_iter), note=note)

@@ -215,7 +215,7 @@ def _certificate(model: PortableModel, X: Any, y: Any) -> Certificate | None:
     return None if cost > _CERTIFY else model.certify(X, y)
 
 
-def _typical(model: PortableModel) -> list[list[int]] | None:
-    """Numbers of the training rows behind each memory, where the model kept them."""
-    rows = model.typical_rows_
-    return None if rows is None else [[int(r) for r in line if r >= 0] for line in rows]
+def _typical(model: PortableModel) -> list[list[Any]] | None:
+    """Training rows behind each memory, where the model kept them."""
+    behind = model._rows_behind
+    return None if behind is None else behind.shown()

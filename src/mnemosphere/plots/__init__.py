@@ -1,6 +1,8 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
 from mnemosphere.plots.agreement import agreement_figure, agreement_map
+from mnemosphere.plots.decision import Decision
+from mnemosphere.plots.features import feature_figure, typical_rows
 from mnemosphere.plots.gallery import (
     class_weight_histogram,
     class_weights,
@@ -18,12 +20,14 @@ from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.training import learning_curves
 
 __all__ = [
+    "Decision",
     "agreement_figure",
     "agreement_map",
     "class_weight_histogram",
     "class_weights",
     "confusion_matrix",
     "explanation_strip",
+    "feature_figure",
     "figure_style",
     "latent_classes",
     "latent_order",
@@ -37,4 +41,5 @@ __all__ = [
     "save",
     "split_spectrum",
     "terminal_gallery",
+    "typical_rows",
 ]

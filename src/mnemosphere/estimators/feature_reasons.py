@@ -1,0 +1,191 @@
+"""What each feature did in one decision: parts of overlaps, and of the odds of two classes.
+
+A row u on the sphere is linear in the features but for its length, u = v/‖v‖, so an overlap ⟨w, u⟩
+is a sum over features. For the odds of two classes a and b, let m_y = Σ_μ r_μ w_μ be the memories
+of a class by their shares r in it (what the uniform component has of them pulls m_y to zero). Then
+
+    log P(a|x) − log P(b|x) = β_eff Σ_i (m_a − m_b)_i (u_i − (m_a + m_b)_i/2) + the rest,
+
+so feature i speaks for the class whose memories are nearer to the row along i, by half the
+difference of the squared distances; β_eff (m_a − m_b) is the gradient of the log-odds. The rest is
+what no feature has a part in: how heavy the memories are, how far apart, and their soft labels.
+Both sums are exact.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores
+
+__all__ = ["FeatureReasons", "Source", "readable"]
+
+Floats = NDArray[np.float64]
+_ALL_SHOWN = 50  # features that are shown even where their names say nothing
+_SHOWN = 10
+
+
+class Source(NamedTuple):
+    """What an explanation rests on: the model that decided, and rows as they were given."""
+
+    params: Parameters  # whose log_joint gives the classes
+    normalizer: Normalizer
+    values: Tensor  # (n, N)
+    feature_names: list[str]
+
+
+@dataclass(frozen=True)
+class FeatureReasons:
+    """One decision seen feature by feature.
+
+    Positions are in standard deviations of the training rows with normalize='standard', else in
+    units of the root mean square of the row. Memories, which are directions, are shown at the
+    length of the row.
+    """
+
+    names: list[str]
+    verdict: object
+    runner_up: object
+    memory: list[str]  # names of the k memories
+    value: Floats  # (N,) as given
+    position: Floats  # (N,) of the row
+    memories: Floats  # (k, N) positions
+    verdict_position: Floats  # (N,) of the memories of the verdict, by their shares r
+    runner_up_position: Floats
+    contribution: Floats  # (k, N) parts of the overlaps
+    constant: Floats  # (k,) part of the coordinate that normalize='standard' appends, else 0
+    difference: Floats  # (N,) parts of the log-odds of the verdict against the runner-up
+    difference_constant: float
+    difference_rest: float  # of memories: weights, spread, soft labels
+    log_odds: float  # the sum of the last three
+
+    def as_dicts(self) -> list[dict[str, Any]]:
+        """One dict per feature, those that made the largest difference first."""
+        return [
+            {
+                "feature": self.names[i],
+                "value": float(self.value[i]),
+                "position": float(self.position[i]),
+                "verdict_position": float(self.verdict_position[i]),
+                "runner_up_position": float(self.runner_up_position[i]),
+                "difference": float(self.difference[i]),
+                **{f"overlap_{m}": float(c[i]) for m, c in
+                   zip(self.memory, self.contribution, strict=True)},
+            }
+            for i in self.order()
+        ]  # fmt: skip
+
+    def order(self) -> list[int]:
+        """Features by the difference they made, the largest first."""
+        return [int(i) for i in np.argsort(-np.abs(self.difference), kind="stable")]
+
+    def table(self, most: int = _SHOWN) -> list[dict[str, str]]:
+        """The features that made the largest difference, for people."""
+        order = self.order()
+        shown, others = order[:most], order[most:]
+        overlap = f"overlap {self.memory[0]}"
+
+        def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
+            value, *positions = cells or ("", "", "", "")
+            heads = ("input", "verdict", "runner-up")
+            return {
+                "feature": name, "value": value, **dict(zip(heads, positions, strict=True)),
+                overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
+            }  # fmt: skip
+
+        lines = [
+            line(
+                self.names[i], self.contribution[0, i], self.difference[i], f"{self.value[i]:.4g}",
+                f"{self.position[i]:+.2f}", f"{self.verdict_position[i]:+.2f}",
+                f"{self.runner_up_position[i]:+.2f}",
+            )
+            for i in shown
+        ]  # fmt: skip
+        if others:
+            parts = self.contribution[0, others].sum(), self.difference[others].sum()
+            lines.append(line(f"others ({len(others)})", *parts))
+        if self.constant.any():
+            lines.append(line("(being average)", self.constant[0], self.difference_constant))
+        lines.append(line("(soft labels)", None, self.difference_rest))
+        overlaps = self.contribution[0].sum() + self.constant[0]
+        return [*lines, line("sum", overlaps, self.log_odds)]
+
+    def __str__(self) -> str:
+        from mnemosphere.estimators.text import format_table
+
+        return f"{self.title}\n{format_table(self.table(), 100)}"
+
+    @property
+    def title(self) -> str:
+        """What the table says, in a line."""
+        return (
+            f"why {self.verdict} rather than {self.runner_up}: "
+            f"odds {_odds(self.log_odds)}, log-odds {self.log_odds:+.2f}"
+        )
+
+
+def _odds(log_odds: float) -> str:
+    return f"{np.exp(log_odds):.2g} to 1" if log_odds < 9 else "over 1000 to 1"
+
+
+def readable(names: list[str]) -> bool:
+    """Whether features can be shown to people: few, or with names that are more than numbers."""
+    stems = {re.sub(r"\d+", "", name) for name in names}
+    return len(names) <= _ALL_SHOWN or len(stems) > len(names) / 2
+
+
+def feature_reasons(
+    source: Source, row: int, memory: NDArray[Any], classes: NDArray[Any], order: tuple[int, int]
+) -> FeatureReasons:
+    """One row's decision; memory (k,), order: places of the verdict and the runner-up."""
+    params, normalizer = source.params.to(dtype=torch.float64), source.normalizer
+    x = source.values[row : row + 1].to(params.w.device)
+    n = x.shape[1]
+    u, lost = normalizer(x)
+    v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))  # (1, N')
+    length = (normalizer.pull_back(u) * v).sum()
+    unit = length if normalizer.extra and length > 0 else torch.full_like(length, n**0.5)
+    v = v / torch.where(length > 0, length, 1.0)
+    back, own = normalizer.pull_back(params.w), normalizer.preimage(params.w)
+    shown = torch.from_numpy(memory).to(u.device)
+    contribution = v * back[shown]  # (k, N')
+    toward, mean = [], []
+    for column in order:
+        share = Scores(params, column, 1)(u, slice(None)).softmax(1)[:, 1:]  # (1, P)
+        mean.append(share @ own)
+        toward.append(params.beta_eff * (share @ back) * (v - mean[-1] / 2))
+    scores = params.p_q.clamp_min(1e-300).log() if bool(lost) else log_joint(params, u)[0]
+    log_odds = float(scores[order[0]] - scores[order[1]])
+    difference = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
+
+    def position(points: Tensor) -> Floats:
+        found: Floats = (unit * points[:, :n]).cpu().numpy()
+        return found
+
+    return FeatureReasons(
+        names=source.feature_names,
+        verdict=classes[order[0]],
+        runner_up=classes[order[1]],
+        memory=[f"#{m}" for m in memory],
+        value=x[0].double().cpu().numpy(),
+        position=position(v)[0],
+        memories=position(own[shown]),
+        verdict_position=position(mean[0])[0],
+        runner_up_position=position(mean[1])[0],
+        contribution=contribution[:, :n].cpu().numpy(),
+        constant=contribution[:, n:].sum(1).cpu().numpy(),
+        difference=difference[:n].cpu().numpy(),
+        difference_constant=float(difference[n:].sum()),
+        difference_rest=log_odds - float(difference.sum()),
+        log_odds=log_odds,
+    )

@@ -1,0 +1,106 @@
+"""One decision: the classes, and the memories it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from mnemosphere.plots.checks import Array, as_array, same_length
+from mnemosphere.plots.style import PALETTE, class_names, plain
+
+_MAX_BARS = 12  # classes in the verdict
+_LEAST_LINES = 4  # so that the bars of two classes are not thick
+_LEAST = 0.005  # probability that is written beside its bar
+_REST = "#C8C8C8"  # of a bar: all memories that are not drawn
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the pictures of an explanation show besides the row.
+
+    shares (K,): posterior weights of the memories given x, which sum to at most 1; soft_labels
+    (K, C) or (K, C+1), p^μ/p_h(μ); proba (C,): the sum of share · soft label over all memories,
+    not only these. truth: None where it is not known.
+    """
+
+    shares: Any
+    soft_labels: Any
+    proba: Any
+    classes: Sequence[object]
+    names: Sequence[str]  # of the memories
+    truth: object = None
+
+    def __post_init__(self) -> None:
+        arrays = {"shares": 1, "soft_labels": 2, "proba": 1}
+        for name, axes in arrays.items():
+            object.__setattr__(self, name, as_array(getattr(self, name), name, axes))
+        shares = self.shares
+        same_length(len(shares), "memory", soft_labels=self.soft_labels, names=self.names)
+        same_length(len(self.classes), "class", proba=self.proba)
+        if shares.min() < 0 or shares.sum() > 1 + 1e-6:
+            raise ValueError(
+                f"shares must not be negative and sum to at most 1, got min {shares.min():g} and "
+                f"sum {shares.sum():g}: pass the posterior weights of the memories"
+            )
+        class_names(self.classes, max(self.soft_labels.shape[1], len(self.classes)))
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    @property
+    def verdict(self) -> int:
+        """The place of the most probable class."""
+        return int(self.proba.argmax())
+
+    def memory(self, k: int) -> str:
+        """A memory's name, label and how clear that is, in two lines."""
+        labels, top = [*self.classes, "none"], int(self.soft_labels[k].argmax())
+        soft = self.soft_labels[k, top]
+        return f"{plain(self.names[k], 10)}\n{plain(labels[top], 9)} ({soft:.2f})"
+
+    @property
+    def title(self) -> str:
+        """The verdict, its probability, and whether it is right."""
+        verdict = self.classes[self.verdict]
+        known = self.truth is not None
+        right = str(self.truth) == str(verdict)
+        remark = "" if not known else ", right" if right else f", truth: {plain(self.truth)}"
+        return f"verdict: {plain(verdict)} ({self.proba.max():.0%}){remark}"
+
+
+def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) -> None:
+    """Probabilities of the classes, stacked from the memories shown and, in grey, all others."""
+    labels = [plain(c) for c in decision.classes]
+    proba, n = decision.proba, len(labels)
+    order = np.arange(n)
+    if n > _MAX_BARS:
+        order = np.argsort(-proba, kind="stable")[:_MAX_BARS]
+    parts: Array = decision.shares[:, None] * decision.soft_labels[:, :n]  # (K, C)
+    y, start = np.arange(len(order)), np.zeros(len(order))
+    for k, part in enumerate(parts[:, order]):
+        ax.barh(y, part, left=start, height=0.8, color=colors[k % len(colors)])
+        start = start + part
+    rest = np.maximum(proba[order] - start, 0.0)
+    ax.barh(y, rest, left=start, height=0.8, color=_REST)
+    top = max(0.05, math.ceil(20 * float(proba.max())) / 20)
+    for place, value in zip(y, proba[order], strict=True):
+        if value >= _LEAST:
+            ax.text(value + 0.02 * top, float(place), f"{value:.0%}", va="center", fontsize=7)
+    ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(90 / len(y), 6.0, 8.5)))
+    for tick, i in zip(ax.get_yticklabels(), order, strict=True):
+        if i == decision.verdict:
+            tick.set_fontweight("bold")
+    ax.set_ylim(max(len(y), _LEAST_LINES) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlim(0.0, 1.18 * top)
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    ax.locator_params(axis="x", nbins=4)
+    more = f", {len(order)} of {n} classes" if n > len(order) else ""
+    ax.set_xlabel(f"probability{more} (grey: other memories)", fontsize=8)
+    ax.set_title(decision.title, fontsize=9)

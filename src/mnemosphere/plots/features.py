@@ -1,0 +1,166 @@
+"""Why a row that is no image got its class: features, or the training rows like it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+
+from mnemosphere.plots.checks import Array, same_length
+from mnemosphere.plots.decision import Decision, draw_classes
+from mnemosphere.plots.style import (
+    GREEN,
+    GREY,
+    PALETTE,
+    SEQUENTIAL,
+    VERMILLION,
+    figure_style,
+    new_figure,
+    plain,
+)
+
+__all__ = ["feature_figure", "typical_rows"]
+
+_SHOWN = 12  # features
+_LEAST = 0.01  # share of a memory in the legend
+_SHADES = [SEQUENTIAL(depth) for depth in (0.75, 0.6, 0.47, 0.35, 0.25)]  # of memories
+
+
+class Reasons(Protocol):
+    """What `feature_figure` draws; `Explanation.features` gives one."""
+
+    names: list[str]
+    verdict: object
+    runner_up: object
+    memory: list[str]
+    value: Array  # (N,)
+    position: Array  # (N,) of the row, in standard units
+    verdict_position: Array  # (N,) of the memories of the verdict
+    runner_up_position: Array
+    contribution: Array  # (k, N) parts of overlaps
+    constant: Array  # (k,)
+    difference: Array  # (N,) parts of the log-odds
+    difference_constant: float
+    difference_rest: float
+    log_odds: float
+
+    def order(self) -> list[int]:
+        """Features, the most important first."""
+
+
+@figure_style()
+def feature_figure(
+    reasons: Any, decision: Decision, *, figure: Figure | SubFigure | None = None
+) -> Figure | SubFigure:
+    """Where the row and the memories lie in each feature, what each adds to overlap and odds.
+
+    Positions are in standard units, with the value as given beside the name. The bars of each
+    panel add up to what its title says.
+    """
+    found: Reasons = reasons
+    order = found.order()
+    shown, others = order[:_SHOWN], order[_SHOWN:]
+    names = [f"{plain(found.names[i], 24)}  {found.value[i]:.4g}" for i in shown]
+    overlap, odds = found.contribution[0, shown].tolist(), found.difference[shown].tolist()
+    if others:
+        names.append(f"others ({len(others)})")
+        overlap.append(found.contribution[0, others].sum())
+        odds.append(found.difference[others].sum())
+    if found.constant.any():
+        names.append("being average")
+        overlap.append(found.constant[0])
+        odds.append(found.difference_constant)
+    names.append("soft labels")
+    overlap.append(0.0)
+    odds.append(found.difference_rest)
+    if figure is None:
+        figure = new_figure(11.0, float(np.clip(1.3 + 0.26 * len(names), 2.6, 6.0)))
+    axes: Any = figure.subplots(1, 4, width_ratios=[1.5, 1.0, 1.0, 1.1])
+    verdict, runner = plain(found.verdict), plain(found.runner_up)
+    _positions(axes[0], found, shown, len(names), f"memories of {verdict}", f"of {runner}")
+    total = sum(overlap)
+    colors = [_SHADES[0]] * len(shown) + [GREY] * (len(names) - len(shown))
+    _bars(axes[1], overlap, colors, f"overlap with {found.memory[0]}: {total:.2f}", "part of it")
+    colors = [GREEN if v > 0 else VERMILLION for v in odds]
+    title = f"log-odds: {found.log_odds:+.2f}"
+    _bars(axes[2], odds, colors, title, f"← {runner}     {verdict} →")
+    axes[0].set_yticks(range(len(names)), names)
+    axes[0].tick_params(axis="y", length=0)
+    draw_classes(axes[3], decision, _SHADES)
+    for k, name in enumerate(decision.names):
+        if decision.shares[k] >= _LEAST:
+            text = f"{name} {decision.shares[k]:.0%}"
+            axes[3].bar(0, 0, color=_SHADES[k % len(_SHADES)], label=text)
+    if (decision.shares >= _LEAST).any():
+        axes[3].legend(loc="lower right", fontsize=7.5, title="share", title_fontsize=7.5)
+    return figure
+
+
+def _positions(
+    ax: Axes, found: Reasons, shown: list[int], n_lines: int, verdict: str, runner: str
+) -> None:
+    y = np.arange(len(shown))
+    row, near, far = (
+        np.asarray(values)[shown]
+        for values in (found.position, found.verdict_position, found.runner_up_position)
+    )
+    low, high = np.minimum(np.minimum(row, near), far), np.maximum(np.maximum(row, near), far)
+    ax.hlines(y, low, high, color="#DDDDDD", linewidth=1.0, zorder=0)
+    ax.axvline(0.0, color=GREY, linewidth=0.5, zorder=0)
+    ax.plot(row, y, "D", color="black", markersize=3.5, zorder=3, label="the row")
+    ax.plot(near, y, "o", color=GREEN, label=verdict)
+    ax.plot(far, y, "o", color=VERMILLION, zorder=1, label=runner)
+    _lines(ax, n_lines)
+    ax.set_xlabel("standard units")
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, fontsize=7.5,
+              handletextpad=0.2, columnspacing=0.8, borderpad=0.1)  # fmt: skip
+
+
+def _bars(ax: Axes, values: Sequence[float], colors: Sequence[Any], title: str, label: str) -> None:
+    ax.barh(range(len(values)), values, height=0.7, color=colors)
+    ax.axvline(0.0, color=GREY, linewidth=0.5)
+    _lines(ax, len(values))
+    ax.set_yticks([])
+    ax.spines["left"].set_visible(False)
+    ax.locator_params(axis="x", nbins=5)
+    ax.set_title(title, fontsize=9)
+    ax.set_xlabel(label)
+
+
+def _lines(ax: Axes, n: int) -> None:
+    ax.set_ylim(n - 0.4, -0.6)
+
+
+@figure_style()
+def typical_rows(
+    texts: Sequence[Sequence[str]],
+    decision: Decision,
+    *,
+    figure: Figure | SubFigure | None = None,
+) -> Figure | SubFigure:
+    """The training rows like the memories that decided: for each memory its texts or ids.
+
+    For rows whose features say nothing to people, such as embeddings.
+    """
+    same_length(len(decision), "memory", texts=texts)
+    if figure is None:
+        figure = new_figure(10.0, max(2.4, 0.7 * len(texts) + 0.7))
+    axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
+    left, right = axes
+    for k, lines in enumerate(texts):
+        color = PALETTE[k % len(PALETTE)]
+        left.barh([k], [float(decision.shares[k])], height=0.8, color=color, alpha=0.25)
+        cut = [textwrap.shorten(plain(line, 400), 88, placeholder="…") for line in lines[:3]]
+        left.text(0.01, k, "\n".join(cut), va="center", fontsize=7.5, linespacing=1.25)
+    left.set_yticks(range(len(texts)), [decision.memory(k) for k in range(len(texts))])
+    left.set_xlim(0.0, 1.0)
+    _lines(left, len(texts))
+    left.set_xticks([0.0, 0.5, 1.0], ["0", "50%", "100%"])
+    left.set_xlabel("share of the memory")
+    left.set_title("training rows like the memories that decided")
+    draw_classes(right, decision)
+    return figure

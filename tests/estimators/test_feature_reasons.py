@@ -1,0 +1,138 @@
+"""What each feature did: parts that add up to overlaps and odds."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import class_formula
+import mnemosphere as mn
+from mnemosphere.estimators.feature_reasons import readable
+
+
+def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
+    model, x, _, _ = read
+    x = x.numpy()
+    w = model.params_.w.numpy()
+    shares, soft, _ = class_formula.of_model(model, x)
+    beta = model.varsigma_ * model.beta_ / model.temperature_
+    log_proba = model.predict_log_proba(fresh.x)
+    found = model.explain(fresh.x, n_nearest=3)
+    for row in range(0, 47, 5):
+        why, n = found.features(row), 5
+        parts = x[row] * w[found.memory[row]]  # (3, N')
+        np.testing.assert_allclose(why.contribution, parts[:, :n], rtol=1e-10, atol=1e-14)
+        total = why.contribution.sum(1) + why.constant
+        np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
+        a, b = np.argsort(-log_proba[row])[:2]
+        assert (why.verdict, why.runner_up) == (a, b)
+        mean = []
+        for y in (a, b):
+            within = shares[row] * soft[:, y]
+            mean.append((within / within.sum())[1:] @ w)
+        nearer = beta / 2 * ((x[row] - mean[1]) ** 2 - (x[row] - mean[0]) ** 2)
+        np.testing.assert_allclose(why.difference, nearer[:n], rtol=1e-8, atol=1e-12)
+        assert why.difference_constant == pytest.approx(nearer[n:].sum(), abs=1e-12)
+        odds = log_proba[row, a] - log_proba[row, b]
+        assert why.log_odds == pytest.approx(odds, abs=1e-10)
+        summed = why.difference.sum() + why.difference_constant + why.difference_rest
+        assert summed == pytest.approx(odds, abs=1e-10)
+        length = np.linalg.norm((fresh.x[row] - data.x.mean(0)) / data.x.std(0))
+        unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
+        np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
+        np.testing.assert_allclose(why.memories, unit * w[found.memory[row], :n], rtol=1e-9)
+        np.testing.assert_allclose(why.verdict_position, unit * mean[0][:n], rtol=1e-8, atol=1e-12)
+        np.testing.assert_array_equal(why.value, fresh.x[row])
+
+
+def test_single_precision_and_a_table_with_names(data):
+    frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
+    model = mn.DAMClassifier(
+        7, normalize="standard", varsigma=0.6, precision="float32", max_iter=3, random_state=0
+    ).fit(frame, np.array(["ant", "bee", "cat"])[data.y])
+    found = model.explain(frame[:3])
+    why = found.features(2)
+    total = why.contribution.sum(1) + why.constant
+    np.testing.assert_allclose(total, found.overlap[2], rtol=0, atol=1e-10)
+    table = {line["feature"]: line for line in why.table(3)}
+    first = why.as_dicts()[0]
+    assert next(iter(table)) == first["feature"] in frame.columns
+    assert table[first["feature"]]["value"] == f"{frame[first['feature']].iloc[2]:.4g}"
+    shown = [float(line["difference"]) for line in list(table.values())[:-1]]
+    assert sum(shown) == pytest.approx(why.log_odds, abs=0.005 * len(shown))
+    assert "others (2)" in table
+    assert f"why {found.verdict[2]} rather than {found.runner_up[2]}: odds " in str(why)
+    assert str(why).splitlines()[0] in str(found)
+    assert first["feature"] in found._repr_html_()
+
+
+def test_a_row_without_direction_has_the_odds_of_the_prior(data):
+    model = mn.DAMClassifier(7, normalize="unit", varsigma=0.9, max_iter=3, random_state=0)
+    model.fit(data.x, data.y)
+    found = model.explain(np.zeros((1, 5)))
+    why = found.features()
+    assert not why.contribution.any()
+    assert not why.difference.any()
+    odds = model.predict_log_proba(np.zeros((1, 5)))[0]
+    assert why.log_odds == pytest.approx(np.sort(odds)[-1] - np.sort(odds)[-2], abs=1e-12)
+    assert str(found)
+
+
+def test_which_features_can_be_read():
+    assert readable(["x1"] * 30)
+    assert not readable([f"pixel{k}" for k in range(91)])
+    assert readable([f"{a}{b}{k}" for k, (a, b) in enumerate(product("abcdefghi", repeat=2))])
+
+
+@pytest.fixture(scope="module")
+def named(data):
+    model = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0).fit(data.x, data.y)
+    return model.name_rows([f"a text about row {k} and other things" for k in range(61)])
+
+
+def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
+    """Their slope along the sphere is β (m_a − m_b), by finite differences."""
+    model = named
+    row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
+    why = model.explain(row[None]).features()
+    beta = float(model._class_params.beta_eff)
+    slope = beta * (why.verdict_position - why.runner_up_position) / 5**0.5
+    across = np.eye(5) - np.outer(row, row)
+    a, b = why.verdict, why.runner_up
+    for direction in np.eye(5):
+        ends = model.predict_log_proba(np.array([row + step * direction, row - step * direction]))
+        found = (ends[0, a] - ends[0, b] - ends[1, a] + ends[1, b]) / (2 * step)
+        assert found == pytest.approx(slope @ across @ direction, abs=1e-6)
+
+
+def test_rows_by_name(named, data, tmp_path):
+    names = named.explain(data.x[:1])[0][0].typical_rows
+    memory = named.explain(data.x[:1]).memory[0, 0]
+    numbers = [k for k in named.typical_rows_[memory] if k >= 0]
+    assert list(names) == [f"a text about row {k} and other things" for k in numbers]
+    assert named.memory_table()["typical_rows"][memory] == list(names)
+    assert named.memory_table(data.x, data.y)["typical_rows"][memory] == numbers
+    assert names[0] in str(named.explain(data.x[:1]))
+    named.save(tmp_path / "m.safetensors")
+    back = mn.load(tmp_path / "m.safetensors")
+    assert back.explain(data.x[:1])[0][0].typical_rows == names
+    fewer = named.without_memories([int(memory) - 1 if memory else 1])
+    assert names in [tuple(line) for line in fewer.memory_table()["typical_rows"]]
+
+
+def test_a_clusterer_explains_too(data):
+    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
+    found = model.explain(data.x[:7])
+    np.testing.assert_allclose(found.proba, model.predict_proba(data.x[:7]), rtol=1e-9)
+    assert found.verdict.tolist() == model.predict(data.x[:7]).tolist()
+
+
+def test_one_cluster_has_no_runner_up(data):
+    model = mn.DAMClusterer(1, n_memories=3, random_state=0).fit(data.x)
+    found = model.explain(data.x[:2])
+    assert not found.shows_features
+    assert "then" not in str(found)
+    assert found.features(1).log_odds == 0.0
