@@ -58,8 +58,8 @@ def demo(
         folder.finish(content)
     terminal.result(content)
     _show_memories(terminal, model, rows.table.image_shape)
-    terminal.say("", "why?")
-    explain.show(terminal, why, one, 0)
+    terminal.say("")
+    explain.show(terminal, why, one, 0, "why? ")
     accuracy = f"{content['accuracy']:.2%} of {content['rows']} test digits"
     terminal.facts(report.model_facts(model) | {"time": f"{seconds:.1f} s", "accuracy": accuracy})
     terminal.say("", folder.told(), f"play:      open {out / 'page.html'} in a browser",

@@ -86,11 +86,11 @@ def _features(found: Explanation, k: int) -> dict[str, Any]:
     return {"features": why.as_dicts(), "apart_from_features": apart, "log_odds": why.log_odds}
 
 
-def show(terminal: Terminal, found: Explanation, rows: Rows, k: int) -> None:
+def show(terminal: Terminal, found: Explanation, rows: Rows, k: int, question: str = "") -> None:
     """What a row was taken for, whether that is right, and why."""
     truth = _truth(rows, k)
     right = "right" if found.verdict[k] == truth else f"wrong: it is {truth}"
-    title = found.title(k, f"{rows.kind} {rows.names[k]}")
+    title = found.title(k, f"{question}{rows.kind} {rows.names[k]}")
     terminal.say(textwrap.fill(title if truth is None else f"{title}; {right}", terminal.width))
     for heading, lines in found.tables(k, terminal.width):
         terminal.table(lines, textwrap.fill(heading, terminal.width))
