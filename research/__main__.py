@@ -4,6 +4,7 @@ python -m research                       everything there is, one line each
 python -m research NAME [options]        one of them; --help shows its options
 python -m research reproduce fig1 fig2   tables and figures of the paper; `all` for every one
 python -m research theory overlaps       a study of the theory, with its picture
+python -m research field                 ours and the peers on small real data sets
 python -m research pages --check         are the tables of README and docs those of the results?
 python -m research bench                 the quick benchmarks
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 QUICK = ("one_pass", "maximize")  # about a minute each, no data needed
-PAGES, BENCH = "pages", "bench"
+PAGES, BENCH, FIELD = "pages", "bench", "field"
 GROUPS = ("reproduce", "theory")  # commands with names of their own below them
 
 
@@ -45,6 +46,7 @@ def listing() -> dict[str, str]:
             name: text + ("  [quick]" if name in QUICK else "")
             for name, text in benchmarks().items()
         },
+        FIELD: "Ours and the peers on small real data sets, with ranks and plots",
         BENCH: "The quick benchmarks, one after the other",
         PAGES: "Tables and pictures of README and docs from the stored results",
     }
@@ -76,11 +78,15 @@ def main(arguments: list[str]) -> int:
         from research import pages
 
         return pages.main(options)
+    if name == FIELD:
+        from research.field.command import main as field
+
+        return field(options)
     if name in GROUPS:
         from research.app import app
 
         return int(app(arguments, prog_name="python -m research") or 0)
-    known_names = (*GROUPS, *benchmarks(), BENCH, PAGES)
+    known_names = (*GROUPS, *benchmarks(), FIELD, BENCH, PAGES)
     near = difflib.get_close_matches(name, known_names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "python -m research lists all"
     print(f"error: no {name!r}: {hint}", file=sys.stderr)

@@ -1,0 +1,82 @@
+"""What methods are judged by: calibration error, mean ranks and which of them differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+
+
+def calibration_error(probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15) -> float:
+    """Expected calibration error: Σ_bins share of rows × |accuracy − mean confidence| in the bin.
+
+    Confidence is the largest probability of a row; bins are equally wide, as in Guo et al. (2017).
+    """
+    p = np.asarray(probabilities, float)  # (rows, classes)
+    confidence, right = p.max(1), p.argmax(1) == np.asarray(y)
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    gaps = np.bincount(bins, weights=right - confidence, minlength=n_bins)
+    return float(np.abs(gaps).sum() / len(p))
+
+
+def log_loss(probabilities: ArrayLike, y: ArrayLike) -> float:
+    """Mean −log P(class), probabilities kept from 0 by the rounding unit as in scikit-learn."""
+    p = np.asarray(probabilities, float)
+    own = p[np.arange(len(p)), np.asarray(y)] / p.sum(1)
+    return float(-np.log(np.clip(own, np.finfo(float).eps, 1.0)).mean())
+
+
+def ranks(scores: ArrayLike, *, high_is_good: bool) -> Floats:
+    """Ranks within each row (sets, methods): 1 is best, equal scores share the mean of theirs."""
+    values = np.asarray(scores, float)
+    return np.asarray(stats.rankdata(-values if high_is_good else values, axis=1))
+
+
+def critical_difference(n_methods: int, n_sets: int, level: float = 0.05) -> float:
+    """Nemenyi's: mean ranks that differ by more do so at this level. Demšar (2006), Eq. (8)."""
+    q = stats.studentized_range.ppf(1 - level, n_methods, np.inf) / math.sqrt(2)
+    return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_sets)))
+
+
+def friedman(rank: Floats) -> float:
+    """P-value that all methods are alike, by the F statistic of Iman and Davenport."""
+    n, k = rank.shape
+    spread = float(((rank.mean(0) - (k + 1) / 2) ** 2).sum())
+    chi2 = 12 * n / (k * (k + 1)) * spread
+    rest = n * (k - 1) - chi2
+    return float(stats.f.sf((n - 1) * chi2 / rest, k - 1, (k - 1) * (n - 1))) if rest > 0 else 0.0
+
+
+def wilcoxon_holm(scores: ArrayLike, names: Sequence[str]) -> dict[tuple[str, str], float]:
+    """P-values of every pair of columns, Wilcoxon's signed ranks, corrected by Holm's rule."""
+    values = np.asarray(scores, float)
+    found = {}
+    for a, b in combinations(range(len(names)), 2):
+        gap = values[:, a] - values[:, b]
+        p = stats.wilcoxon(gap, zero_method="zsplit", method="approx").pvalue if gap.any() else 1.0
+        found[names[a], names[b]] = float(p)
+    corrected, least = {}, 0.0
+    for k, pair in enumerate(sorted(found, key=found.__getitem__)):
+        least = max(least, min(1.0, found[pair] * (len(found) - k)))
+        corrected[pair] = least
+    return corrected
+
+
+def interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float]:
+    """Mean over folds and the half width of its interval, Student's.
+
+    Training rows of folds overlap, so the variance of the mean is (1/k + 1/(k−1)) s², not s²/k
+    (Nadeau and Bengio 2003).
+    """
+    v = np.asarray(values, float)
+    k = len(v)
+    if k < 2:
+        return float(v.mean()), math.nan
+    width = stats.t.ppf((1 + level) / 2, k - 1) * v.std(ddof=1) * math.sqrt(1 / k + 1 / (k - 1))
+    return float(v.mean()), float(width)

@@ -1,0 +1,163 @@
+"""What the results of a part say: mean scores, mean ranks, and the criteria for ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from research.field import methods, scores
+from research.field.parts import PARTS
+from research.field.store import Results
+from research.report import Json
+
+POINT = 0.01  # accuracy: "within a point"
+NEAR = (methods.NEIGHBORS, methods.LOGISTIC, methods.SVM)
+SMALL = 10_000  # rows below which the cost of a fit is judged
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Scores (sets, methods) by one measure, and their ranks."""
+
+    sets: list[str]
+    methods: list[str]
+    scores: scores.Floats
+    ranks: scores.Floats
+    high_is_good: bool
+
+    @property
+    def mean_ranks(self) -> dict[str, float]:
+        return dict(zip(self.methods, self.ranks.mean(0).tolist(), strict=True))
+
+    @property
+    def mean_scores(self) -> dict[str, float]:
+        return dict(zip(self.methods, self.scores.mean(0).tolist(), strict=True))
+
+    @property
+    def critical_difference(self) -> float:
+        return scores.critical_difference(len(self.methods), len(self.sets))
+
+    def intervals(self, n_draws: int = 2000) -> dict[str, tuple[float, float]]:
+        """95% of the mean ranks of sets drawn with replacement."""
+        draws = np.random.default_rng(0).integers(0, len(self.sets), (n_draws, len(self.sets)))
+        means = self.ranks[draws].mean(1)  # (draws, methods)
+        low, high = np.quantile(means, [0.025, 0.975], axis=0).tolist()
+        return dict(zip(self.methods, zip(low, high, strict=True), strict=True))
+
+    def of(self, method: str) -> scores.Floats:
+        """Its scores, one per set."""
+        return self.scores[:, self.methods.index(method)]
+
+
+def outside(results: Results) -> list[str]:
+    """The sets judged: those of the folder, or scikit-learn's where there are no others."""
+    found = [n for n, s in sorted(results.sets.items()) if s["kind"] != "bundled"]
+    return found or sorted(results.sets)
+
+
+def mean(cell: Json, key: str) -> float:
+    return float(np.mean(cell[key]))
+
+
+def ranking(results: Results, key: str, names: Sequence[str] | None = None) -> Ranking:
+    """By one measure, over the methods (of `names`) that have a cell for every judged set."""
+    judged = outside(results)
+    found = [m for m in results.methods(judged) if names is None or m in names]
+    values = np.array([[mean(results.cells[s, m], key) for m in found] for s in judged])
+    high = PARTS[results.part].judged[key]
+    return Ranking(judged, found, values, scores.ranks(values, high_is_good=high), high)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One thing that must be seen."""
+
+    what: str
+    seen: str
+    met: bool
+
+
+def criteria(results: Results, ours: str = methods.OURS) -> list[Criterion]:
+    """What is asked of ours among classifiers."""
+    found = []
+    words = {"accuracy": "accuracy", "log_loss": "log-loss"}
+    rivals = [m for m in methods.PROTOTYPE_TYPE if not m.startswith(methods.OURS)]
+    for key, word in words.items():
+        ranked = ranking(results, key).mean_ranks
+        if ours not in ranked:
+            return []
+        for names, title in (
+            (rivals, "the best mean rank of all prototype methods"),
+            ((methods.NEIGHBORS,), "a better mean rank than k-NN"),
+            ((methods.LOGISTIC,), "a better mean rank than logistic regression"),
+        ):
+            others = {m: ranked[m] for m in names if m in ranked}
+            if others:
+                best = min(others, key=others.__getitem__)
+                seen = f"{ranked[ours]:.2f}, {best} {others[best]:.2f}"
+                found.append(Criterion(f"{word}: {title}", seen, ranked[ours] < others[best]))
+    accuracy, error = ranking(results, "accuracy"), ranking(results, "calibration_error")
+    n = len(accuracy.sets)
+    if all(m in accuracy.methods for m in NEAR):
+        best_score = np.max([accuracy.of(m) for m in NEAR], axis=0)
+        near = int((accuracy.of(ours) >= best_score - POINT - 1e-9).sum())
+        what = "accuracy within a point of the best of k-NN, logistic regression, RBF SVM"
+        wanted = math.ceil(2 * n / 3)
+        found.append(Criterion(what, f"{near} of {n} sets, {wanted} wanted", near >= wanted))
+    if methods.LOGISTIC in error.methods:
+        lower = int((error.of(ours) <= error.of(methods.LOGISTIC)).sum())
+        what, wanted = "calibration error at most that of logistic regression", math.ceil(n / 2)
+        found.append(Criterion(what, f"{lower} of {n} sets, {wanted} wanted", lower >= wanted))
+    ratios = fit_ratios(results, ours)
+    if ratios:
+        slow = sum(r > 5 for r in ratios.values())
+        seen = f"median {np.median(list(ratios.values())):.1f}, most {max(ratios.values()):.1f}"
+        what = "fit at most 5 times logistic regression + k-NN, sets under 10,000 rows"
+        found.append(Criterion(what, f"{seen}, above 5 on {slow} of {len(ratios)}", slow == 0))
+    return found
+
+
+def fit_ratios(results: Results, ours: str) -> dict[str, float]:
+    """Time of our fit over that of logistic regression and tuned k-NN together, per small set."""
+    found = {}
+    for name in outside(results):
+        cells = [results.cells.get((name, m)) for m in (ours, methods.LOGISTIC, methods.NEIGHBORS)]
+        if results.sets[name]["rows"] < SMALL and all(cells):
+            mine, *others = (mean(c, "fit_seconds") for c in cells if c)
+            found[name] = mine / sum(others)
+    return found
+
+
+def line(part: str, cell: Json) -> str:
+    """A cell in one line."""
+    seen = ", ".join(f"{key} {mean(cell, key):.4f}" for key in PARTS[part].judged)
+    return f"{cell['set']:<20} {cell['method']:<28} {seen}, fit {mean(cell, 'fit_seconds'):.3f} s"
+
+
+def text(results: Results) -> str:
+    """For the terminal."""
+    lines = []
+    for key, high in PARTS[results.part].judged.items():
+        ranked = ranking(results, key)
+        if len(ranked.methods) < 2:
+            continue
+        lines.append(
+            f"\n{results.part}: {key} ({'high' if high else 'low'} is good), "
+            f"{len(ranked.sets)} sets, critical difference {ranked.critical_difference:.2f}"
+        )
+        spread, scored = ranked.intervals(), ranked.mean_scores
+        for name, rank in sorted(ranked.mean_ranks.items(), key=lambda item: item[1]):
+            low, high_end = spread[name]
+            lines.append(
+                f"  {name:<40} mean rank {rank:5.2f} ({low:.2f}–{high_end:.2f}), "
+                f"mean {scored[name]:.4f}"
+            )
+    if results.part == "classify":
+        for ours in (m for m in results.heads if m.startswith(methods.OURS)):
+            lines.append(f"\nwhat must be seen, {ours}:")
+            for c in criteria(results, ours):
+                lines.append(f"  {'yes' if c.met else 'NO ':<4} {c.what}: {c.seen}")
+    return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""`python -m research field`: cells are stored, kept, measured again, and summed up."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from research import __main__ as start
+from research.field import cost, summary
+from research.field.parts import PARTS, folds, whole
+from research.field.sets import Table, kinds, load
+from research.field.store import Results
+
+
+def run(out, *options):
+    return start.main(["field", *options, "--folds", "2", "--out", str(out)])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A folder of tables: three classes, one of which has two rows."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    y = np.array([3] * 31 + [5] * 29 + [8] * 2)
+    (folder / "tables").mkdir()
+    np.savez(folder / "tables" / "made.npz", X=rng.normal(size=(62, 3)) + y[:, None], y=y)
+    (folder / "tables" / "index.csv").write_text("name,kind,rows\nmade,table,62\n")
+    return folder
+
+
+def test_sets_of_a_folder_stand_beside_the_bundled(tables, monkeypatch):
+    monkeypatch.delenv("MNEMOSPHERE_DATA", raising=False)
+    assert kinds(None) == dict.fromkeys(("iris", "wine", "breast-cancer", "digits"), "bundled")
+    assert kinds(tables)["made"] == "table"
+    table = load("made", "table", tables)
+    assert np.bincount(table.y).tolist() == [31, 29, 2]
+    assert load("wine", "bundled", None).x.shape == (178, 13)
+
+
+def test_cells_are_kept_until_they_are_wanted_again(tables, tmp_path, capsys, monkeypatch):
+    quick = ("--methods", "Gaussian NB", "nearest centroid", "--sets", "made")
+    options = ("classify", "--data", str(tables), *quick)
+    assert run(tmp_path, *options) == 0
+    path = tmp_path / "classify.json"
+    content = json.loads(path.read_text())
+    assert content["sets"] == {"made": {"kind": "table", "rows": 62, "features": 3, "classes": 3}}
+    assert list(content["methods"]) == ["Gaussian NB", "nearest centroid"]
+    head = content["methods"]["Gaussian NB"]
+    assert head["command"].startswith("python -m research field classify --data DIR --methods")
+    assert {"seeds", "versions", "device", "folds"} <= set(head)
+    assert [len(c["accuracy"]) for c in content["cells"]] == [2, 2]
+    assert "mean rank" in capsys.readouterr().out
+    before = path.read_bytes()
+
+    def refuse(*_):
+        raise AssertionError("measured a cell that is stored")
+
+    monkeypatch.setattr("research.field.command.cell", refuse)
+    assert run(tmp_path, *options) == 0
+    assert run(tmp_path, "classify", "--summary") == 0
+    assert path.read_bytes() == before
+    with pytest.raises(AssertionError, match="is stored"):
+        run(tmp_path, *options, "--again")
+
+
+def test_names_that_are_not_there(tables, tmp_path):
+    for options, words in (
+        (["classify", "--methods", "oracle"], "no method"),
+        (["classify", "--sets", "zebra"], "no set"),
+    ):
+        with pytest.raises(SystemExit, match=words):
+            run(tmp_path, *options)
+    for options in (["zebra"], ["classify", "--data", str(tmp_path)]):
+        with pytest.raises(SystemExit) as stop:
+            run(tmp_path, *options)
+        assert stop.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "key"),
+    [
+        ("cluster", "k-means", "rand_index"),
+        ("few-labels", "label spreading", "accuracy"),
+        ("novelty", "local outlier factor", "auroc"),
+        ("classify", "logistic regression", "accuracy"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_far_classes_are_found_by_every_part(part, method, key):
+    """Three clumps far from each other: whatever is asked about them is easy."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [23, 29, 19])
+    x = rng.normal(size=(71, 4)) + 30 * np.eye(4)[y]
+    found = PARTS[part].measure(Table("far", "", x, y), method, 3, 0, None)
+    assert found[key] == pytest.approx([1.0] * 3)
+
+
+def test_folds_cover_every_row_once_and_columns_every_class():
+    table = load("iris", "bundled", None)
+    tests = [test for _, test in folds(table, 5, 0)]
+    assert sorted(np.concatenate(tests)) == list(range(150))
+    p = whole(np.array([[0.25, 0.75]]), np.array([0, 2]), 4)
+    np.testing.assert_array_equal(p, [[0.25, 0, 0.75, 0]])
+
+
+def made_up(scores):
+    """Results of `classify` from accuracies; log-loss and calibration error go with them."""
+    results = Results("classify")
+    for k in range(6):
+        results.sets[f"s{k}"] = {"kind": "table", "rows": 100, "features": 3, "classes": 2}
+        for name, values in scores.items():
+            results.heads[name] = {}
+            results.cells[f"s{k}", name] = {
+                "set": f"s{k}", "method": name, "accuracy": [values[k]] * 2,
+                "log_loss": [1 - values[k]] * 2, "calibration_error": 1 - values[k],
+                "fit_seconds": [6.0 if name == "dam" else 1.0],
+            }  # fmt: skip
+    return results
+
+
+def test_criteria_are_counted(tmp_path):
+    results = made_up(
+        {
+            "dam": [0.90, 0.90, 0.895, 0.80, 0.91, 0.91],
+            "k-NN": [0.80, 0.80, 0.80, 0.79, 0.80, 0.80],
+            "logistic regression": [0.80, 0.80, 0.90, 0.90, 0.80, 0.80],
+            "RBF SVM": [0.91, 0.92, 0.80, 0.80, 0.80, 0.80],
+            "GMLVQ": [0.95, 0.95, 0.95, 0.70, 0.70, 0.70],
+        }
+    )
+    found = {c.what: c for c in summary.criteria(results)}
+    best = found["accuracy: the best mean rank of all prototype methods"]
+    # Ranks of dam: 3, 3, 3, 2.5, 1, 1; of GMLVQ: 1, 1, 1, 5, 5, 5.
+    assert best.seen == f"{13.5 / 6:.2f}, GMLVQ {18 / 6:.2f}"
+    assert best.met
+    assert found["log-loss: a better mean rank than k-NN"].met
+    near = found["accuracy within a point of the best of k-NN, logistic regression, RBF SVM"]
+    assert near.seen == "4 of 6 sets, 4 wanted"  # all but the second and the fourth
+    assert near.met
+    calibrated = found["calibration error at most that of logistic regression"]
+    assert calibrated.seen == "4 of 6 sets, 3 wanted"
+    slow = found["fit at most 5 times logistic regression + k-NN, sets under 10,000 rows"]
+    assert slow.met
+    assert slow.seen.startswith("median 3.0")
+    results.write(tmp_path)
+    assert Results.read("classify", tmp_path) == results
+    assert "4 of 6 sets, 4 wanted" in summary.text(results)
+
+
+def test_mixtures_have_every_class():
+    x, y = cost.mixture(83, 7, 5)
+    assert x.shape == (83, 7)
+    assert set(y) == set(range(5))

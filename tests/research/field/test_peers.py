@@ -1,0 +1,93 @@
+"""The peers that are made here: nearest prototypes, neighbors, calibrated scores."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from research.field.peers import Calibrated, KMeansPrototypes, Prototypes, TunedNeighbors
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=127)
+    return rng.normal(size=(127, 5)) + 1.2 * np.eye(5)[y], np.array(["u", "v", "w"])[y]
+
+
+def test_the_nearest_prototype_of_each_class_counts(rows):
+    x, y = rows
+    model = Prototypes()
+    model.classes_, model.labels_ = np.unique(y), np.array([2, 0, 1, 0])
+    model.prototypes_, model.omega_ = x[:4], np.random.default_rng(1).normal(size=(5, 5))
+    for row, found in zip(x[10:13], model.decision_function(x[10:13]), strict=True):
+        d = [np.sum(((row - w) @ model.omega_) ** 2) for w in x[:4]]
+        np.testing.assert_allclose(found, [-min(d[1], d[3]), -d[2], -d[0]])
+
+
+def test_prototypes_are_shared_out_by_the_size_of_the_class(rows):
+    x, y = rows
+    model = KMeansPrototypes(19).fit(x, y)
+    expected = [round(19 * (y == c).mean()) for c in "uvw"]
+    assert np.bincount(model.labels_).tolist() == expected
+    assert (model.predict(x) == y).mean() > 0.7
+    for c in range(3):  # centers of rows of their own class
+        mine = model.prototypes_[model.labels_ == c]
+        assert np.abs(mine.mean(0) - x[y == "uvw"[c]].mean(0)).max() < 0.5
+
+
+def test_neighbors_are_those_of_scikit_learn_drawn_to_the_prior(rows):
+    x, y = rows
+    model = TunedNeighbors(StandardScaler()).fit(x[:100], y[:100])
+    k, m = model.model_["knn"].n_neighbors, model.further_
+    scaler = StandardScaler().fit(x[:100])
+    plain = KNeighborsClassifier(k).fit(scaler.transform(x[:100]), y[:100])
+    new = scaler.transform(x[100:])
+    np.testing.assert_array_equal(model.predict(x[100:]), plain.predict(new))
+    p = model.predict_proba(x[100:])
+    prior = [(y[:100] == c).mean() for c in "uvw"]
+    np.testing.assert_allclose(p, (k * plain.predict_proba(new) + m * np.array(prior)) / (k + m))
+    np.testing.assert_allclose(p.sum(1), 1)
+
+
+def test_calibrated_scores_keep_the_decisions(rows):
+    x, y = rows
+    model = Calibrated(SVC(), folds=3).fit(x, y)
+    np.testing.assert_array_equal(model.predict(x), SVC().fit(x, y).predict(x))
+    p = model.predict_proba(x)
+    np.testing.assert_allclose(p.sum(1), 1)
+    assert (model.classes_[p.argmax(1)] == y).mean() > 0.7
+
+
+def test_scores_that_are_log_odds_come_back_as_probabilities():
+    """Scores far too sure of themselves are brought down to what rows left out say."""
+
+    class Overconfident(LogisticRegression):
+        def decision_function(self, X):
+            return 50 * super().decision_function(X)
+
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(1500, 1))
+    truth = 1 / (1 + np.exp(-2 * x[:, 0]))
+    y = (rng.random(1500) < truth).astype(int)
+    for folds in (0, 5):
+        p = Calibrated(Overconfident(), folds=folds).fit(x, y).predict_proba(x)[:, 1]
+        assert np.abs(p - truth).mean() < 0.05
+
+
+def test_a_class_with_a_single_row(rows):
+    x, y = rows
+    y = y.copy()
+    y[0] = "x"
+    for folds in (0, 3):
+        with pytest.warns(UserWarning, match="least populated") if folds else nullcontext():
+            model = Calibrated(KMeansPrototypes(8), folds=folds).fit(x, y)
+        p = model.predict_proba(x)
+        assert p.shape == (127, 4)
+        assert np.isfinite(p).all()

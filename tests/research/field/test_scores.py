@@ -1,0 +1,103 @@
+"""Ranks, critical differences and calibration error against hand counts and published values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics
+
+from research.field import scores
+
+
+def test_equal_scores_share_their_ranks():
+    rows = [[0.9, 0.8, 0.9, 0.1], [0.5, 0.5, 0.5, 0.5], [0.1, 0.2, 0.3, 0.4]]
+    expected = [[1.5, 3, 1.5, 4], [2.5, 2.5, 2.5, 2.5], [4, 3, 2, 1]]
+    np.testing.assert_array_equal(scores.ranks(rows, high_is_good=True), expected)
+    low = scores.ranks(rows, high_is_good=False)
+    np.testing.assert_array_equal(low, 5 - np.array(expected))
+
+
+# Demšar, Statistical comparisons of classifiers over multiple data sets, JMLR 7 (2006), Table 5a.
+@pytest.mark.parametrize(
+    ("n_methods", "level", "q"),
+    [(2, 0.05, 1.960), (5, 0.05, 2.728), (10, 0.05, 3.164), (4, 0.10, 2.291), (10, 0.10, 2.920)],
+)
+def test_the_critical_difference_has_the_published_quantile(n_methods, level, q):
+    n_sets = 13
+    expected = q * np.sqrt(n_methods * (n_methods + 1) / (6 * n_sets))
+    found = scores.critical_difference(n_methods, n_sets, level)
+    assert found == pytest.approx(expected, rel=3e-4)  # printed with three decimals
+
+
+def test_the_worked_example_of_the_paper():
+    """Its Section 3.2.2: four methods, 14 data sets, χ² = 9.28, F = 3.69; CD = 1.25."""
+    rank = np.tile([3.143, 2.000, 2.893, 1.964], (14, 1))
+    assert scores.friedman(rank) == pytest.approx(stats.f.sf(3.69, 3, 39), rel=5e-3)
+    assert scores.critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
+
+
+def test_friedman_where_all_agree():
+    assert scores.friedman(np.tile([1.0, 2.0, 3.0], (7, 1))) == 0
+
+
+def test_pairs_are_corrected_by_holm():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=23)
+    columns = np.stack([a, a + 0.1 * rng.random(23), a + 0.02 * rng.normal(size=23)], axis=1)
+    found = scores.wilcoxon_holm(columns, "abc")
+    raw = {
+        (i, j): stats.wilcoxon(
+            columns[:, "abc".index(i)], columns[:, "abc".index(j)], method="approx"
+        ).pvalue
+        for i, j in found
+    }
+    first, second, third = sorted(raw, key=raw.get)
+    assert found[first] == pytest.approx(3 * raw[first])
+    assert found[second] == pytest.approx(max(3 * raw[first], 2 * raw[second]))
+    assert found[third] == pytest.approx(max(2 * raw[second], raw[third]))
+    assert third == ("a", "c")
+    same = scores.wilcoxon_holm(np.ones((5, 2)), "ab")
+    assert same == {("a", "b"): 1.0}
+
+
+def test_calibration_error_by_hand():
+    """Two rows at 0.95, one right; three rows at 0.62, all right; bins of a tenth."""
+    p = np.array([[0.95, 0.05], [0.05, 0.95], [0.62, 0.38], [0.62, 0.38], [0.38, 0.62]])
+    y = [0, 0, 0, 0, 1]
+    expected = 2 / 5 * abs(0.5 - 0.95) + 3 / 5 * abs(1 - 0.62)
+    assert scores.calibration_error(p, y, n_bins=10) == pytest.approx(expected)
+
+
+def test_calibration_error_bin_by_bin():
+    rng = np.random.default_rng(1)
+    p = rng.dirichlet([0.5, 0.7, 0.9], size=211)
+    p[0] = [1, 0, 0]  # the edge of the last bin belongs to it
+    y = rng.integers(3, size=211)
+    confidence = p.max(1)
+    total = 0.0
+    for low in np.arange(15) / 15:
+        top = low > 13.5 / 15
+        inside = (confidence >= low) & ((confidence < low + 1 / 15) | top)
+        if inside.any():
+            accuracy = (p[inside].argmax(1) == y[inside]).mean()
+            total += inside.mean() * abs(accuracy - confidence[inside].mean())
+    assert scores.calibration_error(p, y) == pytest.approx(total)
+    sure = np.eye(3)[y]
+    assert scores.calibration_error(sure, y) == 0
+
+
+def test_log_loss_is_that_of_scikit_learn():
+    p = np.random.default_rng(2).dirichlet([1, 1, 1], size=31)
+    p[:2] = np.eye(3)[[0, 1]]
+    y = np.arange(31) % 3
+    y[1] = 2  # a row that was given no chance
+    expected = metrics.log_loss(y, p, labels=[0, 1, 2])
+    assert scores.log_loss(p, y) == pytest.approx(expected, rel=1e-9)
+
+
+def test_interval_of_two_folds_by_hand():
+    """Student's quantile for one degree of freedom is 12.7062; s² = 1/2; 1/2 + 1/1 = 3/2."""
+    mean, width = scores.interval([0.0, 1.0])
+    assert mean == 0.5
+    assert width == pytest.approx(12.7062 * np.sqrt(0.75), rel=1e-5)
