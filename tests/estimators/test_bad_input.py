@@ -114,15 +114,10 @@ ROWS = {
         ValueError,
         r"X holds text \('red'\): encode it as numbers, or drop the column",
     ),
-    "sparse X": (
-        lambda c: small().fit(scipy.sparse.csr_array(c.x), c.y),
+    "sparse X to recall": (
+        lambda c: c.model.recall(scipy.sparse.csr_array(c.x)),
         TypeError,
-        r"[Ss]parse data",
-    ),
-    "sparse X to predict": (
-        lambda c: c.model.predict(scipy.sparse.csr_array(c.x)),
-        TypeError,
-        r"[Ss]parse data",
+        r"not for sparse rows: pass dense ones",
     ),
     "complex X": (
         lambda c: small().fit(c.x + 1j, c.y),
@@ -188,13 +183,12 @@ ROWS = {
     "sparse tensor": (
         lambda c: small().fit(torch.from_numpy(c.x).to_sparse(), c.y),
         TypeError,
-        r"X is a sparse, nested, quantized or meta tensor, but dense data is required: use "
-        r"X\.to_dense\(\)",
+        r"X must be a dense or a sparse CSR tensor, .*: use X\.to_sparse_csr\(\)",
     ),
     "tensor without numbers": (
         lambda c: c.model.predict(torch.empty(61, 5, device="meta")),
         TypeError,
-        r"X is a sparse, nested, quantized or meta tensor, but dense data is required",
+        r"X must be a dense or a sparse CSR tensor",
     ),
     "dates in X": (
         lambda c: small().fit(np.full((61, 2), "2020", dtype="datetime64[D]"), c.y),

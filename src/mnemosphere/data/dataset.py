@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.sparse_rows import SparseRows
 
 __all__ = ["ArrayDataset", "Dataset", "StreamedBatch", "held_out", "random_order"]
 
@@ -117,7 +118,9 @@ class ArrayDataset:
 
     def checksum(self) -> str:
         """CRC of the bytes of everything."""
-        parts = (self.rows.x, self.rows.targets, self.rows.sample_weight)
+        x = self.rows.x
+        parts = [*(x.parts if isinstance(x, SparseRows) else [x]), self.rows.targets,
+                 self.rows.sample_weight]  # fmt: skip
         sums = [zlib.crc32(t.cpu().contiguous().numpy().data) for t in parts if t is not None]
         return f"{tuple(self.rows.x.shape)} {sums}"
 

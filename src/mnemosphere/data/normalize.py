@@ -11,6 +11,14 @@ import torch
 from torch import Tensor
 
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.sparse_normalize import (
+    constant_left,
+    largest,
+    sparse_unit_rows,
+    squares,
+    sums,
+)
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.schema import Array, check_tensors
 
 __all__ = ["NORMALIZATIONS", "Normalizer"]
@@ -20,13 +28,12 @@ _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
 }
-_CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Puts rows on the unit sphere, in float64.
+    """Puts rows on the unit sphere, in float64; sparse rows stay sparse.
 
     center    minus the row's mean, over the row's norm (images, spectra, counts)
     unit      over the row's norm (embeddings)
@@ -50,16 +57,17 @@ class Normalizer:
             torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3)
         )
         for _, x in rows.chunks():
-            peak = torch.maximum(peak, x.abs().amax(0))
+            peak = torch.maximum(peak, largest(x))
         # In units of the power of two below the largest number: squares stay finite.
         unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
         unit = torch.where(peak > 0, unit, 1.0)
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
         total = rows.n_rows if weight is None else float(weight.sum())
         for part, x in rows.chunks():
-            mean += _weighted_sum(x / unit, weight, part) / total
+            mean += sums(x, unit, None if weight is None else weight[part]) / total
         for part, x in rows.chunks():
-            square += _weighted_sum((x / unit - mean).square(), weight, part) / total
+            each = None if weight is None else weight[part]
+            square += squares(x, unit, mean, each) / total
         scale = square.sqrt()
         # A constant feature tells nothing: any scale does.
         scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
@@ -91,6 +99,8 @@ class Normalizer:
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
+        if isinstance(x, SparseRows):
+            return sparse_unit_rows(x, self.kind, self.mean, self.scale)
         x, norm, lost = self._directions(x.double())
         if not _occurs(lost):
             return x / norm[:, None], lost
@@ -115,7 +125,7 @@ class Normalizer:
     def off_norm(self, x: Tensor) -> Tensor:
         """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
         if self.kind != "none":
-            return torch.ones_like(x[:, 0], dtype=torch.float64)
+            return torch.ones(x.shape[0], dtype=torch.float64, device=x.device)
         norm = torch.linalg.vector_norm(x.double(), dim=1)
         return torch.where((norm - 1).abs() > _UNIT, norm, 1.0)
 
@@ -134,9 +144,7 @@ class Normalizer:
         mean = x.mean(1, keepdim=True)
         x = x - mean
         left = torch.linalg.vector_norm(x, dim=1)
-        # Measured against the row as it came: what is left of a constant row is rounding.
-        norm = torch.hypot(left, x.shape[1] ** 0.5 * mean[:, 0])
-        return x, left, left <= _CONSTANT * norm
+        return x, left, constant_left(left, mean[:, 0], x.shape[1])
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
@@ -162,10 +170,6 @@ class Normalizer:
         last = torch.where(w[..., -1:] > 1e-6, w[..., -1:] / n**0.5, 1.0)
         mean, scale = self.mean.to(w.device), self.scale.to(w.device)
         return mean + scale * (w[..., :-1] / last).double()
-
-
-def _weighted_sum(x: Tensor, weight: Tensor | None, part: slice) -> Tensor:
-    return x.sum(0) if weight is None else weight[part] @ x
 
 
 def _occurs(rare: Tensor) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.model.sparse_rows import SparseRows
 
 __all__ = ["on_sphere", "unit_chunks"]
 
@@ -36,6 +37,10 @@ def on_sphere(
     rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """(all unit rows (n, N'), which have no direction (n,)) on the device of `rows`."""
+    if isinstance(rows.values, SparseRows):
+        found = list(unit_chunks(rows, normalizer, dtype))
+        parts = [unit for unit, _ in found if isinstance(unit, SparseRows)]
+        return SparseRows.cat(parts), torch.cat([lost for _, lost in found])
     n_features = rows.n_features + normalizer.extra
     x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
     lost = torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)

@@ -8,7 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
+
+from mnemosphere.model.sparse_rows import SparseRows
 
 __all__ = ["StoredRows", "merge_copies"]
 
@@ -22,7 +25,7 @@ _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
 
 @dataclass(frozen=True)
 class StoredRows:
-    """A table of numbers as stored, and the device it is looked at on."""
+    """A table of numbers as stored, dense or sparse, and the device it is looked at on."""
 
     values: Tensor  # (n, N) of any type, on any device
     device: torch.device
@@ -30,7 +33,9 @@ class StoredRows:
 
     @classmethod
     def of(cls, x: Any, device: torch.device) -> Self:
-        """From a NumPy array or a torch tensor, without a copy where that is possible."""
+        """From an array, a tensor or sparse rows, without a copy where that is possible."""
+        if sparse.issparse(x) or getattr(x, "layout", None) == torch.sparse_csr:
+            return cls(SparseRows.of(x), device)
         if not isinstance(x, Tensor):
             if not x.flags.writeable or not x.dtype.isnative or min(x.strides, default=1) < 0:
                 x = np.array(x, dtype=x.dtype.newbyteorder("="))
@@ -53,9 +58,16 @@ class StoredRows:
         """How many features."""
         return self.values.shape[1]
 
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers are stored."""
+        stored = self.values
+        return len(stored.value) if isinstance(stored, SparseRows) else stored.numel()
+
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """(rows, their values in float64 on the device), in order; they cross as stored."""
-        step = max(1, _CHUNK_NUMBERS.get(self.device.type, 1 << 24) // max(1, self.n_features))
+        most = _CHUNK_NUMBERS.get(self.device.type, 1 << 24)
+        step = max(1, most * self.n_rows // max(1, self.n_numbers))
         for start in range(0, self.n_rows, step):
             part = slice(start, min(start + step, self.n_rows))
             # Contiguous, so that the same numbers give the same bits from every kind of table.
@@ -78,14 +90,17 @@ class StoredRows:
         if not self.values.is_floating_point():
             return self
         for part, x in self.chunks():
+            values = x.value if isinstance(x, SparseRows) else x
             # A sum is cheaper than a look at each number, and right but for overflow.
-            if bool(torch.isfinite(x.sum())):
+            if bool(torch.isfinite(values.sum())):
                 continue
-            bad = ~torch.isfinite(x)
-            if not bool(bad.any()):
+            bad = (~torch.isfinite(values)).nonzero()
+            if bad.shape[0] == 0:
                 continue
-            row, column = (int(i) for i in bad.nonzero()[0])
-            what = "NaN" if bool(torch.isnan(x[row, column])) else "infinite (inf)"
+            at = tuple(bad[0])
+            place = (x.row[at], x.column[at]) if isinstance(x, SparseRows) else at
+            row, column = (int(i) for i in place)
+            what = "NaN" if bool(torch.isnan(values[at])) else "infinite (inf)"
             where = column if names is None else repr(names[column])
             (number,) = self.call(torch.tensor([part.start + row]))
             raise ValueError(
@@ -111,7 +126,7 @@ def merge_copies(
         sample_weight = None
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
-    few = rows.values.numel() <= _FEW_NUMBERS
+    few = rows.n_numbers <= _FEW_NUMBERS
     if not few and n_distinct > (1 - _WORTH_MERGING) * rows.n_rows:
         return rows, targets, sample_weight
     group = is_first.cumsum(0) - 1  # (n,) of the sorted rows
@@ -133,7 +148,7 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(_PROJECTION_SEED)
     key = torch.randn(rows.n_features, generator=generator, dtype=torch.float64).to(rows.device)
     # Row by row, so that equal rows have equal projections to the last bit.
-    projected = torch.cat([(x * key).sum(1) for _, x in rows.chunks()])
+    projected = torch.cat([_project(x, key) for _, x in rows.chunks()])
     value, order = projected.sort(stable=True)
     tied = torch.zeros_like(value, dtype=torch.bool)
     tied[1:] = value[1:] == value[:-1]
@@ -146,9 +161,11 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     for start in range(0, at.shape[0], step):
         here = at[start : start + step]
         one, other = (stored[order[i].to(stored.device)] for i in (here, here - 1))
-        parts.append((one == other).all(1))
+        parts.append(_same(one, other))
     same_row = torch.cat(parts).to(tied.device)
-    if bool(same_row.all()):
+    if isinstance(stored, SparseRows):
+        tied[at] = same_row
+    if bool(same_row.all()) or isinstance(stored, SparseRows):
         return order, ~tied
     # Rounding of the projection hid a difference, in a feature of small numbers say.
     table = stored.cpu().numpy()
@@ -157,3 +174,15 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     copy = torch.zeros_like(tied)
     copy[1:] = (ordered[1:] == ordered[:-1]).all(1).to(tied.device)
     return order, ~copy
+
+
+def _project(x: Tensor, key: Tensor) -> Tensor:
+    if isinstance(x, SparseRows):
+        return x.sum_rows(x.value * key[x.column])
+    return (x * key).sum(1)
+
+
+def _same(one: Tensor, other: Tensor) -> Tensor:
+    if isinstance(one, SparseRows) and isinstance(other, SparseRows):
+        return one.same_as(other)
+    return (one == other).all(1)

@@ -70,6 +70,11 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
     callbacks: Sequence[Callback]
     verbose: int
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     # Rows in.
 
     def _stored(self, X: Any, *, reset: bool, allow_nan: bool = False) -> StoredRows:
@@ -85,10 +90,11 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         return stored if allow_nan else stored.check_finite(self._feature_names())
 
     def _check_tensor(self, X: Tensor, reset: bool) -> Tensor:
-        if X.layout != torch.strided or X.is_nested or X.is_quantized or X.is_meta:
+        plain = X.layout in (torch.strided, torch.sparse_csr)
+        if not plain or X.is_nested or X.is_quantized or X.is_meta:
             raise TypeError(
-                "X is a sparse, nested, quantized or meta tensor, but dense data is required: "
-                "use X.to_dense() or X.dequantize()"
+                "X must be a dense or a sparse CSR tensor, of no other layout and not nested, "
+                "quantized or meta: use X.to_sparse_csr(), X.to_dense() or X.dequantize()"
             )
         _check_shape(X)
         if X.is_complex():
@@ -122,7 +128,12 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             raise ValueError(f"X holds text ({word!r}): encode it as numbers, or drop the column")
         try:
             rows: NDArray[Any] = validate_data(
-                self, X, reset=reset, dtype="numeric", ensure_all_finite=False
+                self,
+                X,
+                reset=reset,
+                dtype="numeric",
+                ensure_all_finite=False,
+                accept_sparse="csr",
             )
         except ValueError as error:
             if "could not convert string" not in str(error):

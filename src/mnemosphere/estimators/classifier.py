@@ -263,7 +263,7 @@ class DAMClassifier(
         """Settle everything that is "auto"; return the rows on the sphere."""
         given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
-        dtype = self._precision(stored.values.numel())
+        dtype = self._precision(stored.n_numbers)
         n_memories = self.n_memories
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])

@@ -30,6 +30,7 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.memory_graph import group, share_graph
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import fit
@@ -276,7 +277,7 @@ class DAMClusterer(
             )
         self.n_memories_, self.classes_ = int(n_memories), np.arange(n_clusters)
         kind = _choose_normalization(stored) if self.normalize == "auto" else self.normalize
-        dtype = self._precision(stored.values.numel())
+        dtype = self._precision(stored.n_numbers)
         x, lost = self._training_rows(stored, kind, weight, dtype)
         rows = Batch(x, labels.to(dtype), None if weight is None else weight.to(dtype))
         if bool(lost.any()):
@@ -366,6 +367,8 @@ def _choose_normalization(stored: StoredRows) -> str:
     """What normalize="auto" is for these rows, by a look at some of them."""
     step = -(-stored.n_rows // _LOOK_ROWS)
     some = stored.take(torch.arange(0, stored.n_rows, step))
+    if isinstance(some.values, SparseRows):  # counts and the like: zeros are to stay zeros
+        return "unit"
     x = some.values.double()
     kind = "unit" if bool(x.min() < 0) else "center"
     spread = x.std(0, correction=0)

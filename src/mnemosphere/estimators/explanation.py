@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.estimators.base import as_numpy, check_whole
@@ -24,6 +25,8 @@ from mnemosphere.estimators.memory_table import memory_name
 from mnemosphere.estimators.text import format_table
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -64,7 +67,7 @@ class Reason:
 class Explanation:
     """For n rows the k memories with the largest share of the decision, largest first."""
 
-    rows: NDArray[Any]  # (n, N) unit rows; in the features' units with normalize='standard'
+    rows: Any  # (n, N) unit rows, in the features' units with 'standard'; sparse ones stay so
     classes: NDArray[Any]  # (C,)
     proba: NDArray[Any]  # (n, C) over all memories: `predict_proba`
     memory: NDArray[Any]  # (n, k)
@@ -236,7 +239,7 @@ class Explanation:
             texts = [[str(name) for name in self._typical(row, j)] for j in range(len(decision))]
             return plots.typical_rows(texts, decision, figure=figure)
         return plots.explanation_strip(
-            self.rows[row], self.memories[row], decision, image_shape, figure=figure
+            np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure
         )
 
 
@@ -265,22 +268,20 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     exact, lost = on_sphere(stored, model._normalizer, torch.float64)
     x = exact.to(params.w.dtype)
     proba = model._log_joint(params)(x, lost)[:, :-1].double().softmax(1)
-    # A row without direction is like no memory: the uniform component has all of its share.
-    somewhere = torch.where(lost[:, None], params.w[0], x)
-    top = retrieval.shares(params, somewhere, None, min(n_nearest, params.n_memories))
+    nearest, share, uniform = _shares(params, x, lost, n_nearest)
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
-    memory = as_numpy(top.indices)
+    memory = as_numpy(nearest)
     typical = model.typical_rows_ if model.row_names_ is None else model.row_names_
     names = model._feature_names() or [f"x{i}" for i in range(model.n_features_in_)]
     return Explanation(
-        rows=as_numpy(model._normalizer.restore(x)),
+        rows=x if isinstance(x, SparseRows) else as_numpy(model._normalizer.restore(x)),
         classes=model.classes_,
         proba=as_numpy(proba),
         memory=memory,
-        share=as_numpy(torch.where(lost[:, None], 0.0, top.shares)),
-        overlap=as_numpy((exact[:, None] * params.w.double()[top.indices]).sum(2)),
-        uniform_share=as_numpy(torch.where(lost, 1.0, top.uniform)),
-        soft_label=as_numpy(soft[top.indices]),
+        share=as_numpy(share),
+        overlap=as_numpy((exact @ params.w.double().T).gather(1, nearest)),
+        uniform_share=as_numpy(uniform),
+        soft_label=as_numpy(soft[nearest]),
         memories=model.memories_[memory],
         typical_rows=None if typical is None else typical[memory],
         source=Source(params, model._normalizer, stored.values, list(map(str, names))),
@@ -291,12 +292,24 @@ def deciding(model: Any, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
     params, parts = model._class_params, []
     for x, lost in unit_chunks(model._stored(X, reset=False), model._normalizer, params.w.dtype):
-        somewhere = torch.where(lost[:, None], params.w[0], x)
-        top = retrieval.shares(params, somewhere, None, min(n_memories, params.n_memories))
-        parts.append((top.indices, torch.where(lost[:, None], 0.0, top.shares)))
+        parts.append(_shares(params, x, lost, n_memories)[:2])
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):
         names = np.array([memory_name(m) for m in memory[:, k]])
         columns |= {f"memory_{k + 1}": names, f"share_{k + 1}": share[:, k]}
     return columns
+
+
+def _shares(params: Parameters, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(memories (n, k), their shares, that of the uniform component (n,)), largest first.
+
+    A row without direction is like no memory: the uniform component has all of its share.
+    """
+    n, k = x.shape[0], min(k, params.n_memories)
+    memory = torch.arange(k, device=x.device).repeat(n, 1)
+    share, uniform = x.new_zeros(n, k), x.new_ones(n)
+    if not bool(lost.all()):
+        top = retrieval.shares(params, x[~lost], None, k)
+        memory[~lost], share[~lost], uniform[~lost] = top.indices, top.shares, top.uniform
+    return memory, share, uniform

@@ -149,7 +149,7 @@ def feature_reasons(
 ) -> FeatureReasons:
     """One row's decision; memory (k,), order: places of the verdict and the runner-up."""
     params, normalizer = source.params.to(dtype=torch.float64), source.normalizer
-    x = source.values[row : row + 1].to(params.w.device)
+    x = source.values[row : row + 1].to(params.w.device).to_dense()
     n = x.shape[1]
     u, lost = normalizer(x)
     v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))  # (1, N')

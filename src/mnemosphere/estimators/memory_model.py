@@ -184,8 +184,9 @@ class MemoryModel(SphereEstimator, ABC):
         """Posterior weight of the uniform component, in [0, 1]: near 1, no memory answers."""
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
-            x = torch.where(lost[:, None], self.params_.w[0], x)
-            return torch.where(lost, 1.0, retrieval.novelty(self.params_, x))
+            values = x.new_ones(x.shape[0])
+            values[~lost] = retrieval.novelty(self.params_, x[~lost])
+            return values
 
         values: Floats = self._over_rows(X, read)
         return values
@@ -199,9 +200,9 @@ class MemoryModel(SphereEstimator, ABC):
         """
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
-            x = torch.where(lost[:, None], self.params_.w[0], x)
-            scores = retrieval.novelty_score(self.params_, x).double()
-            return torch.where(lost, torch.inf, scores)
+            scores = torch.full_like(lost, torch.inf, dtype=torch.float64)
+            scores[~lost] = retrieval.novelty_score(self.params_, x[~lost]).double()
+            return scores
 
         values: Floats = self._over_rows(X, read)
         return values

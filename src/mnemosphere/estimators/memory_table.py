@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.base import check_whole
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
@@ -20,7 +22,7 @@ from mnemosphere.model.parameters import Parameters
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["RowsBehind", "memory_name", "memory_table", "rows_behind"]
+__all__ = ["RowsBehind", "memory_name", "memory_table", "rows_behind", "strongest_features"]
 
 _MOST_ROWS = 8000
 _TYPICAL = 3
@@ -149,3 +151,27 @@ def _nearest(params: Parameters) -> tuple[list[int], NDArray[np.float64]]:
         nearest += index.tolist()
         overlaps.append(value.numpy())
     return nearest, np.concatenate(overlaps)
+
+
+def strongest_features(
+    model: PortableModel, n_features: int, names: Sequence[object] | None = None
+) -> Any:
+    """The largest coordinates of each memory; see `PortableModel.strongest_features`."""
+    import pandas as pd
+
+    check_is_fitted(model, "params_")
+    check_whole(n_features, "n_features", 1)
+    n = model.n_features_in_
+    called = model._feature_names() or range(n) if names is None else names
+    if len(called) != n:
+        raise ValueError(f"names must have one entry for each of {n} features, got {len(called)}")
+    soft = model._class_params.p[1:]
+    labels = [*model.classes_.tolist(), None]
+    w = model.params_.w[:, :n]  # without the coordinate that "standard" appends
+    order = w.abs().topk(min(n_features, n), dim=1).indices  # (P, k)
+    lines = [
+        (memory_name(m), labels[int(soft[m].argmax())], rank, called[j], float(w[m, j]))
+        for m, row in enumerate(order.tolist())
+        for rank, j in enumerate(row, start=1)
+    ]
+    return pd.DataFrame(lines, columns=["memory", "label", "rank", "feature", "weight"])

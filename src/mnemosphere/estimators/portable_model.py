@@ -20,7 +20,12 @@ from mnemosphere.estimators import editing
 from mnemosphere.estimators.base import as_numpy
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.memory_model import MemoryModel
-from mnemosphere.estimators.memory_table import RowsBehind, memory_table, rows_behind
+from mnemosphere.estimators.memory_table import (
+    RowsBehind,
+    memory_table,
+    rows_behind,
+    strongest_features,
+)
 from mnemosphere.files import strip_prefix
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors, items, text
@@ -133,6 +138,17 @@ class PortableModel(MemoryModel, ABC):
         `name_rows` calls them).
         """
         return memory_table(self, X, y)
+
+    def strongest_features(
+        self, n_features: int = 10, *, names: Sequence[object] | None = None
+    ) -> Any:
+        """The features in which each memory points furthest, as a pandas frame; terms of a text.
+
+        One line for each of the `n_features` largest coordinates on the sphere, by modulus: memory,
+        label, rank, feature, weight. names (N,): what the features are called, such as
+        `vectorizer.get_feature_names_out()`; else their names in training, or their numbers.
+        """
+        return strongest_features(self, n_features, names)
 
     def without_memories(self, memories: Iterable[int | str], *, class_prior: str = "hold") -> Self:
         """A fitted model without some memories (numbers or names), not retrained.

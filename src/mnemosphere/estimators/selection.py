@@ -263,7 +263,7 @@ def _pilot_partly(
     """The trial where some rows have no label: ς as the rows (more of them) have it."""
     x = more.rows.x
     n_memories = max(1, min(start.n_memories, more.n_rows // 2))
-    overlap = (x[n_memories:] @ x[:n_memories].T).double()  # (rows left, P)
+    overlap = (x[n_memories:] @ x[:n_memories].to_dense().T).double()  # (rows left, P)
     beta_eff = sharing_temperature(overlap, few_labels.SHARED_BY)
     if varsigma is None:
         mean = ((beta_eff * overlap).softmax(1) * overlap).sum(1).mean()

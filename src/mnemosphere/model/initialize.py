@@ -20,9 +20,9 @@ def from_data(x: Tensor, n_memories: int, *, generator: torch.Generator) -> Tens
     n_rows = x.shape[0]
     order = torch.randperm(n_rows, generator=generator, device=generator.device).to(x.device)
     if n_memories <= n_rows:
-        return x[order[:n_memories]].clone()
+        return x[order[:n_memories]].to_dense()
     repeats = -(-n_memories // n_rows)
-    picked = x[order.repeat(repeats)[:n_memories]]
+    picked = x[order.repeat(repeats)[:n_memories]].to_dense()
     noise = sphere.sample_uniform(
         n_memories - n_rows, x.shape[1], generator=generator, dtype=x.dtype, device=x.device
     )

@@ -15,6 +15,7 @@ from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import polytope
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
@@ -43,7 +44,8 @@ class Refinement:
         1 is −log P(y|x) alone.
     noise : float >= 0 or "auto"
         The length, relative to the row, of the noise that is laid anew on every row in every pass;
-        a noisy row has the overlap 1/√(1+noise²) with its own. "auto": √N/(ςβ), at most 1.
+        a noisy row has the overlap 1/√(1+noise²) with its own. "auto": √N/(ςβ), at most 1; none
+        on sparse rows, which it would make dense.
     max_iter : int or None
         Passes; None: 15, more on small data.
     validation_fraction : float in (0, 1)
@@ -200,6 +202,10 @@ def _descend(
     solver = Adam(passes * steps, angle=_ANGLE * unit, batch_size=size, tolerance=_MARGINALS)
     solver = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
     length = unit if refinement.noise == "auto" else float(refinement.noise)
+    if length > 0 and isinstance(next(dataset.batches(1)).x, SparseRows):
+        if refinement.noise != "auto":
+            raise ValueError("noise would make sparse rows dense: pass Refinement(noise=0)")
+        length = 0.0
     result = fit(
         params,
         dataset,

@@ -13,6 +13,7 @@ from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import overlapping
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
@@ -181,6 +182,8 @@ def steps_for(
     """Replayed steps where all is on a GPU and no step asks the device for a number."""
     size = solver.rows_per_step or dataset.n_rows
     replayed = solver.can_capture(params) and size < dataset.n_rows
+    if replayed and isinstance(next(dataset.batches(size)).x, SparseRows):  # each of another size
+        replayed = False
     return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
 
 

@@ -1,0 +1,151 @@
+"""Sparse rows through the estimators: the same answers as dense ones, and never made dense."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import mnemosphere as mn
+from mnemosphere.data import Normalizer, StoredRows
+from mnemosphere.model.sparse_rows import SparseRows
+
+N_ROWS, N, P = 211, 53, 7
+KINDS = ("unit", "center", "standard")
+beta_state = pytest.mark.filterwarnings("ignore:Sparse")  # torch's, of its own CSR tensors
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, N_ROWS)
+    own = 1.5 * (np.arange(N) % 3 == y[:, None])
+    x = np.where(rng.random((N_ROWS, N)) < 0.25, rng.random((N_ROWS, N)) + own, 0.0)
+    x[9], y[9] = x[4], y[4]  # copies are merged
+    return x, np.array(["deer", "elk", "moose"])[y]
+
+
+@pytest.fixture
+def never_dense(monkeypatch):
+    """Only a few rows, to start memories from, may be made dense."""
+    real = SparseRows.to_dense
+
+    def to_dense(self, *args, **kwargs):
+        assert self.shape[0] <= P, f"{self.shape[0]} rows made dense"
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(SparseRows, "to_dense", to_dense)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_normalizations_in_closed_form(data, kind, weighted):
+    x = np.array(data[0])
+    x[0] *= 1e200
+    x[1] *= 1e-200
+    x[:, 5] = 3.0  # a constant feature, with no zero
+    if kind == "center":
+        x[2] = 0.7  # a constant row has no direction
+    elif kind == "unit":
+        x[2] = 0.0
+    else:
+        x = x.clip(-1e6, 1e6)
+    weight = torch.rand(N_ROWS, dtype=torch.float64) if weighted else None
+    cpu = torch.device("cpu")
+    dense, stored = (StoredRows.of(rows, cpu) for rows in (x, sparse.csr_matrix(x)))
+    one, other = (Normalizer.fit(kind, rows, weight) for rows in (dense, stored))
+    wanted, lost = one(dense.values)
+    found, also_lost = other(stored.values)
+    assert torch.equal(lost, also_lost)
+    assert isinstance(found, SparseRows)
+    torch.testing.assert_close(found.to_dense(), wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_classifier_as_with_dense_rows(data, never_dense, kind):
+    x, y = data
+    rows = sparse.csr_matrix(x)
+    settings = {"normalize": kind, "random_state": 0, "max_iter": 3, "varsigma": 0.5,
+                "device": "cpu"}  # fmt: skip
+    a = mn.DAMClassifier(P, **settings).fit(x, y)
+    b = mn.DAMClassifier(P, **settings).fit(rows, y)
+    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(b.class_weights_, a.class_weights_, rtol=0, atol=1e-10)
+    assert b.temperature_ == pytest.approx(a.temperature_, rel=1e-10)
+    for name in ("predict_proba", "transform", "score_samples", "novelty", "novelty_score"):
+        one, other = getattr(a, name)(x), getattr(b, name)(rows)
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-10, err_msg=name)
+    assert (a.predict(x) == b.predict(rows)).all()
+    assert b.score(rows, y) == a.score(x, y)
+    one, other = a.explain(x[:3]), b.explain(rows[:3])
+    np.testing.assert_allclose(other.share, one.share, rtol=0, atol=1e-10)
+    assert str(one) == str(other)
+
+
+@beta_state
+def test_partial_fit_auto_and_tensors(data, never_dense):
+    x, y = data
+    rows = sparse.csr_matrix(x)
+    a, b = (mn.DAMClassifier(P, varsigma=0.5, random_state=0, device="cpu") for _ in range(2))
+    for part in (slice(0, 100), slice(100, None)):
+        a.partial_fit(x[part], y[part], classes=np.unique(y))
+        b.partial_fit(rows[part], y[part], classes=np.unique(y))
+    assert a.normalize_ == b.normalize_
+    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
+    tensor = torch.from_numpy(x).to_sparse_csr()
+    assert torch.equal(b.novelty(tensor), torch.from_numpy(b.novelty(rows)))
+
+
+def test_clusterer_as_with_dense_rows(data, never_dense):
+    x = data[0]
+    settings = {"n_memories": P, "random_state": 0, "device": "cpu"}
+    a = mn.DAMClusterer(3, normalize="unit", **settings).fit(x)
+    b = mn.DAMClusterer(3, **settings).fit(sparse.csr_matrix(x))
+    assert b.normalize_ == "unit"
+    assert (a.labels_ == b.labels_).all()
+    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
+
+
+def test_refinement_growth_and_certificates_on_sparse_rows(data):
+    x, y = data
+    rows = sparse.csr_matrix(x)
+    clear = mn.Refinement(noise=0, max_iter=2)
+    settings = {"normalize": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
+                "growth": 5, "device": "cpu"}  # fmt: skip
+    a = mn.DAMClassifier(P, objective=clear, **settings).fit(x, y)
+    b = mn.DAMClassifier(P, objective=mn.Refinement(max_iter=2), **settings).fit(rows, y)
+    np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-8)
+    one, other = a.certify(x, y), b.certify(rows, y)
+    torch.testing.assert_close(other.lambda_min, one.lambda_min, rtol=1e-6, atol=1e-8)
+    with pytest.raises(ValueError, match="noise would make sparse rows dense"):
+        mn.DAMClassifier(P, objective=mn.Refinement(noise=0.5), **settings).fit(rows, y)
+
+
+def test_bad_sparse_rows_and_what_needs_dense_ones(data):
+    x, y = data
+    rows = sparse.csr_matrix(x)
+    rows.data[17] = np.nan
+    row = int(np.searchsorted(rows.indptr, 17, side="right")) - 1
+    with pytest.raises(ValueError, match=f"row {row} of X is NaN in column {rows.indices[17]}"):
+        mn.DAMClassifier(P).fit(rows, y)
+    model = mn.DAMClassifier(P, normalize="unit", varsigma=0.5, max_iter=2, random_state=0).fit(
+        x, y
+    )
+    with pytest.raises(TypeError, match="not for sparse rows"):
+        model.recall(sparse.csr_matrix(x[:2]))
+
+
+def test_strongest_features_of_memories(data):
+    x, y = data
+    model = mn.DAMClassifier(P, normalize="unit", varsigma=0.5, max_iter=2, random_state=0).fit(
+        x, y
+    )
+    terms = [f"term{k}" for k in range(N)]
+    table = model.strongest_features(4, names=terms)
+    assert len(table) == 4 * P
+    first = table[table["memory"] == "#2"]
+    order = np.argsort(-np.abs(model.memories_[2]))[:4]
+    assert first["feature"].tolist() == [terms[k] for k in order]
+    np.testing.assert_allclose(first["weight"], model.memories_[2][order])
+    assert model.strongest_features(1)["feature"].iloc[2] == order[0]
+    with pytest.raises(ValueError, match="one entry for each of 53 features"):
+        model.strongest_features(names=["a"])
