@@ -178,7 +178,10 @@ class Array:
                 f"{' or '.join(map(str, kinds))}"
             )
         known = tensor[~torch.isnan(tensor)] if self.nan else tensor
-        if not bool((torch.isfinite(known) & (known >= self.low)).all()):
+        sound = torch.isfinite(known)
+        if self.low > -math.inf:
+            sound &= known >= self.low
+        if not bool(sound.all()):
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 

@@ -90,7 +90,7 @@ class Folder:
         try:
             yield self._start()
         except BaseException:
-            if not list(self.draft.glob(f"{CHECKPOINT}*")):
+            if all(path.suffix == ".run" for path in self.draft.glob(f"{CHECKPOINT}*")):
                 shutil.rmtree(self.draft, ignore_errors=True)
             raise
 

@@ -24,6 +24,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators import persistence
 from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.files import checksum
 from mnemosphere.machine import pick_device
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback
@@ -37,6 +38,8 @@ Floats = NDArray[np.floating[Any]]
 _FEW_NUMBERS = 1_000_000  # in X: double precision costs nothing there
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _NAMED = 5  # rows that a warning names
+# Settings that may change when a run goes on: they change nothing, or only how long it takes.
+_NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
 SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
 
@@ -50,6 +53,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
     n_memories_: int
     memories_: Floats
     normalize_: str
+    classes_: NDArray[Any]
     lineage_: Lineage | None
     history_: list[dict[str, Any]]
     status_: str
@@ -219,6 +223,25 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
             raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
         return [*([ProgressBar()] if self.verbose else []), *given]
+
+    def _begin(self, stored: StoredRows, **more: Tensor | None) -> tuple[int, list[Callback]]:
+        """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
+
+        more: labels and weights. All settings tell runs apart but those named here.
+        """
+        callbacks, seed = self._callbacks(), draw_seed(self.random_state)
+        if any(callback.needs_fingerprint for callback in callbacks):
+            settings = self.get_params(deep=False).items()
+            identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
+            if not isinstance(self.random_state, Integral):
+                identity["random_state"] = "drawn"
+            data = {"rows": stored.values} | {k: v for k, v in more.items() if v is not None}
+            labels = [repr(label) for label in self.classes_] if "targets" in more else []
+            identity |= {"estimator": type(self).__name__, "data": checksum(data, {"": labels})}
+            for callback in callbacks:
+                if callback.needs_fingerprint:
+                    seed = callback.identify(identity, seed)
+        return seed, callbacks
 
     # Fitted attributes.
 

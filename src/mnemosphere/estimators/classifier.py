@@ -194,11 +194,10 @@ class DAMClassifier(
         (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None.
         """
         self._validate_params()
-        callbacks = self._callbacks()
         stored = self._stored(X, reset=True)
         coded = self._encode(y, stored, None, require_label=True)
         weight = self._weights(coded, sample_weight, stored)
-        seed = draw_seed(self.random_state)
+        seed, callbacks = self._begin(stored, targets=coded.targets, weight=weight)
         dataset = self._resolve_auto(stored, coded.targets, weight, seed)
         self.__dict__.pop("_stream", None)
         self._label_mass = dataset.label_mass().cpu()

@@ -20,7 +20,6 @@ from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators.base import (
     PASSES,
-    draw_seed,
     sample_weights,
 )
 from mnemosphere.estimators.cluster_model import ClusterModel
@@ -195,13 +194,13 @@ class DAMClusterer(
     def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their latent classes from rows X (n, N); y is not looked at."""
         self._validate_params()
-        callbacks = self._callbacks()
         stored = self._stored(X, reset=True)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         prior = self._proportions()
+        seed, callbacks = self._begin(stored, weight=weight)
         dataset = self._resolve_auto(stored, weight, prior)
         self.__dict__.pop("_stream", None)
-        generator = torch.Generator().manual_seed(draw_seed(self.random_state))
+        generator = torch.Generator().manual_seed(seed)
         trained = self._train_memories(dataset, generator, callbacks)
         self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
         self._look_at_rows(stored, weight)

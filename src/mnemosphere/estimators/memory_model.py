@@ -60,7 +60,6 @@ class MemoryModel(SphereEstimator, ABC):
     novelty 1.
     """
 
-    classes_: NDArray[Any]
     novelty_threshold_: float | None  # of novelty_score, set by `calibrate_novelty`
 
     # What a model file holds besides parameters, normalizer and lineage.

@@ -48,6 +48,7 @@ _ESTIMATORS: dict[str, type[Any]] = {}
 _PIPELINE = "Pipeline"
 _OF_FILES = ("format", "version")
 _LABEL_KINDS = "biufUO"
+_LONGEST_REASON = 200  # a value quoted from a file can be of any length
 _MOST_BYTES = 1 << 28  # of an array of labels
 # What a file holds of every estimator; `_HEADER` of its class says what else.
 _COMMON: dict[str, Check] = {
@@ -116,7 +117,7 @@ def _take_apart(model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"a model file cannot hold a {type(model).__name__}: it holds "
             f"{', '.join(_ESTIMATORS)}, and pipelines of these"
         )
-    settings = {k: _to_json(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
+    settings = {k: to_plain(v) for k, v in model.get_params().items() if k not in _NOT_SAVED}
     header, tensors = model._state()
     return {
         "estimator": type(model).__name__,
@@ -141,7 +142,8 @@ def load(path: str | Path) -> Any:
     try:
         return _rebuild({k: v for k, v in header.items() if k not in _OF_FILES}, tensors)
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}; save the model again") from error
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise ValueError(f"{path} is damaged: {reason}; save the model again") from error
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
@@ -186,18 +188,18 @@ def _step(value: Any, name: str) -> None:
         raise ValueError(f"{name} is not a step of a pipeline")
 
 
-def _to_json(value: object) -> object:
+def to_plain(value: object) -> object:
     """A setting as JSON can hold it; None for an object it cannot, such as a generator."""
     if type(value).__name__ in _OBJECTS and dataclasses.is_dataclass(value):
-        fields = {f.name: _to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"object": type(value).__name__, "fields": fields}
     if isinstance(value, dict):  # as pairs: a name in JSON is always a string
-        return {"pairs": [[_to_json(name), _to_json(weight)] for name, weight in value.items()]}
+        return {"pairs": [[to_plain(name), to_plain(weight)] for name, weight in value.items()]}
     if isinstance(value, tuple):  # an image_shape, say: a list would be another setting
-        return {"tuple": [_to_json(item) for item in value]}
+        return {"tuple": [to_plain(item) for item in value]}
     value = value if isinstance(value, list) else plain(value)
     if isinstance(value, list):
-        return [_to_json(item) for item in value]
+        return [to_plain(item) for item in value]
     return value if isinstance(value, (bool, int, float, str)) else None
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = ["at_temperature", "best_temperature", "net_class_weights"]
 
@@ -29,6 +29,7 @@ _PSEUDO_ROWS = 0.02
 _COLDEST, _HOTTEST = 0.1, 50.0
 _GRID, _REFINED = 16, 10  # trials of log T, then ever finer ones around the best
 _MOST_ROWS = 4096
+_NEWTON = 100
 
 
 def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
@@ -60,13 +61,13 @@ def at_temperature(params: Parameters, temperature: float) -> Parameters:
     n = params.n_features
     beta_eff = float(params.beta_eff) / temperature
     target = float(log_omega_ratio(params.beta.double().cpu(), n)) / temperature
-    low, high = 0.0, float(params.beta)
-    while float(log_omega_ratio(high, n)) < target:
-        high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(log_omega_ratio(middle, n)) < target else (low, middle)
-    beta = torch.tensor(high, dtype=torch.float64).to(params.beta)
+    beta = params.beta.double().cpu()
+    for _ in range(_NEWTON):  # convex and increasing: steps come down on the root from above
+        step = (log_omega_ratio(beta, n) - target) / mean_resultant(beta, n)
+        beta = beta - step
+        if float(step.abs()) <= 1e-14 * float(beta):
+            break
+    beta = beta.to(params.beta)
     return params.replace(beta=beta, varsigma=beta_eff / float(beta))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -87,6 +88,13 @@ class Callback:
     """Override what you want to see; only `stop_reason` has a say in training."""
 
     needs_fingerprint = False  # of the data, which takes a look at every row
+
+    def identify(self, identity: Mapping[str, Any], seed: int) -> int:
+        """An estimator is fitted: with what and to what, with this seed unless another is told.
+
+        Asked only where `needs_fingerprint`.
+        """
+        return seed
 
     def on_start(self, run: Run) -> None:
         """Training starts; it takes at most run.max_iter passes."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 
 from mnemosphere.data.dataset import Dataset
+from mnemosphere.files import checksum
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, Convergence, EarlyStopping, PassRecord, Run
-from mnemosphere.training.checkpoint import parameter_checksum
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
@@ -23,6 +23,7 @@ from mnemosphere.training.steps import Steps, steps_for
 __all__ = ["FitResult", "fit", "judge"]
 
 _JUDGED_ROWS = 1 << 16  # per batch of validation
+_NOT_OF_A_RUN = {"callbacks", "max_iter"}  # a run may be watched by others, and go on for longer
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def fit(
     `state` is the solver's to start with, where it goes on from an earlier run. `noise` is laid
     anew on the rows of every batch, never on those of validation.
     """
+    given = dict(locals())
     solver.check_rule(rule)
     next(dataset.batches(None)).check(params.check())
     if validation is not None:
@@ -92,10 +94,8 @@ def fit(
         stage=stage,
     )
     if any(callback.needs_fingerprint for callback in callbacks):
-        rows = [None if part is None else part.checksum() for part in (dataset, validation)]
-        run.fingerprint = repr(
-            (solver, rule, tol, patience, phase, stage, noise, rows, parameter_checksum(params))
-        )
+        given = {name: value for name, value in given.items() if name not in _NOT_OF_A_RUN}
+        run.fingerprint = repr({name: _identity(value) for name, value in given.items()})
     for callback in watchers:
         callback.on_start(run)
     steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
@@ -117,6 +117,17 @@ def fit(
         callback.on_end(run)
     final = run.params if run.best is None else run.best
     return FitResult(final, run.state, tuple(run.history), run.status)
+
+
+def _identity(value: object) -> object:
+    """What tells an argument of `fit` from another."""
+    if isinstance(value, Parameters):
+        return checksum(value.to_tensors(), {})
+    if isinstance(value, torch.Generator):
+        return checksum({"": value.get_state()}, {})
+    if isinstance(value, dict):
+        return checksum(value, {})
+    return value.checksum() if hasattr(value, "checksum") else value
 
 
 def _stop_reason(run: Run, watchers: Sequence[Callback]) -> str | None:

@@ -1,0 +1,77 @@
+"""Attacks on the package, seeded: what is tried, what came of it, what is a defect.
+
+A campaign draws attempts from a seed. Each attempt ends in an outcome; those in `DEFECTS` must not
+happen. The tests run a few attempts of each, `python -m research trust` many.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFECTS = frozenset(
+    {"another result", "fails later", "raw exception", "not finite", "litter", "destroyed", "hangs"}
+)
+_EXAMPLES = 5  # of each defect that are kept
+
+
+@dataclass
+class Tally:
+    """What came of the attempts of one campaign."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, outcome: str, what: str) -> None:
+        """Count an attempt; of defects, say what it was."""
+        self.outcomes[outcome] += 1
+        if outcome in DEFECTS:
+            known = self.examples.setdefault(outcome, [])
+            known += [what] if len(known) < _EXAMPLES else []
+
+    @property
+    def tried(self) -> int:
+        """How many attempts."""
+        return sum(self.outcomes.values())
+
+    @property
+    def defects(self) -> int:
+        """How many of them ended as they must not."""
+        return sum(self.outcomes[name] for name in DEFECTS)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "tried": self.tried,
+            "defects": self.defects,
+            "outcomes": dict(sorted(self.outcomes.items())),
+            "examples": self.examples,
+        }
+
+
+def attempt(
+    action: Callable[[], str], errors: tuple[type[Exception], ...] = (ValueError,)
+) -> tuple[str, str]:
+    """(outcome, what was said): that of `action`, or how it failed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return action(), ""
+    except ValueError as error:
+        text = str(error)
+        clear = bool(text.strip()) and "\n" not in text and len(text) < 600
+        return ("clear error" if clear else "raw exception"), f"{type(error).__name__}: {text}"
+    except Exception as error:
+        return "raw exception", f"{type(error).__name__}: {error}"
+
+
+def run(attempts: Iterable[tuple[str, Callable[[], str]]]) -> Tally:
+    """Try them all, each (what it is, the attempt)."""
+    tally = Tally()
+    for what, action in attempts:
+        outcome, said = attempt(action)
+        tally.add(outcome, f"{what}: {said}" if said else what)
+    return tally

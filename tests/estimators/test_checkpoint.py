@@ -1,0 +1,120 @@
+"""A checkpoint knows its run: every setting and all data, the seed that was drawn, folds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import mnemosphere as mn
+from mnemosphere.files import read_tensors
+from runs import Break
+
+# Another value of every setting that tells runs apart; a new one must be added here.
+OTHER = {
+    "DAMClassifier": {
+        "n_memories": 6, "objective": "conditional", "growth": 2, "varsigma": 0.5, "beta": 3.0,
+        "normalize": "center", "solver": mn.FixedPoint(16), "tol": 1e-3, "label_smoothing": 0.2,
+        "uniform_weight": 2.0, "unlabeled": 7, "class_weight": {0: 1.0, 1: 2.0, 2: 1.0},
+        "precision": "float32", "random_state": 1,
+    },
+    "DAMClusterer": {
+        "n_clusters": 2, "n_memories": 6, "class_prior": [0.2, 0.3, 0.5], "growth": 2,
+        "varsigma": 0.5, "beta": 3.0, "smoothing": 0.2, "normalize": "center", "solver": "sgd",
+        "tol": 1e-3, "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
+    },
+}  # fmt: skip
+SAME = {"callbacks", "device", "max_iter", "verbose"}
+SMALL = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
+
+
+def estimator(name, path, **settings):
+    more = {"n_clusters": 3} if name == "DAMClusterer" else {}
+    return getattr(mn, name)(**SMALL | more | settings).set_params(callbacks=[mn.Checkpoint(path)])
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_every_setting_tells_runs_apart(data, tmp_path, name):
+    path = tmp_path / "run"
+    model = estimator(name, path).fit(data.x, data.y)
+    assert set(model.get_params()) == SAME | OTHER[name].keys()
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for setting, value in OTHER[name].items():
+        other = clone(model).set_params(**{setting: value})
+        with pytest.raises(
+            ValueError, match=rf"run.run is of another run \({setting} is .* here\)"
+        ):
+            other.fit(data.x, data.y)
+    clone(model).set_params(verbose=False, device="cpu").fit(data.x, data.y)
+    if name == "DAMClassifier":  # one part, which goes on for longer
+        assert clone(model).set_params(max_iter=2).fit(data.x, data.y).n_iter_ == 2
+    assert before.keys() == {p.name for p in tmp_path.iterdir()}
+
+
+def test_all_data_tell_runs_apart(data, tmp_path):
+    path = tmp_path / "run"
+    weight = np.linspace(1, 2, len(data.x))
+    model = estimator("DAMClassifier", path).fit(data.x, data.y, weight)
+    moved = data.x.copy()
+    moved[-1, -1] += 1e-9
+    for x, y, w in (
+        (moved, data.y, weight),
+        (data.x[:-1], data.y[:-1], weight[:-1]),
+        (data.x, np.roll(data.y, 1), weight),
+        (data.x, data.y + 1, weight),
+        (data.x, data.y, weight[::-1]),
+        (data.x, data.y, None),
+    ):
+        with pytest.raises(ValueError, match="its rows or labels are others"):
+            clone(model).fit(x, y, w)
+
+
+@pytest.mark.parametrize("source", [None, "generator"])
+def test_a_drawn_seed_is_kept(data, fresh, tmp_path, source):
+    """A run that drew its seed goes on with it, and ends as if the seed had been given."""
+    settings = {"max_iter": 3, "tol": 0.0, "solver": mn.FixedPoint(16)}
+    path = tmp_path / "run"
+    given = None if source is None else np.random.RandomState(3)
+    broken = estimator("DAMClassifier", path, **settings, random_state=given)
+    broken.set_params(callbacks=[*broken.callbacks, Break("pass", 2)]).fit(*data)
+    assert broken.status_ == "interrupted"
+    resumed = estimator("DAMClassifier", path, **settings, random_state=given).fit(*data)
+    seed = read_tensors(tmp_path / "run.run", "mnemosphere-run", 3)[0]["seed"]
+    straight = estimator("DAMClassifier", tmp_path / "straight", **settings, random_state=seed)
+    straight.fit(*data)
+    assert resumed.n_iter_ == straight.n_iter_ == 3
+    assert np.array_equal(resumed.predict_proba(fresh.x), straight.predict_proba(fresh.x))
+
+
+def test_folds_are_told_what_to_do_and_can_have_files_of_their_own(data, tmp_path):
+    model = estimator("DAMClassifier", tmp_path / "run")
+    with pytest.raises(ValueError, match=r"with {run} in the path every run has files of its own"):
+        cross_val_score(model, *data, cv=2, error_score="raise")
+    own = estimator("DAMClassifier", tmp_path / "run-{run}")
+    scores = cross_val_score(own, *data, cv=2, error_score="raise")
+    files = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("run-*")}
+    assert len(files) == 2 * 2  # the run and its one part, of each fold
+    assert np.array_equal(cross_val_score(own, *data, cv=2, error_score="raise"), scores)
+    assert files == {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("run-*")}  # read back
+    search = GridSearchCV(own, {"varsigma": [0.8, 0.9]}, cv=2, refit=False, error_score="raise")
+    search.fit(*data)
+    assert len(list(tmp_path.glob("run-*"))) == 2 * 2 * 2
+
+
+def test_what_a_kill_has_left_goes_at_the_next_start(data, tmp_path):
+    path = tmp_path / "run"
+    estimator("DAMClassifier", path).fit(*data)
+    for name in (".run." + "0" * 32, ".run.run." + "1" * 32):
+        (tmp_path / name).write_bytes(b"half a file")
+    estimator("DAMClassifier", path).fit(*data)
+    assert {p.name for p in tmp_path.iterdir()} == {"run", "run.run"}
+
+
+def test_a_damaged_record_of_the_run_is_refused(data, tmp_path):
+    path = tmp_path / "run"
+    estimator("DAMClassifier", path).fit(*data)
+    content = (tmp_path / "run.run").read_bytes()
+    (tmp_path / "run.run").write_bytes(content.replace(b"varsigma", b"varsigna"))
+    with pytest.raises(ValueError, match=r"run.run is damaged: it has been changed"):
+        estimator("DAMClassifier", path).fit(*data)
