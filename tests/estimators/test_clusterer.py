@@ -318,7 +318,11 @@ def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, ph
     straight = small(**settings).fit(data.x)
     assert np.array_equal(resumed.class_weights_, straight.class_weights_)
     assert np.array_equal(resumed.memories_, straight.memories_)
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "run.classes"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "run",
+        "run.classes",
+        "run.run",
+    }
 
 
 def test_interrupted_growth_goes_on_with_the_same_bits(data, tmp_path):
