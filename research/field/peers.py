@@ -61,7 +61,8 @@ class LVQ(Prototypes):
     """GLVQ and GMLVQ of prosemble with its defaults, but for the number of prototypes.
 
     Five per class do better than its one on most tables. A full matrix of relevances costs
-    rows × prototypes × features² per step: from 200 features on, GMLVQ has one per class.
+    rows × prototypes × features² per step: from 50 features on, GMLVQ has one per class, and where
+    there are more features than rows it works in the space that the rows span.
     """
 
     def __init__(self, matrix: bool = False, per_class: int = 5, random_state: int = 0) -> None:
@@ -71,15 +72,18 @@ class LVQ(Prototypes):
         from prosemble.models import GLVQ, GMLVQ
 
         self.classes_, index = np.unique(y, return_inverse=True)
-        n = 1 if self.matrix and X.shape[1] >= 200 else self.per_class
+        n = 1 if self.matrix and X.shape[1] >= 50 else self.per_class
         n = min(n, int(np.bincount(index).min()))
+        span = np.eye(X.shape[1])
+        if self.matrix and X.shape[1] > len(X):
+            span = np.linalg.svd(X, full_matrices=False)[2].T  # (features, rows)
         model = (GMLVQ if self.matrix else GLVQ)(
             n_prototypes_per_class=n, random_seed=self.random_state
         )
-        model.fit(X.astype(np.float32), index)
-        self.prototypes_ = np.asarray(model.prototypes_, float)
+        model.fit((X @ span).astype(np.float32), index)
+        self.prototypes_ = np.asarray(model.prototypes_, float) @ span.T
         self.labels_ = np.asarray(model.prototype_labels_)
-        self.omega_ = np.asarray(model.omega_, float) if self.matrix else None
+        self.omega_ = span @ np.asarray(model.omega_, float) if self.matrix else None
         return self
 
 
