@@ -589,6 +589,11 @@ USE = {
         ValueError,
         r"n_nearest must be a whole number >= 1, got 0",
     ),
+    "no such feature to hold": (
+        lambda c: c.model.counterfactual(c.x, hold=["agee"]),
+        ValueError,
+        r"hold names 'agee', which is no feature: use names of columns or numbers below 5",
+    ),
     "too few names for the rows": (
         lambda c: small().fit(c.x, c.y).name_rows(["a", "b"]),
         ValueError,

@@ -2,6 +2,7 @@
 
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
+from mnemosphere.estimators.counterfactual import Counterfactual
 from mnemosphere.estimators.explanation import Explanation, Reason
 from mnemosphere.estimators.feature_reasons import FeatureReasons
 from mnemosphere.estimators.image_explanation import (
@@ -16,6 +17,7 @@ from mnemosphere.estimators.persistence import load, save
 from mnemosphere.estimators.progress import ProgressBar
 
 __all__ = [
+    "Counterfactual",
     "DAMClassifier",
     "DAMClusterer",
     "DAMModule",

@@ -22,7 +22,7 @@ from mnemosphere.estimators.feature_reasons import (
     readable,
 )
 from mnemosphere.estimators.memory_table import memory_name
-from mnemosphere.estimators.text import format_table
+from mnemosphere.estimators.text import format_table, html_table
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters
@@ -206,7 +206,7 @@ class Explanation:
             parts.append(f"<p><b>{escape(self.title(row))}</b></p>")
             for heading, lines in self.tables(row, _ALL):
                 parts += [f"<p>{escape(heading)}</p>"] if heading else []
-                parts.append(_html(lines))
+                parts.append(html_table(lines))
         return "".join(parts)
 
     def __repr__(self) -> str:
@@ -249,15 +249,6 @@ def _cut(lines: Table, width: int) -> Table:
     room = max(_SHORT, width - sum(2 + max(len(n), *(len(r[n]) for r in lines)) for n in names))
     short = (r[last] if len(r[last]) <= room else f"{r[last][: room - 1]}…" for r in lines)
     return [r | {last: text} for r, text in zip(lines, short, strict=True)]
-
-
-def _html(lines: Table) -> str:
-    heads = "".join(f"<th>{escape(name)}</th>" for name in lines[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line.values()) + "</tr>"
-        for line in lines
-    )
-    return f"<table><tr>{heads}</tr>{body}</table>"
 
 
 def explain(model: Any, X: Any, n_nearest: int) -> Explanation:

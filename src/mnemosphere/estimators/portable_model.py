@@ -18,6 +18,7 @@ from torch import Tensor
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators import editing
 from mnemosphere.estimators.base import as_numpy
+from mnemosphere.estimators.counterfactual import Counterfactual, counterfactual
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.memory_table import (
@@ -125,6 +126,24 @@ class PortableModel(MemoryModel, ABC):
         `features(row)` of what comes back says what each feature did, with parts that add up.
         """
         return explain(self, X, n_nearest)
+
+    def counterfactual(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        hold: Sequence[int | str] = (),
+        max_features: int | None = None,
+    ) -> Counterfactual:
+        """The smallest change of each row that makes `predict` say y, in the units of X.
+
+        y: one class or one per row; None for the most probable after the verdict. hold: features
+        that must stay, by name or number. max_features: change no more than so many, those that
+        the smallest change moves most. Small is what is small in standard deviations of the
+        training rows with normalize='standard', else along the sphere. The search is local, so
+        what it finds is not proved to be the smallest, but it is verified by `predict`.
+        """
+        return counterfactual(self, X, y, hold, max_features)
 
     # Memories as a table, and edited.
 

@@ -1,12 +1,13 @@
-"""Tables as plain text that fits a terminal."""
+"""Tables as plain text that fits a terminal, and as HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 
 from rich.cells import cell_len, set_cell_size
 
-__all__ = ["format_table"]
+__all__ = ["format_table", "html_table"]
 
 
 def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
@@ -34,3 +35,13 @@ def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
 
 def _is_figure(cell: str) -> bool:
     return not cell.strip("0123456789.,%+-−–·#e ")
+
+
+def html_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """The same for a notebook."""
+    heads = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row.values()) + "</tr>"
+        for row in rows
+    )
+    return f"<table><tr>{heads}</tr>{body}</table>"

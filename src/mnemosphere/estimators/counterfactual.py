@@ -1,0 +1,298 @@
+"""What would have to be different: the smallest change of a row that turns the verdict.
+
+Let δ be a change of the features in standard units (standard deviations of the training rows with
+normalize='standard', else the root mean square of the row, so that a small ‖δ‖/√N is the angle
+along the sphere). Wanted is the shortest δ with
+
+    g(δ) = log P(y|x+δ) − max over other classes of log P(·|x+δ) ≥ margin.
+
+From the nearest memories of class y, the way to the row is cut where the verdict turns; then the
+border is taken for a plane, its nearest point tried, and the way from the row to there cut again,
+as long as that is shorter: every point on the way turns the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.estimators.base import as_numpy, check_whole
+from mnemosphere.estimators.text import format_table, html_table
+from mnemosphere.model.kernel import chunks, log_joint_differentiable
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega_ratio
+
+__all__ = ["Counterfactual", "counterfactual"]
+
+_FARTHEST = 20.0  # standard units that a feature may be changed by
+_STARTS = 4  # memories of the wanted class that are tried
+_WAY = (*(k / 10 for k in range(1, 11)), 1.5, 2.0, 4.0)  # shares of it that are looked at
+_BEYOND = (1.0, 1.02, 1.1, 1.3)  # and of the way to the plane
+_HALVINGS, _LAST_HALVINGS = 8, 30
+_ROUNDS = 25
+_SMALLEST = 0.02  # step that is still taken
+_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """Rows that got another class by the smallest change that was found."""
+
+    rows: Any  # (n, N) changed, in the units of X; a frame where X was one; as given if not found
+    given: NDArray[Any]  # (n, N)
+    before: NDArray[Any]  # (n,) verdicts on X
+    wanted: NDArray[Any]  # (n,) classes
+    found: NDArray[np.bool_]  # (n,) whether `predict` says so of the changed rows
+    change: NDArray[Any]  # (n, N) in standard units
+    feature_names: list[str] = field(repr=False)
+
+    @property
+    def distance(self) -> NDArray[Any]:
+        """Root mean square of the change over the features, in standard units, (n,)."""
+        found: NDArray[Any] = np.sqrt(np.mean(self.change**2, axis=1))
+        return found
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __getitem__(self, row: int) -> list[dict[str, Any]]:
+        """What changed in a row, the largest changes first."""
+        after, before = np.asarray(self.rows)[row], self.given[row]
+        return [
+            {"feature": self.feature_names[i], "from": float(before[i]), "to": float(after[i]),
+             "change": float(self.change[row, i])}
+            for i in np.argsort(-np.abs(self.change[row]), kind="stable")
+            if self.change[row, i] != 0
+        ]  # fmt: skip
+
+    def title(self, row: int, name: str | None = None) -> str:
+        """What became of a row, in a line."""
+        start = f"{f'row {row}' if name is None else name}: {self.before[row]} → {self.wanted[row]}"
+        if not self.found[row]:
+            return f"{start}: no such change was found"
+        if not self.change[row].any():
+            return f"{start}: nothing has to change"
+        return f"{start} with"
+
+    def table(self, row: int) -> list[dict[str, str]]:
+        """The largest changes, for people."""
+        changes = self[row]
+        lines = [
+            {"feature": c["feature"], "from": f"{c['from']:.4g}", "to": f"{c['to']:.4g}",
+             "change": f"{c['change']:+.2f}"}
+            for c in changes[:_SHOWN]
+        ]  # fmt: skip
+        if len(changes) > _SHOWN:
+            rest = max(abs(c["change"]) for c in changes[_SHOWN:])
+            others = f"others ({len(changes) - _SHOWN})"
+            lines.append({"feature": others, "from": "", "to": "", "change": f"±{rest:.2f}"})
+        return lines
+
+    def __str__(self) -> str:
+        parts = []
+        for row in range(len(self)):
+            parts.append(self.title(row))
+            if lines := self.table(row):
+                parts.append(format_table(lines, 100))
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        """Tables for a notebook."""
+        parts = []
+        for row in range(min(len(self), _SHOWN)):
+            parts.append(f"<p><b>{escape(self.title(row))}</b></p>")
+            if lines := self.table(row):
+                parts.append(html_table(lines))
+        return "".join(parts)
+
+
+def counterfactual(
+    model: Any, X: Any, y: ArrayLike | None, hold: Sequence[object], max_features: int | None
+) -> Counterfactual:
+    """See `PortableModel.counterfactual`."""
+    check_is_fitted(model, "params_")
+    stored = model._stored(X, reset=False)
+    x = stored.values.to(stored.device).double()  # (n, N)
+    names = [str(n) for n in model._feature_names() or [f"x{i}" for i in range(x.shape[1])]]
+    free = torch.ones_like(x, dtype=torch.bool)
+    free[:, [_feature(name, names) for name in hold]] = False
+    proba = torch.as_tensor(as_numpy(model.predict_proba(X))).to(x.device)
+    order = proba.argsort(dim=1, descending=True, stable=True)
+    if y is None:
+        target = order[:, min(1, proba.shape[1] - 1)]
+    else:
+        target = model._class_index(np.atleast_1d(as_numpy(y))).expand(len(x))
+    search = _Search(model._class_params, model._normalizer.to(x.device))
+    change = search(x, target, free)
+    if max_features is not None:
+        check_whole(max_features, "max_features", 1)
+        kept = change.abs().topk(min(max_features, x.shape[1]), dim=1).indices
+        few = torch.zeros_like(free).scatter(1, kept, value=True) & free
+        change = search(x, target, few)
+    after = search.apply(x, change)
+    moved = as_numpy(torch.where(torch.isnan(after), x, after))
+    rows = type(X)(moved, X.index, X.columns) if hasattr(X, "iloc") else moved
+    wanted = model.classes_[as_numpy(target)]
+    found = as_numpy(model.predict(rows)) == wanted
+    change = torch.where(torch.from_numpy(found).to(x.device)[:, None], change, 0.0).nan_to_num(0.0)
+    return Counterfactual(
+        rows=rows,
+        given=as_numpy(x),
+        before=model.classes_[as_numpy(order[:, 0])],
+        wanted=wanted,
+        found=found,
+        change=as_numpy(change),
+        feature_names=names,
+    )
+
+
+def _feature(name: object, names: list[str]) -> int:
+    """The place of a feature called by its name or number."""
+    if isinstance(name, str) and name in names:
+        return names.index(name)
+    if isinstance(name, int | np.integer) and 0 <= name < len(names):
+        return int(name)
+    raise ValueError(
+        f"hold names {name!r}, which is no feature: use names of columns or numbers below "
+        f"{len(names)}"
+    )
+
+
+class _Search:
+    """The shortest change of each row that makes it the target's."""
+
+    def __init__(self, params: Parameters, normalizer: Normalizer) -> None:
+        # The new verdict must survive rounding in the precision of the model.
+        self.margin = torch.finfo(params.w.dtype).eps ** 0.5
+        self.params, self.normalizer = params.to(dtype=torch.float64), normalizer
+        self.log_ratio = log_omega_ratio(self.params.beta, params.n_features)
+        self.own = self._log_proba(self.params.w)  # (P, C) of the memories themselves
+
+    def __call__(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
+        """(n, N) changes in standard units; NaN where none was found."""
+        parts = [
+            self._rows(x[rows], target[rows], free[rows])
+            for rows in chunks(len(x), self.params.n_memories * _STARTS, x.device)
+        ]
+        return torch.cat(parts)
+
+    def apply(self, x: Tensor, change: Tensor) -> Tensor:
+        """The changed rows (n, N), of unit norm where the model takes no others."""
+        after = x + change * self._unit(x)
+        if self.normalizer.kind == "none":
+            after = after / torch.linalg.vector_norm(after, dim=1, keepdim=True)
+        return torch.where((change == 0).all(1, keepdim=True), x, after)
+
+    def _mean(self, x: Tensor) -> Tensor:
+        """What is taken off the features of a row, (n, 1)."""
+        centered = self.normalizer.kind == "center"
+        return x.mean(1, keepdim=True) if centered else torch.zeros_like(x[:, :1])
+
+    def _unit(self, x: Tensor) -> Tensor:
+        """What one standard unit of each feature is, (1, N) or (n, 1)."""
+        if self.normalizer.scale is not None:
+            return self.normalizer.scale[None]
+        length = torch.linalg.vector_norm(x - self._mean(x), dim=1, keepdim=True)
+        unit: Tensor = torch.where(length > 0, length, 1.0) / x.shape[1] ** 0.5
+        return unit
+
+    def _log_proba(self, u: Tensor) -> Tensor:
+        scores = log_joint_differentiable(self.params, u, self.log_ratio)
+        return scores[:, :-1].log_softmax(1)
+
+    def _lead(self, x: Tensor, target: Tensor) -> Tensor:
+        """Log-odds of the target against the best other class, less the margin, (n,)."""
+        u, _ = self.normalizer(x)
+        scores = self._log_proba(u)
+        own = scores.gather(1, target[:, None])[:, 0]
+        other = scores.scatter(1, target[:, None], -torch.inf).amax(1)
+        lead: Tensor = own - other - self.margin
+        return lead
+
+    def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
+        unit = self._unit(x)
+
+        def lead(change: Tensor) -> Tensor:
+            return self._lead(x + change * unit, target)
+
+        best = torch.full_like(x, torch.nan)
+        best[lead(torch.zeros_like(x)) >= -self.margin] = 0.0  # the target's already
+        for end in self._ends(x, target, free, unit):
+            best = _shorter(best, self._cut(lead, end, _WAY))
+        step, onward = torch.ones_like(best[:, :1]), torch.zeros_like(best)
+        for _ in range(_ROUNDS):
+            # Where no way was found yet, the planes alone lead on.
+            at = torch.where(torch.isnan(best), onward, best)
+            value, slope = _with_slope(lead, at)
+            slope = torch.where(free, slope, 0.0)
+            square = slope.square().sum(1, keepdim=True)
+            plane = (slope * at).sum(1, keepdim=True) - value[:, None]
+            nearest = slope * plane / torch.where(square > 0, square, 1.0)
+            onward = (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
+            after = _shorter(best, self._cut(lead, onward, _BEYOND))
+            # What did not help is tried again by half.
+            step = torch.where((after == best).all(1, keepdim=True), step / 2, step)
+            best = after
+            if bool((step < _SMALLEST).all()):
+                break
+        return self._cut(lead, best, (1.0,), _LAST_HALVINGS)
+
+    def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> list[Tensor]:
+        """Changes that lead to the nearest memories that are the target's themselves."""
+        w = self.normalizer.restore(self.params.w).to(x)  # (P, N)
+        offset, length = self._mean(x), torch.ones_like(x[:, :1])
+        if self.normalizer.scale is None:  # directions, at the length and mean of the row
+            length = torch.linalg.vector_norm(x - offset, dim=1, keepdim=True)
+            length = torch.where(length > 0, length, 1.0)
+        weight, gap = free / unit.square(), offset - x
+        near = length.square() * (weight @ w.square().T) + 2 * length * ((weight * gap) @ w.T)
+        near += (weight * gap.square()).sum(1, keepdim=True)  # (n, P) squared distances
+        # Memories that are the target's first, the nearest of them first; then those most like it.
+        mine, best = self.own.T[target], self.own.amax(1)  # (n, P), (P,)
+        rank = torch.where(mine >= best - 1e-9, -1 / (1 + near), -mine)
+        chosen = rank.topk(min(_STARTS, len(w)), dim=1, largest=False).indices  # (n, starts)
+        return [(offset + length * w[m] - x) / unit * free for m in chosen.T]
+
+    @staticmethod
+    def _cut(
+        lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float],
+        halvings: int = _HALVINGS,
+    ) -> Tensor:  # fmt: skip
+        """The way to `end` cut where the target takes the lead; NaN where it never does.
+
+        Looked at are these shares of the way, the first that leads and the one before it, then
+        the middle between them.
+        """
+        low, high = torch.zeros_like(end[:, :1]), torch.full_like(end[:, :1], torch.nan)
+        with torch.no_grad():
+            for share in shares:
+                leads = (lead(share * end) >= 0)[:, None]
+                high = torch.where(leads & torch.isnan(high), share, high)
+                low = torch.where(torch.isnan(high), share, low)
+            for _ in range(halvings):
+                middle = (low + high) / 2
+                leads = (lead(middle * end) >= 0)[:, None]
+                low, high = torch.where(leads, low, middle), torch.where(leads, middle, high)
+        return high * end
+
+
+def _with_slope(f: Callable[[Tensor], Tensor], at: Tensor) -> tuple[Tensor, Tensor]:
+    at = at.clone().requires_grad_()
+    value = f(at)
+    (slope,) = torch.autograd.grad(value.sum(), at)
+    return value.detach(), slope
+
+
+def _shorter(a: Tensor, b: Tensor) -> Tensor:
+    """Row by row the shorter one; NaN is longer than anything."""
+    size_a, size_b = (t.square().sum(1, keepdim=True).nan_to_num(torch.inf) for t in (a, b))
+    return torch.where(size_b < size_a, b, a)

@@ -1,0 +1,129 @@
+"""The smallest change that turns the verdict: verified by `predict`, small by a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+
+import mnemosphere as mn
+
+
+def check(model, x, found):
+    """Each change that was found turns the verdict, and rows are what their changes say."""
+    assert (model.predict(found.rows)[found.found] == found.wanted[found.found]).all()
+    assert np.array_equal(found.before, model.predict(x))
+    assert ((found.change != 0).any(1) == (np.asarray(found.rows) != found.given).any(1)).all()
+
+
+@pytest.mark.parametrize("free", [(True, True), (True, False)])
+def test_as_small_as_a_grid_finds(make_clusters, free):
+    data = make_clusters(features=2, classes=5, spread=1.2, rows=101)
+    model = mn.DAMClassifier(11, normalize="standard", varsigma=0.9, random_state=0)
+    model.fit(data.x, data.y)
+    rows, scale = data.x[:13], data.x.std(0)
+    hold = [k for k in range(2) if not free[k]]
+    found = model.counterfactual(rows, hold=hold)
+    check(model, rows, found)
+    steps = np.linspace(-5, 5, 301)
+    grid = np.stack(np.meshgrid(*(steps if f else [0.0] for f in free)), -1).reshape(-1, 2)
+    ratios = []
+    for k, row in enumerate(rows):
+        turned = model.predict(row + grid * scale) == found.wanted[k]
+        if not turned.any():
+            continue
+        assert found.found[k]
+        ratios.append(np.linalg.norm(found.change[k]) / np.linalg.norm(grid[turned], axis=1).min())
+    assert len(ratios) > 7
+    assert np.median(ratios) < 1.001  # the grid is no finer
+    assert np.quantile(ratios, 0.9) < 1.05  # the border may have two nearest points
+    assert np.abs(found.change[:, hold]).max(initial=0) == 0
+
+
+def test_every_normalization_and_what_is_held(read, fresh):
+    model = read.model
+    found = model.counterfactual(fresh.x)
+    check(model, fresh.x, found)
+    assert found.found.mean() > 0.95
+    proba = model.predict_proba(fresh.x)
+    assert np.array_equal(found.wanted, np.argsort(proba, axis=1)[:, -2])
+    other = (model.predict(fresh.x) + 1) % 3
+    held = model.counterfactual(fresh.x, other, hold=[1, 3])
+    check(model, fresh.x, held)
+    assert held.found.mean() > 0.7  # from some rows no way leads there
+    assert np.array_equal(held.rows[:, [1, 3]], fresh.x[:, [1, 3]])
+    few = model.counterfactual(fresh.x, max_features=2)
+    check(model, fresh.x, few)
+    assert ((few.change != 0).sum(1) <= 2).all()
+    both = found.found & few.found
+    assert both.any()
+    assert (few.distance[both] >= found.distance[both] * (1 - 1e-6)).mean() > 0.9
+
+
+def test_a_frame_with_names_in_single_precision(data):
+    frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
+    frame.index = [f"client {k}" for k in range(61)]
+    y = np.array(["ant", "bee", "cat"])[data.y]
+    model = mn.DAMClassifier(
+        7, normalize="standard", varsigma=0.9, precision="float32", max_iter=3, random_state=0
+    ).fit(frame, y)
+    few = frame.iloc[:4]
+    found = model.counterfactual(few, "bee", hold=["age"])
+    assert model.predict(found.rows).tolist() == ["bee"] * 4
+    assert found.rows.index.tolist() == few.index.tolist()
+    assert (found.rows["age"] == few["age"]).all()
+    assert found.title(1) == "row 1: bee → bee: nothing has to change"
+    assert found[1] == []
+    change = found[0][0]
+    assert change["from"] == few[change["feature"]].iloc[0]
+    assert change["to"] == found.rows[change["feature"]].iloc[0]
+    moved = (change["to"] - change["from"]) / frame[change["feature"]].std(ddof=0)
+    assert change["change"] == pytest.approx(moved, rel=1e-6)
+    assert f"row 0: {found.before[0]} → bee with" in str(found)
+    assert f"{change['from']:.4g}" in str(found)
+    assert found._repr_html_().count("<table>") == 3
+
+
+def test_rows_of_unit_norm_stay_so(data):
+    x = data.x / np.linalg.norm(data.x, axis=1, keepdims=True)
+    model = mn.DAMClassifier(7, normalize="none", varsigma=0.9, max_iter=5, random_state=0)
+    found = model.fit(x, data.y).counterfactual(x[:17])
+    check(model, x[:17], found)
+    assert found.found.all()
+    np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-12)
+
+
+def test_a_class_that_no_row_gets():
+    weights = np.array([[0.1, 0.05, 0.0], [0.4, 0.02, 0.0], [0.4, 0.02, 0.0]])
+    model = mn.DAMClassifier.from_parameters([[1, 0], [-1, 0.0]], weights, beta=5.0)
+    x = np.array([[1, 0.1], [-1, 0.3]])
+    found = model.counterfactual(x)
+    assert not found.found.any()
+    assert np.array_equal(found.rows, x)
+    assert not found.change.any()
+    assert "no such change was found" in str(found)
+
+
+def test_clusters_too(data):
+    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
+    found = model.counterfactual(data.x[:7], 2)
+    assert found.found.all()
+    assert (model.predict(found.rows) == 2).all()
+
+
+@pytest.mark.slow
+def test_a_thousand_rows_of_default_models():
+    """At least 95% found; each turns the verdict."""
+    found = []
+    for load, n in ((load_iris, 150), (load_wine, 178), (load_breast_cancer, 300),
+                    (load_digits, 372)):  # fmt: skip
+        x, y = load(return_X_y=True)
+        model = mn.DAMClassifier(random_state=0).fit(x, y)
+        some = x[np.linspace(0, len(x) - 1, n).astype(int)]
+        answer = model.counterfactual(some)
+        check(model, some, answer)
+        found.append(answer.found)
+    found = np.concatenate(found)
+    assert len(found) == 1000
+    assert found.mean() >= 0.95
