@@ -61,3 +61,16 @@ def test_the_name_comes_from_the_system(monkeypatch, text, expected):
 def test_a_gpu_is_asked_for_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
     assert machine.device_name("cuda:3") == "GPU 3"
+
+
+def test_more_memory_than_there_is_is_refused():
+    free = machine.available_memory()
+    assert 1e6 < free < 1e15
+    machine.check_memory(free / 2, "cpu", "it", "use less")
+    with pytest.raises(ValueError, match=r"it needs about 1e\+06 GB and .* GB are free: use less"):
+        machine.check_memory(1e15, "cpu", "it", "use less")
+
+
+def test_memory_is_not_bounded_where_the_system_does_not_tell(monkeypatch):
+    monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: "")
+    assert machine.available_memory() == float("inf")

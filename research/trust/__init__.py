@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+Attempt = tuple[str, Callable[[], str]]  # what it is, and the attempt itself
 DEFECTS = frozenset(
     {"another result", "fails later", "raw exception", "not finite", "litter", "destroyed", "hangs"}
 )
-_EXAMPLES = 5  # of each defect that are kept
+_EXAMPLES = 12  # of each defect that are kept
 
 
 @dataclass
@@ -68,8 +69,8 @@ def attempt(
         return "raw exception", f"{type(error).__name__}: {error}"
 
 
-def run(attempts: Iterable[tuple[str, Callable[[], str]]]) -> Tally:
-    """Try them all, each (what it is, the attempt)."""
+def run(attempts: Iterable[Attempt]) -> Tally:
+    """Try them all."""
     tally = Tally()
     for what, action in attempts:
         outcome, said = attempt(action)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 import mnemosphere as mn
 from mnemosphere.files import read_tensors
 from mnemosphere.training.callbacks import Callback, Run
-from research.trust import Tally
-from research.trust.model_files import Attempt, run
+from research.trust import Attempt, Tally, run
 
 _LIMIT = 120.0  # seconds for a fit of a fraction of one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
-from research.trust import Tally, run
+from research.trust import Attempt, Tally, run
 
-Attempt = tuple[str, Callable[[], str]]
 # What a field of the header may be replaced by.
 VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 3, 2**31, 2**63, 10**30, -(10**30), 0.5, -0.5, 1e300, 1e-300,

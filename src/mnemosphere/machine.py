@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import platform
 from pathlib import Path
 
 import numpy as np
 import torch
 
-__all__ = ["device_name", "pick_device", "versions"]
+__all__ = ["available_memory", "check_memory", "device_name", "pick_device", "versions"]
 
 
 def pick_device(name: str) -> torch.device:
@@ -21,6 +23,31 @@ def pick_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {name!r} cannot be used here: try 'cpu' or 'auto'") from error
     return device
+
+
+def available_memory(device: torch.device | str = "cpu") -> float:
+    """Bytes that can be had, as far as the system tells; else infinitely many."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    found = [math.inf]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        found += [1024.0 * int(t.split()[1]) for t in lines if t.startswith("MemAvailable")]
+    with contextlib.suppress(OSError, ValueError):  # of a container
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="utf-8"))
+                       for name in ("max", "current"))  # fmt: skip
+        found.append(float(limit - used))
+    return min(found)
+
+
+def check_memory(n_bytes: float, device: torch.device | str, what: str, advice: str) -> None:
+    """Raise ValueError where more memory is asked for than there is, before it is taken."""
+    free = available_memory(device)
+    if n_bytes > free:
+        raise ValueError(
+            f"{what} needs about {n_bytes / 1e9:.3g} GB and {free / 1e9:.3g} GB are free: {advice}"
+        )
 
 
 def versions() -> dict[str, str]:

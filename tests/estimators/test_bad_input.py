@@ -426,6 +426,11 @@ SETTINGS = {
         ValueError,
         r"max_iter must be >= 1 or None, got 0",
     ),
+    "more memories than memory": (
+        lambda c: small(n_memories=10**12).fit(c.x, c.y),
+        ValueError,
+        r"n_memories=1000000000000 needs about .* GB and .* GB are free: use fewer memories",
+    ),
     "one callback without a list": (
         lambda c: small(callbacks=mn.Checkpoint("run")).fit(c.x, c.y),
         TypeError,

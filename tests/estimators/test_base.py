@@ -479,9 +479,7 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(
         assert whole.status_ == second.status_
         assert without_time(whole.history_) == without_time(second.history_)
         found = {path.name.removeprefix("run") for path in folder.iterdir()}
-        assert (
-            found - {".again", ".run"} == files
-        )  # one file per part; the last only where it was gained
+        assert found - {".again", ".run"} == files  # one per part, the last where it was gained
     # Finished: everything is read back, nothing trained.
     listener = Listener()
     again = small(**settings, callbacks=[listener, store]).fit(x, y)

@@ -48,6 +48,12 @@ class StoredRows:
             x = x.to(torch.uint8 if x.dtype == torch.bool else torch.float64)
         return cls(x, device)
 
+    def parts(self) -> dict[str, Tensor]:
+        """All numbers, as plain tensors: what a checkpoint knows the rows by."""
+        stored = self.values
+        parts = stored.parts if isinstance(stored, SparseRows) else [stored]
+        return {f"rows{i}": part for i, part in enumerate(parts)}
+
     @property
     def n_rows(self) -> int:
         """How many rows."""

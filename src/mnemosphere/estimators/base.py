@@ -25,7 +25,7 @@ from mnemosphere.estimators import persistence
 from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.files import checksum
-from mnemosphere.machine import pick_device
+from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fixed_point import FixedPoint
@@ -38,6 +38,7 @@ Floats = NDArray[np.floating[Any]]
 _FEW_NUMBERS = 1_000_000  # in X: double precision costs nothing there
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _NAMED = 5  # rows that a warning names
+_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes.
 _NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
 SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
@@ -217,6 +218,12 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         chosen = SOLVERS[self.solver] if isinstance(self.solver, str) else self.solver
         return chosen.resolve(n_rows, learn_beta=self.beta == "learn", device=device)
 
+    def _check_room(self, rows: StoredRows, n_columns: int, dtype: torch.dtype) -> None:
+        """Raise ValueError where n_memories_ cannot be held, before they are made."""
+        each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
+        asked = f"n_memories={self.n_memories_}"
+        check_memory(each * self.n_memories_, rows.device, asked, "use fewer memories")
+
     def _callbacks(self) -> list[Callback]:
         """The callbacks, with a progress bar before them if wanted."""
         given = self.callbacks
@@ -235,7 +242,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
             if not isinstance(self.random_state, Integral):
                 identity["random_state"] = "drawn"
-            data = {"rows": stored.values} | {k: v for k, v in more.items() if v is not None}
+            data = stored.parts() | {k: v for k, v in more.items() if v is not None}
             labels = [repr(label) for label in self.classes_] if "targets" in more else []
             identity |= {"estimator": type(self).__name__, "data": checksum(data, {"": labels})}
             for callback in callbacks:

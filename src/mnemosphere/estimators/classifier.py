@@ -267,6 +267,7 @@ class DAMClassifier(
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])
         self.n_memories_ = int(n_memories)
+        self._check_room(stored, targets.shape[1], dtype)
         choice = selection.choose(
             stored,
             targets,

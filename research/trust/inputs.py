@@ -1,0 +1,173 @@
+"""Rows of every type and size, settings alone and in pairs: a sound model or a clear error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import mnemosphere as mn
+from research.trust import Attempt, Tally, run
+
+SCALES = [1.0, 1.0, 1.0, 5e-324, 1e-300, 1e-160, 1e-30, 1e-6, 1e6, 1e30, 1e150, 1e160, 1e300, 1e308]
+TYPES = ["float16", "float32", "float64", "longdouble", "int8", "int16", "int32", "int64", "uint8",
+         "uint16", "uint32", "uint64", "bool"]  # fmt: skip
+SMALL = {"n_memories": 4, "normalize": "unit", "varsigma": 0.9, "max_iter": 2, "random_state": 0}
+_KINDS = ["auto", "center", "unit", "standard", "none", "sideways", "", 3, None]
+_REALS = [0, 0.0, 1, 1.0, 0.5, 2, -1, 1e-300, 1e-12, 1e12, 1e300, math.nan, math.inf, -math.inf,
+          True, "auto", "", None, [1.0], np.float32(0.3), np.array(0.5), 5e-324]  # fmt: skip
+_COUNTS = [0, 1, 2, 3, 5, 50, 10**6, 10**30, -1, 2.0, 2.5, math.nan, True, "auto", "", None, [2],
+           np.int8(3), np.float64(3.0)]  # fmt: skip
+_SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedPoint(1),
+            mn.FixedPoint(7), mn.SGD(batch_size=3), mn.SGD(1e300), mn.SGD(1e-300, 0.0),
+            mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(),
+            mn.SGD(validation_fraction=1e-12, batch_size=5)]  # fmt: skip
+COMMON = {
+    "n_memories": _COUNTS, "growth": _COUNTS, "varsigma": _REALS, "beta": [*_REALS, "learn"],
+    "normalize": _KINDS, "solver": _SOLVERS, "max_iter": [1, 2, 3, 0, -1, 2.5, None, "many"],
+    "tol": _REALS, "uniform_weight": _REALS,
+    "precision": ["auto", "float32", "float64", "float16", None, torch.float32],
+    "device": ["auto", "cpu", "cuda:99", "tpu", "", None, "meta"],
+    "random_state": [0, 1, 2**32 - 1, 2**32, 2**63, -1, 1.5, "x", None, np.random.RandomState(0)],
+    "callbacks": [(), [], None, [3], "ab", mn.Callback()], "verbose": [0, False, -1, "x", None],
+}  # fmt: skip
+CHANGES: dict[str, dict[str, list[Any]]] = {
+    "DAMClassifier": COMMON | {
+        "objective": ["joint", "conditional", 0, 1, 0.5, 1e-300, -1, 2, math.nan, None, "x",
+                      mn.Refinement(1e-12), mn.Refinement(noise=1e300, max_iter=2),
+                      mn.Refinement(validation_fraction=0.999999, max_iter=2),
+                      mn.Refinement(validation_fraction=1e-12, max_iter=2)],
+        "label_smoothing": _REALS, "unlabeled": [None, 0, -1, "a", math.nan, object()],
+        "class_weight": [None, "balanced", {}, {0: 1.0}, {0: 0.0, 1: 0.0}, {0: 1e300, 1: 1e-300},
+                         {"a": math.nan}, {0: -1}, "x", 3],
+    },
+    "DAMClusterer": COMMON | {
+        "n_clusters": _COUNTS, "smoothing": _REALS,
+        "class_prior": ["auto", [], [1.0], [0.5, 0.5], [1e300, 1e-300], [0.0, 1.0], [math.nan],
+                        "x", None, 3, [[0.5, 0.5]], np.ones(2)],
+    },
+}  # fmt: skip
+
+
+def table(rng: np.random.Generator) -> Any:
+    """Rows of some type, size, scale and shape, all of them finite."""
+    n, features = int(rng.choice([1, 2, 5, 17, 29])), int(rng.choice([1, 2, 3, 7]))
+    x = rng.normal(size=(n, features)) + 3 * rng.integers(0, 3, size=(n, 1))
+    with np.errstate(all="ignore"):
+        if rng.random() < 0.5:
+            x = x * rng.choice(SCALES)
+        if rng.random() < 0.2:
+            x = x * rng.choice(SCALES, size=features)
+        if rng.random() < 0.2:
+            x = x + rng.choice(SCALES) * rng.choice([-1, 1])
+        if rng.random() < 0.15:
+            x[:, int(rng.integers(features))] = rng.choice(SCALES)
+        if rng.random() < 0.15:
+            x[int(rng.integers(n))] = 0.0
+        if rng.random() < 0.15:
+            x = x[rng.integers(0, n, size=n)]
+        kind = np.dtype(str(rng.choice(TYPES)))
+        if kind.kind in "iu":
+            limits = np.iinfo(kind)
+            at_the_ends = rng.random() < 0.5
+            low, high = (limits.min, limits.max) if at_the_ends else (0, 100)
+            x = rng.integers(low, high, size=x.shape, dtype=kind, endpoint=True)
+        elif kind.kind == "f":
+            top = float(np.finfo(kind).max) if kind.itemsize <= 8 else 1e308
+            x = np.clip(np.nan_to_num(x), -top, top).astype(kind)
+        else:
+            x = x > 0
+    form = rng.choice(["array", "array", "list", "frame", "tensor", "order", "turned", "locked"])
+    if form == "list":
+        return x.tolist()
+    if form == "frame" and kind.itemsize <= 8:
+        return pd.DataFrame(x, columns=[f"c{i}" for i in range(features)])
+    if form == "tensor" and kind.name in ("float32", "float64", "int64", "uint8", "bool"):
+        return torch.from_numpy(x.copy())
+    if form == "order":
+        return np.asfortranarray(x)
+    if form == "turned":
+        return x[::-1]
+    if form == "locked":
+        x.flags.writeable = False
+    return x
+
+
+def labels(n: int, rng: np.random.Generator) -> Any:
+    """Labels of some type."""
+    index = rng.integers(0, int(rng.integers(1, 4)), size=n)
+    kinds: list[Any] = [
+        index, index, index, np.array(["a", "b", "c"])[index], index.astype(bool),
+        index.astype(np.float64), index.tolist(), np.array([2**62, -(2**62), 7])[index],
+        np.eye(3)[index], np.full((n, 2), 0.4), pd.Series(index).astype("category"),
+    ]  # fmt: skip
+    return kinds[int(rng.integers(len(kinds)))]
+
+
+def weights(n: int, rng: np.random.Generator) -> Any:
+    """Sample weights, most of the time none."""
+    kinds: list[Any] = [None] * 6 + [
+        np.ones(n), rng.random(n) * 1e300, rng.random(n) * 1e-300, (np.arange(n) % 2).astype(float),
+        10.0 ** rng.uniform(-300, 300, size=n), np.full(n, 5e-324),
+    ]  # fmt: skip
+    return kinds[int(rng.integers(len(kinds)))]
+
+
+def sound(model: Any, x: Any) -> str:
+    """Whether all numbers of a fitted model are finite and its answers are what they must be."""
+    answers = [np.asarray(model.transform(x)), np.asarray(model.novelty(x)),
+               np.asarray(model.score_samples(x)), np.asarray(model.predict_proba(x))]  # fmt: skip
+    model.predict(x)
+    numbers = [model.memories_, model.class_weights_, np.array(model.beta_), *answers]
+    if not all(np.isfinite(a).all() for a in numbers):
+        return "not finite"
+    share, novel, _, proba = answers
+    ranges = (share >= 0).all() and (share <= 1.001).all() and (novel >= 0).all()
+    sums = np.abs(proba.sum(1) - 1).max() < 1e-4
+    return "a sound model" if ranges and sums and (novel <= 1).all() else "another result"
+
+
+def attempts(n: int, folder: Path, seed: int) -> Iterator[Attempt]:
+    """Half of them rows, with the settings alone; half settings in pairs, on plain rows."""
+    rng = np.random.default_rng(seed)
+    plain = np.random.default_rng(0).normal(size=(23, 4)) + 3 * np.arange(23)[:, None] % 3
+    for _ in range(n):
+        name = str(rng.choice(list(CHANGES)))
+        rows_drawn = rng.random() < 0.5
+        x = table(rng) if rows_drawn else plain
+        count = len(x)
+        y, weight = labels(count, rng), weights(count, rng) if rows_drawn else None
+        settings: dict[str, Any] = dict(SMALL)
+        if rows_drawn:
+            settings["normalize"] = str(rng.choice(["auto", "center", "unit", "standard"]))
+            settings["n_memories"] = "auto" if name == "DAMClusterer" else min(4, count)
+        changed = rng.choice(list(CHANGES[name]), size=1 if rows_drawn else 2, replace=False)
+        for key in changed if not rows_drawn or rng.random() < 0.3 else []:
+            values = CHANGES[name][key]
+            settings[str(key)] = values[int(rng.integers(len(values)))]
+
+        def attempt(
+            name: str = name, settings: Any = settings, x: Any = x, y: Any = y, weight: Any = weight
+        ) -> str:
+            model = getattr(mn, name)(**settings)
+            try:
+                model.fit(x, y, sample_weight=weight)
+            except (TypeError, ValueError) as error:
+                known = [*settings, "X", "y", "sample_weight", "row", "label", "weights", "class"]
+                if not any(word in str(error) for word in known):
+                    raise RuntimeError(f"names no parameter: {error}") from error
+                raise ValueError(str(error)) from error
+            return sound(model, x)
+
+        kind = f"{type(x).__name__} {getattr(x, 'dtype', '')} {np.shape(x)}"
+        yield f"{name} {settings} on {kind}, y {str(y)[:40]}, weight {str(weight)[:30]}", attempt
+
+
+def campaign(n: int, folder: Path, seed: int = 0) -> Tally:
+    """N fits to rows of every kind with settings of every kind."""
+    return run(attempts(n, folder, seed))
