@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 Attempt = tuple[str, Callable[[], str]]  # what it is, and the attempt itself
 DEFECTS = frozenset(
@@ -42,6 +42,18 @@ class Tally:
     def defects(self) -> int:
         """How many of them ended as they must not."""
         return sum(self.outcomes[name] for name in DEFECTS)
+
+    def update(self, other: Tally) -> None:
+        """Add the attempts of another part of the campaign."""
+        self.outcomes.update(other.outcomes)
+        for outcome, examples in other.examples.items():
+            known = self.examples.setdefault(outcome, [])
+            known += examples[: _EXAMPLES - len(known)]
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Undo `as_dict`."""
+        return cls(Counter(content["outcomes"]), dict(content["examples"]))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import platform
 from pathlib import Path
 
@@ -11,6 +12,11 @@ import numpy as np
 import torch
 
 __all__ = ["available_memory", "check_memory", "device_name", "pick_device", "versions"]
+
+
+# A forked process has one thread, and OpenMP would wait for those of its parent for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def pick_device(name: str) -> torch.device:

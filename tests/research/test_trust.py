@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from research.trust import kills, model_files
+from research.trust import inputs, kills, model_files
 
 
-@pytest.mark.parametrize(
-    ("campaign", "n"), [(model_files, 150), (kills, 5)], ids=lambda v: getattr(v, "__name__", "")
-)
-def test_campaign(tmp_path, campaign, n):
+SIZES = {model_files: 150, kills: 3, inputs: 30}
+
+
+@pytest.mark.parametrize("campaign", SIZES, ids=lambda module: module.__name__)
+def test_campaign(tmp_path, campaign):
+    n = SIZES[campaign]
     tally = campaign.campaign(n, tmp_path, seed=7)
     assert tally.tried == n
     assert tally.examples == {}, tally.as_dict()
