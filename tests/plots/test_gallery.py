@@ -40,24 +40,11 @@ def test_each_image_is_its_memory(w):
     assert len(ax.images) == 25
     for k, image in enumerate(ax.images):
         np.testing.assert_allclose(image.get_array(), w[k].reshape(SHAPE), rtol=0)
-    assert texts(ax) == plots.letters(25)
+    assert texts(ax) == [f"#{k}" for k in range(25)]
+    assert ax.get_title(loc="left") == "25 of 31 memories"
 
 
-def test_the_pair_of_letters_is_row_and_column(w):
-    ax = plots.memories(w, SHAPE, indices=range(30))
-    place = {text.get_text(): text.get_position() for text in ax.texts}
-    rows = {
-        name[0]: {y for other, (_, y) in place.items() if other[0] == name[0]} for name in place
-    }
-    columns = {
-        name[1]: {x for other, (x, _) in place.items() if other[1] == name[1]} for name in place
-    }
-    assert all(len(found) == 1 for found in [*rows.values(), *columns.values()])
-    assert sorted(rows, key=lambda a: -rows[a].pop()) == sorted(rows)  # A on top
-    assert sorted(columns, key=lambda a: columns[a].pop()) == sorted(columns)  # A on the left
-
-
-def test_letters_stand_above_their_images(w):
+def test_names_stand_above_their_images(w):
     ax = plots.memories(w, SHAPE)
     for text, image in zip(ax.texts, ax.images, strict=True):
         left, _, _, top = image.get_extent()
@@ -90,7 +77,7 @@ def test_chosen_memories_and_labels_in_their_order(w):
     ax = plots.memories(w, SHAPE, indices=[7, 2], labels=["a$b$", 4])
     np.testing.assert_array_equal(ax.images[0].get_array().data, w[7].reshape(SHAPE))
     np.testing.assert_array_equal(ax.images[1].get_array().data, w[2].reshape(SHAPE))
-    assert texts(ax) == ["AA", r"a\$b\$", "AB", "4"]
+    assert texts(ax) == ["#7", r"a\$b\$", "#2", "4"]
     ax.figure.draw_without_rendering()
     assert texts(plots.memories(w, SHAPE, indices=[7, 2], named=False)) == []
 
@@ -115,7 +102,7 @@ def test_long_rows_become_a_heat_map():
     w = np.random.default_rng(3).normal(size=(6, 101))
     ax = plots.memories(w, None, labels=list("uvwxyz"))
     np.testing.assert_array_equal(ax.images[0].get_array(), w)
-    assert tick_names(ax.yaxis) == ["AA u", "AB v", "AC w", "AD x", "AE y", "BA z"]
+    assert tick_names(ax.yaxis) == ["#0 u", "#1 v", "#2 w", "#3 x", "#4 y", "#5 z"]
     assert ax.images[0].get_clim() == (-np.abs(w).max(), np.abs(w).max())
 
 
@@ -135,7 +122,7 @@ def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p, p_h):
     x, y = ax.lines[0].get_data()
     np.testing.assert_array_equal(x, range(4))
     assert [expected[int(row), column] for column, row in enumerate(y)] == list(expected.max(0))
-    assert tick_names(ax.xaxis) == ["AA", "AB", "AC", "AD"]
+    assert tick_names(ax.xaxis) == ["#30", "#0", "#11", "#5"]
     assert tick_names(ax.yaxis) == ["a", "b", "c", "none"]
 
 
@@ -144,21 +131,35 @@ def test_row_sums_stand_in_for_the_prior(p, p_h):
     np.testing.assert_allclose(plots.class_weights(p, "abc").images[0].get_array(), with_prior)
 
 
-def test_many_columns_carry_only_the_letters_that_begin_a_gallery_row():
+def test_many_columns_carry_only_some_names():
     p = np.full((102, 2), 1 / 204)
     ax = plots.class_weights(p, ["one"], indices=range(100))
-    assert tick_names(ax.xaxis) == [f"{letter}A" for letter in "ABCDEFGHIJ"]
-    np.testing.assert_array_equal(ax.get_xticks(), range(0, 100, 10))
+    assert tick_names(ax.xaxis) == [f"#{k}" for k in range(0, 100, 5)]
+    np.testing.assert_array_equal(ax.get_xticks(), range(0, 100, 5))
 
 
-def test_the_gallery_stands_above_its_matrix_with_the_same_letters(w, p, p_h):
+def test_the_gallery_stands_above_its_matrix_with_the_same_names(w, p, p_h):
     figure = plots.memory_gallery(w, p, p_h, classes="abc", image_shape=SHAPE, indices=[3, 1, 8])
     upper, lower = figure.axes[:2]
     figure.draw_without_rendering()
     assert upper.get_position().y0 > lower.get_position().y1
-    assert texts(upper) == tick_names(lower.xaxis) == ["AA", "AB", "AC"]
+    assert texts(upper) == tick_names(lower.xaxis) == ["#3", "#1", "#8"]
     np.testing.assert_array_equal(upper.images[2].get_array().data, w[8].reshape(SHAPE))
     np.testing.assert_allclose(lower.images[0].get_array()[:, 2], p[9] / p_h[9])
+
+
+def test_features_by_memories_stand_above_the_same_columns(w, p, p_h):
+    names = [f"size {k}" for k in range(N)]
+    figure = plots.memory_gallery(w, p, p_h, classes="abc", feature_names=names, indices=[3, 1, 8])
+    upper, lower = figure.axes[:2]
+    few = w[[3, 1, 8]]
+    order = sorted(range(N), key=lambda j: -few[:, j].std())[:25]
+    np.testing.assert_array_equal(upper.images[0].get_array().data, few[:, order].T)
+    assert tick_names(upper.yaxis) == [names[j] for j in order]
+    assert tick_names(lower.xaxis) == ["#3", "#1", "#8"]
+    figure.draw_without_rendering()
+    with pytest.raises(ValueError, match="feature_names must have 35 entries"):
+        plots.memory_gallery(w, p, classes="abc", feature_names=names[1:])
 
 
 def test_a_subfigure_can_hold_the_gallery(w, p):
@@ -169,13 +170,12 @@ def test_a_subfigure_can_hold_the_gallery(w, p):
     assert left.axes == []
 
 
-def test_the_histogram_counts_shares():
+def test_the_histogram_counts_memories():
     p = np.array([[9, 1], [9.5, 0.5], [6.5, 3.5], [2.5, 7.5], [6.5, 3.5]])
     ax = plots.class_weight_histogram(p, np.full(5, 10.0), bins=10)
-    top, everything = (patch.get_data() for patch in ax.patches)
-    np.testing.assert_allclose(top.edges, np.linspace(0, 1, 11))
-    np.testing.assert_allclose(top.values, [0, 0, 0, 0, 0, 0, 0.5, 0.25, 0, 0.25])
-    np.testing.assert_allclose(everything.values, np.array([1, 0, 1, 2, 0, 0, 2, 1, 0, 1]) / 8)
+    assert [bar.get_height() for bar in ax.patches] == [0, 0, 0, 0, 0, 0, 2, 1, 0, 1]
+    assert ax.lines[0].get_xdata()[0] == pytest.approx(0.7)
+    assert ax.get_title(loc="left") == "labels of 4 memories: half are above 70%"
 
 
 @pytest.mark.parametrize(

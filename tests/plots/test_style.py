@@ -43,30 +43,6 @@ def test_categories_stay_distinct_beyond_the_palette():
     assert len({style.category_style(k) for k in range(31)}) == 31
 
 
-def test_the_papers_letters():
-    names = plots.letters(25)
-    assert names[:6] == ["AA", "AB", "AC", "AD", "AE", "BA"]
-    assert names[-1] == "EE"
-    assert plots.letters(7) == names[:7]
-
-
-@pytest.mark.parametrize(
-    ("n", "place", "name"),
-    [(26, 25, "EB"), (36, 35, "FF"), (100, 99, "JJ"), (100, 17, "BH"), (676, 675, "ZZ")],
-)
-def test_more_letters_for_more_memories(n, place, name):
-    names = plots.letters(n)
-    assert names[place] == name
-    assert len(set(names)) == n
-
-
-def test_three_letters_beyond_676():
-    names = plots.letters(1000)
-    assert names[0] == "AAA"
-    assert names[-1] == "JJJ"
-    assert len(set(names)) == 1000
-
-
 @pytest.mark.parametrize(("color", "expected"), [((1, 1, 1), "black"), ((0, 0, 0.3), "white")])
 def test_text_on_a_color_reads(color, expected):
     assert style.text_on(color) == expected

@@ -31,7 +31,7 @@ def pixels(text):
 def test_two_pixels_a_character():
     w = np.array([[1.0, 0.0, -1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     text = terminal_gallery(w.reshape(1, 12), (4, 3), 20)
-    assert text.split("\n")[0] == "AA"
+    assert text.split("\n")[0] == "#0"
     image = pixels(text)[2:]  # the first line is the name
     assert image.shape == (4, 3, 3)
     one, zero, minus = (255, 183, 64), (22, 22, 26), (86, 180, 233)
@@ -55,8 +55,8 @@ def test_lines_fit_and_every_memory_is_named(color, columns, ncols):
     text = terminal_gallery(w, (28, 20), columns, ncols=ncols, color=color)
     lines = ESCAPE.sub("", text).split("\n")
     assert max(map(len, lines)) <= columns
-    names = [name for line in lines if line.startswith(("A", "B", "C")) for name in line.split()]
-    assert names[:6] == ["AA", "AB", "AC", "AD", "AE", "BA"]
+    names = [name for line in lines if line.startswith("#") for name in line.split()]
+    assert names[:6] == ["#0", "#1", "#2", "#3", "#4", "#5"]
     assert len(names) == 11
 
 
@@ -92,9 +92,9 @@ def test_every_colored_line_ends_in_a_reset():
 
 def test_rows_that_are_no_images_take_a_line_each():
     w = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    assert terminal_gallery(w, None, color="none") == "AA @\nAB   @"
+    assert terminal_gallery(w, None, color="none") == "#0 @\n#1   @"
     lines = ESCAPE.sub("", terminal_gallery(w, None)).split("\n")
-    assert lines == ["AA ▀▀▀", "AB ▀▀▀"]
+    assert lines == ["#0 ▀▀▀", "#1 ▀▀▀"]
 
 
 @pytest.mark.parametrize(

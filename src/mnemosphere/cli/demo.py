@@ -97,7 +97,8 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
 
 
 def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
-    from mnemosphere.plots import letters, terminal_gallery
+    from mnemosphere.model.parameters import memory_name
+    from mnemosphere.plots import terminal_gallery
     from mnemosphere.plots.fitted import representative
 
     indices = representative(model, _SHOWN)
@@ -106,5 +107,5 @@ def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
                                indices=indices, color=terminal.color)  # fmt: skip
     terminal.draw(gallery)
     owner = model.class_weights_[1:, :-1].argmax(axis=1)[indices]
-    names = [f"{a}: {model.classes_[k]}" for a, k in zip(letters(_SHOWN), owner, strict=True)]
+    names = [f"{memory_name(m)}: {model.classes_[k]}" for m, k in zip(indices, owner, strict=True)]
     terminal.say("", *("   ".join(names[k : k + _NCOLS]) for k in range(0, _SHOWN, _NCOLS)))

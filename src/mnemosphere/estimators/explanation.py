@@ -21,11 +21,10 @@ from mnemosphere.estimators.feature_reasons import (
     feature_reasons,
     readable,
 )
-from mnemosphere.estimators.memory_table import memory_name
 from mnemosphere.estimators.text import format_table, html_table
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.sparse_rows import SparseRows
 
 if TYPE_CHECKING:

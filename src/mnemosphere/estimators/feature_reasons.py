@@ -25,7 +25,7 @@ from torch import Tensor
 
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.scores import Scores
 
 __all__ = ["FeatureReasons", "Source", "readable"]
@@ -176,7 +176,7 @@ def feature_reasons(
         names=source.feature_names,
         verdict=classes[order[0]],
         runner_up=classes[order[1]],
-        memory=[f"#{m}" for m in memory],
+        memory=[memory_name(m) for m in memory],
         value=x[0].double().cpu().numpy(),
         position=position(v)[0],
         memories=position(own[shown]),

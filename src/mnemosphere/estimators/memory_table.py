@@ -17,12 +17,12 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import check_whole
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Parameters, memory_name
 
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["RowsBehind", "memory_name", "memory_table", "rows_behind", "strongest_features"]
+__all__ = ["RowsBehind", "memory_table", "rows_behind", "strongest_features"]
 
 _MOST_ROWS = 8000
 _TYPICAL = 3
@@ -40,11 +40,6 @@ class RowsBehind(NamedTuple):
         """Names of the typical rows of each memory, or their numbers."""
         rows = self.typical if self.names is None else self.names
         return [[row for row in line if row not in (-1, "")] for line in rows.tolist()]
-
-
-def memory_name(memory: int) -> str:
-    """What a memory is called in tables, explanations and pages: #17, counted from 0."""
-    return f"#{memory}"
 
 
 def rows_behind(

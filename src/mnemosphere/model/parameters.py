@@ -107,6 +107,11 @@ class Parameters:
 _TENSORS = tuple(f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma")
 
 
+def memory_name(memory: int) -> str:
+    """What a memory is called in every table and picture: #17, counted from 0."""
+    return f"#{memory}"
+
+
 def component_prior(
     n_memories: int,
     uniform_weight: float = 1.0,

@@ -15,7 +15,7 @@ from mnemosphere.plots.novelty import novelty_histogram
 from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
 from mnemosphere.plots.recall import recall_strips
-from mnemosphere.plots.style import figure_style, letters
+from mnemosphere.plots.style import figure_style
 from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.training import learning_curves
 
@@ -32,7 +32,6 @@ __all__ = [
     "latent_classes",
     "latent_order",
     "learning_curves",
-    "letters",
     "lineage_tree",
     "memories",
     "memory_gallery",

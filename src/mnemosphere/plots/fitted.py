@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
+from mnemosphere.estimators.feature_reasons import readable
 from mnemosphere.plots.gallery import class_weights, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
@@ -30,12 +31,19 @@ def representative(model: Any, count: int) -> NDArray[np.intp]:
 
 def memories_of(model: Any, shape: Shape = None, count: int = 25) -> Figure | SubFigure | Axes:
     """Memories of a classifier above their class weights, or of a clusterer by cluster."""
-    parts = (model.memories_, model.class_weights_, model.memory_prior_)
+    w, normalizer = model.memories_, model._normalizer
+    if normalizer.scale is not None:  # standard units: features as given are not alike
+        w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
+    parts = (w, model.class_weights_, model.memory_prior_)
     if hasattr(model, "memory_labels_"):
-        scale = float(np.quantile(np.abs(model.memories_), 0.99)) or None
+        scale = float(np.quantile(np.abs(w), 0.99)) or None
         return latent_classes(*parts, image_shape=shape, vmax=scale)
-    names, indices = model.classes_.tolist(), representative(model, count)
-    return memory_gallery(*parts, classes=names, image_shape=shape, indices=indices)
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    return memory_gallery(
+        *parts, classes=model.classes_.tolist(), image_shape=shape,
+        feature_names=names if shape is None and names and readable(names) else None,
+        indices=representative(model, count),
+    )  # fmt: skip
 
 
 def classes_of(model: Any, count: int = 25) -> Axes:

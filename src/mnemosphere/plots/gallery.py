@@ -10,7 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import (
     Array,
     as_indices,
@@ -24,21 +26,19 @@ from mnemosphere.plots.style import (
     DIVERGING,
     ORANGE,
     SEQUENTIAL,
-    VERMILLION,
-    alphabet,
     class_names,
     figure_style,
-    letters,
     new_axes,
     new_figure,
     plain,
     root_figure,
 )
 
-_GAP, _BAND = 0.1, 0.26  # between tiles, and for the letters above one; a tile is 1 wide
+_GAP, _BAND = 0.1, 0.26  # between tiles, and for the names above one; a tile is 1 wide
 _MAX_PROFILES = 100  # small multiples of more memories would be specks
 _MAX_GRID = 120  # columns of that matrix that lines may separate
-_MAX_LETTERS = 50  # letter pairs that fit under the class-weight matrix
+_MAX_FEATURES = 25  # rows of names
+_MAX_NAMES = 50  # that fit under the class-weight matrix
 
 
 @figure_style()
@@ -54,18 +54,17 @@ def memories(
     cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
-    """Gallery of memories, w (P, N), named by the paper's letter pairs AA, AB, … EE.
+    """Gallery of memories, w (P, N), each with its name above: #17, counted from 0.
 
-    `indices` chooses memories, counted from 0 (default: the first 25); letters name places in the
-    gallery. `labels`, one per memory shown, are written beside the letters. All share one scale,
-    -vmax to vmax around 0 (default: the largest entry shown).
+    `indices` chooses memories (default: the first 25). `labels`, one per memory shown, are written
+    beside the names. All share one scale, -vmax to vmax around 0 (default: the largest entry).
 
     Rows that are not images (`image_shape=None`) become bars, one per feature; with more than 64
     features or 100 memories, the rows of a heat map.
     """
     w = as_patterns(w, "w", image_shape)
     chosen = as_indices(indices, len(w))
-    names = letters(len(chosen)) if named else [""] * len(chosen)
+    names = [memory_name(k) if named else "" for k in chosen]
     if labels is not None:
         same_length(len(chosen), "memory shown", labels=labels)
     if vmax is not None and not vmax > 0:
@@ -80,7 +79,8 @@ def memories(
     width_units, height_units = ncols * (1 + _GAP), nrows * (height + band + _GAP)
     if ax is None:
         tile = max(0.5, min(1.0, 6.0 / ncols))
-        ax = new_axes(tile * width_units, tile * height_units)
+        ax = new_axes(tile * width_units, tile * height_units + 0.25)
+        ax.set_title(_counted(len(shown), len(w)))
         font = _points(tile)
     else:
         font = _points(_tile_inches(ax, width_units, height_units))
@@ -103,11 +103,14 @@ def memories(
     return ax
 
 
+def _counted(shown: int, total: int) -> str:
+    return f"{shown} of {total} memories" if shown < total else f"all {total} memories"
+
+
 def _grid(n: int, ncols: int | None = None) -> tuple[int, int]:
-    """(rows, columns); by default so that a letter pair is (row, column)."""
+    """(rows, columns); by default about as many of both."""
     if ncols is None:
-        base, length = alphabet(n)
-        ncols = base if length == 2 else math.ceil(math.sqrt(n))
+        ncols = math.ceil(math.sqrt(n))
     if ncols < 1:
         raise ValueError(f"ncols must be at least 1, got {ncols}")
     ncols = min(ncols, n)
@@ -123,7 +126,7 @@ def _tile_inches(ax: Axes, width_units: float, height_units: float) -> float:
 
 
 def _points(tile: float) -> float:
-    """Font size of letters that fill their band, between 5.5 and 9 points."""
+    """Font size of names that fill their band, between 5.5 and 9 points."""
     return float(np.clip(72 * tile * _BAND * 0.6, 5.5, 9.0))
 
 
@@ -175,8 +178,9 @@ def class_weights(
     if ax is None:
         ax = new_axes(
             float(np.clip(1.6 + 0.26 * n, 4.0, 10.0)),
-            float(np.clip(0.9 + 0.22 * n_classes, 1.8, 9.0)),
+            float(np.clip(1.1 + 0.22 * n_classes, 1.8, 9.0)),
         )
+        ax.set_title(f"what {_counted(n, len(soft))} stand for (ring: the class of the memory)")
     image = ax.imshow(shown, aspect="auto", cmap=SEQUENTIAL, vmin=0.0, vmax=max(1.0, shown.max()))
     size = float(np.clip(260 / n, 1.5, 6.0))
     ax.plot(
@@ -191,13 +195,12 @@ def class_weights(
     )
     ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(110 / n_classes, 5.0, 8.5)))
     if named:
-        base, length = alphabet(n)
-        step = 1 if n <= _MAX_LETTERS else base ** (length - 1)  # only where a first letter begins
+        step = 1 if n <= _MAX_NAMES else math.ceil(n / 20)
         ax.set_xticks(
             np.arange(0, n, step),
-            letters(n)[::step],
+            [memory_name(k) for k in chosen[::step]],
             fontsize=float(np.clip(200 * step / n, 5.5, 8.0)),
-            rotation=90 if n / step > 30 else 0,
+            rotation=90 if n / step > 20 else 0,
         )
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
@@ -222,13 +225,16 @@ def memory_gallery(
     *,
     classes: Sequence[object],
     image_shape: Sequence[int] | None = None,
+    feature_names: Sequence[object] | None = None,
     indices: Any = None,
     cmap: Colormap = DIVERGING,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
     """The gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
 
-    w (P, N), p (P+1, C+1), p_h (P+1,). The letters of a memory stand above it and below its column.
+    w (P, N), p (P+1, C+1), p_h (P+1,). The name of a memory stands above it and below its column.
+    With feature_names (N,), a memory is a column of features too, those first that tell memories
+    apart; entries should then be in like units.
     """
     w = as_patterns(w, "w", image_shape)
     soft = as_soft_labels(p, p_h)
@@ -243,44 +249,58 @@ def memory_gallery(
     width = 7.0
     tile = min(0.9, 0.88 * width / ncols / (1 + _GAP))
     upper = tile * nrows * (aspect(image_shape) + _BAND + _GAP)
+    if feature_names is not None:
+        same_length(w.shape[1], "feature", feature_names=feature_names)
+        upper = 0.5 + 0.2 * min(w.shape[1], _MAX_FEATURES)
     lower = float(np.clip(0.9 + 0.2 * n_classes, 1.8, 6.0))
     if figure is None:
-        figure = new_figure(width, upper + lower)
+        figure = new_figure(width, upper + lower + 0.5)
     top, bottom = figure.subplots(2, 1, height_ratios=[upper, lower])
-    memories(w, image_shape, indices=chosen, cmap=cmap, ax=top)
+    if feature_names is None:
+        memories(w, image_shape, indices=chosen, cmap=cmap, ax=top)
+    else:
+        _feature_map(top, w[chosen], feature_names, cmap)
+    top.set_title(_counted(len(chosen), len(w)))
     class_weights(p, classes, p_h=p_h, indices=chosen, ax=bottom)
+    bottom.set_title("what they stand for (ring: the class of the memory)")
     return figure
+
+
+def _feature_map(ax: Axes, shown: Array, names: Sequence[object], cmap: Colormap) -> None:
+    """Features, the most telling first, by memories (n, N)."""
+    order = np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES]
+    scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
+    image = ax.imshow(shown[:, order].T, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
+    ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=7.5)
+    ax.set_xticks([])
+    ax.tick_params(length=0)
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.figure.colorbar(
+        image, ax=ax, label="standard units", fraction=0.06, aspect=24, pad=0.01, extend="both"
+    )
 
 
 @figure_style()
 def class_weight_histogram(
     p: Any, p_h: Any = None, *, bins: int = 20, ax: Axes | None = None
 ) -> Axes:
-    """How sharp the soft labels p^μ/p_h(μ) are: their largest entries, and all their entries.
+    """How clear the labels of memories are: how many have a largest entry of p^μ/p_h(μ) so large.
 
-    Two histograms on [0, 1], each as shares of its own total, on a logarithmic scale.
+    The dashed line is the median.
     """
-    soft = as_soft_labels(p, p_h)
+    clear = as_soft_labels(p, p_h).max(1)
     if bins < 1:
         raise ValueError(f"bins must be at least 1, got {bins}")
-    edges = np.linspace(0.0, max(1.0, float(soft.max())), bins + 1)
-    top, everything = (_shares(values, edges) for values in (soft.max(1), soft.ravel()))
+    edges = np.linspace(0.0, max(1.0, float(clear.max())), bins + 1)
     if ax is None:
-        ax = new_axes(4.6, 3.0)
-    ax.stairs(top, edges, fill=True, color=BLUE, alpha=0.75, label="largest entry of a memory")
-    ax.stairs(everything, edges, color=VERMILLION, linewidth=1.6, label="all entries")
-    ax.set_yscale("log")
-    least = min(values[values > 0].min() for values in (top, everything))
-    ax.set_ylim(least / 2, 2.0)
+        ax = new_axes(4.8, 2.8)
+    middle = float(np.median(clear))
+    ax.hist(clear, edges.tolist(), color=BLUE, edgecolor="white", linewidth=0.6)
+    ax.axvline(middle, color="black", linewidth=1.0, linestyle="--")
     ax.set_xlim(edges[0], edges[-1])
-    ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
-    ax.set_xlabel(r"soft label $p^\mu_y/p_h(\mu)$")
-    ax.set_ylabel("share")
-    ax.legend(loc="upper center")
+    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    ax.set_xlabel("part of a memory's soft label that its class has")
+    ax.set_ylabel("memories")
+    ax.set_title(f"labels of {len(clear)} memories: half are above {middle:.0%}")
     return ax
-
-
-def _shares(values: Array, edges: Array) -> Array:
-    counts, _ = np.histogram(values, edges)
-    share: Array = counts / counts.sum()
-    return share

@@ -84,6 +84,8 @@ def lineage_tree(
             _class_legend(ax, label, classes)
     else:
         _draw_nodes(ax, x, y, pictures, image_shape, label, classes)
+    roots = int((parent < 0).sum())
+    ax.set_title(f"growth from {roots} to {n_leaves} memories, one row per level of splits")
     shown = np.unique(level)
     shown = shown[:: 1 + len(shown) // 20]
     ax.set_yticks(-spacing * (shown - level.min()), [str(k) for k in shown])

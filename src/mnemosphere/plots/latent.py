@@ -58,7 +58,8 @@ def latent_classes(
     pitch = height + _BAR + _ROW_GAP
     if ax is None:
         tile = float(np.clip(6.0 / (ncols * (1 + _GAP)), 0.2, 0.6))
-        ax = new_axes(tile * (ncols * (1 + _GAP)) + 0.8, tile * pitch * len(rows) + 0.1)
+        ax = new_axes(tile * (ncols * (1 + _GAP)) + 0.8, tile * pitch * len(rows) + 0.35)
+        ax.set_title(f"{len(w)} memories by class, the surest first")
     for place, (y, first, line) in enumerate(rows):
         bottom = -place * pitch - height
         for column, memory in enumerate(line):

@@ -50,4 +50,5 @@ def novelty_histogram(
     ax.set_xlabel("novelty score: far from all memories →")
     ax.set_ylabel("share of rows")
     ax.legend()
+    ax.set_title("how new rows are to the model")
     return ax

@@ -64,7 +64,8 @@ def recall_strips(
             same_length(n, "row", **{what: given})
     height = aspect(image_shape)
     if figure is None:
-        figure = new_figure(1.1 * len(columns) + 2.4, n * (1.1 * height + 0.28) + 0.5)
+        figure = new_figure(1.1 * len(columns) + 2.4, n * (1.1 * height + 0.28) + 0.8)
+        figure.suptitle("recall: down the energy to a memory", fontsize=10, x=0.01, ha="left")
     grid = figure.add_gridspec(n, len(columns) + 1, width_ratios=[1.0] * len(columns) + [1.6])
     for row in range(n):
         for k, (title, patterns) in enumerate(columns):

@@ -135,27 +135,3 @@ def class_names(classes: Sequence[object], n_columns: int) -> list[str]:
             f"pass {n_columns}, or {n_columns - 1} where the last column is 'none of them'"
         )
     return names
-
-
-def alphabet(n: int) -> tuple[int, int]:
-    """(letters used, letters a name) of the names of n memories."""
-    length = 2
-    while 26**length < n:
-        length += 1
-    base = 5
-    while base**length < n:
-        base += 1
-    return base, length
-
-
-def letters(n: int) -> list[str]:
-    """Names of n memories: the paper's pairs AA, AB, … EE; more letters when there are more.
-
-    Up to 25 memories use A to E. Beyond, the alphabet is the smallest whose pairs suffice, so that
-    the pair is (row, column) of a square gallery; over 676 there are three letters, and so on.
-    """
-    base, length = alphabet(n)
-    return [
-        "".join(chr(ord("A") + i // base**place % base) for place in reversed(range(length)))
-        for i in range(n)
-    ]

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import Array, as_indices, as_patterns
 from mnemosphere.plots.patterns import largest
-from mnemosphere.plots.style import letters
 
 Color = Literal["truecolor", "256", "none"]
 _SHADES = " .:-=+*#%@"
@@ -40,8 +40,10 @@ def terminal_gallery(
     if color not in ("truecolor", "256", "none"):
         raise ValueError(f"color must be 'truecolor', '256' or 'none', got {color!r}")
     w = as_patterns(w, "w", image_shape)
-    shown = w[as_indices(indices, len(w))]
-    names = letters(len(shown))
+    chosen = as_indices(indices, len(w))
+    shown, names = w[chosen], [memory_name(k) for k in chosen]
+    left = max(map(len, names))
+    names = [name.ljust(left) for name in names]
     scale = largest(shown)
     if image_shape is None:
         return _strips(shown / scale, names, columns, color)

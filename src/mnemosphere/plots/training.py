@@ -57,6 +57,7 @@ def learning_curves(
         )
         top.legend(loc="best")
     top.set_ylabel("loss")
+    top.set_title(f"training: {len(rows)} passes, loss {loss[-1]:.4g}", pad=14)
     if has_accuracy:
         panels[1].plot(passes, accuracy, marker=mark, markersize=size, color=GREEN)
         panels[1].yaxis.set_major_formatter(PercentFormatter(1.0))
