@@ -2,7 +2,7 @@
 
 A mark NAME stands for the latest full run of that experiment, NAME-cpu for the latest one on a
 processor where that of NAME is on a GPU, and `summary` for one line per mark. Pictures are copied
-to images/paper beside the page.
+to images/paper beside the page. Numbers inside sentences are those of research.pages.facts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from research.pages import marks
+from research.pages.facts import Facts, facts
 from research.pages.marks import markdown
 from research.pages.stored import device
 from research.paper.experiment import finished_folders, read_result
@@ -48,7 +49,17 @@ def filled(text: str, results: Path) -> str:
     def body(name: str) -> str:
         return summary(names, results) if name == SUMMARY else section(name, results)
 
-    return marks.filled(text, body)
+    known: dict[str, Facts] = {}
+
+    def fact(name: str, what: str) -> str:
+        if name not in known:
+            folder = latest(results, name)
+            known[name] = {} if folder is None else facts(name, read_result(folder), folder)
+        if what not in known[name]:
+            raise ValueError(f"the page wants {what!r} of {name}, there are {sorted(known[name])}")
+        return known[name][what]
+
+    return marks.told(marks.filled(text, body), fact)
 
 
 def pictures(text: str, results: Path) -> dict[str, Path]:

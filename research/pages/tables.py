@@ -354,7 +354,53 @@ def abilities_table() -> str:
     return markdown(["it can", "by", "on MNIST, test rows"], lines)
 
 
+def label_split_table() -> str:
+    """Growth at fixed class weights, with classes shared out, and with δ sought as well."""
+    run, rows = read("label_splits"), []
+    settings = {"learned": "ς = 0.25, β learned", "beta=6": "ς = 1, β = 6"}
+    ways = {
+        (False, False): "fixed class weights",
+        (True, False): "classes shared out",
+        (True, True): "and δ sought",
+    }
+    for data in dict.fromkeys(row["data"] for row in run["rows"]):
+        for setting, title in settings.items():
+            for (classes, search), way in ways.items():
+                mine = [
+                    row for row in run["rows"]
+                    if (row["data"], row["setting"], row["classes"], row["search"])
+                    == (data, setting, classes, search)
+                ]  # fmt: skip
+                last = [row["levels"][-1] for row in mine]
+                middle = [
+                    level["accuracy"] for row in mine for level in row["levels"]
+                    if level["memories"] == (64 if setting == "learned" else 16)
+                ]  # fmt: skip
+                sizes = sorted({level["memories"] for level in last})
+                raised = sum(split["delta"] < 0.25 for row in mine for split in row["splits"]
+                             if split["n_split"] and not search)  # fmt: skip
+                rows.append(
+                    [
+                        data,
+                        title,
+                        way,
+                        f"{mine[0]['levels'][0]['memories']} → {sizes[0]}"
+                        + (f"–{sizes[-1]}" if len(sizes) > 1 else ""),
+                        percent(middle) if middle else "never there",
+                        percent(level["accuracy"] for level in last),
+                        f"{average(last, 'cost'):.1f}",
+                        "" if search else str(raised),
+                    ]
+                )
+    head = [
+        "data", "setting", "splits", "memories", "accuracy at 64 or 16", "at the end",
+        "cost in full passes", "splits made smaller",
+    ]  # fmt: skip
+    return f"{markdown(head, rows)}\n\n{source(run)}"
+
+
 TABLES = {
+    "label splits": label_split_table,
     "abilities": abilities_table,
     "summary": summary_table,
     "accuracy": accuracy_table,

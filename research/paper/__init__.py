@@ -9,6 +9,7 @@ from research.paper import (
     interpretability,
     memories,
     performance,
+    regularizer,
     umap_tree,
     unsupervised,
 )
@@ -18,6 +19,7 @@ _IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
     memories.EXPERIMENTS,
     hierarchy.EXPERIMENTS,
     accuracy.EXPERIMENTS,
+    regularizer.EXPERIMENTS,
     interpretability.EXPERIMENTS,
     unsupervised.EXPERIMENTS,
     umap_tree.EXPERIMENTS,

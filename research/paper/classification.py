@@ -7,6 +7,7 @@ the same nine tenths, needs no validation and takes a fixed, small number of pas
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import statistics
 from collections.abc import Iterable, Sequence
@@ -146,6 +147,7 @@ class _Training:
             "beta": round(float(last.beta), 3),
             "loss": round(fits.mean_loss(last, rows), 5),
             "seconds": round(float(seconds[-1]), 2),
+            "accuracy_true": round(100 * fits.accuracy(true_model(last), test), 2),
             "fidelity": fidelity(last, test),
             "memory": memory_quality(last, run.data("mnist").image_shape),
         }
@@ -234,6 +236,11 @@ class Curve(Callback):
         self._accuracy.setdefault(passes, self._at_start)
         seconds = np.cumsum([0.0, *(record.seconds for record in result.history)])
         return np.array([self._accuracy[k] for k in range(passes + 1)]), seconds
+
+
+def true_model(params: Parameters) -> Parameters:
+    """The same memories read by the normalized density: ς = 1 in the exponent."""
+    return dataclasses.replace(params, varsigma=1.0)
 
 
 def soft_labels(params: Parameters) -> NDArray[np.float64]:

@@ -287,10 +287,21 @@ def save_picture(picture: Any, folder: Path, name: str, result: Json, *, dpi: fl
 
 
 def redraw(experiment: Experiment, out: Path) -> list[Path]:
-    """Draw the pictures of every finished run anew, from the files in its folder alone."""
+    """Draw the pictures of every finished run anew, and hold its numbers against the paper's anew.
+
+    From the files in its folder alone: what was measured stays as it is.
+    """
     pictures = []
     for folder in finished_folders(out, experiment.name):
-        pictures += experiment.draw(read_result(folder), folder)
+        result = read_result(folder)
+        drawn = experiment.draw(result, folder)
+        compared = [
+            c.as_dict(quick=result["quick"]) for c in experiment.compare(result["measured"])
+        ]
+        found = {**result, "paper": compared, "pictures": [path.name for path in drawn]}
+        if found != result:
+            reports.write(folder / RESULT, found)
+        pictures += drawn
     return pictures
 
 

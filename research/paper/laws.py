@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,9 +31,11 @@ def fit(x: Sequence[float], y: Sequence[float]) -> Json:
 
 
 def best_fit(widths: Sequence[int], seconds: Sequence[float], initial: int) -> Json:
-    """Times as a line in P_max and as a staircase in the number of splits."""
+    """Times as a line and a power of P_max, and as a staircase in the number of splits."""
     steps = [n_splits(initial, p) for p in widths]
     found = {"line": fit(widths, seconds)}
+    if min(seconds) > 0:  # y = e^a P_max^b
+        found["power"] = fit([math.log(w) for w in widths], [math.log(s) for s in seconds])
     if len(set(steps)) > 1:
         found["staircase"] = fit(steps, seconds)
     return found

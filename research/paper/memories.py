@@ -59,7 +59,7 @@ def _compare_suboptimal(measured: Json) -> list[Comparison]:
                 measured, case, solver, f"{name}: noisy memories", "memory", "noisy", digits=1
             )
             found += compared(
-                measured, case, solver, f"{name}: closest twin", "memory", "twin", unit=""
+                measured, case, solver, f"{name}: closest twin", "memory", "twin", unit="", digits=4
             )
     return found
 

@@ -117,6 +117,7 @@ def test_choice_by_curvature_threshold_fraction_and_room():
     values = torch.tensor([-1.0, 0.5, -3.0, -0.1, -2.0])
     assert Splitting().choose(values, 100).tolist() == [2, 4, 0, 3]
     assert Splitting(threshold=-1.5).choose(values, 100).tolist() == [2, 4]
+    assert Splitting(threshold=float("inf")).choose(values, 100).tolist() == [2, 4, 0, 3, 1]
     assert Splitting(fraction=0.45).choose(values, 100).tolist() == [2, 4]
     assert Splitting(fraction=0.01).choose(values, 100).tolist() == [2]
     assert Splitting().choose(values, 8).tolist() == [2, 4, 0]

@@ -48,15 +48,15 @@ class Splitting:
     """
 
     fraction: float = 1.0  # τ_thres in (0, 1]
-    threshold: float = 0.0  # λ_thres <= 0
+    threshold: float = 0.0  # λ_thres <= 0; infinity splits whatever the sign
     delta: float | None = 0.25
     curvature: CurvatureMethod = dataclasses.field(default_factory=lambda: Nearest(classes=True))
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
             raise ValueError(f"fraction must lie in (0, 1], got {self.fraction}")
-        if not self.threshold <= 0.0:
-            raise ValueError(f"threshold must be <= 0, got {self.threshold}")
+        if not (self.threshold <= 0.0 or self.threshold == math.inf):
+            raise ValueError(f"threshold must be <= 0 or infinity, got {self.threshold}")
         if self.delta is not None and not self.delta > 0.0:
             raise ValueError(f"delta must be > 0, or None for a line search, got {self.delta}")
 

@@ -82,6 +82,19 @@ def site(tmp_path):
     return tmp_path / "page.md", results
 
 
+def test_numbers_inside_sentences_are_those_of_the_results(site):
+    results = site[1]
+    text = TEXT + "Of these <!--=fig1 agree-->all<!--/--> agree, of\n<!--=fig1 agree-->two<!--/-->."
+    new = reproduced.filled(text, results)
+    assert (
+        "Of these <!--=fig1 agree-->1 of 2<!--/--> agree, of\n<!--=fig1 agree-->1 of 2<!--/-->."
+        in new
+    )
+    assert reproduced.filled(new, results) == new
+    with pytest.raises(ValueError, match="the page wants 'color' of fig1"):
+        reproduced.filled("<!--=fig1 color-->blue<!--/-->", results)
+
+
 def test_the_last_full_run_is_shown(site):
     text, results = site[0].read_text(), site[1]
     new = reproduced.filled(text, results)
