@@ -27,7 +27,7 @@ _CASES = ("varsigma=1", "varsigma=0.25")
 
 def _settings(quick: bool) -> Json:
     cases = [learned(varsigma, start=20.0 if quick else 1.0) for varsigma in (1.0, 0.25)]
-    return settings(cases, 1000, quick=quick, quick_memories=32, quick_passes=3)
+    return settings(cases, 1000, quick=quick, quick_memories=16, quick_passes=2)
 
 
 def _compare(measured: Json) -> list[Comparison]:

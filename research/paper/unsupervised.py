@@ -84,8 +84,8 @@ def _start_settings(quick: bool) -> Json:
     authors = {"start": "random", "beta": 0.01, "solver": "sgd", "smoothing": 0.01}
     patches = {"start": "symmetric", "solver": "sgd"}
     return _settings(quick) | {
-        "images": 120 if quick else 20000,
-        "epochs": 2 if quick else 10,
+        "images": 60 if quick else 20000,
+        "epochs": 1 if quick else 10,
         "cases": [
             {"name": "authors", **authors},
             {"name": "symmetric, ε = 0.01", **patches, "smoothing": 0.01},

@@ -18,7 +18,7 @@ from research.paper.unsupervised import (
     unit_patches,
 )
 
-(FIG4,) = EXPERIMENTS
+FIG4, STARTS = EXPERIMENTS
 
 
 def tiny(quick):
@@ -41,6 +41,16 @@ def test_full_size_is_the_authors():
     assert (settings["varsigma"], settings["epochs"]) == (0.6, 10)
     assert settings["prior"] == [110, 132, 121, 101, 105, 108, 104, 102, 112, 125]
     assert {case["smoothing"] for case in settings["cases"]} == {0.1, 0.01}
+
+
+def test_the_authors_start_is_theirs():
+    settings = STARTS.settings(False)
+    (authors,) = [case for case in settings["cases"] if case["start"] == "random"]
+    assert (authors["beta"], authors["smoothing"]) == (0.01, 0.01)
+    assert settings["epochs"] == 10
+    row = {"case": "authors", "beta": 0.1, "within": 0.02, "shuffled": 0.01, "loss": 2.3}
+    judged = STARTS.compare({"rows": [row | {"marginal_error_trained": 1e-6}]})
+    assert [c.as_dict(quick=False)["within"] for c in judged] == [False, False, None, None]
 
 
 def test_rows_hold_what_was_asked(outcome):
