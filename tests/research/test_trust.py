@@ -6,7 +6,6 @@ import pytest
 
 from research.trust import inputs, kills, model_files
 
-
 SIZES = {model_files: 150, kills: 3, inputs: 30}
 
 
