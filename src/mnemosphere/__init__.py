@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         memory_pictures,
         save,
     )
+    from mnemosphere.export import to_onnx
     from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "plots",
     "save",
     "theory",
+    "to_onnx",
 ]
 __version__ = "0.1.0"
 
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 _HOME = {
     **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
     **dict.fromkeys(("explain_images", "load", "memory_pictures", "save"), "estimators"),
+    "to_onnx": "export",
     **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
 }
 

@@ -7,6 +7,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
 from mnemosphere.model.kernel import log_joint
@@ -57,14 +60,68 @@ def test_every_normalization_gives_the_same_answers(kind, precision, tmp_path):
     assert 50 < found["is_novel"].sum() < 150
 
 
-def test_images_at_full_size(image_model, digits, tmp_path):
-    # Of 784 products in single precision a probability keeps nearly five digits, in Python too.
-    found = run(image_model, tmp_path / "m.onnx", digits.x_test.astype(np.float32))
-    unit, _ = image_model._normalizer(torch.from_numpy(digits.x_test))
-    scores = log_joint(image_model._class_params.to(dtype=torch.float64), unit)[:, :-1]
-    np.testing.assert_allclose(found["probabilities"], scores.softmax(1), atol=2e-5, rtol=0)
-    np.testing.assert_array_equal(found["label"], image_model.predict(digits.x_test))
+@pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
+def test_images_at_full_size(kind, digits, tmp_path):
+    # The blank border is hundreds of equal products, which single precision rounds alike.
+    x, fresh = (v.astype(np.float32) for v in (digits.x_train[:500], digits.x_test))
+    if kind == "none":
+        x, fresh = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, fresh))
+    model = mn.DAMClassifier(
+        53, normalize=kind, varsigma=0.3, precision="float32", max_iter=2, random_state=0
+    ).fit(x, digits.y_train[:500])
+    found = run(model, tmp_path / "m.onnx", fresh)
+    wanted = model.predict_proba(fresh)
+    unit, _ = model._normalizer(torch.from_numpy(fresh))
+    scores = log_joint(model._class_params.to(dtype=torch.float64), unit)[:, :-1]
+    np.testing.assert_allclose(wanted, scores.softmax(1), atol=1e-12, rtol=0)
+    np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-6, rtol=0)
+    np.testing.assert_array_equal(found["label"], model.predict(fresh))
+    assert 0.02 < np.median(1 - wanted.max(1)) < 0.98  # probabilities in between, not 0 and 1
     assert "is_novel" not in found
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("normalize", ["center", "unit"])
+def test_two_layers_give_the_same_answers(precision, normalize, tmp_path):
+    images, y = load_digits(return_X_y=True)
+    images[::97] = 3.0  # blank: no patch has a direction
+    encoder = mn.PatchEncoder(
+        patch=(3, 5), grid=2, n_memories=7, normalize=normalize, precision=precision,
+        power=0.4, max_iter=2, random_state=0,
+    )  # fmt: skip
+    model = mn.DAMClassifier(
+        29, normalize="unit", varsigma=0.3, precision=precision, max_iter=2, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the blank ones
+        pipeline = make_pipeline(encoder, model).fit(images[:700], y[:700])
+    fresh = images[700:1700].astype(np.float32)
+    features = encoder.transform(fresh)
+    model.calibrate_novelty(features, 0.1)
+    path = tmp_path / "m.onnx"
+    mn.to_onnx(pipeline, path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    for rows in (fresh, fresh[:1]):
+        found = dict(zip(names, session.run(None, {"rows": rows}), strict=True))
+        wanted = pipeline.predict_proba(rows)
+        np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5, rtol=0)
+        np.testing.assert_array_equal(found["label"], pipeline.predict(rows))
+        scores = model.novelty_score(features[: len(rows)])
+        np.testing.assert_allclose(found["novelty_score"], scores, atol=2e-4, rtol=1e-5)
+    found = dict(zip(names, session.run(None, {"rows": fresh}), strict=True))
+    if normalize == "center":
+        assert np.isinf(found["novelty_score"]).sum() == (np.ptp(fresh, axis=1) == 0).sum() > 5
+    assert 50 < found["is_novel"].sum() < 150
+
+
+def test_a_pipeline_of_other_parts_is_refused(tmp_path):
+    x, y = rows("unit")
+    pipeline = make_pipeline(
+        StandardScaler(), mn.DAMClassifier(5, varsigma=0.5, normalize="unit")
+    ).fit(x[:50], y[:50])
+    with pytest.raises(TypeError, match="PatchEncoder and DAMClassifier is wanted, got Standard"):
+        mn.to_onnx(pipeline, tmp_path / "m.onnx")
 
 
 @pytest.mark.parametrize(

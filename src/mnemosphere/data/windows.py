@@ -14,9 +14,9 @@ from mnemosphere.data.dataset import held_out, random_order
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
-__all__ = ["PatchDataset", "Windows"]
+__all__ = ["FLAT", "PatchDataset", "Windows"]
 
-_FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
+FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}  # of patches held at a time
 
 
@@ -79,7 +79,7 @@ class Windows:
             left = torch.linalg.vector_norm(patches, dim=-1, keepdim=True)
         else:
             left = length
-        directed = left > _FLAT[patches.dtype] * length
+        directed = left > FLAT[patches.dtype] * length
         return torch.where(directed, patches / left, 0.0), directed[..., 0]
 
     def blend(self, patches: Tensor) -> Tensor:

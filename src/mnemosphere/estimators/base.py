@@ -198,11 +198,13 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
     def _no_direction(self) -> str:
         return "constant" if self.normalize_ == "center" else "all zeros"
 
-    def _over_rows(self, X: Any, read: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    def _over_rows(
+        self, X: Any, read: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype | None = None
+    ) -> Any:
         """`read(unit rows, which have no direction)` chunk by chunk, where X came from."""
         check_is_fitted(self, "params_")
         rows = self._stored(X, reset=False)
-        chunks = unit_chunks(rows, self._normalizer, self.params_.w.dtype)
+        chunks = unit_chunks(rows, self._normalizer, dtype or self.params_.w.dtype)
         out = torch.cat([read(x, lost) for x, lost in chunks])
         return like(X, out)
 

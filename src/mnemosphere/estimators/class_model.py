@@ -29,6 +29,7 @@ from mnemosphere.model.class_reading import (
     at_temperature,
     best_temperature,
     net_class_weights,
+    precise,
 )
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
@@ -92,7 +93,7 @@ class ClassModel(PortableModel, ABC):
     def _class_params(self) -> Parameters:
         """Net of smoothing, at the temperature: see `model.class_reading`."""
         net = self.params_.replace(p=self._net_class_weights)
-        return at_temperature(net, self.temperature_)
+        return at_temperature(precise(net), self.temperature_)
 
     @property
     def _smoothing(self) -> float:
@@ -131,9 +132,10 @@ class ClassModel(PortableModel, ABC):
     def predict_log_proba(self, X: ArrayLike) -> Floats:
         """Log of `predict_proba`, (n, C)."""
         check_is_fitted(self, "params_")
-        log_joint = self._log_joint(self._class_params)
+        params = self._class_params
+        log_joint = self._log_joint(params)
         log_proba: Floats = self._over_rows(
-            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1)
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().log_softmax(1), params.w.dtype
         )
         return log_proba
 

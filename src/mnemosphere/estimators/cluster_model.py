@@ -86,18 +86,20 @@ class ClusterModel(PortableModel):
     def predict_proba(self, X: ArrayLike) -> Floats:
         """P(cluster | x, it is one of the C), (n, C)."""
         check_is_fitted(self, "params_")
-        log_joint = self._log_joint()
+        params = self._class_params
+        log_joint = self._log_joint(params)
         proba: Floats = self._over_rows(
-            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().softmax(1)
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].double().softmax(1), params.w.dtype
         )
         return proba
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """The most probable cluster of each row, (n,)."""
         check_is_fitted(self, "params_")
-        log_joint = self._log_joint()
+        params = self._class_params
+        log_joint = self._log_joint(params)
         labels: NDArray[np.int64] = self._over_rows(
-            X, lambda x, lost: log_joint(x, lost)[:, :-1].argmax(1)
+            X, lambda x, lost: log_joint(x, lost)[:, :-1].argmax(1), params.w.dtype
         )
         return labels
 

@@ -22,7 +22,7 @@ from mnemosphere.estimators.patches import PatchEncoder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ImageExplanation", "explain_images", "memory_pictures"]
+__all__ = ["ImageExplanation", "explain_images", "memory_pictures", "two_layers"]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ImageExplanation(Explanation):
 
 def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExplanation:
     """Why each image got its class, by a pipeline of a `PatchEncoder` and a classifier."""
-    encoder, model = _two_layers(pipeline)
+    encoder, model = two_layers(pipeline)
     if not isinstance(model, DAMClassifier):
         raise TypeError(f"a {type(model).__name__} decides about no classes: use DAMClassifier")
     features = torch.as_tensor(encoder.transform(X))
@@ -97,7 +97,7 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
 
 def memory_pictures(pipeline: Pipeline) -> NDArray[Any]:
     """Every memory of the second layer as a picture, (P, pixels)."""
-    encoder, model = _two_layers(pipeline)
+    encoder, model = two_layers(pipeline)
     return _pictures(encoder, model, np.arange(model.n_memories_))
 
 
@@ -109,7 +109,8 @@ def _pictures(encoder: PatchEncoder, model: MemoryModel, memory: NDArray[Any]) -
     return found
 
 
-def _two_layers(pipeline: Any) -> tuple[PatchEncoder, MemoryModel]:
+def two_layers(pipeline: Any) -> tuple[PatchEncoder, Any]:
+    """The encoder of a pipeline, and the classifier or clusterer."""
     steps = [step for _, step in getattr(pipeline, "steps", [])]
     if len(steps) == 2 and isinstance(steps[0], PatchEncoder) and isinstance(steps[1], MemoryModel):
         return steps[0], steps[1]

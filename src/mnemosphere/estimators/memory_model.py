@@ -29,6 +29,7 @@ from mnemosphere.estimators.persistence import LABELS, labels_from_json, labels_
 from mnemosphere.files import join_prefixes, plain, strip_prefix
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import precise
 from mnemosphere.model.merge import merge
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -74,7 +75,7 @@ class MemoryModel(SphereEstimator, ABC):
     @property
     def _class_params(self) -> Parameters:
         """Parameters whose log_joint gives the probabilities of classes."""
-        return self.params_
+        return precise(self.params_)
 
     @property
     def _n_features_out(self) -> int:

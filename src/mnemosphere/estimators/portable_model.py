@@ -228,7 +228,6 @@ class PortableModel(MemoryModel, ABC):
 
     def to_onnx(self, path: str | PathLike[str]) -> None:
         """Write an ONNX graph: raw rows in; label, probabilities, novelty out. See the docs."""
-        from mnemosphere.export.onnx_graph import write_onnx
+        from mnemosphere.export.onnx_graph import to_onnx
 
-        check_is_fitted(self, "params_")
-        write_onnx(self, Path(path))
+        to_onnx(self, path)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
+from mnemosphere.data.windows import FLAT
+from mnemosphere.estimators.image_explanation import two_layers
 from mnemosphere.files import write_atomically
 from mnemosphere.numerics.bessel import log_omega_ratio
 
 if TYPE_CHECKING:
+    from mnemosphere.estimators.patch_layer import PatchLayer
+    from mnemosphere.estimators.patches import PatchEncoder
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["build", "write_onnx"]
+__all__ = ["build", "to_onnx"]
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -23,34 +31,42 @@ _CONSTANT = 1e-9  # of the normalizer: what is left of a constant row after its 
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 
-def write_onnx(model: PortableModel, path: Path) -> None:
-    """Write the graph of a fitted model atomically."""
+def to_onnx(model: PortableModel | Pipeline, path: str | PathLike[str]) -> None:
+    """Write the ONNX graph of a fitted model, or of a pipeline of a `PatchEncoder` and a model.
+
+    Raw rows in, any number of them; label, probabilities and novelty out, as `build` says.
+    """
+    check_is_fitted(model)
+    path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
     write_atomically(path, build(model).SerializeToString())
 
 
-def build(model: PortableModel) -> Any:
+def build(model: PortableModel | Pipeline) -> Any:
     """The graph as an onnx.ModelProto.
 
-    Input: rows, float32 (batch, n_features). Outputs: label (batch,) of the type of the classes;
-    probabilities (batch, C) float32, those of `predict_proba`; novelty_score (batch,)
-    float32; is_novel (batch,) where `calibrate_novelty` has set a threshold.
+    Input: rows, float32 (batch, n_features), pixels for a pipeline. Outputs: label (batch,) of the
+    type of the classes; probabilities (batch, C) float32, those of `predict_proba`; novelty_score
+    (batch,) float32; is_novel (batch,) where `calibrate_novelty` has set a threshold.
     """
     try:
         from onnx import checker, helper
     except ImportError as error:
         raise ImportError("to_onnx needs onnx: pip install 'mnemosphere[onnx]'") from error
+    encoder, model = two_layers(model) if isinstance(model, Pipeline) else (None, model)
     graph = _Graph()
-    unit, lost = _on_sphere(graph, model)
+    rows = "rows" if encoder is None else _encoded(graph, encoder)
+    unit, lost = _on_sphere(graph, model, rows)
     outputs = _answers(graph, model, unit, lost)
+    n_features = int((model if encoder is None else encoder).n_features_in_)
     kinds = {"label": graph.kind_of(model.classes_), "probabilities": 1, "novelty_score": 1}
     shapes: dict[str, list[int | str]] = {"probabilities": ["batch", len(model.classes_)]}
     proto = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "mnemosphere",
-            [helper.make_tensor_value_info("rows", 1, ["batch", int(model.n_features_in_)])],
+            [helper.make_tensor_value_info("rows", 1, ["batch", n_features])],
             [
                 helper.make_tensor_value_info(
                     name, kinds.get(name, graph.bool), shapes.get(name, ["batch"])
@@ -85,6 +101,23 @@ class _Graph:
         self.constants.append(self._constant(np.asarray(value, dtype=dtype), name))
         return name
 
+    def stored(self, value: Tensor) -> str:
+        """A tensor stored in its own precision and read in double."""
+        return self("Cast", self.constant(value.cpu().numpy()), to=self.double)
+
+    def norms(self, x: str, axis: int) -> str:
+        """Lengths along an axis, which stays."""
+        return self("Sqrt", self("ReduceSumSquare", x, axes=[axis], keepdims=1))
+
+    def total(self, x: str, axis: int = 1) -> str:
+        """Sums along an axis, which stays."""
+        return self("ReduceSum", x, self.constant([axis], np.int64), keepdims=1)
+
+    def quotient(self, x: str, length: str, without: str, dtype: Any) -> str:
+        """The quotient; 0 where there is none."""
+        safe = self("Where", without, self.constant(1.0, dtype), length)
+        return self("Where", without, self.constant(0.0, dtype), self("Div", x, safe))
+
     def __call__(self, operation: str, *inputs: str, output: str | None = None, **more: Any) -> str:
         """One node; the name of its result."""
         name = output or f"n{len(self.nodes)}"
@@ -105,68 +138,106 @@ class _Graph:
         return self.constant(np.array([str(name) for name in classes.tolist()], dtype=object))
 
 
-def _on_sphere(g: _Graph, model: PortableModel) -> tuple[str, str]:
-    """(unit rows in the model's precision, which rows have no direction (batch, 1))."""
+def _encoded(g: _Graph, encoder: PatchEncoder) -> str:
+    """Soft counts of patch memories, in the precision of the encoder, as `PatchEncoder` does it."""
+    dtype = np.float32 if encoder.layers_[0].params.w.dtype == torch.float32 else np.float64
+    images = "rows" if dtype is np.float32 else g("Cast", "rows", to=g.double)
+    power = g.constant(encoder.power, dtype)
+    parts = []
+    for layer in encoder.layers_:
+        counts = g("Pow", _counts(g, layer, images, dtype), power)
+        parts.append(_unit(g, counts, dtype))
+    return parts[0] if len(parts) == 1 else _unit(g, g("Concat", *parts, axis=1), dtype)
+
+
+def _counts(g: _Graph, layer: PatchLayer, images: str, dtype: Any) -> str:
+    """Shares of the memories of patches, summed over each cell, (batch, cells · P)."""
+    windows, params = layer.windows, layer.params.to(device="cpu")
+    cut = g("Gather", images, g.constant(windows.pixels().numpy().ravel(), np.int64), axis=1)
+    x = g("Reshape", cut, g.constant([-1, windows.n_places, windows.n_features], np.int64))
+    length = left = g.norms(x, 2)
+    if windows.center:
+        x = g("Sub", x, g("ReduceMean", x, axes=[2], keepdims=1))
+        left = g.norms(x, 2)
+    limit = g("Mul", length, g.constant(FLAT[params.w.dtype], dtype))
+    blank = g("LessOrEqual", left, limit)  # (batch, places, 1)
+    x = g.quotient(x, left, blank, dtype)
+    e = g("MatMul", x, g.constant((params.beta_eff * params.w).T.numpy(), dtype))
+    uniform = g.constant(float(log_omega_ratio(params.beta, params.n_features)), dtype)
+    top = g("Max", g("ReduceMax", e, axes=[2], keepdims=1), uniform)
+    weight = params.p.sum(1).numpy()
+    e = g("Mul", g("Exp", g("Sub", e, top)), g.constant(weight[1:], dtype))
+    e0 = g("Mul", g("Exp", g("Sub", uniform, top)), g.constant(weight[0], dtype))
+    share = g("Div", e, g("Add", g.total(e, 2), e0))
+    share = g("Where", blank, g.constant(0.0, dtype), share)
+    counts = g("MatMul", g.constant(layer.membership().cpu().numpy(), dtype), share)
+    return g("Reshape", counts, g.constant([-1, layer.n_features], np.int64))
+
+
+def _unit(g: _Graph, x: str, dtype: Any) -> str:
+    length = g.norms(x, 1)
+    return g.quotient(x, length, g("LessOrEqual", length, g.constant(0.0, dtype)), dtype)
+
+
+def _on_sphere(g: _Graph, model: PortableModel, rows: str) -> tuple[str, str]:
+    """(unit rows in double precision, which rows have no direction (batch, 1))."""
     normalizer = model._normalizer
-    x = g("Cast", "rows", to=g.double)
+    x = g("Cast", rows, to=g.double)
     if normalizer.mean is not None and normalizer.scale is not None:
-        n = model.n_features_in_
-        z = g("Sub", x, g.constant(normalizer.mean.cpu().numpy()))
-        z = g("Div", z, g.constant(normalizer.scale.cpu().numpy()))
+        z = g("Sub", x, g.stored(normalizer.mean))
+        z = g("Div", z, g.stored(normalizer.scale))
         pads = g.constant([0, 0, 0, 1], np.int64)
-        x = g("Pad", z, pads, g.constant(float(n) ** 0.5, np.float64))
-    length = g("Sqrt", g("ReduceSumSquare", x, axes=[1], keepdims=1))
+        x = g("Pad", z, pads, g.constant(float(model.n_features_in_) ** 0.5, np.float64))
+    length = g.norms(x, 1)
+    # Measured against the row as it came: what is left of a constant row is rounding.
+    limit = g("Mul", length, g.constant(_CONSTANT * (normalizer.kind == "center"), np.float64))
     if normalizer.kind == "center":
         x = g("Sub", x, g("ReduceMean", x, axes=[1], keepdims=1))
-        left = g("Sqrt", g("ReduceSumSquare", x, axes=[1], keepdims=1))
-        limit = g("Mul", length, g.constant(_CONSTANT, np.float64))
-        lost, length = g("LessOrEqual", left, limit), left
-    else:
-        lost = g("LessOrEqual", length, g.constant(0.0, np.float64))
-    safe = g("Where", lost, g.constant(1.0, np.float64), length)
-    unit = g("Where", lost, g.constant(0.0, np.float64), g("Div", x, safe))
-    single = model.params_.w.dtype == torch.float32
-    return (g("Cast", unit, to=g.float) if single else unit), lost
+        length = g.norms(x, 1)
+    lost = g("LessOrEqual", length, limit)
+    return g.quotient(x, length, lost, np.float64), lost
 
 
 def _answers(g: _Graph, model: PortableModel, unit: str, lost: str) -> list[str]:
-    """Nodes from unit rows to the outputs, whose names are returned."""
+    """Nodes from unit rows to the outputs, whose names are returned; in double precision.
+
+    In single precision the many equal terms of a blank border are rounded alike, which costs
+    probabilities their fifth digit. What is stored stays in the precision of the model.
+    """
     params = model.params_.to(device="cpu")
-    single = params.w.dtype == torch.float32
-    dtype = np.float32 if single else np.float64
     n_classes = len(model.classes_)
-    temperature = float(getattr(model, "temperature_", 1.0))
-    floor = _HEADROOM * float(torch.finfo(params.p.dtype).tiny)
-    log_ratio = float(log_omega_ratio(params.beta, params.n_features))
-    net = model._class_params.p.cpu().numpy()
+    beta_eff = float(params.varsigma) * float(params.beta)
+    floor = _HEADROOM * float(torch.finfo(torch.float64).tiny)
+    log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
+    net = model._class_params.p.to(params.p).cpu()[:, :n_classes]
     # Exponents of the memories; that of the uniform component is 0.
-    h = g("MatMul", unit, g.constant((params.beta_eff * params.w).T.numpy(), dtype))  # (B, P)
-    h = g("Sub", h, g.constant(log_ratio, dtype))
-    tempered = h if temperature == 1.0 else g("Div", h, g.constant(temperature, dtype))
+    h = g("MatMul", unit, g.stored(params.w.T.contiguous()))  # (B, P)
+    h = g("Mul", h, g.constant(beta_eff, np.float64))
+    h = g("Sub", h, g.constant(log_ratio, np.float64))
+    tempered = g("Div", h, g.constant(getattr(model, "temperature_", 1.0), np.float64))
     # As in the kernel: shifted by the largest, the uniform one's included.
-    top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), g.constant(0.0, dtype))
+    top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), g.constant(0.0, np.float64))
     joint = g(
         "Add",
-        g("MatMul", g("Exp", g("Sub", tempered, top)), g.constant(net[1:, :n_classes], dtype)),
-        g("Mul", g("Exp", g("Neg", top)), g.constant(net[:1, :n_classes], dtype)),
+        g("MatMul", g("Exp", g("Sub", tempered, top)), g.stored(net[1:])),
+        g("Mul", g("Exp", g("Neg", top)), g.stored(net[:1])),
     )  # (B, C)
-    joint = g("Max", joint, g.constant(floor, dtype))
-    joint = g("Where", lost, g.constant(params.p_q.numpy()[None, :n_classes], dtype), joint)
+    joint = g("Max", joint, g.constant(floor, np.float64))
+    joint = g("Where", lost, g.stored(params.p_q[None, :n_classes]), joint)
     best = g("ArgMax", joint, axis=1, keepdims=0)
     g("Gather", g.labels(model.classes_), best, output="label", axis=0)
-    every = g("ReduceSum", joint, g.constant([1], np.int64), keepdims=1)
-    g("Cast", g("Div", joint, every), output="probabilities", to=g.float)
+    g("Cast", g("Div", joint, g.total(joint)), output="probabilities", to=g.float)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
     with np.errstate(divide="ignore"):
         weight = np.log(params.p[1:].double().sum(1).numpy())[None, :]
-    s = g("Add", h, g.constant(np.maximum(weight, -1e30), dtype))
+    s = g("Add", h, g.constant(np.maximum(weight, -1e30), np.float64))
     peak = g("ReduceMax", s, axes=[1], keepdims=1)
-    total = g("ReduceSum", g("Exp", g("Sub", s, peak)), g.constant([1], np.int64), keepdims=1)
-    score = g("Neg", g("Add", peak, g("Log", total)))
-    score = g("Where", lost, g.constant(np.inf, dtype), score)
+    score = g("Neg", g("Add", peak, g("Log", g.total(g("Exp", g("Sub", s, peak))))))
+    score = g("Where", lost, g.constant(np.inf, np.float64), score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)
     if model.novelty_threshold_ is None:
         return ["label", "probabilities", "novelty_score"]
-    g("Greater", score, g.constant(model.novelty_threshold_, dtype), output="is_novel")
+    threshold = g.constant(model.novelty_threshold_, np.float64)
+    g("Greater", score, threshold, output="is_novel")
     return ["label", "probabilities", "novelty_score", "is_novel"]

@@ -161,7 +161,7 @@ def _level(model: PortableModel, unit: Tensor | None) -> dict[str, Any]:
     return {
         "w": pack_memories(classes, unit),
         "p": _single(params.p),
-        "net": None if classes.p is params.p else _single(classes.p),
+        "net": _single(classes.p) if is_classifier(model) else None,
         "temperature": float(getattr(model, "temperature_", 1.0)),
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),

@@ -22,7 +22,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-__all__ = ["at_temperature", "best_temperature", "net_class_weights"]
+__all__ = ["at_temperature", "best_temperature", "net_class_weights", "precise"]
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
@@ -52,6 +52,15 @@ def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | Non
     left = net.sum(1, keepdim=True)
     net = torch.where(left > 0, net / torch.where(left > 0, left, 1.0), prior)
     return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
+
+
+def precise(params: Parameters) -> Parameters:
+    """The same in double precision, on a processor.
+
+    In a product of single precision the many equal terms of a blank border are rounded alike,
+    which costs probabilities their fifth digit.
+    """
+    return params.to(dtype=torch.float64) if params.w.device.type == "cpu" else params
 
 
 def at_temperature(params: Parameters, temperature: float) -> Parameters:
