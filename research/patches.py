@@ -2,6 +2,7 @@
 
 python -m research patches study --device cuda    choices, judged by the last training rows alone
 python -m research patches final --device cuda    test accuracy, with 100 and 1000 memories
+python -m research patches deeper --device cuda   what else might help, judged like the study
 python -m research patches small --device cuda    few rows, and few labels among many rows
 python -m research patches peers --device cuda    other classifiers on the same rows
 
@@ -37,41 +38,28 @@ SVM_ROWS = 10_000  # the time of an exact kernel machine grows with the square o
 NEIGHBOR_ROWS = 10_000  # from there on by products on the device
 LABELS = (10, 100, 1000)  # per class
 CLASSIFIER: dict[str, Any] = {"objective": "conditional"}
+ENCODED: dict[str, Any] = {"normalize": "unit"}  # soft counts lie on the sphere already
+WITHOUT: dict[str, Any] = {"objective": "joint", "unlabeled": -1}
+FEW_PASSES: dict[str, Any] = {"objective": Refinement(max_iter=6)}  # of five times as many rows
 
-# One setting at a time away from the defaults, and a few together.
+# One setting at a time away from the defaults.
 ENCODERS: dict[str, dict[str, Any]] = {
     "defaults": {},
-    **{f"patch {k}, 256 memories": {"patch": k, "n_memories": 256} for k in (4, 5, 6, 7, 8)},
-    "patch 5, 512 memories": {"patch": 5, "n_memories": 512},
-    **{f"patches {j} and {k}": {"patch": (j, k)} for j, k in ((4, 6), (4, 7), (5, 9), (6, 10))},
-    "patches 3, 5 and 8": {"patch": (3, 5, 8)},
-    **{f"{k} patch memories": {"n_memories": k} for k in (64, 256, 512)},
-    **{f"grid {k}": {"grid": k} for k in (3, 5, 6)},
-    **{f"beta {k}": {"beta": float(k)} for k in (10, 20, 45, 70)},
-    "beta learned": {"beta": "learn"},
-    **{f"power {k}": {"power": k} for k in (0.25, 0.35, 0.75, 1.0)},
+    **{f"patch {k}": {"patch": k} for k in (4, 6, 8)},
+    "patches 4 and 8, 80 memories each": {"patch": (4, 8), "n_memories": 80},
+    **{f"{k} patch memories": {"n_memories": k} for k in (64, 256)},
+    **{f"grid {k}": {"grid": k} for k in (4, 6)},
+    **{f"beta {k}": {"beta": float(k)} for k in (20, 45)},
+    **{f"power {k}": {"power": k} for k in (0.35, 0.75)},
     "not centered": {"normalize": "unit"},
     "stride 2": {"stride": 2},
-    "2,000,000 patches": {"n_patches": 2_000_000},
 }
 CLASSIFIERS: dict[str, dict[str, Any]] = {
     "classifier: joint": {"objective": "joint"},
-    **{
-        f"classifier: noise {k}": {"objective": Refinement(noise=k)}
-        for k in (0.0, 0.125, 0.25, 0.5, 0.75)
-    },
+    **{f"classifier: noise {k}": {"objective": Refinement(noise=k)} for k in (0.0, 0.5, 1.5)},
     "classifier: 30 passes": {"objective": Refinement(max_iter=30)},
-    "classifier: labels not smoothed": {"label_smoothing": 0.0},
-    "classifier: labels smoothed by 0.03": {"label_smoothing": 0.03},
-    "classifier: noise 0.5, labels not smoothed": {
-        "objective": Refinement(noise=0.5),
-        "label_smoothing": 0.0,
-    },
-    "classifier: noise 0.25, labels smoothed by 0.03": {
-        "objective": Refinement(noise=0.25),
-        "label_smoothing": 0.03,
-    },
-    "classifier: unit": {"normalize": "unit"},
+    "classifier: labels smoothed by 0.02": {"label_smoothing": 0.02},
+    **{f"classifier: {kind}": {"normalize": kind} for kind in ("center", "standard")},
 }
 
 
@@ -121,6 +109,17 @@ def some_of_each(train: Rows, per_class: int, seed: int) -> Rows:
         for label in np.unique(train.y)
     ]
     return train.take(rng.permutation(np.concatenate(chosen)))
+
+
+def shifted(rows: Rows) -> Rows:
+    """The rows, and the same moved by one pixel to each of four sides."""
+    side = int(rows.x.shape[1] ** 0.5)
+    images = nn.functional.pad(rows.x.view(-1, side, side), (1, 1, 1, 1))
+    moved = [
+        images[:, top : top + side, left : left + side].reshape(rows.x.shape)
+        for top, left in ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
+    ]
+    return Rows(torch.cat(moved), np.tile(rows.y, len(moved)))
 
 
 # --- two layers
@@ -250,12 +249,13 @@ def study(job: Job) -> None:
         train, held = held_back(everything)
         for n_memories in job.memories:
             for seed in job.seeds:
-                coded = encode(train.x, train, held, seed)
-                for what, settings in classifiers.items():
-                    _tell(job, name, what, n_memories, seed, coded, train, held, {}, settings)
                 for what, settings in encoders.items():
                     coded = encode(train.x, train, held, seed, **settings)
                     _tell(job, name, what, n_memories, seed, coded, train, held, settings, {})
+                    if settings:
+                        continue
+                    for kind, other in classifiers.items():
+                        _tell(job, name, kind, n_memories, seed, coded, train, held, {}, other)
 
 
 def _tell(
@@ -274,8 +274,9 @@ def _tell(
     watch = Watch(job.device)
     watch.seconds |= coded.seconds
     fitted = classify(
-        (coded.train, train.y), (coded.test, test.y), n_memories, seed, watch, **classifier
-    )
+        (coded.train, train.y), (coded.test, test.y), n_memories, seed, watch,
+        **{**ENCODED, **classifier},
+    )  # fmt: skip
     settings = {key: str(value) for key, value in {**encoder, **classifier}.items()}
     job.add(
         line(f"{name} P={n_memories} seed {seed}: {what}", fitted),
@@ -285,18 +286,47 @@ def _tell(
 
 
 def final(job: Job) -> None:
-    """The defaults, and more patch memories, on all training rows, judged by the test rows."""
-    encoders: dict[str, dict[str, Any]] = {"two layers": {}}
-    if not job.quick:
-        encoders["two layers, 256 patch memories"] = {"n_memories": 256}
+    """The defaults, shifted rows too, and one layer on all training rows, judged by test rows."""
     for name, train, test in job.each():
         for seed in job.seeds:
-            for what, settings in encoders.items():
-                coded = encode(train.x, train, test, seed, **settings)
-                for n_memories in job.memories:
-                    _tell(job, name, what, n_memories, seed, coded, train, test, settings, {})
+            coded = encode(train.x, train, test, seed)
+            for n_memories in job.memories:
+                _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
+        for seed in job.seeds:
+            _shifts(job, name, "two layers, shifted rows too", seed, train, test)
+        for seed in job.seeds:
             for n_memories in job.memories:
                 _one_layer(job, name, n_memories, seed, train, test)
+
+
+def _shifts(job: Job, name: str, what: str, seed: int, train: Rows, test: Rows) -> None:
+    """Rows moved by a pixel to learn from as well, so five times as many."""
+    more = shifted(train)
+    coded = encode(train.x, more, test, seed)
+    _tell(job, name, what, job.memories[-1], seed, coded, more, test, {}, FEW_PASSES)
+
+
+def deeper(job: Job) -> None:
+    """An encoder on top of another, shifted rows, many more memories; judged like the study."""
+    for name, everything, _ in job.each():
+        train, held = held_back(everything)
+        for seed in job.seeds:
+            coded = encode(train.x, train, held, seed)
+            many = [40, 80] if job.quick else [4000, 16_000]
+            most = job.memories[-1]
+            _tell(job, name, "two layers", most, seed, coded, train, held, {}, {})
+            for n_memories in many:
+                for what, growth in ((", at once", {}), (" by growth", {"growth": most})):
+                    if not (growth == {} and n_memories == many[-1]):
+                        _tell(job, name, f"two layers{what}", n_memories, seed, coded, train,
+                              held, {}, growth)  # fmt: skip
+            _shifts(job, name, "two layers, shifted rows too", seed, train, held)
+            fine = {"grid": 12, "n_memories": 32}
+            below = encode(train.x, train, held, seed, **fine)
+            top = {"image_shape": (12, 12, 32), "patch": 3, "grid": 4}
+            coded = encode(below.train, Rows(below.train, train.y), Rows(below.test, held.y), seed,
+                           **top)  # fmt: skip
+            _tell(job, name, "three layers", most, seed, coded, train, held, top, {})
 
 
 def small(job: Job) -> None:
@@ -314,19 +344,24 @@ def small(job: Job) -> None:
             coded = encode(train.x, train, test, seed)
             for per_class in LABELS[:1] if job.quick else LABELS:
                 few = some_of_each(train, per_class, seed)
-                some = coded._replace(train=_encoded_rows(coded, train, few))
-                what = f"{per_class} labels per class, two layers"
-                _tell(job, name, what, "auto", seed, some, few, test, {}, {})
+                at = _places(train, few)
+                some = coded._replace(train=coded.train[at])
                 label = f"{per_class} labels per class, "
+                _tell(job, name, f"{label}two layers", "auto", seed, some, few, test, {}, {})
                 _one_layer(job, name, "auto", seed, few, test, label)
                 _neighbors_and_svm(job, name, seed, few, test, label)
+                if per_class < LABELS[-1]:
+                    mostly = Rows(train.x, np.full_like(train.y, -1))
+                    mostly.y[at.cpu().numpy()] = few.y
+                    _tell(job, name, f"{label}others without, two layers", job.memories[-1], seed,
+                          coded, mostly, test, {}, WITHOUT)  # fmt: skip
 
 
-def _encoded_rows(coded: Encoded, train: Rows, few: Rows) -> Tensor:
-    """The encoded rows of `few`, found by their images."""
+def _places(train: Rows, few: Rows) -> Tensor:
+    """Which rows the `few` are, found by their images."""
     place = {row.tobytes(): i for i, row in enumerate(train.x.cpu().numpy())}
     at = [place[row.tobytes()] for row in few.x.cpu().numpy()]
-    return coded.train[torch.tensor(at, device=coded.train.device)]
+    return torch.tensor(at, device=train.x.device)
 
 
 def _one_layer(
@@ -454,11 +489,14 @@ def _planes(x: Tensor, side: int) -> Tensor:
 PARTS: dict[str, Callable[[Job], None]] = {
     "study": study,
     "final": final,
+    "deeper": deeper,
     "small": small,
     "peers": peers,
 }
-_SEEDS = {"study": 1, "final": 3, "small": 3, "peers": 1}
-_MEMORIES = {"study": [200], "final": [100, 1000], "small": [100], "peers": [1000]}
+_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "peers": 1}
+_MEMORIES = {
+    "study": [200], "final": [100, 1000], "deeper": [1000], "small": [1000], "peers": [1000],
+}  # fmt: skip
 
 
 def main(words: list[str]) -> None:

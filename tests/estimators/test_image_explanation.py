@@ -86,8 +86,9 @@ def test_an_agreement_lies_where_the_patches_of_its_cell_do():
     found = layer.spread(value).reshape(5, 6).numpy()
     covered = np.zeros((5, 6))
     for top in range(4):
-        for left in (3, 4):  # places 0, 1, 2 belong to the first cell
-            covered[top : top + 2, left : left + 2] += 1
+        # Of five places the middles of two cells are those of the second and the fourth, nearly.
+        for left, weight in zip((1, 2, 3, 4), (0.1, 0.5, 0.9, 1.0), strict=True):
+            covered[top : top + 2, left : left + 2] += weight
     np.testing.assert_allclose(found, 7 * covered / covered.sum(), rtol=1e-12)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -65,6 +64,13 @@ def log_omega(beta, n):
     return gammaln(n / 2) + order * np.log(2 / beta) + np.log(ive(order, beta)) + beta
 
 
+def cell_weights(n_places, n_cells):
+    """How far each place belongs to each cell: straight lines from middle to middle."""
+    middles = (np.arange(n_cells) + 0.5) * n_places / n_cells
+    own = np.eye(n_cells)
+    return np.array([np.interp(np.arange(n_places) + 0.5, middles, line) for line in own]).T
+
+
 def counts_by_loops(image, layer, center=True):
     """Soft counts of one image (rows, columns, channels), one patch at a time, (cells, P)."""
     windows, w = layer.windows, layer.params.w.numpy()
@@ -73,6 +79,8 @@ def counts_by_loops(image, layer, center=True):
     tops = range(0, image.shape[0] - height + 1, rows)
     lefts = range(0, image.shape[1] - width + 1, columns)
     counts = np.zeros((*layer.grid, len(w)))
+    down = cell_weights(len(tops), layer.grid[0])
+    across = cell_weights(len(lefts), layer.grid[1])
     for i, top in enumerate(tops):
         for j, left in enumerate(lefts):
             patch = image[top : top + height, left : left + width].reshape(-1)
@@ -82,8 +90,8 @@ def counts_by_loops(image, layer, center=True):
                 continue
             # Every memory and the uniform component weigh the same before the patch is seen.
             density = np.exp(beta * w @ (patch / np.linalg.norm(patch)) - log_omega(beta, n))
-            cell = i * layer.grid[0] // len(tops), j * layer.grid[1] // len(lefts)
-            counts[cell] += density / (1 + density.sum())
+            share = density / (1 + density.sum())
+            counts += np.einsum("a,b,m->abm", down[i], across[j], share)
     return counts.reshape(-1, len(w))
 
 
@@ -308,7 +316,7 @@ def test_images_that_cannot_be():
         model.transform(x.reshape(5, 4, 16))
     with pytest.raises(ValueError, match="expecting 64 features"):
         model.transform(x.reshape(5, 64)[:, :63])
-    with pytest.raises(ValueError, match=r"must be \(n, 85\) soft counts"):
+    with pytest.raises(ValueError, match=r"must be \(n, 80\) soft counts"):
         model.inverse_transform(np.ones((2, 84)))
 
 
@@ -316,7 +324,7 @@ def test_images_that_cannot_be():
 
 
 def test_blurred_pictures_by_loops():
-    """Every place of a cell shows the patch expected in the cell."""
+    """Every place shows the patch expected in its cells."""
     x = pictures((8, 9))
     model = encoder(**SHAPES["two sizes"]).fit(x)
     rows = np.random.default_rng(1).random((3, model._n_features_out))
@@ -328,15 +336,15 @@ def test_blurred_pictures_by_loops():
             down, across = layer.windows.places
             counts = row[first : first + layer.n_features].reshape(*layer.grid, -1) ** 2
             first += layer.n_features
-            cell = {
-                (i, j): (i * layer.grid[0] // down, j * layer.grid[1] // across)
-                for i, j in np.ndindex(down, across)
-            }
-            in_cell = Counter(cell.values())
+            weight = np.einsum(
+                "ia,jb->ijab", cell_weights(down, layer.grid[0]),
+                cell_weights(across, layer.grid[1]),
+            )  # fmt: skip
+            each = counts / weight.sum((0, 1))[:, :, None]
             drawn, covered = np.zeros((8, 9)), np.zeros((8, 9))
-            for (i, j), here in cell.items():
+            for i, j in np.ndindex(down, across):
                 part = np.s_[i : i + height, j : j + width]
-                expected = counts[here] / in_cell[here] @ layer.params.w.numpy()
+                expected = np.einsum("ab,abm->m", weight[i, j], each) @ layer.params.w.numpy()
                 drawn[part] += expected.reshape(height, width)
                 covered[part] += 1
             drawn /= covered

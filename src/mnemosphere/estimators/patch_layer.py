@@ -47,7 +47,7 @@ class PatchLayer:
         return replace(self, params=self.params.to(device=device))
 
     def membership(self) -> Tensor:
-        """Which places belong to which cell, (cells, places) of zeros and ones."""
+        """How far places belong to each cell, (cells, places)."""
         down, across = self._sides()
         return torch.kron(down, across)
 
@@ -62,7 +62,8 @@ class PatchLayer:
     def count(self, images: Tensor) -> Tensor:
         """Σ P(memory | patch) over the places of each cell, (B, cells, P); blank patches are none.
 
-        Images (B, n_pixels) in the precision and on the device of the memories.
+        A place between the middles of two cells counts for both in part. Images (B, n_pixels) in
+        the precision and on the device of the memories.
         """
         x, directed = self.windows.on_sphere(self.windows.cut(images))  # (B, places, n)
         rows = Batch(
@@ -149,6 +150,11 @@ def _little(counts: Tensor) -> Tensor:
 
 
 def _membership(n_places: int, n_cells: int) -> Tensor:
-    """Which places along one side belong to which cell, (cells, places) of zeros and ones."""
-    cell = torch.arange(n_places) * n_cells // n_places
-    return (cell == torch.arange(n_cells)[:, None]).double()
+    """How far places along one side belong to each cell, (cells, places); a place adds up to 1.
+
+    All of it at the middle of a cell and less from there to the middle of the next, in proportion:
+    a shift by a pixel changes every count a little and none at once.
+    """
+    places = (torch.arange(n_places, dtype=torch.float64) + 0.5) * n_cells / n_places
+    middles = torch.arange(n_cells, dtype=torch.float64) + 0.5
+    return (1 - (places.clamp(0.5, n_cells - 0.5) - middles[:, None]).abs()).clamp_min(0.0)

@@ -45,9 +45,10 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
     """Images as soft counts of patch memories: points on the sphere for a classifier to learn from.
 
     Memories of small patches are learned without labels, by the marginal likelihood of the model.
-    The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, and
-    square roots make the counts a unit vector. Patches of one value have no direction on the
-    sphere and do not count.
+    The shares P(memory | patch) are summed over the patches of each cell of a coarse grid, those
+    between the middles of two cells in part for both, and square roots make the counts a unit
+    vector: a classifier on top is best told `normalize="unit"`. Patches of one value have no
+    direction on the sphere and do not count.
 
     Parameters
     ----------
@@ -120,10 +121,10 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         self,
         image_shape: tuple[int, ...] | None = None,
         *,
-        patch: Size | Sequence[Size] = (4, 8),
+        patch: Size | Sequence[Size] = 5,
         stride: int = 1,
-        grid: int | tuple[int, int] = 4,
-        n_memories: int = 128,
+        grid: int | tuple[int, int] = 5,
+        n_memories: int = 160,
         beta: float | str = 30.0,
         normalize: str = "center",
         power: float = 0.5,
