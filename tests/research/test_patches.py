@@ -8,7 +8,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from research import patches
-from research.patches import Encoded, Rows
+from research.patches import Rows
 
 
 @pytest.fixture
@@ -36,10 +36,22 @@ def test_as_many_rows_of_each_class(rows):
     assert not torch.equal(few.x, other.x)
 
 
-def test_encoded_rows_are_found_by_their_images(rows):
+def test_rows_are_found_by_their_images(rows):
     few = patches.some_of_each(rows, 7, seed=0)
-    coded = Encoded(rows.x.double() * 2, rows.x.double(), {})
-    assert torch.equal(patches._encoded_rows(coded, rows, few), few.x.double() * 2)
+    at = patches._places(rows, few)
+    assert torch.equal(rows.x[at], few.x)
+    assert np.array_equal(rows.y[at.numpy()], few.y)
+
+
+def test_shifted_rows_are_the_rows_moved_by_a_pixel(rows):
+    more = patches.shifted(rows)
+    assert np.array_equal(more.y, np.tile(rows.y, 5))
+    images = np.pad(rows.x.numpy().reshape(-1, 7, 7), ((0, 0), (1, 1), (1, 1)))
+    expected = {np.roll(images, move, (1, 2))[:, 1:-1, 1:-1].tobytes()
+                for move in ((0, 0), (1, 0), (-1, 0), (0, 1), (0, -1))}  # fmt: skip
+    parts = more.x.numpy().reshape(5, -1)
+    assert {part.tobytes() for part in parts} == expected
+    assert torch.equal(more.x[: len(rows.y)], rows.x)
 
 
 def test_neighbors_by_products_are_those_of_scikit_learn(rows, monkeypatch):

@@ -17,12 +17,12 @@ from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.explanation import Explanation, explain
 from mnemosphere.estimators.image_shape import as_plane
 from mnemosphere.estimators.memory_model import MemoryModel
-from mnemosphere.estimators.patches import PatchEncoder
+from mnemosphere.estimators.patches import PatchEncoder, two_layers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ImageExplanation", "explain_images", "memory_pictures", "two_layers"]
+__all__ = ["ImageExplanation", "explain_images", "memory_pictures"]
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,6 @@ def _pictures(encoder: PatchEncoder, model: MemoryModel, memory: NDArray[Any]) -
     pictures = as_numpy(encoder.inverse_transform(model.memories_[each]))
     found: NDArray[Any] = pictures[place.reshape(memory.shape)]
     return found
-
-
-def two_layers(pipeline: Any) -> tuple[PatchEncoder, Any]:
-    """The encoder of a pipeline, and the classifier or clusterer."""
-    steps = [step for _, step in getattr(pipeline, "steps", [])]
-    if len(steps) == 2 and isinstance(steps[0], PatchEncoder) and isinstance(steps[1], MemoryModel):
-        return steps[0], steps[1]
-    names = [type(step).__name__ for step in steps] or [type(pipeline).__name__]
-    raise TypeError(
-        f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
-    )
 
 
 def _drawn(image_shape: tuple[int, ...]) -> tuple[int, ...] | None:

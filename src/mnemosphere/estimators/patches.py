@@ -19,6 +19,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.windows import PatchDataset, Windows
 from mnemosphere.estimators.base import Floats, SphereEstimator, check_whole, draw_seed, like
 from mnemosphere.estimators.image_shape import as_plane, image_shape, two_sides
+from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
@@ -32,7 +33,7 @@ from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["PatchEncoder"]
+__all__ = ["PatchEncoder", "two_layers"]
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
@@ -367,3 +368,14 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
             unit_rows(layer.count(images).flatten(1).pow(self.power)) for layer in self.layers_
         ]
         return parts[0] if len(parts) == 1 else unit_rows(torch.cat(parts, dim=1))
+
+
+def two_layers(pipeline: Any) -> tuple[PatchEncoder, Any]:
+    """The encoder of a pipeline, and the classifier or clusterer."""
+    steps = [step for _, step in getattr(pipeline, "steps", [])]
+    if len(steps) == 2 and isinstance(steps[0], PatchEncoder) and isinstance(steps[1], MemoryModel):
+        return steps[0], steps[1]
+    names = [type(step).__name__ for step in steps] or [type(pipeline).__name__]
+    raise TypeError(
+        f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
+    )

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.windows import FLAT
-from mnemosphere.estimators.image_explanation import two_layers
+from mnemosphere.estimators.patches import two_layers
 from mnemosphere.files import write_atomically
 from mnemosphere.numerics.bessel import log_omega_ratio
 
