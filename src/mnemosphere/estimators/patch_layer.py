@@ -115,7 +115,7 @@ class _Sketch:
         overlap = x @ layer.params.w.T
         shares = self.fill * (layer.params.beta_eff * overlap + self.log_prior).softmax(2)
         short = cells.T @ ((self.counts + little) / (cells @ shares + little))  # 1: they add up
-        return replace(self, log_prior=self.log_prior + 0.5 * short.log(), shares=shares * short)
+        return replace(self, log_prior=self.log_prior + short.log(), shares=shares * short)
 
     def picture(self) -> Tensor:
         """The expected patch at each place, blended where patches overlap, (B, n_pixels)."""

@@ -252,6 +252,8 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _images(self, X: Any, *, reset: bool) -> StoredRows:
         """X as it is stored, (n, pixels), checked; sets image_shape_ where `reset`."""
+        if hasattr(X, "toarray"):  # patches of sparse rows are cut from dense ones
+            X = X.toarray()
         shape = tuple(int(side) for side in getattr(X, "shape", ())[1:])
         if len(shape) > 1:
             given = self.image_shape if reset else self.image_shape_
@@ -308,7 +310,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         rows: Floats = like(X, out)
         return rows
 
-    def inverse_transform(self, X: ArrayLike, *, n_iter: int = 10) -> Floats:
+    def inverse_transform(self, X: ArrayLike, *, n_iter: int = 20) -> Floats:
         """Pictures (n, pixels) of points among the soft counts, such as a classifier's memories.
 
         At each place the expected patch, as strong as its cell is full, blended where patches
