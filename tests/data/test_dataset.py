@@ -1,4 +1,4 @@
-"""Rows in memory: passes, samples, the hold-out, shards, label mass, checksums, streams."""
+"""Rows in memory: passes, samples, the hold-out, label mass, checksums, streams."""
 
 from __future__ import annotations
 
@@ -198,20 +198,6 @@ def test_a_split_that_would_hold_nothing_says_so():
     assert learn is dataset
 
 
-# Shards
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 53])
-def test_shards_are_parts_of_even_size(world_size):
-    rows = numbered()
-    dataset = ArrayDataset(rows)
-    shards = [dataset.shard(rank, world_size) for rank in range(world_size)]
-    order = [row for shard in shards for row in numbers(shard.rows, rows)]
-    assert order == list(range(N_ROWS))
-    sizes = {shard.n_rows for shard in shards}
-    assert max(sizes) - min(sizes) <= 1
-
-
 # Label mass, weights, checksums
 
 
@@ -227,12 +213,6 @@ def test_label_mass_is_the_weighted_sum(weighted):
         rows.x.float(), rows.targets.float(), rows.sample_weight.float() if weighted else None
     )
     assert ArrayDataset(single).label_mass().dtype == torch.float64
-
-
-def test_label_mass_of_shards_adds_up():
-    dataset = ArrayDataset(numbered())
-    total = sum(dataset.shard(rank, 3).label_mass() for rank in range(3))
-    torch.testing.assert_close(total, dataset.label_mass(), rtol=1e-14, atol=0)
 
 
 def test_rows_of_no_weight_are_left_out():

@@ -112,9 +112,6 @@ def test_parts_of_a_data_set_are_its_rows(windows):
     fitted, held = patches.split(0.25, generator=torch.Generator().manual_seed(0))
     assert sorted([*fitted.index.tolist(), *held.index.tolist()]) == patches.index.tolist()
     assert held.n_rows == n // 4
-    shards = [patches.shard(rank, 3).index.tolist() for rank in range(3)]
-    assert [i for shard in shards for i in shard] == patches.index.tolist()
-    assert max(map(len, shards)) - min(map(len, shards)) <= 1
     some = patches.sample(3, generator=torch.Generator().manual_seed(0))
     rows = next(patches.batches(n)).x
     assert all(bool((rows == x).all(1).any()) for x in some.x)

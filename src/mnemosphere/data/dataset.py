@@ -42,12 +42,14 @@ class Dataset(Protocol):
         """Random rows, n of them or all: for starts, pilots and curvature."""
         ...
 
-    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
+    def split(
+        self, fraction: float, *, generator: torch.Generator
+    ) -> tuple[Dataset, Dataset | None]:
         """(rows to learn from, rows to judge by): see `held_out`; None where it holds none."""
         ...
 
-    def shard(self, rank: int, world_size: int) -> Self:
-        """The part of the rows that one of `world_size` processes takes."""
+    def has_unlabeled(self) -> bool:
+        """Whether some rows have no label at all."""
         ...
 
     def label_mass(self) -> Tensor:
@@ -106,10 +108,14 @@ class ArrayDataset:
             return self, None
         return type(self)(self.rows.take(~held)), type(self)(self.rows.take(held))
 
-    def shard(self, rank: int, world_size: int) -> Self:
-        """Contiguous rows, as many as the others have or one more."""
-        bounds = [self.n_rows * k // world_size for k in (rank, rank + 1)]
-        return type(self)(self.rows.take(slice(*bounds)))
+    def without_labels(self, n_columns: int) -> ArrayDataset:
+        """The same rows with label weights of zero in so many columns."""
+        none = self.rows.targets.new_zeros(1, n_columns).expand(self.rows.n_rows, -1)
+        return ArrayDataset(Batch(self.rows.x, none, self.rows.sample_weight))
+
+    def has_unlabeled(self) -> bool:
+        """Whether some rows have no label at all."""
+        return bool((self.rows.targets.sum(1) == 0).any())
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_DTYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -32,8 +32,8 @@ def read_idx(path: str | Path) -> NDArray[Any]:
             f"{path}: not an IDX file, it starts with bytes {content[:4].hex(' ')} and not 00 00"
         )
     code, n_axes = content[2], content[3]
-    if code not in _DTYPES:
-        known = ", ".join(f"0x{known:02x}" for known in _DTYPES)
+    if code not in IDX_TYPES:
+        known = ", ".join(f"0x{known:02x}" for known in IDX_TYPES)
         raise ValueError(f"{path}: unknown IDX type code 0x{code:02x}, expected one of {known}")
     if n_axes == 0:
         raise ValueError(f"{path}: the IDX header declares no axes, expected at least one")
@@ -44,7 +44,7 @@ def read_idx(path: str | Path) -> NDArray[Any]:
             f"and the file has {len(content)}"
         )
     shape = struct.unpack(f">{n_axes}I", content[4:start])
-    dtype = np.dtype(_DTYPES[code])
+    dtype = np.dtype(IDX_TYPES[code])
     expected = start + math.prod(shape) * dtype.itemsize
     if len(content) != expected:
         what = "truncated" if len(content) < expected else "too long"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.sparse_normalize import (
     constant_left,
     largest,
@@ -31,6 +30,21 @@ _LEARNED = {  # what a model file may hold
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
+class Chunks(Protocol):
+    """Rows that can be looked at chunk by chunk, more than once."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]: ...
+
+
 @dataclass(frozen=True)
 class Normalizer:
     """Puts rows on the unit sphere, in float64; sparse rows stay sparse.
@@ -48,7 +62,7 @@ class Normalizer:
     scale: Tensor | None = None
 
     @classmethod
-    def fit(cls, kind: str, rows: StoredRows, sample_weight: Tensor | None = None) -> Self:
+    def fit(cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None) -> Self:
         """Learn what the kind needs from the training rows: for 'standard', in two sweeps."""
         if kind != "standard":
             return cls(kind)

@@ -85,6 +85,10 @@ class StoredRows:
         number = rows if self.number is None else self.number[rows.to(self.number.device)]
         return type(self)(self.values[at], self.device, number)
 
+    def on(self, device: torch.device) -> Self:
+        """The same rows, looked at on another device."""
+        return type(self)(self.values, device, self.number)
+
     def call(self, rows: Tensor) -> list[int]:
         """What the user calls these rows."""
         if self.number is not None:

@@ -172,10 +172,9 @@ class PatchDataset:
             return self, None
         return replace(self, index=self.index[~held]), replace(self, index=self.index[held])
 
-    def shard(self, rank: int, world_size: int) -> Self:
-        """Contiguous patches, as many as the others have or one more."""
-        first, last = (self.n_rows * k // world_size for k in (rank, rank + 1))
-        return replace(self, index=self.index[first:last])
+    def has_unlabeled(self) -> bool:
+        """None has a label."""
+        return True
 
     def label_mass(self) -> Tensor:
         """There are no labels: zeros (1,)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Number
 from os import PathLike
 from pathlib import Path
@@ -21,7 +21,9 @@ from torch import Tensor
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.source import Dataset
 from mnemosphere.estimators import persistence
+from mnemosphere.estimators.from_files import ANSWERS, batch_by_batch
 from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.files import checksum
@@ -75,6 +77,11 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
     callbacks: Sequence[Callback]
     verbose: int
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in set(ANSWERS) & set(cls.__dict__):
+            setattr(cls, name, batch_by_batch(cls.__dict__[name]))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -84,6 +91,8 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
 
     def _stored(self, X: Any, *, reset: bool, allow_nan: bool = False) -> StoredRows:
         """X as it is stored, checked for shape, names and numbers."""
+        if isinstance(X, StoredRows):  # of a data set that was checked
+            return X.on(self.params_.w.device)
         tensor = isinstance(X, Tensor)
         if reset:
             on_gpu = tensor and X.is_cuda and self.device == "auto"
@@ -233,7 +242,9 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
         return [*([ProgressBar()] if self.verbose else []), *given]
 
-    def _begin(self, stored: StoredRows, **more: Tensor | None) -> tuple[int, list[Callback]]:
+    def _begin(
+        self, stored: StoredRows | Dataset, **more: Tensor | None
+    ) -> tuple[int, list[Callback]]:
         """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
 
         more: labels and weights. All settings tell runs apart but those named here.
@@ -313,6 +324,8 @@ def like(X: Any, answer: Tensor) -> Any:
 
 def as_numpy(values: Any) -> NDArray[Any]:
     """Answers as a NumPy array, wherever they lie."""
+    if isinstance(values, Iterator):  # of a data set, batch by batch
+        return np.concatenate([as_numpy(part) for part in values])
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 

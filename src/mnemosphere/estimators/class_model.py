@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -15,8 +15,11 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.source import SAMPLED, Dataset
+from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import Floats, as_numpy, like, sample_weights
 from mnemosphere.estimators.editing import given_parameters
+from mnemosphere.estimators.from_files import accuracy, learn_labeled, scan
 from mnemosphere.estimators.labels import (
     Encoded,
     as_labels,
@@ -34,6 +37,7 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.schema import Array, Check, items, mapping, maybe, number, scalars
+from mnemosphere.training.callbacks import Callback
 
 __all__ = ["ClassModel"]
 
@@ -84,6 +88,32 @@ class ClassModel(PortableModel, ABC):
             raise ValueError("all weights are zero: give some rows a sample_weight above 0")
         return weight
 
+    @abstractmethod
+    def _resolve_auto(
+        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
+    ) -> ArrayDataset:
+        """Settle everything that is "auto"; return the rows on the sphere."""
+
+    def _learn_from(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[StoredRows, Tensor | None, ArrayDataset | SourceDataset, int, list[Callback]]:
+        """(rows as stored or some, their weights, all rows to train on, the seed, callbacks)."""
+        classes = None
+        if isinstance(X, Dataset):
+            if not X.fits:
+                seed, callbacks = self._begin(X)
+                learned = learn_labeled(self, X, seed)
+                return learned.rows.rows, learned.weight, learned.dataset, seed, callbacks
+            given, (X, y, sample_weight) = X, X.read()
+            if y is not None and y.ndim == 1:
+                classes = scan(given, self.unlabeled).classes  # an error names the file
+        stored = self._stored(X, reset=True)
+        coded = self._encode(y, stored, classes, require_label=True)
+        weight = self._weights(coded, sample_weight, stored)
+        seed, callbacks = self._begin(stored, targets=coded.targets, weight=weight)
+        dataset = self._resolve_auto(stored, coded.targets, weight, seed)
+        return stored, weight, dataset, seed, callbacks
+
     def _set_params(self, params: Parameters) -> None:
         super()._set_params(params)
         self.temperature_ = 1.0
@@ -125,6 +155,8 @@ class ClassModel(PortableModel, ABC):
         return class_index(labels.reshape(-1), self.classes_, self.params_.w.device)[1]
 
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
+        if isinstance(X, Dataset):
+            X, y, sample_weight = X.sample(SAMPLED, 0)
         stored = self._stored(X, reset=False)
         coded = self._encode(y, stored, self.classes_, require_label=False)
         return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))
@@ -166,13 +198,25 @@ class ClassModel(PortableModel, ABC):
         found: NDArray[Any] = self.classes_[best]
         return found
 
+    def score(
+        self,
+        X: ArrayLike | Dataset,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Accuracy on (X, y), or on a `Dataset` with labels."""
+        if isinstance(X, Dataset):
+            return accuracy(self, X)
+        own: float = super().score(X, y, sample_weight)
+        return own
+
     def predict_or_reject(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each row, None where the row is novel; an array of objects."""
         answer = as_numpy(self.predict(X)).astype(object)
         answer[as_numpy(self.is_novel(X))] = None
         return answer
 
-    def calibrate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Set `temperature_` to the one with the least log-loss of the classes of (X, y).
 
         Pass labeled rows that were not trained on. `fit` does so by itself; rows of another

@@ -187,25 +187,22 @@ class DAMClassifier(
 
     # Training.
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their soft labels.
 
         X (n, N) an array, a frame or a tensor on any device; y (n,) labels of any type, or an
-        (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None.
+        (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None. Or X a
+        `Dataset`, which has labels and weights of its own and may be larger than memory.
         """
         self._validate_params()
-        stored = self._stored(X, reset=True)
-        coded = self._encode(y, stored, None, require_label=True)
-        weight = self._weights(coded, sample_weight, stored)
-        seed, callbacks = self._begin(stored, targets=coded.targets, weight=weight)
-        dataset = self._resolve_auto(stored, coded.targets, weight, seed)
+        stored, weight, dataset, seed, callbacks = self._learn_from(X, y, sample_weight)
         self.__dict__.pop("_stream", None)
         self._label_mass = dataset.label_mass().cpu()
         trained = self._train(dataset, seed, callbacks)
         self._set_trained(trained)
         counts = trained.label_counts
         self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
-        self._look_at_rows(stored, weight)
+        self._look_at_rows(stored, weight, dataset.n_rows)
         if trained.status != "interrupted":
             self.temperature_ = self._find_temperature(dataset, trained, seed)
         return self

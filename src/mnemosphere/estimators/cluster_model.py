@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.source import SAMPLED, Dataset
 from mnemosphere.estimators.base import Floats, as_numpy, check_whole, sample_weights
 from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.model import objectives
@@ -79,6 +80,8 @@ class ClusterModel(PortableModel):
         return objectives.marginal
 
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
+        if isinstance(X, Dataset):
+            X, _, sample_weight = X.sample(SAMPLED, 0)
         stored = self._stored(X, reset=False)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         return self._judged(X, self._no_labels(stored.n_rows), weight)
@@ -105,7 +108,7 @@ class ClusterModel(PortableModel):
 
     def score(self, X: ArrayLike, y: object = None) -> float:
         """Mean of `score_samples`, the log-density (ς = 1) or effective log-density of a row."""
-        return float(self.score_samples(X).mean())
+        return float(as_numpy(self.score_samples(X)).mean())
 
     def bic(self, X: ArrayLike) -> float:
         """Bayesian information criterion on X, the lower the better; needs varsigma=1."""
@@ -123,7 +126,7 @@ class ClusterModel(PortableModel):
                 f"bic and aic need a density that integrates to 1, but varsigma={self.varsigma_:g}:"
                 " fit with varsigma=1"
             )
-        return self.score_samples(X)
+        return as_numpy(self.score_samples(X))
 
     def _n_parameters(self) -> int:
         """Free numbers of the density of the rows: directions of the memories, and β if learned.

@@ -18,21 +18,24 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.data.source import Dataset
+from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import (
     PASSES,
+    as_numpy,
     sample_weights,
 )
 from mnemosphere.estimators.cluster_model import ClusterModel
+from mnemosphere.estimators.from_files import learn_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.selection import Start
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.fit import fit
+from mnemosphere.training.fit import fit, judge
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.refine import Trained
@@ -191,20 +194,32 @@ class DAMClusterer(
 
     # Training.
 
-    def fit(self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn memories and their latent classes from rows X (n, N); y is not looked at."""
+    def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn memories and their latent classes from rows X (n, N); y is not looked at.
+
+        Or from a `Dataset`, which may be larger than memory.
+        """
         self._validate_params()
-        stored = self._stored(X, reset=True)
-        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         prior = self._proportions()
-        seed, callbacks = self._begin(stored, weight=weight)
-        dataset = self._resolve_auto(stored, weight, prior)
+        dataset: ArrayDataset | SourceDataset
+        if isinstance(X, Dataset) and not X.fits:
+            seed, callbacks = self._begin(X)
+            dataset, (stored, *_), weight = learn_rows(self, X, prior, seed)
+        else:
+            if isinstance(X, Dataset):
+                X, _, sample_weight = X.read()
+            stored = self._stored(X, reset=True)
+            weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+            seed, callbacks = self._begin(stored, weight=weight)
+            dataset = self._resolve_auto(stored, weight, prior)
         self.__dict__.pop("_stream", None)
         generator = torch.Generator().manual_seed(seed)
         trained = self._train_memories(dataset, generator, callbacks)
         self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
-        self._look_at_rows(stored, weight)
+        self._look_at_rows(stored, weight, dataset.n_rows)
         self.labels_ = self.predict(X)
+        if isinstance(X, Dataset):
+            self.labels_ = as_numpy(self.labels_)
         return self
 
     def partial_fit(
@@ -285,7 +300,10 @@ class DAMClusterer(
         return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
 
     def _train_memories(
-        self, dataset: ArrayDataset, generator: torch.Generator, callbacks: Sequence[Callback]
+        self,
+        dataset: ArrayDataset | SourceDataset,
+        generator: torch.Generator,
+        callbacks: Sequence[Callback],
     ) -> Trained:
         """Memories of highest likelihood, with one class for all of them."""
         width = self.n_memories_
@@ -316,7 +334,7 @@ class DAMClusterer(
     def _train_classes(
         self,
         trained: Trained,
-        dataset: ArrayDataset,
+        dataset: ArrayDataset | SourceDataset,
         prior: Tensor | None,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
@@ -335,11 +353,7 @@ class DAMClusterer(
         params = latent.start_classes(params, groups, prior, self.smoothing)
         if trained.status == "interrupted" or n_clusters == 1:
             return trained._replace(params=params)
-        rows = Batch(
-            dataset.rows.x,
-            self._no_labels(dataset.n_rows).to(dataset.rows.x),
-            dataset.rows.sample_weight,
-        )
+        rows = dataset.without_labels(n_clusters + 1)
         solver: Solver = self._solver(dataset.n_rows, dataset.device)
         if isinstance(solver, SGD):
             passes = self.max_iter or _SGD_PASSES
@@ -349,12 +363,12 @@ class DAMClusterer(
             passes = self.max_iter or math.ceil(_CLASS_STEPS * size / dataset.n_rows)
         rule = objectives.Unsupervised(self.smoothing)
         result = fit(
-            params, ArrayDataset(rows), solver, rule=rule, max_iter=passes, tol=self.tol,
+            params, rows, solver, rule=rule, max_iter=passes, tol=self.tol,
             generator=generator, callbacks=callbacks, stage="classes",
             phase=history[-1].phase + 1 if history else 1,
         )  # fmt: skip
         # Never worse than the start.
-        better = evaluate(result.params, rows, rule) <= evaluate(params, rows, rule)
+        better = judge(result.params, rows, rule)[0] <= judge(params, rows, rule)[0]
         return trained._replace(
             params=result.params if better else params,
             history=(*history, *result.history),

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
 
-__all__ = ["Encoded", "as_labels", "class_index", "class_weights", "encode"]
+__all__ = ["Encoded", "as_labels", "class_index", "class_weights", "encode", "is_missing"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def encode(
         missing = _is_missing_tensor(y, unlabeled)
     else:
         y = column_or_1d(y, warn=True)
-        missing = torch.from_numpy(_is_missing(y, unlabeled))
+        missing = torch.from_numpy(is_missing(y, unlabeled))
     index = torch.full((n_rows,), -1, dtype=torch.long, device=device)
     if not bool(missing.all()):
         present = ~missing
@@ -149,7 +149,7 @@ def _columns_of(classes: NDArray[Any], names: list[Any]) -> list[int]:
     return [place[str(label)] for label in classes.tolist()]
 
 
-def _is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
+def is_missing(y: NDArray[Any], unlabeled: object) -> NDArray[np.bool_]:
     """Which labels are missing. The marker NaN stands for None and other marks of no value too."""
     if unlabeled is None:
         return np.zeros(y.shape[0], dtype=bool)

@@ -65,9 +65,12 @@ class PortableModel(MemoryModel, ABC):
             return None
         return RowsBehind(self.typical_rows_, self.support_, self.row_names_)
 
-    def _look_at_rows(self, stored: StoredRows, weight: Tensor | None) -> None:
+    def _look_at_rows(self, stored: StoredRows, weight: Tensor | None, n_rows: int) -> None:
         """Keep the numbers of the training rows that are typical of each memory."""
-        self._set_rows_behind(rows_behind(self.params_, self._normalizer, stored, weight))
+        found = rows_behind(self.params_, self._normalizer, stored, weight)
+        # A sample of a data set stands for all of it.
+        support = found.support * max(1.0, n_rows / stored.n_rows)
+        self._set_rows_behind(found._replace(support=support))
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         header, tensors = super()._state()

@@ -155,7 +155,7 @@ class SparseRows(Tensor):
     def times(self, m: Tensor) -> Tensor:
         """X m for a dense m (N, K), (n, K)."""
         if self.device.type == "cpu":
-            out = torch.from_numpy(self._scipy() @ m.numpy())
+            out = torch.from_numpy(self.to_scipy() @ m.numpy())
         else:
             out = self._coo() @ m
         if self.factor is not None and self.direction is not None:
@@ -165,14 +165,15 @@ class SparseRows(Tensor):
     def transposed_times(self, r: Tensor) -> Tensor:
         """Xᵀ r for a dense r (n, K), (N, K)."""
         if self.device.type == "cpu":
-            out = torch.from_numpy(self._scipy().T @ r.numpy())
+            out = torch.from_numpy(self.to_scipy().T @ r.numpy())
         else:
             out = self._coo().t() @ r
         if self.factor is not None and self.direction is not None:
             out.addr_(self.direction, self.factor @ r)
         return out
 
-    def _scipy(self) -> Any:
+    def to_scipy(self) -> Any:
+        """S as a SciPy matrix, on the same numbers."""
         parts = (self.value.numpy(), self.column.numpy(), self.start.numpy())
         return sparse.csr_matrix(parts, shape=tuple(self.shape))
 

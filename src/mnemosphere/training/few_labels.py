@@ -33,7 +33,7 @@ _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
 
 def has_unlabeled(dataset: Dataset) -> bool:
     """Whether some rows have no label at all."""
-    return any(bool((part.targets.sum(1) == 0).any()) for part in dataset.batches(None))
+    return dataset.has_unlabeled()
 
 
 def settle(

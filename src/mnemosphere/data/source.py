@@ -1,0 +1,406 @@
+"""`Dataset`: rows that need not fit in memory, in files or from anything that can be iterated."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from mnemosphere.data.readers import Piece, Reader, open_reader
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.model.sparse_rows import SparseRows
+
+__all__ = ["Dataset", "RawRows", "ahead"]
+
+MEMORY = 256 << 20
+SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
+_CPU = torch.device("cpu")
+_T = TypeVar("_T")
+
+
+class RawRows(NamedTuple):
+    """Rows as stored, with what is known of them."""
+
+    rows: StoredRows  # they are called by their place in the whole data set
+    y: NDArray[Any] | None
+    weight: NDArray[Any] | None
+
+    def take(self, at: Tensor) -> RawRows:
+        """Some of the rows."""
+        places = at.numpy()
+        y, weight = (None if v is None else v[places] for v in (self.y, self.weight))
+        return RawRows(self.rows.take(at), y, weight)
+
+
+class Dataset:
+    """Rows with labels and weights that are read as they are needed, pass after pass.
+
+    Never more than `memory` bytes of rows are held, give or take what a file calls a block;
+    data smaller than that are read once, and treated as if they had been given as arrays.
+    """
+
+    def __init__(
+        self, readers: Sequence[Reader], *, classes: ArrayLike | None = None, memory: int = MEMORY
+    ) -> None:
+        self.readers, self.memory = list(readers), int(memory)
+        self.classes = None if classes is None else np.unique(np.asarray(classes))
+        self.n_features, self.names = self.readers[0].n_features, self.readers[0].names
+
+    @classmethod
+    def open(
+        cls,
+        paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+        *,
+        label: str | Sequence[str] | None = None,
+        weight: str | Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        classes: ArrayLike | None = None,
+        memory: int = MEMORY,
+    ) -> Self:
+        """Files of one kind: a path, a list of them, or a pattern such as 'rows/*.parquet'.
+
+        Parquet, Arrow (.feather, .arrow), CSV, .npy and IDX, not compressed as a whole. label,
+        weight: the column, or for .npy and IDX the file (or files, or pattern) that has them.
+        features: the columns to use, numbers or lists of numbers; None: all others. classes: all
+        labels there are, which saves a first look at the label column.
+        """
+        files = _expand(paths)
+        beside = [_beside(name, files) for name in (label, weight)]
+        readers = [
+            open_reader(path, one, other, features)
+            for path, one, other in zip(files, *beside, strict=True)
+        ]
+        first = readers[0]
+        for reader in readers:
+            if reader.n_rows == 0:
+                raise ValueError(f"{reader.path} has no rows: leave it out")
+            if reader.names != first.names:
+                odd = sorted(set(reader.names or []) ^ set(first.names or []))
+                what = f"column {odd[0]!r} is in one alone" if odd else "their order differs"
+                raise ValueError(
+                    f"{reader.path} and {first.path} have other columns ({what}): pass features="
+                )
+            if reader.n_features != first.n_features:
+                raise ValueError(
+                    f"{reader.path} has {reader.n_features} features, {first.path} has "
+                    f"{first.n_features}: rows must be of one length"
+                )
+        return cls(readers, classes=classes, memory=memory)
+
+    @classmethod
+    def from_batches(
+        cls,
+        batches: Callable[[], Iterable[Any]] | Iterable[Any],
+        *,
+        classes: ArrayLike | None = None,
+        memory: int = MEMORY,
+    ) -> Self:
+        """Anything that can be gone through more than once: a function that starts anew each time.
+
+        Or an object like a torch DataLoader. Each batch is x, (x, y) or (x, y, weight), arrays,
+        sparse matrices or tensors. Rows are shuffled within what `memory` holds; a data set in
+        order, such as by class, should come shuffled.
+        """
+        return cls([_BatchReader(batches)], classes=classes, memory=memory)
+
+    def __repr__(self) -> str:
+        return f"Dataset of {self.n_rows} rows x {self.n_features} in {len(self.readers)} files"
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return sum(reader.n_rows for reader in self.readers)
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the files."""
+        return sum(reader.n_bytes for reader in self.readers)
+
+    def parts(self) -> dict[str, Tensor]:
+        """What tells this data set from others, files by name and size."""
+        about = [[r.path.name, r.n_bytes, r.n_rows] for r in self.readers]
+        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
+
+    @property
+    def fits(self) -> bool:
+        """Whether all rows together fit in `memory`, as float64."""
+        return 8 * self.n_rows * self.n_features <= self.memory
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of one batch at most: several are held at a time, some of them in float64."""
+        return max(64, self.memory // (8 * 16 * max(1, self.n_features)))
+
+    def __iter__(self) -> Iterator[tuple[Any, NDArray[Any] | None, NDArray[Any] | None]]:
+        """(x, y, weight) of batches in the stored order."""
+        for piece in ahead(self.pieces()):
+            x = piece.rows.values
+            yield (x if isinstance(x, SparseRows) else x.numpy()), piece.y, piece.weight
+
+    def pieces(
+        self, order: Tensor | None = None, *, labels_only: bool = False
+    ) -> Iterator[RawRows]:
+        """The rows piece by piece, checked; blocks of files in that order, or as stored."""
+        blocks = self._blocks()
+        for k in range(len(blocks)) if order is None else order.tolist():
+            reader, block, first, number = blocks[k]
+            for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
+                raw = _stored(piece, number)
+                _check(raw, reader.path, first, self.names)
+                yield raw
+                number += raw.rows.n_rows
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks of rows that follow each other."""
+        return len(self._blocks())
+
+    def _blocks(self) -> list[tuple[Reader, int, int, int]]:
+        """(file, block, first row of the file, first row of the block) for all of them."""
+        found, number = [], 0
+        for reader in self.readers:
+            first = number
+            for block, n in enumerate(reader.blocks):
+                found.append((reader, block, first, number))
+                number += n
+        return found
+
+    def batches(self, size: int | None, seed: int | None) -> Iterator[RawRows]:
+        """One pass in batches of at most `size` rows; seed None: in the stored order.
+
+        Else blocks in random order fill a window of memory, out of which batches are drawn.
+        """
+        size = min(size or self.batch_rows, self.batch_rows)
+        if seed is None:
+            for held in _gather(self.pieces(), size):
+                yield from _cut(held, size)
+            return
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(self.n_blocks, generator=generator)
+        for window in _gather(self.pieces(order), 4 * self.batch_rows):
+            mixed = torch.randperm(window.rows.n_rows, generator=generator)
+            for at in mixed.tensor_split(-(-len(mixed) // size)):
+                yield window.take(at)
+
+    def sample(self, n: int, seed: int) -> RawRows:
+        """Random rows, n of them or all, in their order; one look at all rows."""
+        at = torch.randperm(self.n_rows, generator=torch.Generator().manual_seed(seed))[:n]
+        at = at.sort().values
+        found, first = [], 0
+        for raw in ahead(self.pieces()):
+            last = first + raw.rows.n_rows
+            here = at[(at >= first) & (at < last)] - first
+            if len(here):
+                found.append(raw.take(here))
+            first = last
+        return next(_gather(iter(found), self.n_rows + 1))
+
+    def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """All rows (a frame where features have names), labels and weights."""
+        raw = next(_gather(self.pieces(), self.n_rows + 1))
+        x: Any = raw.rows.values
+        if isinstance(x, SparseRows):
+            return x.to_scipy(), raw.y, raw.weight
+        x = x.numpy()
+        if self.names is not None and len(self.names) == x.shape[1]:
+            import pandas as pd
+
+            x = pd.DataFrame(x, columns=self.names)
+        return x, raw.y, raw.weight
+
+    def chunks_on(self, device: torch.device) -> _Chunks:
+        """The rows as `Normalizer.fit` looks at them."""
+        return _Chunks(self, device)
+
+
+class _Chunks:
+    """The part of `StoredRows` that a look at all rows needs: `normalize.Chunks`."""
+
+    def __init__(self, source: Dataset, device: torch.device) -> None:
+        self.device, self._source = device, source
+        self.n_rows, self.n_features = source.n_rows, source.n_features
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        first = 0
+        for raw in ahead(self._source.pieces()):
+            last = first + raw.rows.n_rows
+            yield slice(first, last), raw.rows.values.to(self.device).double()
+            first = last
+
+
+class _BatchReader(Reader):
+    """What can be iterated more than once, as one file without end in sight."""
+
+    def __init__(self, batches: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
+        self._again = batches if callable(batches) else lambda: batches
+        self.path, self._n = Path("batches"), 0
+        first = next(iter(self._again()), None)
+        if first is None:
+            raise ValueError("there are no batches: pass a function that starts anew each time")
+        self.n_features = _batch(first).x.shape[1]
+        self._n = sum(_batch(b).x.shape[0] for b in self._again())
+        self.blocks = [self._n]
+
+    @property
+    def n_bytes(self) -> int:
+        return 8 * self._n * self.n_features
+
+    def read(self, block: int, piece_rows: int, *, labels_only: bool = False) -> Iterator[Piece]:
+        n = 0
+        for batch in self._again():
+            piece = _batch(batch)
+            n += piece.x.shape[0]
+            for start in range(0, piece.x.shape[0], piece_rows):
+                part = slice(start, start + piece_rows)
+                yield Piece(*(None if v is None else v[part] for v in piece))
+        if n != self._n:
+            raise ValueError(
+                f"the batches had {self._n} rows and now {n}: they must be the same every time"
+            )
+
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
+        raise NotImplementedError
+
+
+def _batch(given: Any) -> Piece:
+    parts = list(given) if isinstance(given, (tuple, list)) else [given]
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"a batch must be x, (x, y) or (x, y, weight), got {len(parts)} parts")
+    x, y, weight = [*parts, None, None][:3]
+    labels = (None if v is None else np.asarray(v) for v in (y, weight))
+    return Piece(x if hasattr(x, "shape") else np.asarray(x), *labels)
+
+
+def _stored(piece: Piece, number: int) -> RawRows:
+    x = piece.x if len(piece.x.shape) == 2 else piece.x.reshape(piece.x.shape[0], -1)
+    rows = StoredRows.of(x, _CPU)
+    called = torch.arange(number, number + rows.n_rows)
+    return RawRows(StoredRows(rows.values.cpu(), _CPU, called), piece.y, piece.weight)
+
+
+def _check(raw: RawRows, path: Path, first: int, names: Sequence[str] | None) -> None:
+    """ValueError names the file and the row of a number that is none, or of a bad weight."""
+    assert raw.rows.number is not None
+    place = raw.rows.number - first
+    here = StoredRows(raw.rows.values, _CPU, place)
+    try:
+        here.check_finite(names if names and len(names) == raw.rows.n_features else None)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
+    if raw.weight is not None:
+        weight = np.asarray(raw.weight, dtype=np.float64)
+        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+        if bad.size:
+            raise ValueError(f"{path}: row {int(place[bad[0]])} has the weight {weight[bad[0]]}")
+
+
+def _cut(raw: RawRows, size: int) -> Iterator[RawRows]:
+    n = raw.rows.n_rows
+    for first in range(0, n, size):
+        last = min(first + size, n)
+        yield raw if last - first == n else raw.take(torch.arange(first, last))
+
+
+def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
+    """Pieces put together until there are n_rows or more."""
+    held: list[RawRows] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(p.rows.n_rows for p in held) >= n_rows:
+            yield _join(held)
+            held = []
+    if held:
+        yield _join(held)
+
+
+def _join(parts: list[RawRows]) -> RawRows:
+    if len(parts) == 1:
+        return parts[0]
+    tables = [p.rows.values for p in parts]
+    sparse = [t for t in tables if isinstance(t, SparseRows)]
+    values = SparseRows.cat(sparse) if sparse else torch.cat(tables)
+    number = torch.cat([p.rows.number for p in parts if p.rows.number is not None])
+    y, weight = (
+        None if getattr(parts[0], name) is None
+        else np.concatenate([getattr(p, name) for p in parts])
+        for name in ("y", "weight")
+    )  # fmt: skip
+    return RawRows(StoredRows(values, _CPU, number), y, weight)
+
+
+def _expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    files: list[Path] = []
+    for path in map(str, given):
+        found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
+        if not found:
+            raise ValueError(f"no file matches {path!r}: check the pattern")
+        files += map(Path, found)
+    if not files:
+        raise ValueError("no files: pass a path, a list of paths or a pattern")
+    return files
+
+
+def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | None]:
+    """One column name, or one file of labels, for each file."""
+    if name is None:
+        return [None] * len(files)
+    if isinstance(name, str) and not files[0].name.lower().endswith(".npy") and (
+        "ubyte" not in files[0].name.lower()
+    ):  # fmt: skip
+        return [name] * len(files)
+    found = [str(path) for path in _expand(name)]
+    if len(found) != len(files):
+        raise ValueError(f"{len(found)} files of labels or weights for {len(files)} files of rows")
+    return [*found]
+
+
+def ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """The same items, the next one made by another thread while one is worked on."""
+    ready: Queue[tuple[_T | None, BaseException | None]] = Queue(maxsize=1)
+    stop = Event()
+
+    def put(entry: tuple[_T | None, BaseException | None]) -> None:
+        while not stop.is_set():
+            try:
+                ready.put(entry, timeout=0.1)
+                return
+            except Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put((item, None))
+                if stop.is_set():
+                    return
+            put((None, StopIteration()))
+        except BaseException as error:
+            put((None, error))
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item  # type: ignore[misc]
+    finally:
+        stop.set()
+        while thread.is_alive():
+            try:
+                ready.get_nowait()
+            except Empty:
+                thread.join(0.01)

@@ -1,0 +1,209 @@
+"""What estimators make of a `Dataset` that is larger than memory: choices, labels, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.source import SAMPLED, Dataset, RawRows, ahead
+from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
+from mnemosphere.estimators.labels import class_index, class_weights, encode, is_missing
+from mnemosphere.machine import pick_device
+from mnemosphere.model.objectives import soft_labels
+
+__all__ = ["ANSWERS", "Scan", "accuracy", "batch_by_batch", "learn_labeled", "learn_rows", "scan"]
+
+# What answers row by row, and so can answer batch by batch.
+ANSWERS = ("decision_function", "is_novel", "novelty", "novelty_score", "predict",
+           "predict_log_proba", "predict_or_reject", "predict_proba", "score_samples",
+           "transform")  # fmt: skip
+_CPU = torch.device("cpu")
+
+
+def batch_by_batch(method: Callable[..., Any]) -> Callable[..., Any]:
+    """For a `Dataset`, an iterator over the answers to its batches, in their order."""
+
+    @wraps(method)
+    def answer(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(X, Dataset):
+            return method(self, X, *args, **kwargs)
+        check_features(self, X)
+        return (method(self, raw.rows, *args, **kwargs) for raw in ahead(X.pieces()))
+
+    return answer
+
+
+class Scan(NamedTuple):
+    """What one look at labels and weights tells."""
+
+    classes: NDArray[Any]
+    mass: Tensor  # (C,) summed weight of each class
+    unlabeled: bool  # whether a row has no label
+
+
+def scan(source: Dataset, unlabeled: object) -> Scan:
+    """The labels there are, in one look at their column; ValueError names a row without one."""
+    count: dict[Any, float] = {}
+    partly = False
+    for reader in source.readers:
+        first = 0
+        for block in range(len(reader.blocks)):
+            for piece in reader.read(block, source.batch_rows, labels_only=True):
+                y, n = piece.y, piece.x.shape[0]
+                each = np.ones(n) if piece.weight is None else np.asarray(piece.weight, float)
+                if y is None or y.ndim != 1:
+                    raise ValueError(
+                        f"{reader.path} has no column of labels: pass label= (soft labels are for "
+                        "rows in memory)"
+                    )
+                missing = is_missing(y, unlabeled)
+                none = np.flatnonzero(is_missing(y, float("nan")) & ~missing)
+                if none.size:
+                    raise ValueError(
+                        f"{reader.path}: row {first + int(none[0])} has no label: drop the row, or "
+                        "mark rows without label by unlabeled=float('nan')"
+                    )
+                partly |= bool(missing.any())
+                found, place = np.unique(y[~missing], return_inverse=True)
+                mass = np.bincount(place, each[~missing], minlength=len(found))
+                for name, share in zip(found.tolist(), mass.tolist(), strict=True):
+                    count[name] = count.get(name, 0.0) + share
+                first += n
+    if not count:
+        raise ValueError("every row is unlabeled: label some rows of each class")
+    names = np.array(list(count)).repeat(3)  # scikit-learn warns of labels that occur once
+    classes = class_index(names, None, _CPU)[0]
+    if source.classes is not None:
+        class_index(classes, source.classes, _CPU)  # says which are not among them
+        classes = source.classes
+    total = torch.tensor([count.get(name, 0.0) for name in classes.tolist()], dtype=torch.float64)
+    return Scan(classes, total, partly)
+
+
+class Learned(NamedTuple):
+    """What training and the look at rows behind memories need."""
+
+    dataset: SourceDataset
+    rows: RawRows  # the sampled ones, as stored
+    weight: Tensor | None  # theirs
+
+
+def learn_labeled(model: Any, source: Dataset, seed: int) -> Learned:
+    """Settle what is "auto" for a classifier by a sample; all rows as training sees them."""
+    device = _set_features(model, source)
+    found = scan(source, model.unlabeled)
+    n_classes = len(found.classes)
+    each = torch.ones(n_classes, dtype=torch.float64)
+    if model.class_weight is not None:
+        places = torch.arange(n_classes)
+        each = class_weights(model.class_weight, found.classes, places, found.mass)
+
+    def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
+        n = raw.rows.n_rows
+        coded = encode(
+            y, n, found.classes, unlabeled=model.unlabeled, smoothing=model.label_smoothing,
+            require_label=False, device=_CPU,
+        )  # fmt: skip
+        weight = _weights(raw)
+        if model.class_weight is not None:
+            weight = torch.ones(n, dtype=torch.float64) if weight is None else weight
+            weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
+        return coded.targets, weight
+
+    raw = source.sample(SAMPLED, seed)
+    targets, weight = label(raw.y, raw)
+    model.classes_ = found.classes
+    on_device = None if weight is None else weight.to(device)
+    model._resolve_auto(raw.rows.on(device), targets.to(device), on_device, seed)
+    soft = soft_labels(
+        torch.arange(n_classes), n_classes, model.label_smoothing, dtype=torch.float64
+    )
+    mass = (found.mass * each) @ soft
+    return _dataset(model, source, raw, label, mass, found.unlabeled)
+
+
+def learn_rows(model: Any, source: Dataset, prior: Tensor | None, seed: int) -> Learned:
+    """The same for a clusterer, which looks at no labels."""
+    device = _set_features(model, source)
+
+    def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
+        del y
+        return torch.zeros(1, 1, dtype=torch.float64).expand(raw.rows.n_rows, -1), _weights(raw)
+
+    raw = source.sample(SAMPLED, seed)
+    weight = _weights(raw)
+    on_device = None if weight is None else weight.to(device)
+    model._resolve_auto(raw.rows.on(device), on_device, prior)
+    mass = torch.zeros(1, dtype=torch.float64)
+    return _dataset(model, source, raw, label, mass, True)
+
+
+def _dataset(
+    model: Any, source: Dataset, raw: RawRows, label: LabelWeights, mass: Tensor, partly: bool
+) -> Learned:
+    device = pick_device(model.device)
+    dtype = model._precision(source.n_rows * source.n_features)
+    if model.normalize_ == "standard":
+        parts = (label(part.y, part)[1] for part in source.pieces(labels_only=True))
+        weights = [weight for weight in parts if weight is not None]
+        model._normalizer = Normalizer.fit(
+            "standard", source.chunks_on(device), torch.cat(weights) if weights else None
+        )
+    placed = put_on_sphere(raw, model._normalizer, label, device, dtype)
+    keep = ~placed.lost
+    if placed.batch.sample_weight is not None:
+        keep &= placed.batch.sample_weight > 0
+    dataset = SourceDataset(
+        source, model._normalizer, label, mass.to(device), partly, device, dtype,
+        ArrayDataset(placed.batch.take(keep)), placed.number[keep.cpu()], source.n_rows,
+    )  # fmt: skip
+    return Learned(dataset, raw._replace(rows=raw.rows.on(device)), label(raw.y, raw)[1])
+
+
+def _weights(raw: RawRows) -> Tensor | None:
+    return None if raw.weight is None else torch.from_numpy(np.array(raw.weight, dtype=np.float64))
+
+
+def _set_features(model: Any, source: Dataset) -> torch.device:
+    model.n_features_in_ = source.n_features
+    model.__dict__.pop("feature_names_in_", None)
+    if source.names is not None and len(source.names) == source.n_features:
+        model.feature_names_in_ = np.array(source.names, dtype=object)
+    return pick_device(model.device)
+
+
+def check_features(model: Any, source: Dataset) -> None:
+    """ValueError where the columns are not those of training."""
+    if source.n_features != model.n_features_in_:
+        raise ValueError(
+            f"{source.readers[0].path} has {source.n_features} features, but "
+            f"{type(model).__name__} is expecting {model.n_features_in_} features as input"
+        )
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None and source.names is not None and list(known) != source.names:
+        raise ValueError(
+            f"{source.readers[0].path} has other columns than those of training: pass "
+            "features=list(model.feature_names_in_)"
+        )
+
+
+def accuracy(model: Any, source: Dataset) -> float:
+    """Weighted share of the labeled rows that the model gets right."""
+    check_features(model, source)
+    right, total = 0.0, 0.0
+    for raw in ahead(source.pieces()):
+        if raw.y is None:
+            raise ValueError(f"{source.readers[0].path} has no labels: pass label=")
+        weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
+        weight = np.where(is_missing(raw.y, model.unlabeled), 0.0, weight)
+        right += float(weight[model.predict(raw.rows) == raw.y].sum())
+        total += float(weight.sum())
+    return right / total

@@ -1,0 +1,287 @@
+"""Rows in files: every format, passes, order, what is sampled and held out, and bad files."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy import sparse
+
+import mnemosphere as mn
+from mnemosphere.data import ArrayDataset, Normalizer
+from mnemosphere.data.source import ahead
+from mnemosphere.data.streamed import SourceDataset, put_on_sphere
+from mnemosphere.model import from_memories, objectives
+from mnemosphere.training import FixedPoint, fit
+
+N_ROWS, N, C = 907, 5, 3
+MEMORY = 16 * 8 * N * 64  # batches of 64 rows
+NAMES = [f"f{k}" for k in range(N)]
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(11)
+    y = rng.integers(0, C, N_ROWS)
+    x = rng.normal(size=(N_ROWS, N)) + 2.0 * (np.arange(N) % C == y[:, None])
+    return x, np.array(["ash", "elm", "oak"])[y], rng.random(N_ROWS) + 0.5
+
+
+def table(x, y, weight):
+    return pa.table({**dict(zip(NAMES, x.T, strict=True)), "tree": y, "w": weight})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, rows):
+    where, (x, y, weight) = tmp_path_factory.mktemp("rows"), rows
+    whole = table(x, y, weight)
+    pq.write_table(whole.slice(0, 400), where / "a.parquet", row_group_size=150)
+    pq.write_table(whole.slice(400), where / "b.parquet", row_group_size=90)
+    pa.feather.write_feather(whole, where / "rows.feather", chunksize=200)
+    pa.csv.write_csv(whole, where / "rows.csv")
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), N)
+    pq.write_table(pa.table({"v": lists, "tree": y, "w": weight}), where / "lists.parquet")
+    np.save(where / "x.npy", x)
+    np.save(where / "y.npy", y)
+    np.save(where / "w.npy", weight)
+    return where
+
+
+SOURCES = {
+    "parquet": ("?.parquet", "tree", "w", NAMES),
+    "feather": ("rows.feather", "tree", "w", None),
+    "csv": ("rows.csv", "tree", "w", None),
+    "lists": ("lists.parquet", "tree", "w", None),
+    "npy": ("x.npy", "y.npy", "w.npy", None),
+}
+
+
+def opened(folder, kind="parquet", **settings):
+    pattern, label, weight, features = SOURCES[kind]
+    beside = [str(folder / name) if kind == "npy" else name for name in (label, weight)]
+    given = {"label": beside[0], "weight": beside[1], "features": features, "memory": MEMORY}
+    return mn.Dataset.open(str(folder / pattern), **{**given, **settings})
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_format_gives_the_same_rows(folder, rows, kind):
+    source = opened(folder, kind)
+    assert (source.n_rows, source.n_features) == (N_ROWS, N)
+    x, y, weight = (np.concatenate(part) for part in zip(*source, strict=True))
+    for found, wanted in zip((x, y, weight), rows, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    again = source.read()
+    np.testing.assert_array_equal(again[0], rows[0])
+    assert source.n_bytes > 0
+    assert max(len(x) for x, *_ in source) <= source.batch_rows == 64
+
+
+def test_idx_files_and_their_labels(tmp_path):
+    x = np.arange(7 * 6, dtype=np.uint8).reshape(7, 2, 3)
+    head = bytes([0, 0, 8, 3, 0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 3])
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(head + x.tobytes())
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 7, *range(7)]))
+    source = mn.Dataset.open(
+        tmp_path / "train-images-idx3-ubyte", label=str(tmp_path / "train-labels-idx1-ubyte")
+    )
+    found, y, _ = source.read()
+    np.testing.assert_array_equal(found, x.reshape(7, 6))
+    assert y.tolist() == list(range(7))
+
+
+def test_batches_of_any_kind(rows):
+    x, y, weight = rows
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.from_numpy(x), torch.arange(N_ROWS)), batch_size=50
+    )
+    source = mn.Dataset.from_batches(loader, memory=MEMORY)
+    assert source.n_rows == N_ROWS
+    order = [b.y for b in source.batches(30, 5)]
+    assert sorted(np.concatenate(order).tolist()) == list(range(N_ROWS))
+    parts = np.array_split(np.arange(N_ROWS), 9)
+    some = mn.Dataset.from_batches(
+        lambda: ((sparse.csr_matrix(x[p]), y[p], weight[p]) for p in parts), memory=MEMORY
+    )
+    found, names, _ = some.read()
+    np.testing.assert_array_equal(found.toarray(), x)
+    assert (names == y).all()
+    counts = iter([3, 3, 2])
+    odd = mn.Dataset.from_batches(lambda: [np.ones((next(counts), 2))])
+    with pytest.raises(ValueError, match="batches had 3 rows and now 2"):
+        list(odd)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "npy"])
+def test_shuffled_passes_are_seeded_and_mixed(folder, kind):
+    source = opened(folder, kind)
+
+    def numbers(seed):
+        return [batch.rows.number.tolist() for batch in source.batches(40, seed)]
+
+    one = numbers(1)
+    assert one == numbers(1)
+    assert one != numbers(2)
+    flat = [row for batch in one for row in batch]
+    assert sorted(flat) == list(range(N_ROWS))
+    assert max(map(len, one)) <= 40
+    # A batch holds rows from all over the window it was drawn from.
+    assert np.mean([np.ptp(batch) for batch in one]) > 100
+
+
+def on_sphere(source, weighted=True):
+    """The same rows as training sees them: from files, and in memory."""
+
+    def label(y, raw):
+        index = torch.from_numpy(np.searchsorted(["ash", "elm", "oak"], y))
+        weight = torch.from_numpy(np.array(raw.weight)) if weighted else None
+        return objectives.soft_labels(index, C, 0.1, dtype=torch.float64), weight
+
+    normalizer = Normalizer.fit("standard", source.chunks_on(CPU))
+    raw = source.sample(N_ROWS, 0)
+    batch = put_on_sphere(raw, normalizer, label, CPU, torch.float64).batch
+    whole = ArrayDataset(batch)
+    at = torch.arange(0, N_ROWS, 3)
+    streamed = SourceDataset(
+        source, normalizer, label, whole.label_mass(), False, CPU, torch.float64,
+        ArrayDataset(batch.take(at)), at, N_ROWS,
+    )  # fmt: skip
+    return streamed, whole
+
+
+@pytest.fixture(scope="module")
+def both(folder):
+    return on_sphere(opened(folder))
+
+
+def start(whole):
+    w = whole.rows.x[::100]
+    p_q = whole.label_mass() / whole.label_mass().sum()
+    return from_memories(w, p_q, beta=6.0, varsigma=0.8)
+
+
+def test_full_passes_equal_those_in_memory(both):
+    streamed, whole = both
+    found, wanted = (fit(start(whole), d, FixedPoint(None), max_iter=4) for d in (streamed, whole))
+    torch.testing.assert_close(found.params.w, wanted.params.w, rtol=0, atol=1e-10)
+    torch.testing.assert_close(found.params.p, wanted.params.p, rtol=0, atol=1e-10)
+    assert found.history[-1].loss == pytest.approx(wanted.history[-1].loss, rel=1e-12)
+
+
+def test_incremental_passes_have_the_same_bits_again(both):
+    streamed, whole = both
+    runs = [
+        fit(start(whole), streamed, FixedPoint(50), max_iter=2,
+            generator=torch.Generator().manual_seed(seed))
+        for seed in (3, 3, 4)
+    ]  # fmt: skip
+    assert torch.equal(runs[0].params.w, runs[1].params.w)
+    assert not torch.equal(runs[0].params.w, runs[2].params.w)
+    assert runs[0].history[-1].loss == pytest.approx(runs[2].history[-1].loss, rel=0.05)
+
+
+def test_rows_held_out_are_never_trained_on(both):
+    streamed, whole = both
+    rest, held = streamed.split(0.1, generator=torch.Generator().manual_seed(0))
+    assert rest.n_rows + held.n_rows == N_ROWS
+    assert abs(held.n_rows - 0.1 * N_ROWS) <= C
+    for seed in (None, torch.Generator().manual_seed(1)):
+        seen = torch.cat([batch.x for batch in rest.batches(50, generator=seed)])
+        assert seen.shape[0] == rest.n_rows
+        assert not (seen[:, None] == held.rows.x[None]).all(2).any()
+    torch.testing.assert_close(rest.label_mass() + held.label_mass(), whole.label_mass())
+    assert rest.checksum() != streamed.checksum()
+    none = streamed.without_labels(7)
+    assert next(none.batches(9)).targets.shape == (9, 7)
+    assert not streamed.has_unlabeled()
+
+
+def test_rows_without_direction_are_set_aside_and_counted(tmp_path, rows):
+    x = rows[0].copy()
+    x[[3, 500]] = 0.0
+    np.save(tmp_path / "x.npy", x)
+    source = mn.Dataset.open(tmp_path / "x.npy", memory=MEMORY)
+    model = mn.DAMClusterer(2, n_memories=4, normalize="unit", max_iter=2, random_state=0)
+    with pytest.warns(UserWarning, match="2 of 907 rows"):
+        model.fit(source)
+
+
+# Bad files: one line that names the file, and the row where there is one.
+
+
+def save(path, x, y):
+    pq.write_table(table(x, y, np.ones(len(x))), path, row_group_size=50)
+
+
+def test_bad_files(tmp_path, rows):
+    x, y, _ = (part[:200] for part in rows)
+    good, bad = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    save(good, x, y)
+
+    def says(pattern, action):
+        with pytest.raises(ValueError, match=pattern) as caught:
+            action()
+        assert "\n" not in str(caught.value)
+
+    def both_files():
+        return mn.Dataset.open([good, bad], label="tree", weight="w", memory=MEMORY)
+
+    bad.write_bytes(good.read_bytes()[:-300])
+    says(f"{re.escape(str(bad))} cannot be read", both_files)
+    pq.write_table(table(x, y, np.ones(200)).drop_columns(["f1"]), bad)
+    says("b.parquet and .*a.parquet have other columns \\(column 'f1'", both_files)
+    says("no column 'f9': it has f0", lambda: mn.Dataset.open(good, features=["f9"]))
+    says("column 'tree' holds string, not numbers", lambda: mn.Dataset.open(good))
+    says("no file matches '.*none", lambda: mn.Dataset.open(str(tmp_path / "none*.parquet")))
+    says("no file .*gone.npy", lambda: mn.Dataset.open(tmp_path / "gone.npy"))
+    says("cannot stream files of type '.xls'", lambda: mn.Dataset.open(tmp_path / "a.xls"))
+    late = x.copy()
+    late[123, 2] = np.nan
+    save(bad, late, y)
+    model = mn.DAMClassifier(5, varsigma=0.5, normalize="unit", max_iter=1, random_state=0)
+    says("b.parquet: row 123 is NaN in column 'f2'", lambda: model.fit(both_files()))
+    assert not hasattr(model, "params_")
+    names = y.astype(object)
+    names[77] = None
+    save(bad, x, names)
+    says("b.parquet: row 77 has no label", lambda: model.fit(both_files()))
+    save(bad, x, y)
+    source = both_files()
+    bad.unlink()
+    says("b.parquet is gone", lambda: model.fit(source))
+    save(bad, x[:60], y[:60])
+    says("b.parquet cannot be read \\(it has changed", lambda: list(source))
+    np.save(tmp_path / "x.npy", x)
+    cut = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(cut[:-9])
+    says("x.npy cannot be read \\(truncated", lambda: mn.Dataset.open(tmp_path / "x.npy"))
+    (tmp_path / "c.csv").write_text("a,b\n1,2\n3\n")
+    says("c.csv cannot be read", lambda: list(mn.Dataset.open(tmp_path / "c.csv")))
+
+
+def test_cells_with_ends_of_lines_and_whole_numbers(tmp_path):
+    lines = ["a,name,b"] + [f'{k},"x\ny",{k / 2 if k > 50 else k}' for k in range(100)]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    source = mn.Dataset.open(tmp_path / "a.csv", features=["a", "b"])
+    x = source.read()[0].to_numpy()
+    np.testing.assert_array_equal(x[:, 1], [k / 2 if k > 50 else k for k in range(100)])
+
+
+def test_an_error_of_the_thread_comes_through_and_a_stop_ends_it():
+    def fails():
+        yield 1
+        raise RuntimeError("broken")
+
+    items = ahead(fails())
+    assert next(items) == 1
+    with pytest.raises(RuntimeError, match="broken"):
+        next(items)
+    made = []
+    endless = ahead(iter(lambda: made.append(1) or 1, 2))
+    next(endless)
+    endless.close()
+    assert len(made) < 5

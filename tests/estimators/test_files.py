@@ -1,0 +1,129 @@
+"""Estimators on data sets that are larger than memory."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import mnemosphere as mn
+
+N_ROWS, N, C, P = 1103, 5, 3, 7
+MEMORY = 16 * 8 * N * 64
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, C, N_ROWS)
+    x = rng.normal(size=(N_ROWS, N)) + 2.0 * (np.arange(N) % C == y[:, None])
+    return x, y
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, rows):
+    where = tmp_path_factory.mktemp("rows")
+    np.save(where / "x.npy", rows[0])
+    np.save(where / "y.npy", rows[1])
+    return mn.Dataset.open(where / "x.npy", label=str(where / "y.npy"), memory=MEMORY)
+
+
+def small(**settings):
+    given = {"varsigma": 0.7, "normalize": "unit", "max_iter": 2, "random_state": 0,
+             "device": "cpu", "precision": "float64"}  # fmt: skip
+    return mn.DAMClassifier(P, **{**given, **settings})
+
+
+@pytest.fixture(scope="module")
+def model(source):
+    return small().fit(source)
+
+
+def test_as_good_as_in_memory(source, rows, model):
+    inside = small().fit(*rows)
+    assert not source.fits
+    assert model.classes_.tolist() == inside.classes_.tolist()
+    assert model.score(source) == pytest.approx(inside.score(*rows), abs=0.02)
+    assert model.temperature_ == pytest.approx(inside.temperature_, rel=0.5)
+    np.testing.assert_allclose(model.class_prior_, inside.class_prior_, atol=0.01)
+    assert model.support_.sum() == pytest.approx(inside.support_.sum(), rel=0.05)
+    typical = model.typical_rows_[:, 0]
+    nearest = rows[0][typical] / np.linalg.norm(rows[0][typical], axis=1, keepdims=True)
+    assert (np.sum(nearest * model.memories_, axis=1) > 0.7).all()
+
+
+def test_answers_batch_by_batch(source, rows, model):
+    x = rows[0]
+    for name in ("predict", "predict_proba", "novelty", "novelty_score", "score_samples"):
+        parts = list(getattr(model, name)(source))
+        assert len(parts) > 5
+        np.testing.assert_array_equal(np.concatenate(parts), getattr(model, name)(x))
+    assert model.score(source) == model.score(*rows)
+    one, other = small().fit(source), small().fit(source)
+    assert one.calibrate(source).temperature_ == other.calibrate(*rows).temperature_
+    assert (one.calibrate_novelty(source, 0.1).novelty_threshold_
+            == other.calibrate_novelty(x, 0.1).novelty_threshold_)  # fmt: skip
+    assert one.certify(source, max_iter=0).as_dict() == other.certify(*rows, max_iter=0).as_dict()
+
+
+def test_small_files_are_as_arrays(source, rows):
+    inside = mn.Dataset(source.readers)
+    assert inside.fits
+    one, other = small().fit(inside), small().fit(*rows)
+    np.testing.assert_array_equal(one.memories_, other.memories_)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"growth": 3},
+        {"objective": mn.Refinement(max_iter=1)},
+        {"solver": mn.SGD(learning_rate=0.1)},
+        {"class_weight": "balanced", "normalize": "standard"},
+        {"unlabeled": 2},
+    ],
+    ids=["growth", "refinement", "sgd", "balanced", "few labels"],
+)
+def test_every_training_goes_through_files(source, rows, settings):
+    x, y = rows
+    found = small(**settings).fit(source)
+    known = np.isin(y, found.classes_)
+    assert np.mean(np.concatenate(list(found.predict(source)))[known] == y[known]) > 0.8
+    if "class_weight" in settings:
+        np.testing.assert_allclose(found.class_prior_[:-1], found.class_prior_[0], rtol=1e-6)
+        weight = (1 / np.bincount(y))[y]
+        mean = np.average(x, axis=0, weights=weight)
+        np.testing.assert_allclose(found._normalizer.mean, mean, atol=1e-10)
+        scale = np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weight))
+        np.testing.assert_allclose(found._normalizer.scale, scale, atol=1e-10)
+
+
+def test_classes_given_and_columns_that_differ(source, rows, model):
+    more = mn.Dataset(source.readers, classes=[0, 1, 2, 9], memory=MEMORY)
+    assert small().fit(more).classes_.tolist() == [0, 1, 2, 9]
+    less = mn.Dataset(source.readers, classes=[0, 1], memory=MEMORY)
+    with pytest.raises(ValueError, match=r"labels \[2\] that are not among the classes"):
+        small().fit(less)
+    narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
+    with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
+        model.predict(narrow)
+
+
+def test_clusters_of_files(source, rows):
+    settings = {"n_memories": P, "normalize": "unit", "random_state": 0, "device": "cpu"}
+    found = mn.DAMClusterer(C, **settings).fit(source)
+    inside = mn.DAMClusterer(C, **settings).fit(rows[0])
+    assert found.labels_.shape == (N_ROWS,)
+    table = np.zeros((C, C))
+    np.add.at(table, (found.labels_, inside.labels_), 1)
+    assert table.max(axis=1).sum() > 0.85 * N_ROWS
+    assert found.score(source) == pytest.approx(found.score(rows[0]))
+
+
+def test_sparse_batches_stay_sparse(rows):
+    x, y = np.where(rows[0] > 0.5, rows[0], 0.0), rows[1]
+    x[:, 0] += 0.1
+    parts = np.array_split(np.arange(N_ROWS), 17)
+    source = mn.Dataset.from_batches(
+        lambda: ((sparse.csr_matrix(x[p]), y[p]) for p in parts), memory=MEMORY
+    )
+    model = small(normalize="center").fit(source)
+    assert model.score(source) == model.score(sparse.csr_matrix(x), y) > 0.8
