@@ -13,7 +13,7 @@ from scipy import sparse
 
 import mnemosphere as mn
 from mnemosphere.data import ArrayDataset, Normalizer
-from mnemosphere.data.source import ahead
+from mnemosphere.data.ahead import ahead
 from mnemosphere.data.streamed import SourceDataset, put_on_sphere
 from mnemosphere.model import from_memories, objectives
 from mnemosphere.training import FixedPoint, fit

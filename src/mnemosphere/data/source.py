@@ -6,25 +6,23 @@ import glob
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from queue import Empty, Full, Queue
-from threading import Event, Thread
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.data.ahead import ahead
 from mnemosphere.data.readers import Piece, Reader, open_reader
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["Dataset", "RawRows", "ahead"]
+__all__ = ["Dataset", "RawRows"]
 
 MEMORY = 256 << 20
 SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
 _CPU = torch.device("cpu")
-_T = TypeVar("_T")
 
 
 class RawRows(NamedTuple):
@@ -362,45 +360,3 @@ def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | N
     if len(found) != len(files):
         raise ValueError(f"{len(found)} files of labels or weights for {len(files)} files of rows")
     return [*found]
-
-
-def ahead(items: Iterator[_T]) -> Iterator[_T]:
-    """The same items, the next one made by another thread while one is worked on."""
-    ready: Queue[tuple[_T | None, BaseException | None]] = Queue(maxsize=1)
-    stop = Event()
-
-    def put(entry: tuple[_T | None, BaseException | None]) -> None:
-        while not stop.is_set():
-            try:
-                ready.put(entry, timeout=0.1)
-                return
-            except Full:
-                continue
-
-    def work() -> None:
-        try:
-            for item in items:
-                put((item, None))
-                if stop.is_set():
-                    return
-            put((None, StopIteration()))
-        except BaseException as error:
-            put((None, error))
-
-    thread = Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = ready.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
-            yield item  # type: ignore[misc]
-    finally:
-        stop.set()
-        while thread.is_alive():
-            try:
-                ready.get_nowait()
-            except Empty:
-                thread.join(0.01)

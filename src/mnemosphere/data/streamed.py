@@ -12,11 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.ahead import ahead
 from mnemosphere.data.dataset import ArrayDataset, held_out
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.source import Dataset, RawRows, ahead
+from mnemosphere.data.source import Dataset, RawRows
 from mnemosphere.model.batch import Batch
 
 __all__ = ["LabelWeights", "SourceDataset"]

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.ahead import ahead
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.source import SAMPLED, Dataset, RawRows, ahead
+from mnemosphere.data.source import SAMPLED, Dataset, RawRows
 from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
 from mnemosphere.estimators.labels import class_index, class_weights, encode, is_missing
 from mnemosphere.machine import pick_device
