@@ -53,3 +53,20 @@ def test_text_from_data_cannot_command_the_terminal(run, tmp_path, kit):
     result = run("evaluate", tmp_path / "r", tmp_path / "t.csv")
     assert "\x1b" not in result.stdout + result.stderr
     assert "[red]\\x1b[31mant\\x07" in result.stdout
+
+
+def test_what_would_have_to_change(run, trained, table, kit):
+    arguments = ["explain", trained, table, "--id", "tag", "--row", "bug-7"]
+    told = run(*arguments, "--instead", "cat", "--hold", "length0,length4", "--json").json
+    change = told["rows"][0]["instead"]
+    assert change["found"]
+    row = kit.frame().set_index("tag").loc[["bug-7"], kit.names]
+    for feature in change["changes"]:
+        assert feature["feature"] not in ("length0", "length4")
+        assert row[feature["feature"]].item() == feature["from"]
+        row[feature["feature"]] = feature["to"]
+    assert mn.load(trained / "model.safetensors").predict(row) == ["cat"]
+    text = run(*arguments, "--instead", "next").stdout
+    assert "tag bug-7: bee → " in text
+    error = run(*arguments, "--instead", "dog", code=2).error
+    assert "--instead dog is no class: use next or one of ant, bee, cat" in error

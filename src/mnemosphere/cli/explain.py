@@ -14,16 +14,22 @@ from mnemosphere.cli.options import (
     Request,
     RowNames,
     command,
+    names_in,
     option,
 )  # fmt: skip
 from mnemosphere.cli.output import PICTURES, check_file
 
 if TYPE_CHECKING:
+    from mnemosphere.cli.rows import Opened
     from mnemosphere.cli.shell import Terminal
     from mnemosphere.data.columns import Rows
     from mnemosphere.estimators import Explanation
 
 _MOST = 12  # rows of one picture
+_INSTEAD = option("What would have to change for this class; next: the runner-up.", metavar="LABEL")
+_FEATURES = ("input, verdict, runner-up: the row and the memories of both classes, in standard "
+             "units; difference: part of the log-odds")  # fmt: skip
+_HOLD = option("Columns that --instead must leave as they are, as a,b.", metavar="COLUMNS")
 
 
 @command(rows=True, split=True)
@@ -33,11 +39,17 @@ def explain(
     data: Data,
     row: RowNames = None,
     nearest: Annotated[int, option("How many memories to show.", min=1)] = 5,
+    instead: Annotated[str | None, _INSTEAD] = None,
+    hold: Annotated[list[str] | None, _HOLD] = None,
     out: Picture = None,
     overwrite: Overwrite = False,
     image_shape: ImageShape = None,
 ) -> None:
-    """Why did this row get its class? The memories that decided, their shares, their labels."""
+    """Why did this row get its class, and what would have to change for another?
+
+    The memories that decided, their shares and labels, the training rows like them, and what each
+    feature did. --instead finds the smallest change that turns the verdict.
+    """
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.estimators.explanation import explain as explain_rows
@@ -52,15 +64,38 @@ def explain(
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
     found = explain_rows(opened.model, rows.x, nearest)
+    other = None if instead is None else _other(opened, rows, instead, hold)
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json_only:
-        terminal.result({"model": opened.path, "data": data, "rows": _records(found, rows)})
+        records = _records(found, rows)
+        if other is not None:
+            for k, record in enumerate(records):
+                changes = {"found": other.found[k], "changes": other[k]}
+                record["instead"] = {"class": other.wanted[k], **changes}
+        terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):
         show(terminal, found, rows, k)
+        if other is not None:
+            terminal.say(other.title(k, f"{rows.kind} {rows.names[k]}"))
+            terminal.table(other.table(k))
+            terminal.say("")
     terminal.say("share: P(memory | row)", "overlap: cosine with the row")
+    if found.shows_features:
+        terminal.say(*textwrap.wrap(_FEATURES, terminal.width))
     if out is not None:
         terminal.say(f"wrote {out}")
+
+
+def _other(opened: Opened, rows: Rows, instead: str, hold: list[str] | None) -> Any:
+    """The smallest changes that would turn the verdicts."""
+    label = None
+    if instead != "next":
+        if instead not in opened.classes:
+            known = ", ".join(opened.classes[:_MOST])
+            raise ValueError(f"--instead {instead} is no class: use next or one of {known}")
+        label = opened.model.classes_[opened.classes.index(instead)]
+    return opened.model.counterfactual(rows.x, label, hold=names_in(hold))
 
 
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:

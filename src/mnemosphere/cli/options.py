@@ -65,6 +65,11 @@ _OF_ROWS = {
 }
 
 
+def names_in(texts: list[str] | None) -> tuple[str, ...]:
+    """Names that stand apart by commas, of an option that may be repeated."""
+    return tuple(n.strip() for text in texts or () for n in text.split(",") if n.strip())
+
+
 @dataclass(frozen=True)
 class Columns:
     """What the user says about the columns of a table."""
@@ -76,14 +81,10 @@ class Columns:
 
     @classmethod
     def given(cls, options: dict[str, Any]) -> Columns:
-        """From the options; names stand apart by commas."""
-
-        def names(texts: list[str] | None) -> tuple[str, ...]:
-            return tuple(n.strip() for text in texts or () for n in text.split(",") if n.strip())
-
+        """From the options."""
         return cls(
-            options.get("label"), options.get("id"), names(options.get("drop")),
-            names(options.get("features")),
+            options.get("label"), options.get("id"), names_in(options.get("drop")),
+            names_in(options.get("features")),
         )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Reason", "deciding", "explain"]
 
 _SHOWN = 5  # rows of a notebook's tables, classes of a title
+_TOLD = 0.005  # probability of a class in a title
 _WIDTH = 100  # of printed tables
 _ALL = 1000  # letters of a name in a notebook
 _SHORT = 24  # letters of row names that share a line
@@ -154,9 +155,11 @@ class Explanation:
 
     def title(self, row: int, name: str | None = None) -> str:
         """What a row is taken for, and the classes after that."""
-        order = self._order[row, :_SHOWN]
-        first, *rest = (f"{self.classes[c]} ({self.proba[row, c]:.1%})" for c in order)
-        more = ", …" if len(self.classes) > _SHOWN else ""
+        order = self._order[row].tolist()
+        shown = [c for c in order[2:_SHOWN] if self.proba[row, c] >= _TOLD]
+        named = (f"{self.classes[c]} ({self.proba[row, c]:.1%})" for c in [*order[:2], *shown])
+        first, *rest = named
+        more = ", …" if len(rest) + 1 < len(order) else ""
         after = f", then {', '.join(rest)}{more}" if rest else ""
         return f"{f'row {row}' if name is None else name}: {first}{after}"
 

@@ -17,7 +17,8 @@ def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
     if sum(wide.values()) + 2 * (len(wide) - 1) > width:
         left = max(map(cell_len, names))
         blocks = (
-            "\n".join(f"{set_cell_size(n, left)}  {row[n]}".rstrip() for n in names) for row in rows
+            "\n".join(f"{set_cell_size(n, left)}  {row[n]}" for n in names if row[n])
+            for row in rows
         )
         return "\n\n".join(blocks)
     right = {n for n in names if all(_is_figure(row[n]) for row in rows)}
