@@ -215,6 +215,23 @@ def recall_table() -> str:
     return markdown(head, lines) + "\n\n" + source(run)
 
 
+def blanks_table() -> str:
+    run = read("blanks")
+    lines = []
+    for name, found in run["sets"].items():
+        own, mean = found["mean"]["own"], found["mean"]["mean"]
+        lines.append(
+            [
+                f"{name}, {found['rows']} × {found['features']}",
+                *(f"{way['accuracy']:.1%}" for way in (own, mean)),
+                *(f"{way['log_loss']:.3f}" for way in (own, mean)),
+            ]
+        )
+    head = ["set", "accuracy, blanks averaged over", "means filled in",
+            "log-loss, blanks averaged over", "means filled in"]  # fmt: skip
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
 def novelty_table() -> str:
     run = read("novelty")
     runs = run["runs"]
@@ -410,6 +427,7 @@ TABLES = {
     "conditional": conditional_table,
     "few labels": few_labels_table,
     "recall": recall_table,
+    "blanks": blanks_table,
     "novelty": novelty_table,
     "step": step_table,
     "maximize": maximize_table,

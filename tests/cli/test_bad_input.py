@@ -9,9 +9,9 @@ TRAIN = {
     "folder": (["{folder}"], "is a folder"),
     "no data": ([], "no data: give DATA"),
     "unknown label column": (["{table}", "--label", "kin"], "did you mean 'kind'?"),
-    "text": (["{table}", "--label", "kind"], "text or dates in 'tag': leave out what is no number"),
     "unknown dropped column": (["{table}", "--drop", "color"], "no column 'color'"),
-    "blank": (["{folder}/empty.csv"], "blanks in 'b', line 4, 6"),
+    "folder without images": (["{folder}"], "is a folder without images"),
+    "hundreds of classes": (["{folder}/thin.csv"], "250 classes of 2.0 rows each"),
     "infinite": (["{folder}/inf.csv"], "infinite numbers in 'b', line 3"),
     "ragged": (["{folder}/ragged.csv"], "line 3"),
     "header alone": (["{folder}/one.csv"], "a header but no rows"),
@@ -47,7 +47,8 @@ TRAIN = {
 def folder(tmp_path_factory):
     here = tmp_path_factory.mktemp("bad")
     (here / "notes.txt").write_text("these are = = notes\n")
-    (here / "empty.csv").write_text("a,b,label\n1,2,x\n\n3,,y\n5,6,x\n7,,x\n")
+    thin = "".join(f"{k},{k * k % 7},{k // 2}\n" for k in range(500))
+    (here / "thin.csv").write_text("a,b,label\n" + thin)
     (here / "inf.csv").write_text("a,b,label\n1,2,x\n3,inf,y\n")
     (here / "ragged.csv").write_text("a,b,label\n1,2,x\n3,4,y,z\n")
     (here / "one.csv").write_text("a,b,c,label\n")

@@ -67,7 +67,7 @@ def spoil(t, value, index=(3, 2)):
 
 ONES = torch.ones(53, dtype=torch.float64)
 BAD_ROWS = {
-    "NaN": (lambda b: replace(b, x=spoil(b.x, math.nan)), "row 3 of x has entries that are not"),
+    "infinite": (lambda b: replace(b, x=spoil(b.x, math.inf)), "x has entries that are not"),
     "inf": (lambda b: replace(b, x=spoil(b.x, math.inf)), "row 3 of x has entries that are not"),
     "off the sphere": (
         lambda b: replace(b, x=spoil(b.x, 2 * b.x[5], 5)),

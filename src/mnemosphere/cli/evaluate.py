@@ -97,6 +97,7 @@ def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     from mnemosphere.cli.report import cell, cells
+    from mnemosphere.estimators.remarks import no_better_than_chance
 
     facts = {
         "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
@@ -109,6 +110,9 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         if "rejected" in told:
             facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
+    poor = no_better_than_chance(found["accuracy"], found["most_frequent"])
+    if poor is not None:
+        terminal.note(f"note: {poor}")
     terminal.table(cells(found["per_class"]), "\nclasses")
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")

@@ -64,7 +64,7 @@ def recall(
         check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
     opened = open_model(model)
     part = request.split or ("all" if row else None)
-    rows = rows_for(opened, data, request.columns, part, blanks=True)
+    rows = rows_for(opened, data, request.columns, part)
     rows = rows.called(row) if row else rows
     shape = opened.shape(image_shape, rows)
     rows = replace(rows, table=replace(rows.table, image_shape=shape))
@@ -75,13 +75,15 @@ def recall(
                 f"--class must be one of {', '.join(opened.classes)}, got {of_class!r}"
             )
         y = np.repeat(opened.model.classes_[opened.classes.index(of_class)], len(rows))
-    known = _known(rows, hide, seed)
-    columns = getattr(rows.x, "columns", None)
+    numbers = opened.model.encode(rows.x, fill=False)
+    columns = getattr(numbers, "columns", None)
 
     def like(values: Any) -> Any:
         return values if columns is None else pd.DataFrame(values, columns=columns)
 
-    damaged = np.where(known, np.asarray(rows.x, dtype=np.float64), np.nan)
+    rows = replace(rows, x=np.asarray(numbers))
+    known = _known(rows, hide, seed)
+    damaged = np.where(known, rows.x, np.nan)
     path = opened.model.recall_path(like(damaged), y)
     completed = fill_blanks(damaged, path.rows[-1], opened.model.normalize_)
     answers = opened.model.predict(like(completed))
@@ -91,8 +93,8 @@ def recall(
                            verdicts=answers[:_DRAWN])  # fmt: skip
         plots.save(strips, out)
     elif out is not None:
-        names = [f"x{k}" for k in range(completed.shape[1])] if columns is None else columns
-        table = pd.DataFrame(completed, columns=names)
+        table = pd.DataFrame(opened.model.decode(completed))
+        table.columns = [f"x{c}" if columns is None else c for c in table.columns]
         table.insert(0, rows.kind, rows.names, allow_duplicates=True)
         write_table(table, out)
     truth = None if rows.y is None else rows.y.tolist()
@@ -123,7 +125,7 @@ def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
     """Which features are neither blank nor hidden, (n, N)."""
     import numpy as np
 
-    x, shape = np.asarray(rows.x, dtype=np.float64), rows.table.image_shape
+    x, shape = rows.x, rows.table.image_shape
     hidden = np.zeros(x.shape, dtype=bool)
     if hide in _HALVES:
         if shape is None:
@@ -143,7 +145,7 @@ def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
         hidden = np.random.default_rng(seed).random(x.shape) < share
         for extreme in (np.nan_to_num(x, nan=np.inf).argmin(1), np.nan_to_num(x).argmax(1)):
             hidden[np.arange(len(x)), extreme] = False  # a constant row would have no direction
-    known = ~np.isnan(x) & ~hidden
+    known: NDArray[Any] = ~np.isnan(x) & ~hidden
     if known.all():
         raise ValueError(f"nothing is blank in {rows.table.name}: hide features with --hide")
     empty = np.flatnonzero(~known.any(axis=1))

@@ -55,7 +55,7 @@ def open_model(path: Path, *, labeled: bool = False) -> Opened:
 
 def rows_for(
     opened: Opened, data: str, columns: Columns, split: str | None = None, *,
-    labels: bool = False, blanks: bool = False,
+    labels: bool = False,
 ) -> Rows:  # fmt: skip
     """The rows of DATA as the model takes them.
 
@@ -79,7 +79,7 @@ def rows_for(
     guess = "last" if labels else "named"
     rows = choose(
         table, label=label, guess_label=guess, id=columns.id, drop=columns.drop,
-        features=columns.features, blanks=blanks,
+        features=columns.features,
     )  # fmt: skip
     if rows.x.shape[1] != n:
         raise ValueError(

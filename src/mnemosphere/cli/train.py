@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from mnemosphere.cli.options import (
     Columns,
@@ -26,6 +29,7 @@ from mnemosphere.cli.shell import Interrupted, Terminal, command_line, was_given
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
 
+_NAMED = 5  # classes of the first line
 _REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
 _KEPT_SCORES = 2000  # held-out novelty scores in the record, for other rates
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "image_shape", "seed",
@@ -44,6 +48,7 @@ def train(
     test_fraction: Annotated[float, option("Share of the rows held out to judge by.")] = 0.2,
     seed: Seed = 0,
     shrink: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
+    yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
     image_shape: ImageShape = None,
 ) -> None:
     """Train a model on your data and write it with everything needed to make it again.
@@ -66,6 +71,8 @@ def train(
     settings = resolve("DAMClassifier", stored | given_settings(ctx))
     rows, judged = _load(own)
     model = _model(own, settings, rows)
+    _describe(terminal, rows)
+    _ask(model, rows, yes)
     text = to_toml(_absolute(own) | settings, "train again: mnemosphere train --config config.toml")
     with folder.writing() as draft:
         (draft / CONFIG).write_text(text, encoding="utf-8")
@@ -120,6 +127,39 @@ def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows) -> Any:
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     return model
+
+
+def _describe(terminal: Terminal, rows: Rows) -> None:
+    """Rows, features and classes, in one line."""
+    import numpy as np
+
+    found, counts = np.unique(np.asarray(rows.take(rows.labeled).y), return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:_NAMED]
+    some = ", ".join(f"{found[k]} {counts[k] / counts.sum():.0%}" for k in order)
+    more = ", …" if len(found) > _NAMED else ""
+    terminal.note(f"{len(rows)} rows to train on, {rows.x.shape[1]} features, {len(found)} classes"
+                  f"{f' in {rows.label!r}' if rows.label else ''}: {some}{more}")  # fmt: skip
+
+
+def _ask(model: Any, rows: Rows, yes: bool) -> None:
+    """Hundreds of classes of a few rows have to be wanted."""
+    import numpy as np
+
+    from mnemosphere.estimators.remarks import check_worth_it
+    from mnemosphere.estimators.selection import choose_n_memories
+
+    n_rows = int(rows.labeled.sum())
+    n_classes = len(np.unique(np.asarray(rows.take(rows.labeled).y)))
+    if model.n_memories != "auto":
+        return
+    try:
+        check_worth_it(n_classes, n_rows)
+    except ValueError as error:
+        if not yes and not (sys.stdin.isatty() and typer.confirm(f"{error}. Go on?", err=True)):
+            raise ValueError(str(error).partition(";")[0] + ": check --label, or pass --yes") from (
+                None
+            )
+        model.n_memories = choose_n_memories(n_rows, n_classes)
 
 
 def _absolute(own: dict[str, Any]) -> dict[str, Any]:
@@ -205,6 +245,7 @@ def _run(
 
 def _show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder) -> None:
     from mnemosphere.cli import report
+    from mnemosphere.estimators.remarks import no_better_than_chance
 
     terminal.facts(
         report.model_facts(model)
@@ -214,5 +255,8 @@ def _show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folde
             "log-loss": report.cell(content["log_loss"]),
         }
     )
+    poor = no_better_than_chance(content["accuracy"], content["most_frequent"])
+    if poor is not None:
+        terminal.note(f"note: {poor}")
     terminal.say("", folder.told())
     terminal.note(f"next: mnemosphere explain {folder.shown} {content['data']['name']}")

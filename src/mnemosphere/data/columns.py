@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.data.dataset import held_out
+from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.tables import Table, one_line
 
@@ -94,13 +95,13 @@ class Rows:
 
 def choose(
     table: Table, *, label: str | None = None, guess_label: str = "last", id: str | None = None,
-    drop: Sequence[str] = (), features: Sequence[str] = (), blanks: bool = False,
+    drop: Sequence[str] = (), features: Sequence[str] = (),
 ) -> Rows:  # fmt: skip
     """Say which columns are what.
 
     label: a column, or a file with the labels. Without it, guess_label decides: "last" takes a
     column called label, target, class or y, else the last one; "named" only the former; "no" none.
-    features: these columns alone, in this order. blanks: NaN may stay, for recall.
+    features: these columns alone, in this order.
     """
     columns, values, y = table.columns, table.values, table.labels
     names, kind = table.row_names, table.row_kind
@@ -125,7 +126,10 @@ def choose(
     if not used or label in used:
         raise ValueError(f"{table.name}: no feature is left besides the label {label!r}")
     if isinstance(values, pd.DataFrame):
-        x: Any = _numbers(table, values[used], blanks=blanks)
+        x: Any = _check_finite(table, values[used])
+        if features:  # asked for by name: an id is as good as any number then
+            whole = [c for c in x if pd.api.types.is_integer_dtype(x[c].dtype)]
+            x = x.astype(dict.fromkeys(whole, "float64"))
         column = values.get(label) if label is not None else None
         names, kind = (names, kind) if id is None else (values[id].astype(str).to_numpy(), id)
     else:
@@ -156,34 +160,24 @@ def _find(name: str, columns: Sequence[str], where: str) -> str:
     if re.fullmatch(r"-\d+", name) and int(name) >= -len(columns):
         return columns[int(name)]
     near = get_close_matches(name, columns, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {_list(columns)}"
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {listed(columns)}"
     raise ValueError(f"{where} has no column {name!r}: {hint}")
 
 
-def _numbers(table: Table, frame: Any, *, blanks: bool) -> Any:
-    """A frame of numbers; the one place that says what cannot be one."""
-    text = [c for c in frame if not pd.api.types.is_numeric_dtype(frame[c].dtype)]
-    if text:
-        raise ValueError(
-            f"{table.name}: text or dates in {_list(text)}: leave out what is no number with "
-            f"--drop {','.join(text[:_SHOWN])}{',…' if len(text) > _SHOWN else ''}, or name the "
-            "label with --label"
-        )
-    nullable = [c for c in frame if not isinstance(frame[c].dtype, np.dtype)]
-    if nullable:  # pandas' own types, with a mark of their own for what is missing
-        frame = frame.astype(dict.fromkeys(nullable, "float64"))
-    x = frame.to_numpy(dtype=np.float64)
-    bad = np.isinf(x) if blanks else ~np.isfinite(x)
-    if bad.any():
-        at = np.flatnonzero(bad.any(axis=1))
-        gone = [c for c, any_bad in zip(frame, bad.any(axis=0), strict=True) if any_bad]
-        what = "infinite numbers" if np.isinf(x[bad]).all() else "blanks"
-        where = ", ".join(map(str, table.row_names[at[:_SHOWN]]))
-        raise ValueError(
-            f"{table.name}: {what} in {_list(gone)}, {table.row_kind} {where}"
-            f"{', …' if len(at) > _SHOWN else ''}: fill them in, or leave the columns out with "
-            f"--drop {','.join(gone[:_SHOWN])}{',…' if len(gone) > _SHOWN else ''}"
-        )
+def _check_finite(table: Table, frame: Any) -> Any:
+    """The frame; ValueError names infinite numbers by what the user calls their rows."""
+    for name in frame:
+        column = frame[name]
+        if not pd.api.types.is_float_dtype(column.dtype):
+            continue
+        at = np.flatnonzero(np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan)))
+        if len(at):
+            where = ", ".join(map(str, table.row_names[at[:_SHOWN]]))
+            raise ValueError(
+                f"{table.name}: infinite numbers in {name!r}, {table.row_kind} {where}"
+                f"{', …' if len(at) > _SHOWN else ''}: leave them blank, or leave the column out "
+                f"with --drop {name}"
+            )
     return frame
 
 
@@ -204,11 +198,6 @@ def _labels(column: Any) -> NDArray[Any]:
     out: NDArray[Any] = np.full(len(column), None, dtype=object)
     out[~missing] = found.tolist()
     return out
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
 
 
 def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from mnemosphere.data.sparse_normalize import (
     constant_left,
+    counts,
     largest,
     sparse_unit_rows,
     squares,
@@ -26,7 +28,9 @@ NORMALIZATIONS = ("center", "unit", "standard", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
+    "energy": Array("N", low=0.0, optional=True),
 }
+_LOOKED_AT = 8  # chunks
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
@@ -60,28 +64,36 @@ class Normalizer:
     kind: str
     mean: Tensor | None = None  # (N,) float64, with 'standard'
     scale: Tensor | None = None
+    energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
 
     @classmethod
     def fit(cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None) -> Self:
-        """Learn what the kind needs from the training rows: for 'standard', in two sweeps."""
+        """Learn what the kind needs from the training rows: for 'standard', in two sweeps.
+
+        What is not known (NaN) counts as the mean of its feature, so that the known part of a row
+        is about as long as a whole row would be.
+        """
+        weight = None if sample_weight is None else sample_weight.double().to(rows.device)
         if kind != "standard":
-            return cls(kind)
+            return cls(kind, energy=_energy(cls(kind), rows, weight))
         n = rows.n_features
         peak, mean, square = (
             torch.zeros(n, dtype=torch.float64, device=rows.device) for _ in range(3)
         )
-        for _, x in rows.chunks():
+        total = torch.zeros_like(peak)
+        for part, x in rows.chunks():
             peak = torch.maximum(peak, largest(x))
+            total += counts(x, None if weight is None else weight[part])
+        total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
         # In units of the power of two below the largest number: squares stay finite.
         unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
         unit = torch.where(peak > 0, unit, 1.0)
-        weight = None if sample_weight is None else sample_weight.double().to(rows.device)
-        total = rows.n_rows if weight is None else float(weight.sum())
+        whole = rows.n_rows if weight is None else float(weight.sum())
         for part, x in rows.chunks():
             mean += sums(x, unit, None if weight is None else weight[part]) / total
         for part, x in rows.chunks():
             each = None if weight is None else weight[part]
-            square += squares(x, unit, mean, each) / total
+            square += squares(x, unit, mean, each) / whole
         scale = square.sqrt()
         # A constant feature tells nothing: any scale does.
         scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
@@ -107,9 +119,8 @@ class Normalizer:
 
     def to(self, device: torch.device | str) -> Self:
         """A copy whose numbers are on another device."""
-        if self.mean is None or self.scale is None:
-            return self
-        return type(self)(self.kind, self.mean.to(device), self.scale.to(device))
+        given = (self.mean, self.scale, self.energy)
+        return type(self)(self.kind, *(None if t is None else t.to(device) for t in given))
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
@@ -174,6 +185,27 @@ class Normalizer:
             filled = filled / torch.where(norm > 0, norm, 1.0)
         return filled
 
+    def with_gaps(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """As `__call__` of rows with NaN: these stay, and the rest has the norm it is likely to.
+
+        On the sphere a row is known only where the norm of its unknown part is. With "standard"
+        that is √m, since features have variance 1; with "unit" and "center" features have their
+        mean shares of the squared norm; with "none" it is what the known part leaves of 1.
+        """
+        gaps = x.isnan()
+        unit, lost = self(self.fill(x, gaps))
+        n = x.shape[1]
+        if self.kind == "standard":
+            share = 1 / (1 + gaps.sum(1) * unit[:, -1].square() / n)
+            gaps = torch.cat([gaps, gaps.new_zeros(len(gaps), 1)], dim=1)
+        elif self.kind == "none":
+            share = x.double().nan_to_num(0.0).square().sum(1).clamp_max(1.0)
+        else:
+            energy = unit.new_full((n,), 1 / n) if self.energy is None else self.energy
+            share = torch.where(gaps, 0.0, energy).sum(1)
+        unit = unit * torch.where(gaps.any(1), share, 1.0).sqrt()[:, None]
+        return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
+
     def restore(self, w: Tensor) -> Tensor:
         """Points of the sphere as a user would read them: in the features' units if possible."""
         if self.mean is None or self.scale is None:
@@ -184,6 +216,27 @@ class Normalizer:
         last = torch.where(w[..., -1:] > 1e-6, w[..., -1:] / n**0.5, 1.0)
         mean, scale = self.mean.to(w.device), self.scale.to(w.device)
         return mean + scale * (w[..., :-1] / last).double()
+
+
+def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tensor | None:
+    """Mean squares (N,) of the coordinates of unit rows, as far as these are known, of sum 1.
+
+    From the first rows, a few chunks of them: it is an average. None of sparse rows.
+    """
+    energy, total = (
+        torch.zeros(rows.n_features, dtype=torch.float64, device=rows.device) for _ in range(2)
+    )
+    for part, x in itertools.islice(rows.chunks(), _LOOKED_AT):
+        if isinstance(x, SparseRows):
+            return None
+        each, gaps = None if weight is None else weight[part], x.isnan()
+        unit = normalizer(normalizer.fill(x, gaps) if bool(gaps.any()) else x)[0]
+        # Of k known features, a unit row has 1/k of its square in each, where others have 1/N.
+        unit = unit * (~gaps).sum(1, keepdim=True).double().sqrt()
+        energy += squares(unit, torch.ones_like(energy), torch.zeros_like(energy), each)
+        total += counts(x, each)
+    energy = energy / total.clamp_min(torch.finfo(total.dtype).tiny)
+    return energy / energy.sum().clamp_min(torch.finfo(energy.dtype).tiny)
 
 
 def _occurs(rare: Tensor) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 
 __all__ = ["on_sphere", "unit_chunks"]
@@ -20,6 +21,10 @@ def unit_chunks(
     """(unit rows, which of them have no direction and came out as zeros), chunk by chunk."""
     normalizer = normalizer.to(rows.device)
     for part, x in rows.chunks():
+        if has_gaps(x):
+            unit, lost = normalizer.with_gaps(x)
+            yield unit.to(dtype), lost
+            continue
         norm = normalizer.off_norm(x)
         off = (norm != 1).nonzero()[:, 0]
         if off.shape[0] > 0:

@@ -19,6 +19,7 @@ _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
 _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
 _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
+_GAP = 0.123456789  # any number that rows do not hold
 _FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
 _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
 
@@ -95,8 +96,11 @@ class StoredRows:
             rows = self.number[rows.to(self.number.device)]
         return [int(row) for row in rows.tolist()]
 
-    def check_finite(self, names: Sequence[Any] | None = None) -> Self:
-        """Return self; ValueError names the first number that is none, by row and column."""
+    def check_finite(self, names: Sequence[Any] | None = None, *, gaps: bool = False) -> Self:
+        """Return self; ValueError names the first number that is none, by row and column.
+
+        gaps: NaN stands for what is not known, and only infinite numbers are wrong.
+        """
         if not self.values.is_floating_point():
             return self
         for part, x in self.chunks():
@@ -104,7 +108,7 @@ class StoredRows:
             # A sum is cheaper than a look at each number, and right but for overflow.
             if bool(torch.isfinite(values.sum())):
                 continue
-            bad = (~torch.isfinite(values)).nonzero()
+            bad = (torch.isinf(values) if gaps else ~torch.isfinite(values)).nonzero()
             if bad.shape[0] == 0:
                 continue
             at = tuple(bad[0])
@@ -182,17 +186,17 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     order = torch.from_numpy(np.lexsort(table.T)).to(rows.device)
     ordered = stored[order.to(stored.device)]
     copy = torch.zeros_like(tied)
-    copy[1:] = (ordered[1:] == ordered[:-1]).all(1).to(tied.device)
+    copy[1:] = _same(ordered[1:], ordered[:-1]).to(tied.device)
     return order, ~copy
 
 
 def _project(x: Tensor, key: Tensor) -> Tensor:
     if isinstance(x, SparseRows):
         return x.sum_rows(x.value * key[x.column])
-    return (x * key).sum(1)
+    return (x.nan_to_num(_GAP) * key).sum(1)
 
 
 def _same(one: Tensor, other: Tensor) -> Tensor:
     if isinstance(one, SparseRows) and isinstance(other, SparseRows):
         return one.same_as(other)
-    return (one == other).all(1)
+    return ((one == other) | ((one != one) & (other != other))).all(1)  # NaN is like NaN

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["constant_left", "largest", "sparse_unit_rows", "squares", "sums"]
+__all__ = ["constant_left", "counts", "largest", "sparse_unit_rows", "squares", "sums"]
 
 _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
 
@@ -21,14 +21,22 @@ def constant_left(left: Tensor, mean: Tensor, n_features: int) -> Tensor:
 def largest(x: Tensor) -> Tensor:
     """Largest modulus of each feature, (N,)."""
     if not isinstance(x, SparseRows):
-        return x.abs().amax(0)
+        return x.abs().nan_to_num(0.0).amax(0)
     return x.value.new_zeros(x.shape[1]).scatter_reduce(0, x.column, x.value.abs(), "amax")
+
+
+def counts(x: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ_b weight_b over the rows in which each feature is known, (N,)."""
+    known = x.new_ones(x.shape[0], 1) if isinstance(x, SparseRows) else (~x.isnan()).double()
+    total = known.sum(0) if weight is None else weight @ known
+    return total.expand(x.shape[1])
 
 
 def sums(x: Tensor, unit: Tensor, weight: Tensor | None) -> Tensor:
     """Σ_b weight_b x_b / unit, (N,)."""
     if not isinstance(x, SparseRows):
-        return (x / unit).sum(0) if weight is None else weight @ (x / unit)
+        x = (x / unit).nan_to_num(0.0)
+        return x.sum(0) if weight is None else weight @ x
     value = x.value / unit[x.column]
     return _by_column(x, value if weight is None else value * weight[x.row])
 
@@ -36,7 +44,7 @@ def sums(x: Tensor, unit: Tensor, weight: Tensor | None) -> Tensor:
 def squares(x: Tensor, unit: Tensor, mean: Tensor, weight: Tensor | None) -> Tensor:
     """Σ_b weight_b (x_b / unit − mean)², (N,)."""
     if not isinstance(x, SparseRows):
-        square = (x / unit - mean).square()
+        square = (x / unit - mean).nan_to_num(0.0).square()
         return square.sum(0) if weight is None else weight @ square
     each = torch.ones_like(x.value) if weight is None else weight[x.row]
     away = _by_column(x, each * (x.value / unit[x.column] - mean[x.column]).square())

@@ -24,6 +24,7 @@ from mnemosphere.files import to_json, write_atomically
 __all__ = ["SUFFIXES", "Table", "one_line", "read_table", "write_table"]
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _X_KEYS, _Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
 
 
@@ -52,7 +53,7 @@ def read_table(source: str) -> Table:
     if source in NAMES:
         return _named(source)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder: give a file in it")
+        return _from_folder(path)
     if not path.exists():
         raise FileNotFoundError(
             f"no file {path}, and no data set of that name: check the path, or try one of "
@@ -96,6 +97,45 @@ def _named(name: str) -> Table:
     return Table(
         name, x, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape
     )
+
+
+def _from_folder(folder: Path) -> Table:
+    """Images of one size: one folder per class, or a folder of images without labels."""
+    from PIL import Image
+
+    paths = [p for p in sorted(folder.rglob("*")) if p.suffix.lower() in _PICTURES]
+    names = [p.relative_to(folder) for p in paths]
+    if not paths:
+        raise ValueError(
+            f"{folder} is a folder without images: give a file in it, or a folder with one folder "
+            "of images per class"
+        )
+    of_class = [len(name.parts) > 1 for name in names]
+    if any(of_class) and not all(of_class):
+        lone = names[of_class.index(False)]
+        raise ValueError(f"{folder / lone} is in no folder of a class: move it to one, or away")
+    pictures = []
+    for path in paths:
+        try:
+            with Image.open(path) as image:
+                gray = image.mode in ("1", "L", "I", "F", "I;16", "LA")
+                pictures.append(np.asarray(image.convert("L" if gray else "RGB")))
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
+    if any(picture.ndim == 3 for picture in pictures):
+        pictures = [p if p.ndim == 3 else np.stack([p] * 3, axis=2) for p in pictures]
+    shape = pictures[0].shape
+    odd = next((k for k, picture in enumerate(pictures) if picture.shape != shape), None)
+    if odd is not None:
+        sizes = [f"{p.shape[1]}x{p.shape[0]}" for p in (pictures[odd], pictures[0])]
+        raise ValueError(
+            f"{paths[odd]} is {sizes[0]} but {paths[0]} {sizes[1]}: make them of one size"
+        )
+    x = np.stack(pictures).reshape(len(pictures), -1)
+    labels = np.array([name.parts[0] for name in names]) if all(of_class) else None
+    digest = hashlib.sha256(x.tobytes() + "\0".join(map(str, names)).encode()).hexdigest()
+    called = np.array([name.as_posix() for name in names])
+    return Table(str(folder), x, called, "file", f"sha256:{digest}", labels, image_shape=shape)
 
 
 def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:

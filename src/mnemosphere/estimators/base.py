@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from numbers import Integral, Number
+from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.normalize import Normalizer
@@ -26,8 +26,9 @@ from mnemosphere.estimators import persistence
 from mnemosphere.estimators.from_files import ANSWERS, batch_by_batch
 from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.estimators.rows_in import RowsIn
 from mnemosphere.files import checksum
-from mnemosphere.machine import check_memory, pick_device
+from mnemosphere.machine import check_memory
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fixed_point import FixedPoint
@@ -48,21 +49,17 @@ PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is
 
 
 # scikit-learn wraps `transform` for set_output only in classes that inherit from the mixin.
-class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """Rows on the sphere, fitted attributes, model files."""
 
-    params_: Parameters
-    n_features_in_: int
     n_memories_: int
     memories_: Floats
-    normalize_: str
     classes_: NDArray[Any]
     lineage_: Lineage | None
     history_: list[dict[str, Any]]
     status_: str
     n_iter_: int
     converged_: bool
-    _normalizer: Normalizer
 
     # Settings of every estimator.
     solver: str | FixedPoint | SGD
@@ -72,7 +69,6 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
     tol: float
     uniform_weight: float
     precision: str
-    device: str
     random_state: Any
     callbacks: Sequence[Callback]
     verbose: int
@@ -87,82 +83,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         tags.input_tags.sparse = True
         return tags
 
-    # Rows in.
-
-    def _stored(self, X: Any, *, reset: bool, allow_nan: bool = False) -> StoredRows:
-        """X as it is stored, checked for shape, names and numbers."""
-        if isinstance(X, StoredRows):  # of a data set that was checked
-            return X.on(self.params_.w.device)
-        tensor = isinstance(X, Tensor)
-        if reset:
-            on_gpu = tensor and X.is_cuda and self.device == "auto"
-            device = X.device if on_gpu else pick_device(self.device)
-        else:
-            device = self.params_.w.device
-        rows = self._check_tensor(X, reset) if tensor else self._check_table(X, reset)
-        stored = StoredRows.of(rows, device)
-        return stored if allow_nan else stored.check_finite(self._feature_names())
-
-    def _check_tensor(self, X: Tensor, reset: bool) -> Tensor:
-        plain = X.layout in (torch.strided, torch.sparse_csr)
-        if not plain or X.is_nested or X.is_quantized or X.is_meta:
-            raise TypeError(
-                "X must be a dense or a sparse CSR tensor, of no other layout and not nested, "
-                "quantized or meta: use X.to_sparse_csr(), X.to_dense() or X.dequantize()"
-            )
-        _check_shape(X)
-        if X.is_complex():
-            raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-        if reset:
-            self.n_features_in_ = int(X.shape[1])
-            self.__dict__.pop("feature_names_in_", None)
-        elif X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input"
-            )
-        return X
-
-    def _check_table(self, X: Any, reset: bool) -> NDArray[Any]:
-        if X is None or isinstance(X, (list, tuple, str, Number)):
-            try:
-                X = np.asarray(X)
-            except ValueError as error:
-                raise ValueError(
-                    "X must be (rows, features), got rows of unlike lengths: fill them up"
-                ) from error
-        _check_shape(X)
-        kinds = {getattr(d, "kind", "") for d in (getattr(X, "dtype", None), *_column_types(X))}
-        if "c" in kinds:
-            raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-        if kinds & {"m", "M"}:
-            raise ValueError("X holds dates: pass numbers, such as days since a fixed one")
-        if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
-            word = next((v for v in X.reshape(-1).tolist() if not _is_number(v)), X.reshape(-1)[0])
-            raise ValueError(f"X holds text ({word!r}): encode it as numbers, or drop the column")
-        try:
-            rows: NDArray[Any] = validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype="numeric",
-                ensure_all_finite=False,
-                accept_sparse="csr",
-            )
-        except ValueError as error:
-            if "could not convert string" not in str(error):
-                raise
-            text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
-            raise ValueError(
-                f"X holds text ({text}): encode it as numbers, or drop the column"
-            ) from error
-        if rows.dtype.kind not in "buif":
-            raise ValueError(f"X must hold numbers, got dtype {rows.dtype}: convert its columns")
-        return rows
-
-    def _feature_names(self) -> Sequence[Any] | None:
-        names = getattr(self, "feature_names_in_", None)
-        return None if names is None else list(names)
+    # Rows on the sphere.
 
     def _training_rows(
         self, stored: StoredRows, kind: str, weight: Tensor | None, dtype: torch.dtype
@@ -203,16 +124,12 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
             stacklevel=4,
         )
 
-    @property
-    def _no_direction(self) -> str:
-        return "constant" if self.normalize_ == "center" else "all zeros"
-
     def _over_rows(
         self, X: Any, read: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype | None = None
     ) -> Any:
         """`read(unit rows, which have no direction)` chunk by chunk, where X came from."""
         check_is_fitted(self, "params_")
-        rows = self._stored(X, reset=False)
+        rows = self._stored(X, reset=False, gaps=True)
         chunks = unit_chunks(rows, self._normalizer, dtype or self.params_.w.dtype)
         out = torch.cat([read(x, lost) for x, lost in chunks])
         return like(X, out)
@@ -299,7 +216,7 @@ class SphereEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # typ
         """A copy of this fitted estimator with other parameters and no lineage."""
         other: Self = clone(self)
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
-        for name in ("_normalizer", "_label_mass"):
+        for name in ("_normalizer", "_encoding", "_label_mass"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
         other.lineage_ = None
@@ -365,28 +282,3 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
     largest = float(weight.max())
     # Only ratios matter, and single precision holds no more than this.
     return weight if 1e-30 < largest < 1e30 else weight / largest
-
-
-def _check_shape(X: Any) -> None:
-    if getattr(X, "ndim", 2) == 0:
-        raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
-    if getattr(X, "ndim", 2) == 1:
-        raise ValueError(
-            f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "
-            "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
-        )
-    if isinstance(X, Tensor) and (X.ndim != 2 or 0 in X.shape):
-        raise ValueError(f"X must be (rows, features), at least one each, got {tuple(X.shape)}")
-
-
-def _column_types(X: Any) -> Iterable[Any]:
-    types = getattr(X, "dtypes", ())  # of a frame, one per column
-    return types if isinstance(types, Iterable) else ()
-
-
-def _is_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -28,6 +29,7 @@ from mnemosphere.estimators.labels import (
     encode,
 )
 from mnemosphere.estimators.portable_model import PortableModel
+from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.model.class_reading import (
     at_temperature,
     best_temperature,
@@ -46,6 +48,7 @@ class ClassModel(PortableModel, ABC):
     """All that reads a fitted model and knows of classes."""
 
     temperature_: float  # of the shares of memories in a class, set by `fit` or `calibrate`
+    n_memories: int | str
     label_smoothing: float
     unlabeled: object
     class_weight: dict[Any, float] | str | None
@@ -73,6 +76,14 @@ class ClassModel(PortableModel, ABC):
             require_label=require_label, device=stored.device,
         )  # fmt: skip
         self.classes_ = coded.classes
+        if classes is None:
+            labeled = coded.index[coded.index >= 0]
+            counts = torch.bincount(labeled, minlength=len(coded.classes)).cpu().numpy()
+            weighted = self.class_weight is not None
+            for note in about_labels(coded.classes, counts, self.n_memories, weighted=weighted):
+                warnings.warn(note, UserWarning, stacklevel=3)
+            if self.n_memories == "auto":
+                check_worth_it(len(coded.classes), len(labeled))
         return coded
 
     def _weights(self, coded: Encoded, sample_weight: Any, stored: StoredRows) -> Tensor | None:
@@ -157,7 +168,7 @@ class ClassModel(PortableModel, ABC):
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
         if isinstance(X, Dataset):
             X, y, sample_weight = X.sample(SAMPLED, 0)
-        stored = self._stored(X, reset=False)
+        stored = self._stored(X, reset=False, gaps=True)
         coded = self._encode(y, stored, self.classes_, require_label=False)
         return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))
 

@@ -222,7 +222,7 @@ class DAMClassifier(
         """
         self._validate_params()
         first = not hasattr(self, "params_")
-        stored = self._stored(X, reset=first)
+        stored = self._stored(X, reset=first, gaps=True)
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit")
         if self.class_weight == "balanced":

@@ -82,7 +82,7 @@ class ClusterModel(PortableModel):
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
         if isinstance(X, Dataset):
             X, _, sample_weight = X.sample(SAMPLED, 0)
-        stored = self._stored(X, reset=False)
+        stored = self._stored(X, reset=False, gaps=True)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         return self._judged(X, self._no_labels(stored.n_rows), weight)
 

@@ -234,7 +234,7 @@ class DAMClusterer(
         if not hasattr(self, "params_"):
             return self.fit(X, sample_weight=sample_weight)
         self._validate_params()
-        stored = self._stored(X, reset=False)
+        stored = self._stored(X, reset=False, gaps=True)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         dataset = self._judged(X, self._no_labels(stored.n_rows), weight)
         self._take_in(self.params_, dataset, objectives.marginal, first=False)
@@ -383,6 +383,7 @@ def _choose_normalization(stored: StoredRows) -> str:
     if isinstance(some.values, SparseRows):  # counts and the like: zeros are to stay zeros
         return "unit"
     x = some.values.double()
+    x = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x)
     kind = "unit" if bool(x.min() < 0) else "center"
     spread = x.std(0, correction=0)
     spread = spread[spread > 0]

@@ -41,6 +41,7 @@ def evaluate(model: Any, X: ArrayLike, y: NDArray[Any]) -> dict[str, Any]:
         "accuracy": float(np.trace(confusion) / len(y)),
         "log_loss": log_loss,
         "calibration_error": calibration_error(proba[known].max(axis=1), best == index),
+        "most_frequent": float(np.unique(y, return_counts=True)[1].max() / len(y)),
         "rows": len(y),
         "unknown_labels": int((~known).sum()),
         "classes": classes.tolist(),

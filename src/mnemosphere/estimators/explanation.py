@@ -254,7 +254,10 @@ def _cut(lines: Table, width: int) -> Table:
 
 
 def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
-    """Why each row got its class, by the memories with the largest P(memory | x)."""
+    """Why each row got its class, by the memories with the largest P(memory | x).
+
+    A row with blanks is explained as `encode` fills them in.
+    """
     check_is_fitted(model, "params_")
     check_whole(n_nearest, "n_nearest", 1)
     params, stored = model._class_params, model._stored(X, reset=False)
@@ -284,7 +287,8 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
 def deciding(model: Any, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
     params, parts = model._class_params, []
-    for x, lost in unit_chunks(model._stored(X, reset=False), model._normalizer, params.w.dtype):
+    stored = model._stored(X, reset=False, gaps=True)
+    for x, lost in unit_chunks(stored, model._normalizer, params.w.dtype):
         parts.append(_shares(params, x, lost, n_memories)[:2])
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}

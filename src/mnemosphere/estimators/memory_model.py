@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
+from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators.base import (
@@ -64,8 +65,15 @@ class MemoryModel(SphereEstimator, ABC):
     novelty_threshold_: float | None  # of novelty_score, set by `calibrate_novelty`
 
     # What a model file holds besides parameters, normalizer and lineage.
-    _HEADER: ClassVar[dict[str, Check]] = {"normalize": one_of(*NORMALIZATIONS), "classes": LABELS}
+    _HEADER: ClassVar[dict[str, Check]] = {
+        "normalize": one_of(*NORMALIZATIONS), "classes": LABELS, "columns": COLUMNS
+    }  # fmt: skip
     _OWN: ClassVar[dict[str, Array]]  # P memories, Q = P+1, C classes and "none of them"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _set_params(self, params: Parameters) -> None:
         """Set the fitted attributes; what was calibrated on other parameters holds no more."""
@@ -113,6 +121,7 @@ class MemoryModel(SphereEstimator, ABC):
         })  # fmt: skip
         header = {
             "normalize": self._normalizer.kind,
+            "columns": [] if self._encoding is None else self._encoding.to_json(),
             "classes": labels_to_json(self.classes_),
             "own": plain(own),
         }
@@ -121,12 +130,13 @@ class MemoryModel(SphereEstimator, ABC):
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Undo `_state`."""
         self.normalize_ = header["normalize"]
+        self._encoding = Encoding.from_json(header["columns"]) if header["columns"] else None
         self.classes_ = labels_from_json(header["classes"])
         self._normalizer = Normalizer.from_tensors(
-            self.normalize_, strip_prefix(tensors, "normalizer"), self.n_features_in_
+            self.normalize_, strip_prefix(tensors, "normalizer"), self._n_numbers
         )
         params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
-        shape = (self.n_features_in_ + self._normalizer.extra, self.classes_.shape[0] + 1)
+        shape = (self._n_numbers + self._normalizer.extra, self.classes_.shape[0] + 1)
         lineage = strip_prefix(tensors, "lineage")
         self.lineage_ = Lineage.from_tensors(lineage) if lineage else None
         levels = () if self.lineage_ is None else self.lineage_.models
@@ -283,40 +293,6 @@ class MemoryModel(SphereEstimator, ABC):
             record=record,
         )  # fmt: skip
 
-    def _with_gaps(self, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
-        """Unit rows, NaN filled in neutrally, and the mask of the coordinates that are known."""
-        stored = self._stored(X, reset=False, allow_nan=True)
-        values = stored.values.to(stored.device).double()
-        gaps = torch.isnan(values)
-        mask: Tensor | None = None
-        if known is not None:
-            mask = known if isinstance(known, Tensor) else torch.from_numpy(np.array(known))
-            if mask.dtype != torch.bool:
-                raise ValueError(f"known must be booleans, True to keep, got {mask.dtype}")
-            if mask.shape != values.shape:
-                raise ValueError(
-                    f"known must be {tuple(values.shape)} like X, got {tuple(mask.shape)}"
-                )
-            mask = mask.to(values.device)
-            gaps &= ~mask
-        elif bool(gaps.any()):
-            mask = ~gaps
-        empty = gaps.all(1)
-        if bool(empty.any()):
-            raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
-        normalizer = self._normalizer.to(values.device)
-        filled = type(stored)(normalizer.fill(values, gaps), stored.device)
-        filled.check_finite(self._feature_names())
-        x, lost = on_sphere(filled, normalizer, self.params_.w.dtype)
-        if bool(lost.any()):
-            raise ValueError(
-                f"row {int(lost.nonzero()[0])} of X is {self._no_direction} where it is known, so "
-                "it has no direction to start from: drop it"
-            )
-        if mask is not None and normalizer.extra:
-            mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=1)
-        return x, mask
-
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
     ) -> tuple[Floats, NDArray[Any]]:
@@ -371,7 +347,7 @@ class MemoryModel(SphereEstimator, ABC):
 
     def _judged(self, X: Any, targets: Tensor, weight: Tensor | None) -> ArrayDataset:
         """Unit rows with label weights, those without direction left out."""
-        stored = self._stored(X, reset=False)
+        stored = self._stored(X, reset=False, gaps=True)
         x, lost = on_sphere(stored, self._normalizer, self.params_.w.dtype)
         self._check_some_left(lost)
         rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))

@@ -17,6 +17,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import check_whole
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import Parameters, memory_name
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def rows_behind(
     for rows, share in kernel.memory_shares(params, Batch(x, labels), objectives.marginal):
         support += weight[rows] @ share.double()
         digits = (share * _DIGITS).round()
-        score = torch.where(digits > 0, digits + 0.4 * (x[rows] @ params.w.T), -1.0)
+        score = torch.where(digits > 0, digits + 0.4 * _overlaps(params, x[rows]), -1.0)
         here = torch.arange(rows.start, rows.stop, device=x.device)
         score = torch.cat([best, score])  # (3 + B, P)
         names = torch.cat([number, here[:, None].expand(-1, params.n_memories)])
@@ -92,6 +93,10 @@ def rows_behind(
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = total / float(weight.sum())
     return RowsBehind(found, (support * scale).cpu().numpy())
+
+
+def _overlaps(params: Parameters, x: Tensor) -> Tensor:
+    return overlaps(params.w, x, params.beta_eff)
 
 
 def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:

@@ -161,6 +161,8 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     if not isinstance(name, str) or name not in _ESTIMATORS:
         raise ValueError(f"estimator is {name!r}")
     kind = _ESTIMATORS[name]
+    if "columns" in kind._HEADER:  # files of version 2 know only columns of numbers
+        header = {"columns": []} | header
     check_fields(header, _COMMON | kind._HEADER)
     try:
         settings = {key: _from_json(value) for key, value in header["settings"].items()}

@@ -74,11 +74,11 @@ class Start:
     def __call__(self, dataset: Dataset, varsigma: float, generator: torch.Generator) -> Parameters:
         """Parameters to train from."""
         rows = dataset.sample(self.n_memories, generator=generator)
-        w = initialize.from_data(rows.x, self.n_memories, generator=generator)
+        w = initialize.from_data(rows.filled().x, self.n_memories, generator=generator)
         beta: float | Tensor
         if self.beta is None:
             probe = dataset.sample(initialize.PROBE_ROWS, generator=generator)
-            beta = initialize.estimate_beta(w, probe.x, varsigma)
+            beta = initialize.estimate_beta(w, probe.filled().x, varsigma)
         else:
             beta = self.beta
         mass = dataset.label_mass()
@@ -261,7 +261,7 @@ def _pilot_partly(
     data: ArrayDataset, more: ArrayDataset, start: Start, varsigma: float | None, seed: int
 ) -> dict[str, float]:
     """The trial where some rows have no label: ς as the rows (more of them) have it."""
-    x = more.rows.x
+    x = more.rows.filled().x
     n_memories = max(1, min(start.n_memories, more.n_rows // 2))
     overlap = (x[n_memories:] @ x[:n_memories].to_dense().T).double()  # (rows left, P)
     beta_eff = sharing_temperature(overlap, few_labels.SHARED_BY)

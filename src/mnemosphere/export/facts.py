@@ -61,7 +61,7 @@ def facts(model: PortableModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "versions": {"mnemosphere": version("mnemosphere"), **versions()},
     }
     if X is not None:
-        found["rows"] = {"n": len(X), "checksum": checksum(X, y)}
+        found["rows"] = {"n": len(X), "checksum": checksum(model.encode(X), y)}
     if X is not None and y is not None and is_classifier(model):
         found["measured"] = _measure(model, X, y)
     return found

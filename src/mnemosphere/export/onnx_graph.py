@@ -59,7 +59,7 @@ def build(model: PortableModel | Pipeline) -> Any:
     rows = "rows" if encoder is None else _encoded(graph, encoder)
     unit, lost = _on_sphere(graph, model, rows)
     outputs = _answers(graph, model, unit, lost)
-    n_features = int((model if encoder is None else encoder).n_features_in_)
+    n_features = int(model._n_numbers if encoder is None else encoder.n_features_in_)
     kinds = {"label": graph.kind_of(model.classes_), "probabilities": 1, "novelty_score": 1}
     shapes: dict[str, list[int | str]] = {"probabilities": ["batch", len(model.classes_)]}
     proto = helper.make_model(
@@ -187,7 +187,7 @@ def _on_sphere(g: _Graph, model: PortableModel, rows: str) -> tuple[str, str]:
         z = g("Sub", x, g.stored(normalizer.mean))
         z = g("Div", z, g.stored(normalizer.scale))
         pads = g.constant([0, 0, 0, 1], np.int64)
-        x = g("Pad", z, pads, g.constant(float(model.n_features_in_) ** 0.5, np.float64))
+        x = g("Pad", z, pads, g.constant(float(model._n_numbers) ** 0.5, np.float64))
     length = g.norms(x, 1)
     # Measured against the row as it came: what is left of a constant row is rounding.
     limit = g("Mul", length, g.constant(_CONSTANT * (normalizer.kind == "center"), np.float64))

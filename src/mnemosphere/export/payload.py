@@ -43,10 +43,10 @@ def payload(
 ) -> dict[str, Any]:
     """Everything the page shows; see `write_page`."""
     chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
-    table = None if X is None else np.asarray(_table(X), dtype=np.float64)
+    table = None if X is None else np.asarray(model.encode(X))
     packed = None if table is None or chosen is None else table[chosen]
     unit = None if packed is None else _unit_rows(model, packed)
-    names = getattr(model, "feature_names_in_", None)
+    names = model._feature_names()
     shape = _image_shape(model, image_shape, table)
     levels = _levels(model)
     w = np.concatenate([level.params_.w.double().cpu().numpy() for level in levels])
@@ -102,7 +102,7 @@ def guess_image_shape(n_features: int, table: NDArray[Any] | None) -> tuple[int,
 def _image_shape(
     model: PortableModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
 ) -> tuple[int, ...] | None:
-    n_features = int(model.n_features_in_)
+    n_features = int(model._n_numbers)
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
@@ -118,10 +118,6 @@ def _image_shape(
     if int(np.prod(shape)) != n_features:
         raise ValueError(f"image_shape {shape} has {np.prod(shape)} values for {n_features}")
     return shape
-
-
-def _table(X: Any) -> Any:
-    return as_numpy(X.to_numpy() if hasattr(X, "to_numpy") else X)
 
 
 def _unit_rows(model: PortableModel, table: NDArray[Any]) -> Tensor:

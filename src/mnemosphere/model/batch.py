@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import side_stream
 from mnemosphere.numerics import sphere
@@ -19,7 +20,7 @@ __all__ = ["Batch"]
 class Batch:
     """Unit rows with their label weights and, where they differ, their sample weights."""
 
-    x: Tensor  # (B, N) unit rows
+    x: Tensor  # (B, N) unit rows; NaN where a feature is not known, see `model.gaps`
     targets: Tensor  # (B, C+1) label weights, at most 1 per row; zeros: the row has no label
     sample_weight: Tensor | None = None  # (B,)
 
@@ -41,6 +42,15 @@ class Batch:
             targets = self.targets[rows]
             weight = None if self.sample_weight is None else self.sample_weight[rows]
         return type(self)(self.x[rows], targets, weight)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a feature of some row is not known."""
+        return has_gaps(self.x)
+
+    def filled(self) -> Self:
+        """The same rows with 0 in their gaps, of unit norm."""
+        return replace(self, x=fill_neutrally(self.x))
 
     def mean(self, values: Tensor) -> float:
         """Mean of one value per row, by sample weight, in float64."""
@@ -72,7 +82,7 @@ class Batch:
                 )
         if x.shape[0] == 0:
             raise ValueError("x has no rows: pass at least one")
-        sphere.check(x, "x")
+        sphere.check(whole_rows(x), "x")
         usable = torch.isfinite(targets).all() and (targets >= 0).all()
         if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):
             raise ValueError("targets must be label weights: finite, >= 0, at most 1 per row")

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import split
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -111,14 +112,18 @@ def best_temperature(judged: Sequence[tuple[Parameters, Batch]]) -> float:
 def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], float]:
     """Summed −log P(class | x) of labeled rows as a function of log T; overlaps taken once."""
     truth = rows.targets[:, :-1].argmax(1, keepdim=True)
-    h = params.beta_eff * (rows.x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
+    x, gaps = split(rows.x)
+    h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
     h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
     prior = params.p.sum(1).clamp_min(tiny)
     log_prior, soft = prior.log(), params.p[:, :-1] / prior[:, None]
 
     def loss(log_t: float) -> float:
-        share = (log_prior + math.exp(-log_t) * h).softmax(1)
+        score = log_prior + math.exp(-log_t) * h
+        if gaps is not None:
+            score[:, 1:] += gaps.over(params.w, params.beta_eff * math.exp(-log_t))[0]
+        share = score.softmax(1)
         proba = share @ soft  # (B, P+1) (P+1, C)
         own = proba.gather(1, truth)[:, 0] / proba.sum(1).clamp_min(tiny)
         return -rows.mean(own.clamp_min(tiny).log()) * rows.total_weight

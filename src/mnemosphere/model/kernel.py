@@ -10,6 +10,8 @@ products (x wᵀ and rᵀ x) carry nearly all of the arithmetic.
 
 A class whose density lies below that of the densest component by more than a factor e^69 in
 float32, e^690 in float64, is counted as if it lay just there.
+
+Rows may have gaps, NaN where a feature is not known: see `model.gaps`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import Gaps, split
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
@@ -126,6 +129,9 @@ class _Forward(NamedTuple):
     e0: Tensor  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
+    x: Tensor  # (B, N) the rows, 0 in their gaps
+    gaps: Gaps | None
+    expected: Tensor | None  # (B, P) c: the memories expect c·w in the gaps
 
 
 class _Pass:
@@ -134,6 +140,7 @@ class _Pass:
     def __init__(self, params: Parameters) -> None:
         with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        self.w, self.beta_eff = params.w, params.beta_eff
         self.scaled_w = (params.beta_eff * params.w).T  # (N, P)
         if not self.scaled_w.is_cuda:
             self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
@@ -143,7 +150,12 @@ class _Pass:
             self.p = self.p.T.contiguous().T  # its products are twice as fast this way
 
     def forward(self, x: Tensor) -> _Forward:
+        x, gaps = split(x)
         e = x @ self.scaled_w  # (B, P)
+        expected = None
+        if gaps is not None:
+            lift, expected = gaps.over(self.w, self.beta_eff)
+            e += lift
         join()
         # The largest exponent of the row, the uniform component's 0 included.
         top = torch.maximum(e.amax(1), self.log_ratio)
@@ -152,7 +164,7 @@ class _Pass:
         e0 = h0.exp()
         joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
         joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
-        return _Forward(e, e0, joint, joint.log() - h0[:, None])
+        return _Forward(e, e0, joint, joint.log() - h0[:, None], x, gaps, expected)
 
 
 def log_joint(params: Parameters, x: Tensor) -> Tensor:
@@ -235,9 +247,11 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         s = weights / f.joint  # (B, C+1)
         ratio0.addmv_(s.T, f.e0)  # (C+1, B) (B,)
         ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
-        with side_stream(s, f.e, part.x):
+        with side_stream(s, f.e, f.x):
             r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
-            w_bar.addmm_(r.T, part.x)  # (P, N)
+            w_bar.addmm_(r.T, f.x)  # (P, N)
+            if f.gaps is not None and f.expected is not None:
+                w_bar.addcmul_(params.w, (r * f.expected).T @ f.gaps.unknown)
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(batch.n_rows))

@@ -57,6 +57,7 @@ def sharing_temperature(overlap: Tensor, shared_by: float, weight: Tensor | None
 
 def share_graph(w: Tensor, batch: Batch, *, shared_by: float) -> Graph:
     """The graph of the memories w (P, N) on these rows."""
+    batch = batch.filled()
     step = -(-batch.n_rows // _PROBE_ROWS)
     probe = batch.take(slice(None, None, step))
     kappa = sharing_temperature(probe.x @ w.T, shared_by, probe.sample_weight)

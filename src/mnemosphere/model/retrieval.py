@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mnemosphere.model import gaps
 from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores, check_rows, class_column
@@ -120,6 +121,15 @@ def novelty_score(params: Parameters, x: Tensor) -> Tensor:
     return out
 
 
+def expected_memory(params: Parameters, x: Tensor) -> Tensor:
+    """Σ_μ P(μ|x) w^μ among memories, (B, N): the pattern behind each row, also in its gaps."""
+    check_rows(params, x)
+    scores, out = Scores(params, None, x.shape[0]), torch.empty_like(x)
+    for rows in chunks(x.shape[0], params.n_memories, x.device):
+        out[rows] = scores.pull(x[rows], rows)
+    return out
+
+
 def nearest(params: Parameters, x: Tensor, k: int) -> Neighbors:
     """The k memories with the largest overlap ⟨w^μ, x⟩ with each row of x (B, N)."""
     check_rows(params, x)
@@ -127,7 +137,8 @@ def nearest(params: Parameters, x: Tensor, k: int) -> Neighbors:
     indices = torch.empty(x.shape[0], k, dtype=torch.long, device=x.device)
     overlaps = x.new_empty(x.shape[0], k)
     for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlaps[rows], indices[rows] = (x[rows] @ params.w.T).topk(k, dim=1)  # (B, P) -> (B, k)
+        overlap = gaps.overlaps(params.w, x[rows], params.beta_eff)
+        overlaps[rows], indices[rows] = overlap.topk(k, dim=1)  # (B, P) -> (B, k)
     return Neighbors(indices, overlaps)
 
 
@@ -145,7 +156,7 @@ def shares(params: Parameters, x: Tensor, class_index: int | Tensor | None, k: i
     values, overlaps = (x.new_empty(x.shape[0], k) for _ in range(2))
     uniform = x.new_empty(x.shape[0])
     for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlap = x[rows] @ params.w.T  # (B, P)
+        overlap = gaps.overlaps(params.w, x[rows], params.beta_eff)  # (B, P)
         share = scores.of_overlaps(overlap, rows).softmax(1)  # (B, P+1)
         uniform[rows] = share[:, 0]
         values[rows], indices[rows] = share[:, 1:].topk(k, dim=1)

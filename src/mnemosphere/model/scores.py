@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from mnemosphere.model.gaps import overlaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
@@ -38,7 +39,7 @@ class Scores:
 
     def __call__(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Scores (B, P+1) of x (B, N), which are the rows `rows` of the whole."""
-        return self.of_overlaps(x @ self.w.T, rows)  # (B, N) (N, P)
+        return self.of_overlaps(overlaps(self.w, x, self.beta_eff), rows)  # (B, N) (N, P)
 
     def energy(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
@@ -88,4 +89,4 @@ def check_rows(params: Parameters, x: Tensor) -> None:
             f"x is {x.dtype} on {x.device} but the parameters are {params.w.dtype} on "
             f"{params.w.device}: convert one of them"
         )
-    sphere.check(x, "x")
+    sphere.check(whole_rows(x), "x")  # a row with gaps has some norm below 1

@@ -38,7 +38,7 @@ def memories_of(model: Any, shape: Shape = None, count: int = 25) -> Figure | Su
     if hasattr(model, "memory_labels_"):
         scale = float(np.quantile(np.abs(w), 0.99)) or None
         return latent_classes(*parts, image_shape=shape, vmax=scale)
-    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    names = [str(name) for name in model._feature_names() or []]
     return memory_gallery(
         *parts, classes=model.classes_.tolist(), image_shape=shape,
         feature_names=names if shape is None and names and readable(names) else None,
@@ -59,7 +59,7 @@ def tree_of(model: Any, shape: Shape = None) -> Axes:
     tree = model.lineage_
     if tree is None:
         raise ValueError("this model did not grow: train with growth from 16 memories, say")
-    w = np.zeros((tree.n_nodes, model.n_features_in_))
+    w = np.zeros((tree.n_nodes, model.memories_.shape[1]))
     label = np.zeros(tree.n_nodes, dtype=np.int64)
     for level, nodes in enumerate(tree.members):
         then = model.at_level(level)

@@ -208,7 +208,7 @@ def certify(
     stats = accumulate(params, batch.check(params), rule)
     moved = _residual(params, stats, rule, learn_beta)
     method = Krylov() if method is None else method
-    found = method(params, batch, rule, generator=generator)
+    found = method(params, batch.filled(), rule, generator=generator)
     beta_eff = params.beta_eff
     rests = torch.maximum(moved.w, moved.p[1:]).clamp_min(float(moved.beta)) <= tol
     # The value found is that of a direction, so a saddle is proven. A minimum is not, unless the
@@ -227,7 +227,7 @@ def certify(
     resting = [memory for memory, verdict in enumerate(verdicts) if verdict == "minimum"]
     if resting:
         which = torch.tensor(resting, device=params.w.device)
-        joint = joint_split(params, batch, rule, which=which, tol=tol**2, accuracy=None)
+        joint = joint_split(params, batch.filled(), rule, which=which, tol=tol**2, accuracy=None)
         lambda_joint[which] = joint.lambda_joint.to(lambda_joint)
         for memory, name in zip(resting, joint.verdicts, strict=True):
             # A split that pays at fixed class weights would have been found before.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
 from mnemosphere.model.m_step import approach_beta, bound, maximize_bound
 from mnemosphere.model.objectives import LabelRule
@@ -257,7 +258,7 @@ def _reseed(
     dead = (p_bar[1:].sum(1) < _DEAD * one_row).nonzero()[:, 0]
     if dead.shape[0] == 0:
         return None
-    x = batch.x[:_RESEED_ROWS]
+    x = fill_neutrally(batch.x[:_RESEED_ROWS])
     q = batch.targets[:_RESEED_ROWS]
     worst = log_joint(params, x).logsumexp(1).argsort()[: dead.shape[0]]
     dead = dead[: worst.shape[0]]

@@ -190,7 +190,7 @@ def _split(
     """Split the memories that are saddles: (parameters, which were split, curvature, record)."""
     wanted = splitting.curvature.rows_wanted(params.n_memories)
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
-    curvature = splitting.curvature(params, rows, rule, generator=generator)
+    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
     grown, delta, passes = params, 0.0, curvature.passes * part

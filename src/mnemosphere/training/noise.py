@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mnemosphere.model.gaps import split
 from mnemosphere.numerics import sphere
 
 __all__ = ["SphereNoise"]
@@ -41,8 +42,9 @@ class SphereNoise:
         seed = torch.randint(2**62, (), generator=generator, device=generator.device)
         there = torch.Generator(x.device).manual_seed(int(seed))
         g = torch.randn(x.shape, generator=there, dtype=x.dtype, device=x.device)  # (B, N)
-        u = sphere.to_tangent(x, g)
+        known, gaps = split(x)
+        u = sphere.to_tangent(known, g)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
-        noisy: Tensor = self.overlap * x + across * u
-        return noisy
+        noisy: Tensor = self.overlap * known + across * u
+        return noisy if gaps is None else torch.where(x.isnan(), x, noisy)

@@ -182,8 +182,9 @@ def steps_for(
     """Replayed steps where all is on a GPU and no step asks the device for a number."""
     size = solver.rows_per_step or dataset.n_rows
     replayed = solver.can_capture(params) and size < dataset.n_rows
-    if replayed and isinstance(next(dataset.batches(size)).x, SparseRows):  # each of another size
-        replayed = False
+    if replayed:  # sparse batches are each of another size; gaps are asked of the device
+        first = next(dataset.batches(size))
+        replayed = not (isinstance(first.x, SparseRows) or first.has_gaps)
     return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
 
 

@@ -1,0 +1,82 @@
+"""What a careful tool says about labels before it learns from them, one line each."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mnemosphere.data.encoding import listed
+
+__all__ = ["about_labels", "check_worth_it", "no_better_than_chance"]
+
+_FEW_ROWS = 20  # below, nothing is remarkable
+_MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
+_RARE, _LEAST_RARE = 0.01, 100  # share of a rare class; rows from which that is told
+_MANY, _THIN = 200, 5  # classes, of fewer rows each: to be asked for
+
+
+def about_labels(
+    classes: NDArray[Any], counts: NDArray[Any], n_memories: int | str, *, weighted: bool
+) -> list[str]:
+    """Remarks on classes (C,) and how many rows each has, (C,); weighted: rare ones are seen to."""
+    n = int(counts.sum())
+    notes: list[str] = []
+    if n < _FEW_ROWS:
+        return notes
+    if isinstance(n_memories, int) and n_memories > n:
+        notes.append(
+            f"n_memories={n_memories} but only {n} rows have a label: memories will be copies of "
+            "rows; fewer do as well"
+        )
+    if looks_like_regression(classes, n):
+        notes.append(
+            f"y has {len(classes)} different numbers in {n} rows and looks like a measurement: "
+            "this is a classifier, so cut it into ranges first, with pandas.cut say"
+        )
+        return notes
+    lone = classes[counts == 1]
+    if len(lone):
+        names = [str(name) for name in classes[counts > 1]]
+        near = {str(name): get_close_matches(str(name), names, n=1) for name in lone}
+        told = [f"{name!r} (near {match[0]!r})" if match else repr(name)
+                for name, match in near.items()]  # fmt: skip
+        more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+        notes.append(
+            f"{len(lone)} of {len(classes)} classes have one row only, spelling mistakes perhaps: "
+            f"{', '.join(told[:5])}{more}"
+        )
+    rare = classes[(counts > 1) & (counts < _RARE * n)]
+    if not weighted and n >= _LEAST_RARE and 0 < len(rare) < len(classes) <= 1 / _RARE:
+        least = int(counts[counts > 1].min())
+        notes.append(
+            f"class {listed(rare.tolist())} has under 1% of the rows (the rarest {least} of {n}): "
+            "accuracy hides it, so look at its recall, and try class_weight='balanced'"
+        )
+    return notes
+
+
+def looks_like_regression(classes: NDArray[Any], n_rows: int) -> bool:
+    """Whether these are many numbers that hardly repeat."""
+    few_each = len(classes) > _MANY_NUMBERS and n_rows < _ROWS_EACH * len(classes)
+    return classes.dtype.kind in "iuf" and few_each
+
+
+def check_worth_it(n_classes: int, n_rows: int) -> None:
+    """ValueError for hundreds of classes of a few rows: that is to be asked for."""
+    if n_classes > _MANY and n_rows < _THIN * n_classes:
+        raise ValueError(
+            f"y has {n_classes} classes of {n_rows / n_classes:.1f} rows each: that is slow, and "
+            f"there is little to learn from; check y, or pass n_memories={2 * n_classes} to go on"
+        )
+
+
+def no_better_than_chance(accuracy: float, most: float) -> str | None:
+    """A remark where always saying the most frequent class would do as well; most: its share."""
+    if accuracy > most:
+        return None
+    return (
+        f"accuracy {accuracy:.1%} is no better than always answering the most frequent class "
+        f"({most:.1%}): the features may not tell the classes, or --class-weight balanced may help"
+    )

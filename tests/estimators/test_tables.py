@@ -1,0 +1,171 @@
+"""Frames of every kind of column, and blanks, through the estimators."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_digits, load_iris
+
+import mnemosphere as mn
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.model.gaps import overlaps
+from mnemosphere.numerics.bessel import log_omega_ratio
+
+N = 83
+
+
+def small(**settings):
+    settings = {
+        "n_memories": 7, "normalize": "standard", "varsigma": 0.8, "max_iter": 5, "random_state": 0
+    } | settings  # fmt: skip
+    return mn.DAMClassifier(**settings)
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(1)
+    y = rng.choice(["stay", "leave"], N)
+    gone, other = (y == "leave").astype(float), ["plus", "pro"]
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40 - 8 * gone, 6).round(),
+            "plan": np.where(rng.random(N) < 0.2 + 0.6 * gone, "basic", rng.choice(other, N)),
+            "active": rng.random(N) < 0.9 - 0.7 * gone,
+            "since": pd.Timestamp("2021-01-01")
+            + pd.to_timedelta(rng.integers(0, 900, N), unit="D"),
+        }
+    )
+    return frame.mask(rng.random(frame.shape) < 0.15), y
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return small().fit(*table)
+
+
+def test_a_table_with_categories_dates_and_blanks(table, model, tmp_path):
+    frame, y = table
+    assert list(model.feature_names_in_) == ["age", "plan", "active", "since"]
+    assert model.n_features_in_ == 4
+    assert model.memories_.shape == (7, 6)
+    assert model.score(frame, y) > 0.8
+    model.save(tmp_path / "m.safetensors")
+    again = mn.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    why = model.explain(frame[:3])
+    assert "plan=basic" in str(why)
+    numbers = model.encode(frame, fill=False)
+    assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
+    np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))
+    np.testing.assert_array_equal(
+        model.predict_proba(numbers.to_numpy()), model.predict_proba(frame)
+    )
+    read = model.decode(model.memories_)
+    assert list(read) == list(frame)
+    assert set(read["plan"]) <= {"basic", "plus", "pro"}
+    with pytest.warns(UserWarning, match="'gold' in 'plan'"):
+        model.predict(frame[:2].assign(plan="gold"))
+
+
+def test_blanks_are_averaged_over_not_guessed(table, model):
+    """predict_proba from shares of memories that know only the known features."""
+    frame, _ = table
+    rows = model._stored(frame, reset=False, gaps=True)
+    x, lost = on_sphere(rows, model._normalizer, torch.float64)
+    assert not lost.any()
+    assert x.isnan().any(1).sum() > 20
+    params = model._class_params
+    h = params.beta_eff * overlaps(params.w, x, params.beta_eff)
+    h = torch.cat([h.new_zeros(N, 1), h - log_omega_ratio(params.beta, params.n_features)], 1)
+    share = (h + params.p.sum(1).log()).softmax(1)
+    proba = share @ (params.p / params.p.sum(1, keepdim=True))[:, :-1]
+    proba = proba / proba.sum(1, keepdim=True)
+    np.testing.assert_allclose(model.predict_proba(frame), proba.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["standard", "unit", "center"])
+def test_known_features_stay_and_blanks_come_back_in_units(kind):
+    x, y = load_digits(return_X_y=True) if kind != "standard" else load_iris(return_X_y=True)
+    x, y = x[:150], y[:150]
+    rng = np.random.default_rng(0)
+    holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
+    holes[np.isnan(holes).all(1)] = x[np.isnan(holes).all(1)]
+    model = small(normalize=kind, n_memories=30, max_iter=20).fit(holes, y)
+    filled, gaps = model.encode(holes), np.isnan(holes)
+    np.testing.assert_array_equal(filled[~gaps], x[~gaps])
+    error = np.abs(filled - x)[gaps].mean()
+    by_mean = np.abs(np.nanmean(holes, 0) - x)[gaps].mean()
+    assert error < 0.7 * by_mean
+    assert model.score(holes, y) > 0.75
+
+
+def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model, table):
+    blank = pd.DataFrame({"age": [np.nan], "plan": [None], "active": [None], "since": [pd.NaT]})
+    assert np.isfinite(model.predict_proba(blank)).all()
+    unit = small(normalize="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
+    nothing = np.full((1, 4), np.nan)
+    np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
+    assert unit.novelty(nothing) == 1.0
+    with pytest.raises(ValueError, match=r"infinite \(inf\) in column 'age'"):
+        model.predict(table[0].assign(age=np.inf))
+
+
+def test_clusters_growth_refinement_and_streams_take_blanks(table):
+    frame, y = table
+    for estimator in (
+        small(growth=2),
+        small(objective=mn.Refinement(max_iter=2, validation_fraction=0.3)),
+        small(solver=mn.SGD(batch_size=11)),
+    ):
+        assert estimator.fit(frame, y).score(frame, y) > 0.6
+    clusters = mn.DAMClusterer(2, n_memories=5, max_iter=5, random_state=0).fit(frame)
+    assert np.isfinite(clusters.score_samples(frame)).all()
+    stream = small().partial_fit(frame[:50], y[:50], classes=["leave", "stay"])
+    assert stream.partial_fit(frame[50:], y[50:]).score(frame, y) > 0.6
+    assert len(stream.certify(frame, y).beta_split) == 7
+
+
+def test_equal_rows_with_blanks_count_as_weights(table):
+    frame, y = table
+    twice = small().fit(pd.concat([frame, frame[:9]]), np.r_[y, y[:9]])
+    weight = np.where(np.arange(N) < 9, 2.0, 1.0)
+    weighted = small().fit(frame, y, sample_weight=weight)
+    np.testing.assert_allclose(twice.memories_, weighted.memories_, rtol=1e-9)
+
+
+def test_plain_frames_of_numbers_and_their_names_warn_of_nothing():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=list("abc"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = mn.DAMClusterer(2, n_memories=4, max_iter=3, random_state=0).fit(frame)
+        model.predict(frame)
+    names = pd.get_dummies(pd.Series(["u", "v"] * 20))
+    assert small().fit(frame, names.astype(float)).classes_.tolist() == ["u", "v"]
+
+
+LABELS = {
+    "typo": (["setosa"] * 30 + ["virginica"] * 30 + ["virginca"], "'virginca' \\(near 'virginica'"),
+    "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has under 1% .*rarest 2 of 302.*balanced"),
+    "measured": (np.arange(70) * 3, "70 different numbers in 70 rows and looks like a measurement"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+@pytest.mark.parametrize("name", LABELS)
+def test_remarks_on_labels(name):
+    y, message = LABELS[name]
+    x = np.random.default_rng(0).normal(size=(len(y), 3))
+    with pytest.warns(UserWarning, match=message):
+        small(max_iter=1).fit(x, y)
+
+
+@pytest.mark.filterwarnings("ignore:y has")
+@pytest.mark.filterwarnings("ignore:The number of unique classes")
+def test_hundreds_of_classes_have_to_be_asked_for_and_copies_are_told():
+    x, y = np.random.default_rng(0).normal(size=(402, 3)), np.arange(402) // 2
+    with pytest.raises(ValueError, match=r"201 classes of 2.0 rows each.*n_memories=402 to go on"):
+        mn.DAMClassifier().fit(x, y)
+    with pytest.warns(UserWarning, match="n_memories=31 but only 30 rows"):
+        small(n_memories=31).fit(x[:30], y[:30] % 2)
