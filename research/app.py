@@ -9,6 +9,7 @@ import typer
 
 from mnemosphere.cli.shell import Shell
 from research.paper.command import reproduce
+from research.theory import training_commands  # noqa: F401  registers its commands
 from research.theory.commands import theory_app
 
 app = typer.Typer(

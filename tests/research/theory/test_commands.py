@@ -24,6 +24,9 @@ FIGURES = {
     "bifurcation": ["--teacher", "2", "--memories", "2", "--steps", "5"],
     "free-entropy": ["--teacher", "2", "--memories", "2", "--steps", "5"],
     "spectrum": ["--depth", "2"],
+    "complexity": ["--rows", "40", "--steps", "2", "--limit", "3"],
+    "regularizer": ["--teacher", "2", "--features", "11", "--steps", "2", "--seeds", "2"],
+    "splits": ["--teacher", "2", "--features", "11", "--size", "2", "--beta", "1.5", "--beta", "9"],
 }
 
 

@@ -1,0 +1,125 @@
+"""Studies of the theory beside training, as commands."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from research.pages.stored import read
+from research.shell import Debug, Json, Quiet, Terminal
+from research.theory import trained
+from research.theory.commands import theory_app
+from research.theory.options import Features, Rho, Seed, Teachers, Upsilon, picture
+from research.theory.study import Study
+
+
+@theory_app.command()
+def corrections(
+    ctx: typer.Context,
+    out: Annotated[Path, picture("corrections.png")] = Path("corrections.png"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Draw N·Δm of the stored comparisons with Gibbs sampling: the corrections are of order 1/N."""
+    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), {}, 0, picture=out)
+    found = trained.corrections(read("theory_vs_gibbs"))
+    spread = found.spread()
+    told = f"N·Δ the same at every N: χ² per degree of freedom {spread:.2f}"
+    study.finish(asdict(found) | {"spread": spread}, found.draw(), told)
+
+
+@theory_app.command()
+def complexity(
+    ctx: typer.Context,
+    data: Annotated[str, typer.Option(help="A data set by name.")] = "digits",
+    rows: Annotated[int, typer.Option(help="Rows used.", min=2)] = 300,
+    beta_range: Annotated[tuple[float, float], typer.Option(help="Of β_eff.")] = (6.0, 24.0),
+    steps: Annotated[int, typer.Option(help="Values of β_eff.", min=2)] = 8,
+    limit: Annotated[int, typer.Option(help="Most memories.", min=2)] = 64,
+    out: Annotated[Path, picture("complexity.png")] = Path("complexity.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Count the memories a data set needs until none is a saddle, at every temperature."""
+    settings = {"data": data, "rows": rows, "limit": limit}
+    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    with study.work("growing") as step:
+        found = trained.complexity_curve(
+            trained.rows_of(data, rows),
+            np.geomspace(*beta_range, steps).tolist(),
+            max_memories=limit,
+            progress=step,
+            generator=study.generator,
+        )
+    study.finish(asdict(found), found.draw())
+
+
+@theory_app.command()
+def regularizer(
+    ctx: typer.Context,
+    teacher: Teachers = 4,
+    features: Features = 60,
+    rho: Rho = 1.0,
+    steps: Annotated[int, typer.Option(help="Values of ς.", min=2)] = 9,
+    seeds: Annotated[int, typer.Option(help="Planted data sets for each υ.", min=2)] = 4,
+    out: Annotated[Path, picture("regularizer.png")] = Path("regularizer.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train on planted data at every ς: is ς(2υ) the one that finds the planted memories best?"""
+    settings = {"teacher": teacher, "features": features, "rho": rho}
+    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    with study.work("training") as step:
+        found = trained.scan_regularizer(
+            [0.3, 1.0, 3.0],
+            np.linspace(0.2, 1.0, steps).tolist(),
+            n_teacher=teacher,
+            n_features=features,
+            rho=rho,
+            seeds=seeds,
+            progress=step,
+            generator=study.generator,
+        )
+    study.finish(asdict(found) | {"best": found.best()}, found.draw())
+
+
+@theory_app.command()
+def splits(
+    ctx: typer.Context,
+    teacher: Teachers = 6,
+    features: Features = 120,
+    rho: Rho = 3.0,
+    upsilon: Upsilon = 1.0,
+    beta: Annotated[list[float] | None, typer.Option(help="Values of β, repeated.")] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Values of P, repeated.")] = None,
+    out: Annotated[Path, picture("splits.png")] = Path("splits.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Map how many distinct memories training ends with over P/P* and β, with the theory's line."""
+    settings = {"teacher": teacher, "features": features, "rho": rho, "upsilon": upsilon}
+    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    with study.work("training") as step:
+        found = trained.map_splits(
+            size or [2, 4, 6, 9, 12],
+            beta or [3.0, 3.5, 3.8, 4.1, 4.5, 6.0],
+            n_teacher=teacher,
+            n_features=features,
+            rho=rho,
+            upsilon=upsilon,
+            progress=step,
+            generator=study.generator,
+        )
+    told = f"the theory's first split: β = {found.beta_split:.4f}"
+    study.finish(asdict(found), found.draw(), told)

@@ -1,0 +1,49 @@
+"""Studies of training beside the theory: what they count, and what they must find."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from research.pages.stored import read
+from research.theory import trained
+
+
+def test_distinct_memories_are_groups_of_linked_ones():
+    angles = torch.tensor([0.0, 0.03, 0.06, 1.0, 1.02, 2.5], dtype=torch.float64)
+    w = torch.stack([angles.cos(), angles.sin()], 1)
+    assert (
+        trained.n_distinct(w) == 3
+    )  # cos 0.03 is above 0.999, cos 0.06 is not: linked all the same
+    assert trained.n_distinct(w, twin=0.9999) == 6
+    assert trained.n_distinct(w[:1]) == 1
+
+
+def test_memories_part_in_training_where_the_theory_says():
+    found = trained.map_splits(
+        [2, 3], [1.0, 4.0], n_teacher=2, n_features=17, rho=30.0, upsilon=1.0,
+        generator=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    assert found.beta_split == pytest.approx(math.sqrt(2) * (math.sqrt(5) + 1) / 2)
+    assert found.distinct.tolist() == [[1, 2], [1, 2]]
+
+
+def test_two_bundles_need_two_memories_once_it_is_cold_enough():
+    generator = torch.Generator().manual_seed(0)
+    place = torch.eye(2, 7, dtype=torch.float64).repeat_interleave(11, 0)
+    x = place + 0.02 * torch.randn(22, 7, dtype=torch.float64, generator=generator)
+    x = x / x.norm(dim=1, keepdim=True)
+    found = trained.complexity_curve(x, [0.5, 30.0], max_memories=5, generator=generator)
+    assert found.n_memories == [1, 2]
+    assert found.stable == [True, True]
+
+
+def test_corrections_times_n_are_constant_over_the_stored_settings():
+    found = trained.corrections(read("theory_vs_gibbs"))
+    assert found.n_features == [100, 300, 1000]
+    assert found.spread() < 1.5
+    # A wrong power of N would show: without the factor the same test fails by far.
+    n = np.array(found.n_features)
+    bare = trained.Corrections(found.names, found.n_features, found.scaled / n, found.error / n)
+    assert bare.spread() > 100
