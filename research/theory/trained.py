@@ -178,6 +178,7 @@ class Splits:
     beta: list[float]
     distinct: NDArray[np.int64]
     beta_split: float  # of the theory, where the first split comes
+    beta_split_noise: float  # the same where the noise of M rows in N dimensions spreads them too
 
     @figure_style()
     def draw(self) -> Axes:
@@ -191,11 +192,15 @@ class Splits:
             for j, n in enumerate(row):
                 shade = "white" if n < 0.6 * self.distinct.max() else "black"
                 ax.text(i, self.beta[j], str(n), ha="center", va="center", fontsize=6, color=shade)
-        ax.axhline(self.beta_split, color=VERMILLION, linewidth=1.6, label="theory")
+        for beta, style, name in (
+            (self.beta_split, "-", "theory, many dimensions"),
+            (self.beta_split_noise, "--", "with the spread of the noise"),
+        ):
+            ax.axhline(beta, color=VERMILLION, linestyle=style, linewidth=1.6, label=name)
         ax.set_xticks(range(len(self.ratio)), [f"{r:.2g}" for r in self.ratio])
         ax.set_xlabel(r"memories per pattern $P/P^*$")
         ax.set_ylabel(r"inverse temperature $\beta$")
-        ax.legend(loc="upper left")
+        ax.legend(loc="upper left", facecolor="white", framealpha=0.9, frameon=True)
         return ax
 
 
@@ -218,7 +223,8 @@ def map_splits(
     """Train P memories from a nearly symmetric start on planted data, at every β held.
 
     The theory's first split, with many examples: β_eff² = P* for orthonormal patterns and
-    β_eff = ς(2υ)β, whatever P is.
+    β_eff = ς(2υ)β, whatever P is. In N dimensions the noise of M rows adds its own spread,
+    (1 − ς²)(1 + √(N/M))²/N at its largest, to the ς²/P* of the patterns.
     """
     teacher = sample_teacher(n_teacher, n_features, upsilon=upsilon, generator=generator)
     basis = torch.linalg.qr(teacher.w.T).Q.T.contiguous()
@@ -241,8 +247,16 @@ def map_splits(
                 generator=generator,
             ).params
             table[i, j] = n_distinct(trained.w)
-    split = math.sqrt(n_teacher) / varsigma_of_noise(upsilon)
-    return Splits([s / n_teacher for s in sizes], [float(b) for b in betas], table, split)
+    overlap = varsigma_of_noise(upsilon)
+    ratio = 1 + math.sqrt(n_features / len(data.x))
+    noise = (1 - overlap**2) * ratio**2 / n_features
+    return Splits(
+        [s / n_teacher for s in sizes],
+        [float(b) for b in betas],
+        table,
+        math.sqrt(n_teacher) / overlap,
+        overlap / math.sqrt(n_teacher) / (overlap**2 / n_teacher + noise),
+    )
 
 
 @dataclass(frozen=True)

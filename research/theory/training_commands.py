@@ -121,5 +121,5 @@ def splits(
             progress=step,
             generator=study.generator,
         )
-    told = f"the theory's first split: β = {found.beta_split:.4f}"
+    told = f"first split: β = {found.beta_split:.4f}, with noise {found.beta_split_noise:.4f}"
     study.finish(asdict(found), found.draw(), told)

@@ -34,7 +34,7 @@ def test_two_bundles_need_two_memories_once_it_is_cold_enough():
     place = torch.eye(2, 7, dtype=torch.float64).repeat_interleave(11, 0)
     x = place + 0.02 * torch.randn(22, 7, dtype=torch.float64, generator=generator)
     x = x / x.norm(dim=1, keepdim=True)
-    found = trained.complexity_curve(x, [0.5, 30.0], max_memories=5, generator=generator)
+    found = trained.complexity_curve(x, [0.5, 8.0], max_memories=5, generator=generator)
     assert found.n_memories == [1, 2]
     assert found.stable == [True, True]
 
