@@ -50,6 +50,12 @@ def run():
 
 
 @pytest.fixture(scope="session")
+def call():
+    """The same for fixtures that live longer than a test."""
+    return invoke
+
+
+@pytest.fixture(scope="session")
 def kit():
     """The pieces the tests make data and commands from."""
     return SimpleNamespace(frame=frame, fast=FAST, names=NAMES, classes=CLASSES, n_rows=N_ROWS)

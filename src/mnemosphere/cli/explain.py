@@ -53,6 +53,7 @@ def explain(
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.estimators.explanation import explain as explain_rows
+    from mnemosphere.estimators.image_explanation import explain_images
 
     terminal = request.terminal
     if out is not None:
@@ -63,7 +64,10 @@ def explain(
     shape = opened.shape(image_shape, rows)
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
-    found = explain_rows(opened.model, rows.x, nearest)
+    if opened.encoder is None:
+        found = explain_rows(opened.model, rows.x, nearest)
+    else:
+        found = explain_images(opened.whole, rows.images, nearest)
     other = None if instead is None else _other(opened, rows, instead, hold)
     if out is not None:
         plots.save(picture(found, rows, shape), out)
@@ -95,7 +99,7 @@ def _other(opened: Opened, rows: Rows, instead: str, hold: list[str] | None) -> 
             known = ", ".join(opened.classes[:_MOST])
             raise ValueError(f"--instead {instead} is no class: use next or one of {known}")
         label = opened.model.classes_[opened.classes.index(instead)]
-    return opened.model.counterfactual(rows.x, label, hold=names_in(hold))
+    return opened.of_rows("--instead").counterfactual(rows.x, label, hold=names_in(hold))
 
 
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ def explore(
     found = None if data is None else rows_for(opened, data, request.columns, request.split)
     shape = opened.shape(image_shape, found)
     x, y = (None, None) if found is None else (found.x, found.y)
-    opened.model.explore(
+    opened.of_rows("a page").explore(
         out, x, y, max_rows=rows, image_shape=shape, layout="pca", title=opened.path.parent.name
     )
     size = out.stat().st_size
@@ -60,13 +60,14 @@ def export(
 ) -> None:
     """Write a model as an ONNX graph, or as a model card in Markdown judged on DATA."""
     from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.export import to_onnx
     from mnemosphere.files import write_atomically
 
     inputs = (model,) if data is None else (model, data)
     check_file(out, [".onnx", ".md"], overwrite=overwrite, inputs=inputs)
     opened = open_model(model)
     if out.suffix == ".onnx":
-        opened.model.to_onnx(out)
+        to_onnx(opened.whole, out)
     else:
         found = None if data is None else rows_for(opened, data, request.columns, request.split)
         x, y = (None, None) if found is None else (found.x, found.y)

@@ -63,6 +63,7 @@ def recall(
     if out is not None:
         check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
     opened = open_model(model)
+    opened.of_rows("recall")
     part = request.split or ("all" if row else None)
     rows = rows_for(opened, data, request.columns, part)
     rows = rows.called(row) if row else rows

@@ -23,6 +23,32 @@ class Opened(NamedTuple):
     model: Any
     record: dict[str, Any]
     path: Path
+    encoder: Any = None  # of the images that it is given, where it has one
+
+    @property
+    def first(self) -> Any:
+        """What takes the rows as they are."""
+        return self.model if self.encoder is None else self.encoder
+
+    @property
+    def whole(self) -> Any:
+        """All of it: the model, or the pipeline of encoder and model."""
+        from sklearn.pipeline import make_pipeline
+
+        return self.model if self.encoder is None else make_pipeline(self.encoder, self.model)
+
+    @property
+    def pictures(self) -> Any:
+        """What memories look like (P, pixels), where they are not rows themselves."""
+        from mnemosphere import memory_pictures
+
+        return None if self.encoder is None else memory_pictures(self.whole)
+
+    def of_rows(self, what: str) -> Any:
+        """The model, for what only memories that are rows can do."""
+        if self.encoder is not None:
+            raise ValueError(f"{what} needs memories of pixels: train without --encoder")
+        return self.model
 
     @property
     def classes(self) -> list[str]:
@@ -31,7 +57,7 @@ class Opened(NamedTuple):
 
     def shape(self, text: str | None, rows: Rows | None = None) -> tuple[int, ...] | None:
         """The shape of images: as given, as stored with the rows, or as the run noted."""
-        n = self.model.n_features_in_
+        n = self.first.n_features_in_
         stored = None if rows is None else rows.table.image_shape
         noted = self.record.get("data", {}).get("image_shape")
         known = stored or (tuple(noted) if noted else None)
@@ -40,17 +66,21 @@ class Opened(NamedTuple):
 
 def open_model(path: Path, *, labeled: bool = False) -> Opened:
     """A model from its file or the folder of its run."""
+    from sklearn.pipeline import Pipeline
+
     import mnemosphere
+    from mnemosphere.estimators.patches import two_layers
 
     path = path / MODEL if path.is_dir() else path
     model = mnemosphere.load(path)
+    encoder, model = two_layers(model) if isinstance(model, Pipeline) else (None, model)
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
     try:
         record = json.loads((path.parent / RESULTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         record = {}
-    return Opened(model, record if isinstance(record, dict) else {}, path)
+    return Opened(model, record if isinstance(record, dict) else {}, path, encoder)
 
 
 def rows_for(
@@ -63,8 +93,8 @@ def rows_for(
     own or the model was trained on this very file; else all, where the data have none of their own.
     """
     table, about = read_table(data), opened.record.get("data", {})
-    wanted = [str(n) for n in getattr(opened.model, "feature_names_in_", [])]
-    label, n = columns.label, opened.model.n_features_in_
+    wanted = [str(n) for n in getattr(opened.first, "feature_names_in_", [])]
+    label, n = columns.label, opened.first.n_features_in_
     if label is None and about.get("label") in table.columns:
         label = about["label"]
     if wanted and table.columns:
@@ -90,7 +120,7 @@ def rows_for(
         raise ValueError(f"{data} has no labels: name their column with --label")
     if labels and rows.is_test is None and about.get("checksum") == table.checksum:
         rows = rows.hold_out(about["test_fraction"], about["seed"])
-    return _named_like(rows, wanted).part(split)
+    return _named_like(rows, wanted).part(split).encoded(opened.encoder)
 
 
 def _named_like(rows: Rows, wanted: Sequence[str]) -> Rows:
@@ -109,8 +139,8 @@ def load_rows(data: str, columns: Columns, guess_label: str) -> Rows:
 
 def about_data(used: Rows, **more: Any) -> dict[str, Any]:
     """What a record says of the data."""
-    table = used.table
+    table, x = used.table, used.x if used.images is None else used.images
     return {
-        "name": table.name, "checksum": table.checksum, "features": used.x.shape[1],
+        "name": table.name, "checksum": table.checksum, "features": x.shape[1],
         "label": used.label, "image_shape": table.image_shape, **more,
     }  # fmt: skip

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
 
 _NAMED = 5  # classes of the first line
 _REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
+_ENCODER = "Learn memories of patches of images first, without labels."
 _KEPT_SCORES = 2000  # held-out novelty scores in the record, for other rates
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "image_shape", "seed",
-        "shrink")  # fmt: skip
+        "shrink", "encoder")  # fmt: skip
 
 
 @command(rows=True)
@@ -50,6 +51,7 @@ def train(
     shrink: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
     yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
     image_shape: ImageShape = None,
+    encoder: Annotated[str | None, option(_ENCODER, metavar="patches")] = None,
 ) -> None:
     """Train a model on your data and write it with everything needed to make it again.
 
@@ -70,13 +72,14 @@ def train(
         raise ValueError("no data: give DATA, or data in the file of --config")
     settings = resolve("DAMClassifier", stored | given_settings(ctx))
     rows, judged = _load(own)
+    first = _encoder(own, settings, rows)
     model = _model(own, settings, rows)
     _describe(terminal, rows)
     _ask(model, rows, yes)
     text = to_toml(_absolute(own) | settings, "train again: mnemosphere train --config config.toml")
     with folder.writing() as draft:
         (draft / CONFIG).write_text(text, encoding="utf-8")
-        model, content = _run(terminal, folder, own, model, rows, judged)
+        model, content = _run(terminal, folder, own, first, model, rows, judged)
         content["command"] = command_line(ctx)
         folder.finish(content)
     terminal.result(content)
@@ -111,6 +114,19 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
         raise ValueError(f"{own['test']} has {judged.x.shape[1]} features, {own['data']} "
                          f"{rows.x.shape[1]}: use the same columns")  # fmt: skip
     return rows, judged
+
+
+def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows) -> Any:
+    """The encoder of images, not fitted yet, or None."""
+    from mnemosphere import PatchEncoder
+
+    if own["encoder"] is None:
+        return None
+    if own["encoder"] != "patches":
+        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}")
+    if settings["normalize"] == "auto":
+        settings["normalize"] = "unit"  # soft counts of patches lie on the sphere
+    return PatchEncoder(rows.table.image_shape, device=settings["device"], random_state=own["seed"])
 
 
 def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows) -> Any:
@@ -197,22 +213,29 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
 
 
 def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], model: Any, rows: Rows,
+    terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any, rows: Rows,
     judged: Rows | None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     import numpy as np
 
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import about_data
+    from mnemosphere.cli.rows import Opened, about_data
+    from mnemosphere.estimators import save
     from mnemosphere.plots.fitted import memories_of
 
     missing = len(rows) - int(rows.labeled.sum())
     if missing:
         terminal.note(f"{missing} of {len(rows)} rows have no label: they are used unlabeled")
-    seconds = fit(model, rows, terminal, folder.draft / CHECKPOINT)
+    began = time.perf_counter()
+    if first is not None:
+        first.fit(rows.x)
+        rows, judged = rows.encoded(first), None if judged is None else judged.encoded(first)
+    seconds = time.perf_counter() - began
+    seconds += fit(model, rows, terminal, folder.draft / CHECKPOINT)
+    path = folder.draft / MODEL
     if model.status_ == "interrupted":
-        model.save(folder.draft / MODEL)
+        save(Opened(model, {}, path, first).whole, path)
         raise Interrupted(
             f"interrupted after {model.n_iter_} passes: the model so far is in "
             f"{folder.shown}.partial, go on with: mnemosphere train --resume --out {folder.shown}"
@@ -225,8 +248,10 @@ def _run(
         scores = np.sort(model.novelty_score(judged.x))
         model.calibrate_novelty(judged.x, max(_REJECTED, 1.5 / (len(judged) + 1)))
     few = np.unique(np.linspace(0, max(len(scores) - 1, 0), _KEPT_SCORES).round().astype(int))
-    model.save(folder.draft / MODEL)
-    plots.save(memories_of(model, rows.table.image_shape), folder.draft / "memories.png")
+    opened = Opened(model, {}, path, first)
+    save(opened.whole, path)
+    gallery = memories_of(model, rows.table.image_shape, pictures=opened.pictures)
+    plots.save(gallery, folder.draft / "memories.png")
     plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
     return model, {
         **content,

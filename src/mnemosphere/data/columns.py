@@ -37,6 +37,7 @@ class Rows:
     kind: str  # what the names are: "line", "row", or the column they come from
     label: str | None  # the label column
     is_test: NDArray[np.bool_] | None = None
+    images: Any = None  # (n, pixels) what x was encoded from, where it was
 
     def __len__(self) -> int:
         return len(self.names)
@@ -55,7 +56,14 @@ class Rows:
         if y is not None and y.dtype == object and all(value is not None for value in y):
             y = np.array(y.tolist())
         is_test = None if self.is_test is None else self.is_test[at]
-        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test)
+        images = None if self.images is None else self.images[at]
+        return replace(self, x=x, y=y, names=self.names[at], is_test=is_test, images=images)
+
+    def encoded(self, encoder: Any) -> Self:
+        """The same as an encoder of images gives them to a model; as they are without one."""
+        if encoder is None:
+            return self
+        return replace(self, x=encoder.transform(self.x), images=np.asarray(self.x))
 
     def part(self, split: str | None, default: str = "test") -> Self:
         """The rows of a split: 'train', 'test' or 'all'; all rows where there is no split."""

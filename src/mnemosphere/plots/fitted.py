@@ -29,10 +29,17 @@ def representative(model: Any, count: int) -> NDArray[np.intp]:
     return shown
 
 
-def memories_of(model: Any, shape: Shape = None, count: int = 25) -> Figure | SubFigure | Axes:
-    """Memories of a classifier above their class weights, or of a clusterer by cluster."""
-    w, normalizer = model.memories_, model._normalizer
-    if normalizer.scale is not None:  # standard units: features as given are not alike
+def memories_of(
+    model: Any, shape: Shape = None, count: int = 25, pictures: NDArray[Any] | None = None
+) -> Figure | SubFigure | Axes:
+    """Memories of a classifier above their class weights, or of a clusterer by cluster.
+
+    pictures (P, pixels): what memories look like, where they are not images themselves.
+    """
+    w, normalizer = model.memories_ if pictures is None else pictures, model._normalizer
+    if (
+        normalizer.scale is not None and pictures is None
+    ):  # standard units: features as given are not alike
         w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
     parts = (w, model.class_weights_, model.memory_prior_)
     if hasattr(model, "memory_labels_"):
