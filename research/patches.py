@@ -5,6 +5,7 @@ python -m research patches final --device cuda    test accuracy, with 100 and 10
 python -m research patches deeper --device cuda   what else might help, judged like the study
 python -m research patches small --device cuda    few rows, and few labels among many rows
 python -m research patches peers --device cuda    other classifiers on the same rows
+python -m research patches pictures               two layers of the data inside the package, drawn
 
 Each writes a report after every line, so that an interrupted one is of use. --quick takes the data
 inside the package and a few minutes on a processor.
@@ -23,11 +24,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from torch import Tensor, nn
 
-from mnemosphere import DAMClassifier, PatchEncoder, Refinement
+from mnemosphere import (
+    DAMClassifier,
+    PatchEncoder,
+    Refinement,
+    explain_images,
+    memory_pictures,
+    plots,
+)
 from mnemosphere.data import NamedData, load
+from mnemosphere.plots.fitted import memories_of
 from research import report
 from research.benchmarks import _options
 
@@ -229,6 +239,11 @@ class Job:
             train, test = train.take(slice(0, QUICK_ROWS)), test.take(slice(0, 500))
         return train, test
 
+    def beside(self, name: str) -> Path:
+        """A file in the folder of the report."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return Path(self._path.parent / name)
+
     def add(self, text: str, **values: Any) -> None:
         """Tell, and store."""
         print(f"[{time.perf_counter() - self._began:6.1f} s] {text}", flush=True)
@@ -396,6 +411,26 @@ def peers(job: Job) -> None:
                 _neighbors_and_svm(job, name, seed, train, test)
 
 
+def pictures(job: Job) -> None:
+    """Ten memories of the second layer, an image in doubt, a mistake; beside the report."""
+    train, test = job.rows("mnist-small")
+    layers = make_pipeline(
+        PatchEncoder(random_state=0, n_patches=100_000, device=job.device),
+        DAMClassifier(100, random_state=0, device=job.device, **ENCODED),
+    ).fit(train.x.cpu().numpy(), train.y)
+    x, model = test.x.cpu().numpy(), layers[-1]
+    proba = layers.predict_proba(x)
+    sure, right = proba.max(1), model.classes_[proba.argmax(1)] == test.y
+    gallery = memories_of(model, (28, 28), 10, memory_pictures(layers))
+    plots.save(gallery, job.beside("second-layer.png"))
+    doubted = np.where(right, np.abs(sure - 0.7), np.inf).argmin()
+    mistaken = np.where(right, np.inf, np.abs(sure - 0.8)).argmin()
+    for name, k in (("image-explanation", doubted), ("image-mistake", mistaken)):
+        found = explain_images(layers, x[k : k + 1], 4)
+        plots.save(found.plot(0, truth=int(test.y[k])), job.beside(f"{name}.png"))
+    job.add(f"accuracy {100 * right.mean():.2f}%", data="mnist-small", accuracy=100 * right.mean())
+
+
 def _neighbors_and_svm(
     job: Job, name: str, seed: int, train: Rows, test: Rows, label: str = ""
 ) -> None:
@@ -492,10 +527,12 @@ PARTS: dict[str, Callable[[Job], None]] = {
     "deeper": deeper,
     "small": small,
     "peers": peers,
+    "pictures": pictures,
 }
-_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "peers": 1}
+_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "peers": 1, "pictures": 1}
 _MEMORIES = {
     "study": [200], "final": [100, 1000], "deeper": [1000], "small": [1000], "peers": [1000],
+    "pictures": [100],
 }  # fmt: skip
 
 
