@@ -462,16 +462,6 @@ USE = {
             "save": lambda c: small().save("model.safetensors"),
         }.items()
     },
-    "streaming without classes": (
-        lambda c: small().partial_fit(c.x, c.y),
-        ValueError,
-        r"classes must be passed on the first call to partial_fit",
-    ),
-    "streaming an unseen label": (
-        lambda c: small().fit(c.x, c.y).partial_fit(c.x, c.labels(9)),
-        ValueError,
-        r"y has labels \[9\] that are not among the classes \[0, 1, 2\]",
-    ),
     "streaming a label outside of classes": (
         lambda c: small().partial_fit(c.x, c.y, classes=[0, 1]),
         ValueError,

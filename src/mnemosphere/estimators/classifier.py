@@ -25,11 +25,11 @@ from mnemosphere.estimators.calibration import (
 )
 from mnemosphere.estimators.class_model import ClassModel
 from mnemosphere.estimators.persistence import register
+from mnemosphere.estimators.streaming import forget_stream, known_classes, take_in_labeled
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.prior import with_class_prior
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import fit
@@ -196,7 +196,7 @@ class DAMClassifier(
         """
         self._validate_params()
         stored, weight, dataset, seed, callbacks = self._learn_from(X, y, sample_weight)
-        self.__dict__.pop("_stream", None)
+        forget_stream(self)
         self._label_mass = dataset.label_mass().cpu()
         trained = self._train(dataset, seed, callbacks)
         self._set_trained(trained)
@@ -213,28 +213,26 @@ class DAMClassifier(
         y: ArrayLike,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        *,
+        rehearse: bool = False,
     ) -> Self:
         """One incremental fixed-point step from a batch, on a fresh or a fitted model.
 
-        On a fresh model the first call needs `classes`, and its batch settles what is "auto", the
-        normalization and the first memories, so it should look like the rest. The objective is
-        the joint likelihood.
+        On a fresh model the first batch settles what is "auto", the normalization and the first
+        memories, so it should look like the rest. The objective is the joint likelihood. A class
+        that appears later is learned: it gets memories of others. rehearse: classes that stop
+        coming are not forgotten; the model draws rows of theirs itself. How soon the past fades
+        is `solver=FixedPoint(half_life=rows)`.
         """
         self._validate_params()
         first = not hasattr(self, "params_")
         stored = self._stored(X, reset=first, gaps=True)
-        if first and classes is None:
-            raise ValueError("classes must be passed on the first call to partial_fit")
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
-        known = None if classes is None else np.unique(np.asarray(classes))
-        if not first and known is not None and not np.array_equal(known, self.classes_):
-            raise ValueError(
-                f"classes {known.tolist()} differ from the model's {self.classes_.tolist()}"
-            )
-        known = known if first else self.classes_
+        known = known_classes(self, y, classes, first=first)
+        before = [] if first else self.classes_.tolist()
         coded = self._encode(y, stored, known, require_label=first)
         weight = self._weights(coded, sample_weight, stored)
         if first:
@@ -243,14 +241,9 @@ class DAMClassifier(
             self.params_ = self._start()(
                 dataset, self.varsigma_, torch.Generator().manual_seed(seed)
             )
-            self._label_mass = torch.zeros(coded.targets.shape[1], dtype=torch.float64)
         else:
             dataset = self._judged(X, coded.targets, weight)
-        self._label_mass = self._label_mass + dataset.label_mass().cpu()
-        # A class not seen yet keeps a sliver, so that it can still be learned.
-        p_q = self._label_mass + 1e-6 * self._label_mass.sum()
-        params = with_class_prior(self.params_, p_q.to(self.params_.p), "hold")
-        self._take_in(params, dataset, objectives.joint, first=first)
+        take_in_labeled(self, dataset, before, first=first, rehearses=rehearse)
         return self
 
     def _resolve_auto(

@@ -360,13 +360,14 @@ class MemoryModel(SphereEstimator, ABC):
         self, params: Parameters, dataset: ArrayDataset, rule: LabelRule, *, first: bool
     ) -> None:
         """One incremental fixed-point step from a batch of a stream."""
-        solver = FixedPoint(dataset.n_rows, learn_beta=self.beta == "learn")
-        if not hasattr(self, "_stream"):
-            self._stream = solver.start(params) if first else solver.resume(params)
+        half_life = getattr(self.solver, "half_life", None)
+        solver = FixedPoint(dataset.n_rows, self.beta == "learn", half_life)
+        started = solver.start if first else solver.resume
+        state = self.__dict__.get("_stream") or started(params)
         if first:
             self.history_, self.lineage_ = [], None
         result = fit(
-            params, StreamedBatch(dataset.rows), solver, rule=rule, max_iter=1, state=self._stream
+            params, StreamedBatch(dataset.rows), solver, rule=rule, max_iter=1, state=state
         )
         self._stream = result.state
         (record,) = result.history

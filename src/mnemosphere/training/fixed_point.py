@@ -51,16 +51,22 @@ class FixedPoint:
         twentieth of the rows from 2000 rows on (a tenth on a GPU), else None.
     learn_beta : bool
         Whether β is trained; the estimators decide by their `beta`.
+    half_life : float or None
+        Rows after which the running mean has forgotten half, for streams that drift; None: its
+        memory grows with what was seen. Only where steps are taken after batches.
 
     """
 
     batch_size: int | Literal["auto"] | None = "auto"
     learn_beta: bool = True
+    half_life: float | None = None
 
     def __post_init__(self) -> None:
         size = self.batch_size
         if size is not None and size != "auto" and not (isinstance(size, int) and size >= 1):
             raise ValueError(f"batch_size must be >= 1, None or 'auto', got {size!r}")
+        if self.half_life is not None and not self.half_life > 0:
+            raise ValueError(f"half_life must be > 0 rows or None, got {self.half_life}")
 
     @property
     def rows_per_step(self) -> int | None:
@@ -133,6 +139,8 @@ class FixedPoint:
         passes = float(state["passes"]) + share
         # A batch that holds all rows forgets everything before it: the exact step.
         rate = 1.0 if share == 1.0 else min(1.0, share / min(passes, _window(passes)))
+        if share < 1.0 and self.half_life is not None:  # at first, the mean of all there were
+            rate = max(1 - 0.5 ** (float(stats.count) / self.half_life), min(1.0, share / passes))
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
@@ -164,6 +172,9 @@ class FixedPoint:
         passes = state["passes"] + share
         window = (_GROWING * (passes - 1)).clamp_min(_SHORTEST)
         rate = (share / torch.minimum(passes, window)).clamp_max(1.0).to(params.w.dtype)
+        if self.half_life is not None:
+            rate = torch.maximum(1 - 0.5 ** (stats.count / self.half_life), share / passes)
+            rate = rate.clamp_max(1.0).to(params.w.dtype)
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)

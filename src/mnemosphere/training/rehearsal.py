@@ -1,0 +1,125 @@
+"""Streams whose classes come and go: columns and memories for a new one, rehearsal of old ones.
+
+A class that stops coming would be forgotten: the running mean of the statistics fades, and p_q of
+the classes that do come takes its memories. So batches are filled up with rows of the classes that
+are missing, drawn from the model as it was when it last saw them, weighted such that all classes
+count by the rows there have been. The step is then that of rows of all classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model import retrieval
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.solver import SolverState
+
+__all__ = ["add_columns", "give_memories", "rehearse", "widen_state"]
+
+_SLIVER = 1e-6  # of a memory, for a class of which nothing is known yet
+_SERVED = 0.8  # a class with fewer of the memories it is due gets more
+_NEW_MASS = 0.3  # of what a memory answers for, at first
+_TIMES = 2  # rows drawn for each row of the batch
+
+
+def add_columns(params: Parameters, place: Tensor, n_columns: int) -> Parameters:
+    """The same memories with more classes: column y is now column place[y]; (C+1,) of them."""
+
+    def spread(p: Tensor) -> Tensor:
+        wide = _SLIVER * params.p_h[:, None].expand(-1, n_columns).clone()
+        wide[:, place] = p
+        return wide / wide.sum(1, keepdim=True) * params.p_h[:, None]
+
+    p = spread(params.p)
+    return params.replace(p=p, p_q=p.sum(0))
+
+
+def widen_state(state: SolverState, place: Tensor, n_columns: int) -> SolverState:
+    """The fixed point's state for `add_columns`."""
+    p_bar = state["p_bar"].new_zeros(state["p_bar"].shape[0], n_columns)
+    p_bar[:, place] = state["p_bar"]
+    columns = state["col_multipliers"].new_zeros(n_columns)
+    return {**state, "p_bar": p_bar, "col_multipliers": columns,
+            "row_multipliers": torch.zeros_like(state["row_multipliers"])}  # fmt: skip
+
+
+def give_memories(
+    params: Parameters, state: SolverState, batch: Batch, due: Tensor, late: list[int]
+) -> tuple[Parameters, SolverState]:
+    """Put memories on rows of the classes `late` that have fewer than they are due, (C+1,).
+
+    They are taken from classes with more than is due to them: those memories go that have the
+    nearest neighbor of their own class, which takes over what they knew.
+    """
+    label, own = batch.targets.argmax(1), params.p[1:].argmax(1)
+    have = torch.bincount(own, minlength=len(due)).to(due)
+    coming = torch.bincount(label, minlength=len(due)).to(due)
+    lack = torch.zeros_like(due)
+    lack[late] = torch.where(have < _SERVED * due, (due - have).floor(), 0.0)[late]
+    lack = torch.minimum(lack, coming)
+    taken, heirs = _redundant(params.w, own, have - due, int(lack.sum()))
+    worst = log_joint(params, batch.x).gather(1, label[:, None])[:, 0].argsort()
+    # The worst rows of each class first, as many as the class lacks.
+    one_hot = torch.nn.functional.one_hot(label[worst], len(due))
+    rank = (one_hot.cumsum(0) * one_hot).sum(1)
+    rows = worst[rank <= lack[label[worst]]][: len(taken)]
+    taken, heirs = taken[: len(rows)], heirs[: len(rows)]
+    if len(rows) == 0:
+        return params, state
+    x, q = batch.x[rows].to_dense(), batch.targets[rows]
+    w_bar, p_bar, w, p = (t.clone() for t in (state["w_bar"], state["p_bar"], params.w, params.p))
+    w_bar.index_add_(0, heirs, w_bar[taken])
+    p_bar.index_add_(0, heirs + 1, p_bar[taken + 1])
+    mass = _NEW_MASS * float(state["p_bar"].sum()) / params.n_memories
+    w_bar[taken], p_bar[taken + 1], w[taken] = mass * x, mass * q, x
+    p[taken + 1] = params.p_h[taken + 1, None] * q / q.sum(1, keepdim=True)
+    return params.replace(w=w, p=p, p_q=p.sum(0)), {**state, "w_bar": w_bar, "p_bar": p_bar}
+
+
+def _redundant(w: Tensor, own: Tensor, spare: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """(memories that can go, who takes over): at most n, and as many of a class as it can spare."""
+    overlap = w @ w.T
+    overlap.fill_diagonal_(-2.0)
+    overlap = torch.where(own[:, None] == own, overlap, -2.0)
+    nearest, heir = overlap.max(1)
+    spare, fixed, found = spare.tolist(), set[int](), list[tuple[int, int]]()
+    for memory in nearest.argsort(descending=True).tolist():
+        k = int(own[memory])
+        if len(found) == n or nearest[memory] < -1.5:
+            break
+        if spare[k] >= 1 and memory not in fixed and int(heir[memory]) not in fixed:
+            spare[k] -= 1
+            fixed |= {memory, int(heir[memory])}
+            found.append((memory, int(heir[memory])))
+    pairs = torch.tensor(found, dtype=torch.long, device=w.device).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def rehearse(
+    old: Parameters, columns: Tensor, batch: Batch, counts: Tensor, targets: Tensor, *,
+    generator: torch.Generator,
+) -> Batch:  # fmt: skip
+    """The batch, filled up with rows of classes that are missing from it, drawn from `old`.
+
+    columns (k,): the missing classes in `old`. targets (k, C+1): their label weights. counts
+    (k+1,): rows there have been of each of them, and of all classes that are in the batch.
+    """
+    n = _TIMES * batch.n_rows
+    drawn = torch.multinomial(counts[:-1], n, replacement=True, generator=generator)
+    old = old.to(device="cpu")
+    x, _ = retrieval.sample(old, n, class_index=columns[drawn], generator=generator)
+    weight = batch.sample_weight
+    weight = batch.targets.new_ones(batch.n_rows) if weight is None else weight
+    each = float(counts[:-1].sum() / counts[-1]) * float(weight.sum()) / n
+    rows = batch.x.to_dense()
+    return replace(
+        batch,
+        x=torch.cat([rows, x.to(rows)]),
+        targets=torch.cat([batch.targets, targets[drawn].to(batch.targets)]),
+        sample_weight=torch.cat([weight, torch.full_like(weight[:1], each).expand(n)]),
+    )

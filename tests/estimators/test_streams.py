@@ -1,0 +1,119 @@
+"""Streams: classes that appear, classes that stop coming, a past that fades."""
+
+import numpy as np
+import pytest
+import torch
+
+import mnemosphere as mn
+from mnemosphere.model import Batch, from_memories, objectives
+from mnemosphere.model.kernel import accumulate
+from mnemosphere.numerics import sphere
+from mnemosphere.training import FixedPoint
+from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse
+
+N, P, C = 7, 20, 4
+CENTERS = np.linalg.qr(np.random.default_rng(3).normal(size=(N, N)))[0][:C]
+
+
+def rows(label, n, seed):
+    rng = np.random.default_rng(seed)
+    y = rng.choice(label, n)
+    x = CENTERS[y] + 0.25 * rng.normal(size=(n, N))
+    return x / np.linalg.norm(x, axis=1, keepdims=True), np.array(["a", "b", "c", "d"])[y]
+
+
+def stream(*, rehearses, half_life=None):
+    model = mn.DAMClassifier(
+        P, varsigma=0.8, normalize="none", random_state=0, device="cpu",
+        solver=mn.FixedPoint(half_life=half_life),
+    )  # fmt: skip
+    for phase in ([0, 1], [2, 3]):
+        for seed in range(8):
+            model.partial_fit(*rows(phase, 60, 10 * phase[0] + seed), rehearse=rehearses)
+    return model
+
+
+def test_new_classes_are_learned_and_old_ones_kept():
+    test = {k: rows(k, 200, 99) for k in ([0, 1], [2, 3]) for k in [tuple(k)]}
+    kept, lost = stream(rehearses=True, half_life=100), stream(rehearses=False, half_life=100)
+    assert kept.classes_.tolist() == ["a", "b", "c", "d"]
+    assert kept.score(*test[2, 3]) > 0.97
+    assert lost.score(*test[2, 3]) > 0.97
+    assert kept.score(*test[0, 1]) > 0.97
+    assert lost.score(*test[0, 1]) < kept.score(*test[0, 1])
+    # Classes count by the rows there have been; without rehearsal the half-life fades them too.
+    np.testing.assert_allclose(
+        kept.class_prior_[:-1].sum(), lost.class_prior_[:-1].sum(), atol=0.01
+    )
+    assert kept.class_prior_[:2].sum() == pytest.approx(kept.class_prior_[2:4].sum(), rel=0.05)
+    assert lost.class_prior_[:2].sum() < 0.2
+    owners = np.bincount(kept.class_weights_[1:].argmax(1), minlength=C)
+    assert (owners >= 3).all()
+
+
+@pytest.fixture
+def model():
+    generator = torch.Generator().manual_seed(0)
+    w = sphere.sample_uniform(P, N, generator=generator, dtype=torch.float64)
+    params = from_memories(w, torch.tensor([0.5, 0.4, 0.1]).double(), beta=9.0, varsigma=0.8)
+    label = torch.arange(P) % 2
+    p = objectives.soft_labels(label, 2, 0.1, dtype=torch.float64) * params.p_h[1:, None]
+    p = torch.cat([params.p[:1], p])
+    return params.replace(p=p, p_q=p.sum(0))
+
+
+def test_added_columns_leave_the_others_as_they_were(model):
+    wide = add_columns(model, torch.tensor([0, 2, 3]), 4).check()
+    torch.testing.assert_close(wide.p[:, [0, 2, 3]], model.p, rtol=1e-5, atol=0)
+    assert 0 < float(wide.p[:, 1].sum()) < 1e-5
+    torch.testing.assert_close(wide.p.sum(1), model.p_h)
+
+
+def test_memories_given_come_from_near_neighbors_who_take_over(model):
+    wide = add_columns(model, torch.tensor([0, 1, 3]), 4)
+    state = FixedPoint().resume(wide)
+    x, _ = rows([2], 30, 5)
+    q = objectives.soft_labels(torch.full((30,), 2), 3, 0.1, dtype=torch.float64)
+    batch = Batch(torch.from_numpy(x), q)
+    due = torch.tensor([8.0, 8.0, 4.0, 0.0], dtype=torch.float64)
+    new, after = give_memories(wide, state, batch, due, [2])
+    moved = (new.w != wide.w).any(1)
+    assert int(moved.sum()) == 4
+    assert all(bool((batch.x == w).all(1).any()) for w in new.w[moved])
+    assert (new.p[1:][moved].argmax(1) == 2).all()
+    # What went over to the heirs, and the new mass, is all that changed.
+    mass = 0.3 * float(state["p_bar"].sum()) / P
+    total = after["p_bar"].sum() - 4 * mass
+    torch.testing.assert_close(total, state["p_bar"].sum())
+    same, _ = give_memories(wide, state, batch, torch.zeros(4).double(), [2])
+    assert torch.equal(same.w, wide.w)
+
+
+def test_rehearsed_rows_weigh_as_the_rows_there_have_been(model):
+    x, _ = rows([2], 40, 6)
+    batch = Batch(torch.from_numpy(x), torch.eye(3).double()[[0]].expand(40, -1))
+    counts = torch.tensor([300.0, 100.0]).double()
+    filled = rehearse(
+        model, torch.tensor([1]), batch, counts, torch.eye(3).double()[[1]],
+        generator=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    filled.check(model)
+    mass = filled.sample_weight @ filled.targets
+    assert float(mass[1] / mass[0]) == pytest.approx(3.0)
+    assert filled.n_rows == 120
+    drawn = filled.x[40:]
+    own = model.p[1:, 1]
+    assert float(((drawn @ model.w.T) @ (own / own.sum())).mean()) > 0  # near memories of the class
+
+
+def test_the_half_life_is_in_rows(model):
+    generator = torch.Generator().manual_seed(2)
+    x = sphere.sample_uniform(50, N, generator=generator, dtype=torch.float64)
+    batch = Batch(x, torch.eye(3).double()[torch.arange(50) % 2])
+    solver = FixedPoint(50, half_life=50.0)
+    before = {**solver.resume(model), "passes": torch.tensor(9.0).double()}
+    stats = accumulate(model, batch, objectives.joint)
+    _, after = solver.step(model, before, stats, batch, 0.05)
+    torch.testing.assert_close(after["w_bar"], (before["w_bar"] + stats.w_bar / 50) / 2)
+    with pytest.raises(ValueError, match="half_life must be > 0"):
+        FixedPoint(half_life=0)
