@@ -87,13 +87,14 @@ def _redundant(w: Tensor, own: Tensor, spare: Tensor, n: int) -> tuple[Tensor, T
     overlap.fill_diagonal_(-2.0)
     overlap = torch.where(own[:, None] == own, overlap, -2.0)
     nearest, heir = overlap.max(1)
-    spare, fixed, found = spare.tolist(), set[int](), list[tuple[int, int]]()
+    left: list[float] = spare.tolist()
+    fixed, found = set[int](), list[tuple[int, int]]()
     for memory in nearest.argsort(descending=True).tolist():
         k = int(own[memory])
         if len(found) == n or nearest[memory] < -1.5:
             break
-        if spare[k] >= 1 and memory not in fixed and int(heir[memory]) not in fixed:
-            spare[k] -= 1
+        if left[k] >= 1 and memory not in fixed and int(heir[memory]) not in fixed:
+            left[k] -= 1
             fixed |= {memory, int(heir[memory])}
             found.append((memory, int(heir[memory])))
     pairs = torch.tensor(found, dtype=torch.long, device=w.device).reshape(-1, 2)
