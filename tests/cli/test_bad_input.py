@@ -1,5 +1,7 @@
 """Bad input: one line that says what is wrong and what to do, exit code 2, nothing left behind."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,21 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
     (out / "thesis.txt").write_text("years of work")
     assert "thesis.txt" in run(*arguments, out, "--overwrite", code=2).error
     assert (out / "thesis.txt").read_text() == (mine / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    "record",
+    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}', '{"novelty": {"held_out": 1}}'],
+    ids=["data", "deep", "open", "seed", "novelty"],
+)
+def test_a_damaged_record_is_one_line(run, tmp_path, trained, table, record):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "results.json").write_text(record)
+    found = run("predict", tmp_path / "run", table, code=2).error
+    assert "results.json is damaged (" in found
+    assert found.endswith("train again, or move it away")
+
+
+def test_rows_can_be_bounded(run, trained, table):
+    rows = run("predict", trained, table, "--max-rows", "7", "--json").json["predictions"]
+    assert len(rows) == 7

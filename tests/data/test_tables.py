@@ -1,12 +1,14 @@
 """Tables: what is read from files of every kind, and what their rows are called."""
 
 import gzip
+import os
 import struct
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from mnemosphere import machine
 from mnemosphere.data.tables import read_table, write_table
 
 # Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
@@ -140,3 +142,55 @@ def test_what_is_written_is_read_back(tmp_path, suffix):
     write_table(frame, path)
     assert read_table(str(path)).values.to_dict("list") == frame.to_dict("list")
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+# Bounded reading
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".npy", ".npz", ".parquet"])
+def test_the_first_rows_alone(tmp_path, suffix):
+    """Header or not, cells that hold ends of lines: the rows are those of the whole file."""
+    path = tmp_path / f"table{suffix}"
+    x = np.arange(33.0).reshape(11, 3)
+    if suffix == ".npy":
+        np.save(path, x)
+    elif suffix == ".npz":
+        np.savez(path, x=x, y=np.arange(11))
+    else:
+        frame = pd.DataFrame(x, columns=list("abc")).assign(note=['two\nlines, "so"'] * 11)
+        write_table(frame, path)
+    whole = read_table(str(path))
+    for n in (1, 4, 11, 50):
+        part = read_table(str(path), n)
+        assert len(part.row_names) == len(part.values) == min(n, 11)
+        assert part.row_names.tolist() == whole.row_names[:n].tolist()
+        assert np.array_equal(np.asarray(part.values), np.asarray(whole.values)[:n])
+        if suffix == ".npz":
+            assert part.labels.tolist() == list(range(min(n, 11)))
+
+
+def test_the_rest_of_a_text_file_is_not_read(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"a,b\n1,2\n3,4\n" + b"5,6\n" * 9999 + b"\xff\xfe broken \xff")
+    assert len(read_table(str(path), 2).values) == 2
+    with pytest.raises(ValueError, match=r"cannot be read as .csv"):
+        read_table(str(path))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npz", ".npy"])
+def test_more_than_fits_is_refused(tmp_path, monkeypatch, suffix):
+    path = tmp_path / f"table{suffix}"
+    x = np.zeros((5000, 3))
+    if suffix in (".npy", ".npz"):
+        np.savez_compressed(path, x=x) if suffix == ".npz" else np.save(path, x)
+    else:
+        write_table(pd.DataFrame(x, columns=list("abc")), path)
+    monkeypatch.setattr(machine, "available_memory", lambda device="cpu": 90_000.0)
+    with pytest.raises(ValueError, match=r"needs about .* GB are free: take a part of it"):
+        read_table(str(path))
+
+
+def test_a_pipe_is_no_table(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ValueError, match="is no file"):
+        read_table(str(tmp_path / "pipe.csv"))

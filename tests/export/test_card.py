@@ -56,13 +56,14 @@ def test_calibration_error_of_a_model_that_is_too_sure():
 
 def test_names_cannot_break_out_of_their_cells():
     rng = np.random.default_rng(0)
-    names = np.array(["a|b", "<script>", "line\nbreak", "---"], dtype=object)
+    names = np.array(["a|b", "<script>", "line\nbreak", "---\x1b[31m"], dtype=object)
     x, y = rng.normal(size=(40, 5)), names[np.arange(40) % 4]
     model = mn.DAMClassifier(5, normalize="unit", varsigma=0.5, random_state=0).fit(x, y)
     text = model.card(x, y, title="evil\n---\nname: [")
     matter, body = front(text)
     assert matter["model-index"][0]["name"] == "evil --- name: ["
     assert "<script>" not in body
+    assert "\x1b" not in body
     assert "a\\|b" in body
     assert "\nbreak" not in body
 

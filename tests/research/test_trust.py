@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from research.trust import inputs, kills, model_files
+from research.trust import commands, inputs, kills, model_files
 
-SIZES = {model_files: 150, kills: 3, inputs: 30}
+SIZES = {model_files: 150, kills: 3, inputs: 30, commands: 12}
 
 
 @pytest.mark.parametrize("campaign", SIZES, ids=lambda module: module.__name__)

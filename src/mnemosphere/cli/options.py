@@ -62,6 +62,11 @@ _OF_ROWS = {
     "id": (str | None, _of_rows(_ID, "COLUMN"), None),
     "drop": (list[str] | None, _of_rows("Columns to leave out, as a,b."), None),
     "features": (list[str] | None, _of_rows("Columns to use alone, as a,b."), None),
+    "max_rows": (
+        int | None,
+        option("Read so many rows at most, the first ones.", min=1, rich_help_panel=_ROWS),
+        None,
+    ),
 }
 
 
@@ -78,13 +83,14 @@ class Columns:
     id: str | None = None
     drop: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    max_rows: int | None = None
 
     @classmethod
     def given(cls, options: dict[str, Any]) -> Columns:
         """From the options."""
         return cls(
             options.get("label"), options.get("id"), names_in(options.get("drop")),
-            names_in(options.get("features")),
+            names_in(options.get("features")), options.get("max_rows"),
         )  # fmt: skip
 
 

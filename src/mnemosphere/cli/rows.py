@@ -14,7 +14,17 @@ import numpy as np
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.data.columns import Rows, choose, parse_shape
-from mnemosphere.data.tables import read_table
+from mnemosphere.data.tables import one_line, read_table
+from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
+
+# What commands read of the record of a run, where it is there.
+_NOTED = {
+    "data": {
+        "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
+        "seed": whole(), "image_shape": maybe(items(whole(1))),
+    },
+    "novelty": {"threshold": maybe(number()), "held_out": items(maybe(number()))},
+}  # fmt: skip
 
 
 class Opened(NamedTuple):
@@ -76,11 +86,25 @@ def open_model(path: Path, *, labeled: bool = False) -> Opened:
     encoder, model = two_layers(model) if isinstance(model, Pipeline) else (None, model)
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
+    return Opened(model, _record(path.parent / RESULTS), path, encoder)
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """What a run has noted beside its model; nothing where there is no such file."""
+    if not path.is_file():
+        return {}
     try:
-        record = json.loads((path.parent / RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        record = {}
-    return Opened(model, record if isinstance(record, dict) else {}, path, encoder)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        check_depth(record)
+        for part, fields in _NOTED.items():
+            noted = record.get(part, {})
+            check_fields({k: v for k, v in noted.items() if k in fields}, {
+                k: check for k, check in fields.items() if k in noted
+            }, part)  # fmt: skip
+    except (AttributeError, RecursionError, ValueError) as error:
+        reason = one_line(error)[:200]
+        raise ValueError(f"{path} is damaged ({reason}): train again, or move it away") from error
+    return dict(record)
 
 
 def rows_for(
@@ -92,7 +116,7 @@ def rows_for(
     labels: they are needed. Then the rows are those held out, where the data have a split of their
     own or the model was trained on this very file; else all, where the data have none of their own.
     """
-    table, about = read_table(data), opened.record.get("data", {})
+    table, about = read_table(data, columns.max_rows), opened.record.get("data", {})
     wanted = [str(n) for n in getattr(opened.first, "feature_names_in_", [])]
     label, n = columns.label, opened.first.n_features_in_
     if label is None and about.get("label") in table.columns:
@@ -118,7 +142,8 @@ def rows_for(
         )
     if labels and rows.y is None:
         raise ValueError(f"{data} has no labels: name their column with --label")
-    if labels and rows.is_test is None and about.get("checksum") == table.checksum:
+    held = {"checksum", "test_fraction", "seed"} <= about.keys()
+    if labels and rows.is_test is None and held and about["checksum"] == table.checksum:
         rows = rows.hold_out(about["test_fraction"], about["seed"])
     return _named_like(rows, wanted).part(split).encoded(opened.encoder)
 
@@ -134,7 +159,8 @@ def _named_like(rows: Rows, wanted: Sequence[str]) -> Rows:
 
 def load_rows(data: str, columns: Columns, guess_label: str) -> Rows:
     """The rows of DATA where there is no model yet."""
-    return choose(read_table(data), guess_label=guess_label, **vars(columns))
+    chosen = {name: value for name, value in vars(columns).items() if name != "max_rows"}
+    return choose(read_table(data, columns.max_rows), guess_label=guess_label, **chosen)
 
 
 def about_data(used: Rows, **more: Any) -> dict[str, Any]:

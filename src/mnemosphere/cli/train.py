@@ -33,8 +33,8 @@ _NAMED = 5  # classes of the first line
 _REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
 _ENCODER = "Learn memories of patches of images first, without labels."
 _KEPT_SCORES = 2000  # held-out novelty scores in the record, for other rates
-_OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "image_shape", "seed",
-        "shrink", "encoder")  # fmt: skip
+_OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows",
+        "image_shape", "seed", "shrink", "encoder")  # fmt: skip
 
 
 @command(rows=True)

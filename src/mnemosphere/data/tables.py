@@ -6,10 +6,12 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import warnings
 import zipfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,12 @@ from numpy.typing import NDArray
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
 from mnemosphere.files import to_json, write_atomically
+from mnemosphere.machine import check_memory
 
 __all__ = ["SUFFIXES", "Table", "one_line", "read_table", "write_table"]
 
+_HELD = 3  # times the size of a file, at least, is what reading it takes
+_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _X_KEYS, _Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
@@ -47,8 +52,22 @@ class Table:
         return list(self.values.columns) if isinstance(self.values, pd.DataFrame) else []
 
 
-def read_table(source: str) -> Table:
-    """Read a file by its suffix (an IDX file by its content), or a data set by its name."""
+def read_table(source: str, max_rows: int | None = None) -> Table:
+    """Read a file by its suffix (an IDX file by its content), or a data set by its name.
+
+    max_rows: the first rows alone; a text file is then read no further. What would not fit into
+    the memory that is free is refused before it is read.
+    """
+    table = _read(source, max_rows)
+    if max_rows is None or len(table.row_names) <= max_rows:
+        return table
+    first = slice(0, max_rows)
+    parts = {name: getattr(table, name) for name in ("row_names", "labels", "is_test")}
+    parts = {name: None if part is None else part[first] for name, part in parts.items()}
+    return replace(table, values=table.values[first], **parts)
+
+
+def _read(source: str, max_rows: int | None) -> Table:
     path = Path(source)
     if source in NAMES:
         return _named(source)
@@ -59,12 +78,19 @@ def read_table(source: str) -> Table:
             f"no file {path}, and no data set of that name: check the path, or try one of "
             f"{', '.join(NAMES)}"
         )
-    content = path.read_bytes()
+    if not path.is_file():
+        raise ValueError(f"{path} is no file: give the path of one")
+    name = path.name.lower()
+    suffix = next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(s)), "")
+    if max_rows is not None and suffix in _TEXT:
+        content = _first_lines(path, suffix, max_rows)
+        suffix = suffix.removesuffix(".gz")
+    else:
+        _check_size(path, path.stat().st_size)
+        content = path.read_bytes()
     if not content:
         raise ValueError(f"{path} is empty: give a file with rows")
     checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    name = path.name.lower()
-    suffix = next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(s)), "")
     try:
         if suffix in (".npy", ".npz") or (not suffix and "ubyte" in name):
             return _from_arrays(path, content, suffix, checksum)
@@ -82,6 +108,37 @@ def read_table(source: str) -> Table:
         f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, or "
         "an IDX file (…-ubyte)"
     )
+
+
+def _check_size(path: Path, n_bytes: int) -> None:
+    check_memory(_HELD * n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
+
+
+def _first_lines(path: Path, suffix: str, max_rows: int) -> bytes:
+    """The lines of a text file that hold its header and so many rows; the rest is not read."""
+    read: list[str] = []
+
+    def lines(stream: Iterable[str]) -> Iterator[str]:
+        for line in stream:
+            read.append(line)
+            yield line
+
+    opened = gzip.open if suffix.endswith(".gz") else open
+    try:
+        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+            first = next(iter(lines(stream)), "")
+            comma = _separator(suffix, first)
+            # The first line once more: it tells the reader whether a cell in quotes is open.
+            rows = csv.reader(itertools.chain([first], lines(stream)), delimiter=comma)
+            for _ in itertools.islice(rows, max_rows + 1):
+                pass
+    except (ValueError, EOFError, OSError, zlib.error, csv.Error) as error:
+        raise ValueError(f"{path} cannot be read as {suffix} ({one_line(error)})") from error
+    return "".join(read).encode()
+
+
+def _separator(suffix: str, first: str) -> str:
+    return "\t" if suffix.startswith(".tsv") else max(",;\t", key=first.count)
 
 
 def _named(name: str) -> Table:
@@ -140,12 +197,12 @@ def _from_folder(folder: Path) -> Table:
 
 def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
     if suffix.endswith(".gz"):
-        content = gzip.decompress(content)
+        content = _unpack(path, content)
     text = content.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
     body = text.lstrip("\r\n")
     skipped = text.count("\n") - body.count("\n")
     first = body.partition("\n")[0]
-    comma = "\t" if suffix.startswith(".tsv") else max(",;\t", key=first.count)
+    comma = _separator(suffix, first)
     head = next(csv.reader([first], delimiter=comma), [])
     has_header = not all(_is_number(cell) for cell in head) or head == [
         str(k) for k in range(len(head))
@@ -171,6 +228,17 @@ def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
     # What pandas writes in front of a table unless it is told not to.
     frame = frame.drop(columns=[c for c in frame.columns[:1] if c == "Unnamed: 0"])
     return _frame(path, frame, (lines[kept] + skipped).astype(str), "line", checksum)
+
+
+def _unpack(path: Path, content: bytes) -> bytes:
+    """The content of a gzip file, as much as fits."""
+    parts, size = [], 0
+    with gzip.open(io.BytesIO(content)) as stream:
+        while part := stream.read(1 << 24):
+            size += len(part)
+            _check_size(path, size)
+            parts.append(part)
+    return b"".join(parts)
 
 
 def _is_number(cell: str) -> bool:
@@ -203,6 +271,8 @@ def _frame(path: Path, frame: Any, names: NDArray[Any], kind: str, checksum: str
 def _from_arrays(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
     labels, is_test = None, None
     if suffix == ".npz":
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            _check_size(path, sum(part.file_size for part in packed.infolist()))
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             found = {name: np.asarray(stored[name]) for name in stored.files}
         x_key = next((k for k in _X_KEYS if k in found), None)

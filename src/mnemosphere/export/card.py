@@ -146,7 +146,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _text(value: str, limit: int = 120) -> str:
     """A user's name on one line that Markdown takes for text."""
-    text = " ".join(str(value).split())
+    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in
+                   " ".join(str(value).split()))  # fmt: skip
     text = text if len(text) <= limit else text[: limit - 1] + "…"
     for sign, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         text = text.replace(sign, safe)
