@@ -741,3 +741,12 @@ def test_the_page_of_errors_is_up_to_date():
     assert len(told) >= 25
     for name, text in told.items():
         assert re.search(TABLE[name][2], text), name
+
+
+def test_weights_far_apart_make_a_sound_model(case):
+    """A weight of 1e-300 beside 1 made every number NaN."""
+    weight = np.where(np.arange(len(case.y)) < 9, 1e-300, 1.0)
+    model = small(label_smoothing=0.0).fit(case.x, case.y, weight)
+    assert np.isfinite(model.predict_proba(case.x)).all()
+    dropped = small(label_smoothing=0.0).fit(case.x, case.y, np.where(weight < 1, 0.0, 1.0))
+    assert np.array_equal(model.class_weights_, dropped.class_weights_)

@@ -184,6 +184,12 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     def _set_trained(self, trained: Trained) -> None:
         """Keep what training came to; warn where the default budget ended too early."""
+        try:
+            trained.params.check()
+        except ValueError as error:
+            raise ValueError(
+                f"training of X came to no model ({error}): scale X, or use other settings"
+            ) from error
         self.history_ = [record.as_dict() for record in trained.history]
         self.status_, self.lineage_ = trained.status, trained.lineage
         self.n_iter_ = len(trained.history)
@@ -279,6 +285,14 @@ def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | No
         raise ValueError("sample_weight must be finite and >= 0: Negative values in data passed")
     if not bool(weight.sum() > 0):
         raise ValueError("all weights are zero: give some rows a sample_weight above 0")
+    return relative(weight)
+
+
+def relative(weight: Tensor) -> Tensor:
+    """Weights of which only ratios matter, of a size that single precision holds.
+
+    Rows with 1e-30 of the largest weight add nothing to any sum: they have none.
+    """
     largest = float(weight.max())
-    # Only ratios matter, and single precision holds no more than this.
-    return weight if 1e-30 < largest < 1e30 else weight / largest
+    weight = weight if 1e-30 < largest < 1e30 else weight / largest
+    return torch.where(weight < 1e-30 * float(weight.max()), 0.0, weight)

@@ -18,7 +18,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.source import SAMPLED, Dataset
 from mnemosphere.data.streamed import SourceDataset
-from mnemosphere.estimators.base import Floats, as_numpy, like, sample_weights
+from mnemosphere.estimators.base import Floats, as_numpy, like, relative, sample_weights
 from mnemosphere.estimators.editing import given_parameters
 from mnemosphere.estimators.from_files import accuracy, learn_labeled, scan
 from mnemosphere.estimators.labels import (
@@ -97,7 +97,7 @@ class ClassModel(PortableModel, ABC):
         weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         if not bool(weight.sum() > 0):
             raise ValueError("all weights are zero: give some rows a sample_weight above 0")
-        return weight
+        return relative(weight)
 
     @abstractmethod
     def _resolve_auto(

@@ -120,8 +120,11 @@ def component_prior(
     device: torch.device | str | None = None,
 ) -> Tensor:
     """p_h of App. initialization: 1/(P+P_0) for a memory, P_0/(P+P_0) for the uniform component."""
-    if not uniform_weight >= 0.0:
-        raise ValueError(f"the uniform component's weight P_0 must be >= 0, got {uniform_weight}")
+    if not 0.0 <= uniform_weight <= 1e30:
+        raise ValueError(
+            f"uniform_weight must lie in [0, 1e30] (the uniform component's weight P_0 must be "
+            f">= 0), got {uniform_weight}"
+        )
     p_h = torch.ones(n_memories + 1, dtype=dtype, device=device)
     p_h[0] = uniform_weight
     return p_h / (n_memories + uniform_weight)
