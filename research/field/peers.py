@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 
@@ -18,9 +18,11 @@ Floats = NDArray[np.float64]
 
 
 class Prototypes(ClassifierMixin, BaseEstimator):
-    """Nearest prototype: `decision_function` is minus the squared distance to each class's nearest.
+    """Nearest prototype; `decision_function` takes the squared distance to each class's nearest.
 
-    A subclass sets `prototypes_` and `labels_` (numbers of classes), and `omega_` for a metric.
+    It is −d_c/Σ d: for two classes their difference is the relative distance that GLVQ is trained
+    by, and far rows have no larger scores than near ones. A subclass sets `prototypes_` and
+    `labels_` (numbers of classes), and `omega_` for a metric.
     """
 
     omega_: Floats | None = None
@@ -30,8 +32,9 @@ class Prototypes(ClassifierMixin, BaseEstimator):
         if self.omega_ is not None:
             rows, prototypes = rows @ self.omega_, prototypes @ self.omega_
         d = pairwise_distances(rows, prototypes, metric="sqeuclidean")
-        nearest = [d[:, self.labels_ == c].min(1) for c in range(len(self.classes_))]
-        return -np.stack(nearest, axis=1)  # (rows, classes)
+        parts = [d[:, self.labels_ == c].min(1) for c in range(len(self.classes_))]
+        nearest = np.stack(parts, axis=1)  # (rows, classes)
+        return -nearest / np.maximum(nearest.sum(1, keepdims=True), 1e-300)
 
     def predict(self, X: Floats) -> NDArray[Any]:
         return self.classes_[self.decision_function(X).argmax(1)]
@@ -90,7 +93,8 @@ class LVQ(Prototypes):
 class Calibrated(ClassifierMixin, BaseEstimator):
     """Decisions of an estimator; probabilities by a logistic regression on scores of rows left out.
 
-    For two classes this is Platt's. `folds` = 0 leaves out a quarter of the rows once.
+    For two classes this is Platt's. `folds` = 0 takes the rows that one bootstrap leaves out: a
+    single fit more, of as many rows, for methods that are compiled for every shape.
     """
 
     def __init__(self, estimator: Any, folds: int = 5) -> None:
@@ -102,10 +106,10 @@ class Calibrated(ClassifierMixin, BaseEstimator):
         if self.folds:
             parts = list(StratifiedKFold(self.folds, shuffle=True, random_state=0).split(X, index))
         else:
-            # Of a class with a single row that row must stay.
-            single = np.bincount(index)[index] < 4
-            train, test = train_test_split(np.flatnonzero(~single), test_size=0.25, random_state=0)
-            parts = [(np.concatenate([train, np.flatnonzero(single)]), test)]
+            rng = np.random.default_rng(0)
+            rows = [np.flatnonzero(index == c) for c in range(len(self.classes_))]
+            train = np.concatenate([rng.choice(mine, len(mine)) for mine in rows])
+            parts = [(train, np.setdiff1d(np.arange(len(X)), train))]
         scores, labels = [], []
         for train, test in parts:
             model = clone(self.estimator).fit(X[train], y[train])

@@ -50,10 +50,6 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / f"{self.part}.json", (_lines(parts) + "\n").encode())
 
-    def methods(self, names: list[str]) -> list[str]:
-        """The methods that have a cell for each of these sets."""
-        return [m for m in self.heads if all((s, m) in self.cells for s in names)]
-
 
 def _lines(values: dict[str, str]) -> str:
     """A JSON object of values already written, one per line."""

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from research.field.peers import Calibrated, KMeansPrototypes, Prototypes, TunedNeighbors
+from research.field.peers import LVQ, Calibrated, KMeansPrototypes, Prototypes, TunedNeighbors
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,8 @@ def test_the_nearest_prototype_of_each_class_counts(rows):
     model.prototypes_, model.omega_ = x[:4], np.random.default_rng(1).normal(size=(5, 5))
     for row, found in zip(x[10:13], model.decision_function(x[10:13]), strict=True):
         d = [np.sum(((row - w) @ model.omega_) ** 2) for w in x[:4]]
-        np.testing.assert_allclose(found, [-min(d[1], d[3]), -d[2], -d[0]])
+        nearest = np.array([min(d[1], d[3]), d[2], d[0]])
+        np.testing.assert_allclose(found, -nearest / nearest.sum())
 
 
 def test_prototypes_are_shared_out_by_the_size_of_the_class(rows):
@@ -91,3 +92,21 @@ def test_a_class_with_a_single_row(rows):
         p = model.predict_proba(x)
         assert p.shape == (127, 4)
         assert np.isfinite(p).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("matrix", [False, True])
+def test_prototypes_of_lvq_decide_as_prosemble_does(rows, matrix):
+    models = pytest.importorskip("prosemble.models")
+    x, y = rows
+    index = np.searchsorted(["u", "v", "w"], y)
+    ours = LVQ(matrix=matrix, per_class=2).fit(x, y)
+    theirs = (models.GMLVQ if matrix else models.GLVQ)(n_prototypes_per_class=2, random_seed=0)
+    theirs.fit(x.astype(np.float32), index)
+    np.testing.assert_array_equal(
+        np.searchsorted(["u", "v", "w"], ours.predict(x)), theirs.predict(x.astype(np.float32))
+    )
+    wide = np.concatenate([x[:31], np.zeros((31, 40))], axis=1)  # more features than rows
+    wide = wide @ np.linalg.qr(np.random.default_rng(0).normal(size=(45, 45)))[0]
+    assert (LVQ(matrix=matrix).fit(wide, y[:31]).predict(wide) == y[:31]).mean() > 0.7

@@ -1,0 +1,252 @@
+"""The page "In the field": tables and pictures of ours beside the peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from mnemosphere.plots.style import (
+    BLACK,
+    GREY,
+    MARKERS,
+    PALETTE,
+    VERMILLION,
+    figure_style,
+    new_figure,
+    plain_log,
+)
+from research import report
+from research.field import methods, scores, summary
+from research.field.cost import AXES
+from research.field.parts import PARTS
+from research.field.store import RESULTS, Results
+from research.pages.marks import markdown
+from research.pages.stored import device
+from research.plots.ranks import critical_difference
+from research.report import Json
+
+WORDS = {
+    "accuracy": "accuracy",
+    "log_loss": "log-loss",
+    "calibration_error": "calibration error",
+    "rand_index": "adjusted Rand index",
+    "mutual_information": "mutual information",
+    "auroc": "AUROC",
+}
+
+
+def ranked(part: str, key: str) -> summary.Ranking:
+    return summary.ranking(Results.read(part), key)
+
+
+def short(seconds: float) -> str:
+    """Two digits: 0.0031, 0.25, 12."""
+    return f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"
+
+
+def size(n_bytes: float) -> str:
+    unit, name = (1e6, "MB") if n_bytes >= 1e6 else (1e3, "kB")
+    return f"{short(n_bytes / unit)} {name}"
+
+
+def how(results: Results) -> str:
+    """The runs behind a part: command and machine, each once."""
+    lines = {f"- `{h['command']}`, {device({'threads': 1} | h)}" for h in results.heads.values()}
+    return "\n".join(sorted(lines))
+
+
+def rank_table() -> str:
+    """One line per classifier: mean ranks, mean accuracy, cost."""
+    results = Results.read("classify")
+    by = {key: summary.ranking(results, key) for key in PARTS["classify"].judged}
+    accuracy = by["accuracy"]
+    spread = {key: found.intervals() for key, found in by.items()}
+    differs = scores.wilcoxon_holm(accuracy.scores, accuracy.methods)
+
+    def against_ours(name: str) -> str:
+        if name == methods.OURS:
+            return ""
+        p = next(p for pair, p in differs.items() if {name, methods.OURS} == set(pair))
+        return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+    def median(name: str, key: str) -> float:
+        values = [summary.mean(results.cells[s, name], key) for s in accuracy.sets]
+        return float(np.median(values))
+
+    lines = []
+    for name in sorted(accuracy.methods, key=accuracy.mean_ranks.__getitem__):
+        cells = [f"**{name}**" if name.startswith(methods.OURS) else name]
+        for key, found in by.items():
+            low, high = spread[key][name]
+            cells.append(f"{found.mean_ranks[name]:.2f} ({low:.1f}–{high:.1f})")
+        cells.append(f"{100 * accuracy.mean_scores[name]:.1f}%")
+        cells.append(against_ours(name))
+        cells += [short(median(name, key)) for key in ("fit_seconds", "predict_seconds")]
+        lines.append([*cells, size(median(name, "bytes"))])
+    head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "p against dam"]
+    table = markdown([*head, "fit, s", "predict, s", "size"], lines)
+    of = len(summary.outside(results))
+    text = f"{len(accuracy.sets)} of {of} sets are ranked: those that all these methods have."
+    if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
+        text += f" Not measured on enough of them to be ranked: {', '.join(rest)}."
+    return f"{table}\n\n{text}\n\n{how(results)}"
+
+
+def criteria_table() -> str:
+    """What is asked of ours, and what is seen."""
+    results = Results.read("classify")
+    found = {m: summary.criteria(results, m) for m in results.heads if m.startswith(methods.OURS)}
+    found = {m: criteria for m, criteria in found.items() if criteria}
+    rows = zip(*found.values(), strict=True)
+    lines = [
+        [row[0].what, *(f"{'yes' if c.met else '**no**'}: {c.seen}" for c in row)] for row in rows
+    ]
+    return markdown(["wanted", *found], lines)
+
+
+def set_table(key: str, written: Callable[[float], str], *, factor: float = 1.0) -> str:
+    """Every set and method; the best of a set in bold."""
+    results = Results.read("classify")
+    found = summary.ranking(results, key)
+    others = sorted(n for n, s in results.sets.items() if n not in found.sets)
+    lines = []
+    for name in [*found.sets, *others]:
+        facts = results.sets[name]
+        cells = [results.cells.get((name, m)) for m in found.methods]
+        values = [written(factor * summary.mean(c, key)) if c else "" for c in cells]
+        numbers = [float(v) for v in values if v]
+        best = f"{max(numbers) if found.high_is_good else min(numbers):g}"
+        shown = [f"**{v}**" if v and f"{float(v):g}" == best else v for v in values]
+        shape = f"{facts['rows']} × {facts['features']}, {facts['classes']}"
+        lines.append([name, shape, *shown])
+    return markdown(["set", "rows × features, classes", *found.methods], lines)
+
+
+def accuracy_sets() -> str:
+    """In percent, with the half width of the interval of ours."""
+    results = Results.read("classify")
+    table = set_table("accuracy", lambda v: f"{v:.1f}", factor=100.0)
+    widths = [
+        100 * scores.interval(results.cells[s, methods.OURS]["accuracy"])[1]
+        for s in summary.outside(results)
+    ]
+    return (
+        f"{table}\n\nHalf width of the 95% interval of an accuracy of dam over its folds: median "
+        f"{np.median(widths):.1f}, from {min(widths):.1f} to {max(widths):.1f} points."
+    )
+
+
+def part_table(part: str) -> str:
+    """One line per method of another part: mean ranks and mean scores."""
+    results = Results.read(part)
+    if not results.cells:
+        return f"Not measured yet: `python -m research field {part} --data DIR`."
+    keys = list(PARTS[part].judged)
+    by = {key: summary.ranking(results, key) for key in keys}
+    first = by[keys[0]]
+    lines = []
+    for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
+        cells = [f"**{name}**" if name.startswith(methods.OURS) else name]
+        for found in by.values():
+            cells += [f"{found.mean_ranks[name]:.2f}", f"{found.mean_scores[name]:.3f}"]
+        seconds = [summary.mean(results.cells[s, name], "fit_seconds") for s in first.sets]
+        lines.append([*cells, short(float(np.median(seconds)))])
+    head = [text for key in keys for text in (f"rank, {WORDS[key]}", f"mean {WORDS[key]}")]
+    table = markdown(["method", *head, "fit, s"], lines)
+    rule = f"{len(first.sets)} sets; critical difference of ranks {first.critical_difference:.2f}."
+    return f"{table}\n\n{rule}\n\n{how(results)}"
+
+
+def cost_source() -> str:
+    run = _cost()
+    return f"- `{run['command']}`, {device(run)}"
+
+
+def _cost() -> Json:
+    found: Json = report.read_json(RESULTS / "cost.json", "measure it again")
+    return found
+
+
+@figure_style()
+def ranks() -> Figure:
+    """Mean ranks of the classifiers, by accuracy and by log-loss."""
+    figure = new_figure(7.6, 5.6)
+    panels = figure.subplots(2, 1)
+    for ax, key in zip(panels, ("accuracy", "log_loss"), strict=True):
+        found = ranked("classify", key)
+        critical_difference(
+            ax, found.mean_ranks, found.critical_difference, ours=methods.OURS,
+            title=f"Mean rank by {WORDS[key]}, {len(found.sets)} data sets",
+        )  # fmt: skip
+    return figure
+
+
+@figure_style()
+def behind() -> Figure:
+    """Points of accuracy behind the best method, for every set and method."""
+    found = ranked("classify", "accuracy")
+    order = sorted(found.methods, key=found.mean_ranks.__getitem__)
+    columns = [found.methods.index(name) for name in order]
+    gap = 100 * (found.scores.max(1, keepdims=True) - found.scores)[:, columns]
+    figure = new_figure(7.2, 0.27 * len(found.sets) + 1.6)
+    ax = figure.subplots()
+    image = ax.imshow(np.minimum(gap, 20), cmap="Blues", aspect="auto", vmin=0, vmax=20)
+    for (row, column), value in np.ndenumerate(gap):
+        color = "white" if value > 11 else BLACK
+        ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=6.5, color=color)
+    ax.set_xticks(range(len(order)), order, rotation=35, ha="right")
+    for label in ax.get_xticklabels():
+        if label.get_text().startswith(methods.OURS):
+            label.set_color(VERMILLION)
+    ax.set_yticks(range(len(found.sets)), found.sets)
+    ax.tick_params(length=0)
+    bar = figure.colorbar(image, ax=ax, shrink=0.5)
+    bar.set_label("points behind the best (20: or more)")
+    return figure
+
+
+@figure_style()
+def cost() -> Figure:
+    """Seconds of a fit against rows, features, classes and memories."""
+    run = _cost()
+    figure = new_figure(7.6, 6.2)
+    names: list[str] = list(dict.fromkeys(key.partition(": ")[2] for key in run["curves"]))
+    names.sort(key=lambda name: (not name.startswith(methods.OURS), name))
+    colors = [VERMILLION, *(c for c in PALETTE if c != VERMILLION), GREY]
+    axes = [a for a in AXES if any(key.startswith(f"{a}: ") for key in run["curves"])]
+    panels = figure.subplots(2, 2) if len(axes) > 2 else figure.subplots(1, len(axes))
+    for ax, axis in zip(np.ravel(panels), axes, strict=False):
+        for k, name in enumerate(names):
+            points = run["curves"].get(f"{axis}: {name}", [])
+            ax.plot(
+                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=name,
+                color=colors[k], marker=MARKERS[k % len(MARKERS)], linewidth=1.2 if k else 2.2,
+            )  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        plain_log(ax.yaxis)
+        others = [f"{v:,} {k}" for k, v in run["base"].items() if k != axis]
+        ax.set_title(", ".join(others), fontsize=8.5)
+        ax.set_xlabel("memories or prototypes" if axis == "memories" else axis)
+        ax.set_ylabel("seconds of fit")
+        ax.grid(color="#E5E5E5", linewidth=0.6)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7.5)
+    return figure
+
+
+def _parts(names: Iterable[str]) -> dict[str, Callable[[], str]]:
+    return {f"field {name}": lambda name=name: part_table(name) for name in names}
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "field ranks": rank_table,
+    "field criteria": criteria_table,
+    "field accuracy": accuracy_sets,
+    "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
+    "field cost": cost_source,
+    **_parts(("cluster", "few-labels", "novelty")),
+}
+PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}
