@@ -88,7 +88,8 @@ def rank_table() -> str:
     head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "p against dam"]
     table = markdown([*head, "fit, s", "predict, s", "size"], lines)
     of = len(summary.outside(results))
-    text = f"{len(accuracy.sets)} of {of} sets are ranked: those that all these methods have."
+    n_folds = results.heads[methods.OURS]["folds"]
+    text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
     if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
         text += f" Not measured on enough of them to be ranked: {', '.join(rest)}."
     return f"{table}\n\n{text}\n\n{how(results)}"
@@ -155,7 +156,10 @@ def part_table(part: str) -> str:
         lines.append([*cells, short(float(np.median(seconds)))])
     head = [text for key in keys for text in (f"rank, {WORDS[key]}", f"mean {WORDS[key]}")]
     table = markdown(["method", *head, "fit, s"], lines)
-    rule = f"{len(first.sets)} sets; critical difference of ranks {first.critical_difference:.2f}."
+    n_folds = results.heads[first.methods[0]]["folds"]
+    largest = max(results.sets[s]["rows"] for s in first.sets)
+    rule = f"{len(first.sets)} sets of up to {largest:,} rows, {n_folds} folds; "
+    rule += f"critical difference of ranks {first.critical_difference:.2f}."
     return f"{table}\n\n{rule}\n\n{how(results)}"
 
 
