@@ -34,8 +34,8 @@ PASSES = (30, 60)
 
 def fidelity(model: DAMClassifier, x: np.ndarray, predicted: np.ndarray) -> float:
     """Share of rows whose class is that of the single nearest memory."""
-    # Memories weigh the same, so the nearest one has the largest share.
-    nearest = model.transform(x).argmax(1)
+    # Shares over weights: the largest is that of the nearest memory.
+    nearest = (model.transform(x) / model.memory_prior_[1:]).argmax(1)
     own = model.class_weights_[1:, :-1].argmax(1)
     return float((model.classes_[own[nearest]] == predicted).mean())
 

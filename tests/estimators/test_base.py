@@ -293,9 +293,9 @@ def test_converged_or_not(data):
 
 @pytest.mark.parametrize("kind", ["classifier", "clusterer"])
 def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch, kind):
-    from mnemosphere.estimators import classifier, clusterer
+    from mnemosphere.estimators import class_training, clusterer
 
-    for module in (classifier, clusterer):
+    for module in (class_training, clusterer):
         monkeypatch.setitem(module.PASSES, "exact", 2)
     if kind == "classifier":
         with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes, .*raise max_iter"):
@@ -433,11 +433,12 @@ TRAININGS = {
     "growth": ({"growth": 3, "varsigma": 1.0, "max_iter": 4}, {".phase0", ".phase1", ".phase2"}),
     "refinement": (
         {"objective": mn.Refinement(max_iter=3), "max_iter": 3},
-        {"", ".refine", ".all"},
+        {f".fold{k}.{part}" for k in range(3) for part in ("", "refine")} | {".all"},
     ),
     "refined growth": (
         {"objective": mn.Refinement(max_iter=2), "growth": 4, "max_iter": 2},
-        {".phase0", ".phase1", ".refine", ".allphase0", ".allphase1"},
+        {f".fold{k}.{part}" for k in range(3) for part in ("phase0", "phase1", "refine")}
+        | {".allphase0", ".allphase1"},
     ),
     "few labels": ({"unlabeled": -1, "max_iter": 3}, {".settle", ""}),
     "few labels, growth": (
@@ -446,7 +447,8 @@ TRAININGS = {
     ),
     "few labels, refined": (
         {"unlabeled": -1, "objective": mn.Refinement(max_iter=2), "max_iter": 2},
-        {".settle", "", ".refine", ".allsettle", ".all"},
+        {f".fold{k}.{part}" for k in range(3) for part in ("settle", "", "refine")}
+        | {".allsettle", ".all"},
     ),
 }
 
@@ -531,7 +533,7 @@ def test_interruption_leaves_a_usable_model(data, settings, when):
     assert model.status_ == "interrupted"
     probability = model.predict_proba(data.x)
     assert np.allclose(probability.sum(axis=1), 1)
-    assert model.partial_fit(data.x, data.y).score(data.x, data.y) > 0.3
+    assert model.partial_fit(data.x, data.y).score(data.x, data.y) > 0.2
 
 
 def test_a_real_signal(tmp_path):

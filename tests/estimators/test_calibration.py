@@ -1,5 +1,7 @@
 """Temperature, rejection and another class prior, against SciPy, enumeration and counting."""
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from sklearn.metrics import log_loss
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.estimators import calibration, classifier
+from mnemosphere.estimators import calibration, class_training
 from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
 
@@ -150,10 +152,10 @@ def test_of_many_rows_some_are_set_apart(make_clusters, monkeypatch):
     monkeypatch.setattr(calibration, "_LARGE", 200)
     monkeypatch.setattr(calibration, "_APART", 61)
     train = make_clusters(3, rows=307, spread=3.0)
-    judge = Spy(monkeypatch, classifier, "temperature_on")
-    fit = Spy(monkeypatch, classifier, "fit")
+    judge = Spy(monkeypatch, class_training, "temperature_on")
+    fit = Spy(monkeypatch, class_training, "fit")
     model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
-    ((params, apart, *_),) = judge.calls
+    ((((params, apart),), *_),) = judge.calls
     ((_, rows, *_),) = fit.calls
     assert params is model.params_
     assert apart.n_rows == pytest.approx(61, abs=2)
@@ -172,17 +174,19 @@ def test_of_many_rows_some_are_set_apart(make_clusters, monkeypatch):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"objective": mn.Refinement(1.0, max_iter=3, validation_fraction=0.2)},
+        {"objective": mn.Refinement(max_iter=3, validation_fraction=0.2, metric="none")},
         {"solver": mn.SGD(validation_fraction=0.2), "max_iter": 20},
     ],
     ids=["refinement", "sgd"],
 )
 def test_rows_held_out_by_training_serve_for_the_temperature(make_clusters, monkeypatch, settings):
+    refine = importlib.import_module("mnemosphere.training.refine")
+    monkeypatch.setattr(refine, "_FEW_ROWS", 0)  # one hold-out
     train = make_clusters(3, rows=307, spread=3.0)
-    judge = Spy(monkeypatch, classifier, "temperature_on")
-    cross = Spy(monkeypatch, classifier, "cross_fitted_temperature")
+    judge = Spy(monkeypatch, class_training, "temperature_on")
+    cross = Spy(monkeypatch, class_training, "cross_fitted_temperature")
     model = mn.DAMClassifier(**SETTINGS, **settings).fit(train.x, train.y)
-    ((params, held, *_),) = judge.calls
+    ((((params, held),), *_),) = judge.calls
     assert cross.calls == []
     assert 0 < held.n_rows < 154
     index = held.rows.targets.argmax(1).numpy()

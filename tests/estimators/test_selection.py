@@ -12,7 +12,8 @@ import mnemosphere as mn
 from mnemosphere.data import ArrayDataset, Normalizer, StoredRows
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators import selection
-from mnemosphere.estimators.selection import Start, choose, choose_n_memories
+from mnemosphere.estimators.selection import choose, choose_n_memories
+from mnemosphere.estimators.start import Start
 from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.training import few_labels
 
@@ -31,7 +32,8 @@ def chosen(x, y, classes, *, normalize="auto", varsigma=None, memories=None, wei
     start = Start(memories or choose_n_memories(len(x), classes))
     return choose(
         StoredRows.of(np.asarray(x), CPU), targets_of(y, classes), weight, start,
-        normalize=normalize, varsigma=varsigma, seed=seed, dtype=torch.float64,
+        normalize=normalize, varsigma=varsigma, n_memories=memories, seed=seed,
+        dtype=torch.float64,
     )  # fmt: skip
 
 
@@ -82,9 +84,11 @@ def columns(seed, rows=151, features=5):
 )
 def test_the_normalization_is_the_one_that_shows_the_classes(make, classes, truth):
     x, y = make(0)
-    choice = chosen(x, y, classes, varsigma=0.9)
-    assert choice.normalize == truth
-    assert {trial["normalize"] for trial in choice.trials} == {"center", "unit", "standard"}
+    choice = chosen(x, y, classes, varsigma=0.9, memories=31)
+    whitened = {"whitened"} if truth == "standard" else set()  # made for it, too
+    assert choice.normalize in {truth} | whitened
+    tried = {"center", "unit", "standard", "whitened"}
+    assert {trial["normalize"] for trial in choice.trials} == tried
     # Rows never seen are told apart by it, and by each of the others worse.
     fresh = make(1)
     settings = {"n_memories": 31, "varsigma": 0.9, "max_iter": 10, "random_state": 0}
@@ -101,7 +105,10 @@ def test_where_it_makes_no_difference_center_goes_first():
     x -= x.mean(axis=1, keepdims=True)
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y = (x[:, 0] > 0).astype(int)
-    assert chosen(x, y, 2, varsigma=0.5).normalize == "center"
+    choice = chosen(x, y, 2, varsigma=0.5)
+    losses = {t["normalize"]: t["log_loss"] for t in choice.trials}
+    assert losses["center"] == pytest.approx(losses["unit"], rel=1e-6)
+    assert choice.normalize != "unit"
 
 
 def test_a_normalization_may_lose_one_row_in_twenty():
@@ -113,12 +120,12 @@ def test_a_normalization_may_lose_one_row_in_twenty():
     assert "center" not in {trial["normalize"] for trial in choice.trials}
 
 
-@pytest.mark.parametrize(("features", "kinds"), [(1, set()), (2, {"unit", "standard"})])
+@pytest.mark.parametrize(
+    ("features", "kinds"), [(1, {"standard", "whitened"}), (2, {"unit", "standard", "whitened"})]
+)
 def test_too_few_features_for_a_sphere(features, kinds):
     x = np.random.default_rng(0).normal(size=(61, features))
     choice = chosen(x, (x[:, 0] > 0).astype(int), 2, varsigma=0.9)
-    if features == 1:
-        assert choice.normalize == "standard"  # without a trial
     assert {trial["normalize"] for trial in choice.trials} == kinds
 
 
@@ -144,13 +151,37 @@ def test_varsigma_does_nearly_as_well_on_new_rows_as_the_best(make_clusters, spr
 def test_the_choice_is_the_trial_of_least_loss(make_clusters):
     x, y = make_clusters(rows=307, spread=2.0)
     choice = chosen(x, y, 3, normalize="unit")
-    assert len(choice.trials) == 12
     best = min(choice.trials, key=lambda trial: trial["log_loss"])
-    picked = next(t for t in choice.trials if t["varsigma"] == choice.varsigma)
+    (picked,) = (
+        t
+        for t in choice.trials
+        if (t["varsigma"], t["width"]) == (choice.varsigma, choice.n_memories)
+    )
     assert picked["log_loss"] == pytest.approx(best["log_loss"], abs=1e-3)
+    # Two memories per class, and a fifth of the rows, with the same ς each.
+    assert [t["width"] for t in choice.trials] == [6] * 4 + [61] * 4
     grid = [trial["varsigma"] for trial in choice.trials]
-    assert (grid[0], grid[-1]) == (0.05, 1.0)
-    assert np.allclose(np.diff(np.log(grid)), np.log(20) / 11, atol=2e-3)
+    assert grid[:4] == grid[4:] == sorted(grid[:4])
+    assert grid[3] == 1.0
+    assert choice.shrinkage is None
+
+
+def thin(seed, rows=307):
+    """Two long, thin clouds side by side: told apart across, not along."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(rows) % 2
+    along = 3 * rng.normal(size=(rows, 1)) * [1.0, 1.0, -1.0]
+    return along + np.outer(y, [0.3, -0.3, 0.1]) + 0.1 * rng.normal(size=(rows, 3)), y
+
+
+def test_whitening_helps_where_classes_are_thin():
+    choice = chosen(*thin(0), 2)
+    assert choice.normalize == "whitened"
+    assert choice.shrinkage in (0.5, 0.1)
+    model = mn.DAMClassifier(random_state=0).fit(*thin(0))
+    plain = mn.DAMClassifier(random_state=0, normalize="standard").fit(*thin(0))
+    assert model.normalize_ == "whitened"
+    assert model.score(*thin(1)) > plain.score(*thin(1)) + 0.03
 
 
 def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
@@ -171,9 +202,12 @@ def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
 
 def test_what_is_given_stays():
     x, y = columns(0)
-    assert chosen(x, y, 2, normalize="unit", varsigma=0.3) == selection.Choice("unit", 0.3, ())
+    assert chosen(x, y, 2, normalize="unit", varsigma=0.3, memories=30) == selection.Choice(
+        "unit", 0.3, 30, None, ()
+    )
     choice = chosen(x, y, 2, varsigma=0.87)
-    assert (choice.normalize, choice.varsigma) == ("standard", 0.87)
+    assert choice.normalize in ("standard", "whitened")
+    assert choice.varsigma == 0.87
     assert {trial["varsigma"] for trial in choice.trials} == {0.87}
     choice = chosen(x, y, 2, normalize="center")
     assert choice.normalize == "center"

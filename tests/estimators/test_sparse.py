@@ -108,7 +108,7 @@ def test_clusterer_as_with_dense_rows(data, never_dense):
 def test_refinement_growth_and_certificates_on_sparse_rows(data):
     x, y = data
     rows = sparse.csr_matrix(x)
-    clear = mn.Refinement(noise=0, max_iter=2)
+    clear = mn.Refinement(noise=0, max_iter=2, metric="none")
     settings = {"normalize": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
                 "growth": 5, "device": "cpu"}  # fmt: skip
     a = mn.DAMClassifier(P, objective=clear, **settings).fit(x, y)

@@ -14,7 +14,13 @@ import torch
 from torch.testing import assert_close
 
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.m_step import approach_beta, bound, displacement, maximize_bound
+from mnemosphere.model.m_step import (
+    approach_beta,
+    bound,
+    displacement,
+    maximize_bound,
+    share_out,
+)
 from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
@@ -125,18 +131,17 @@ def test_class_step_is_the_maximum_on_the_polytope(stepped):
     assert polytope.check(new.p, old.p_h, old.p_q, tol=1e-12) is new.p
 
 
-def largest_by_scipy(p_bar, rows, cols=None):
-    """The maximum of Σ p̄ log p with these row sums (and column sums), by SLSQP."""
+def largest_by_scipy(p_bar, rows, cols, hold):
+    """The maximum of Σ p̄ log p with these marginals, of rows the first alone, by SLSQP."""
     shape = p_bar.shape
 
     def off(v):
         v = v.reshape(shape)
-        gaps = [v.sum(1) - rows]
-        if cols is not None:
-            gaps.append((v.sum(0) - cols)[:-1])  # the last follows from the others
-        return np.concatenate(gaps)
+        if not hold:
+            return np.append(v.sum(0) - cols, v[0].sum() - rows[0])
+        return np.concatenate([v.sum(1) - rows, (v.sum(0) - cols)[:-1]])  # the last follows
 
-    start = np.outer(rows, np.full(shape[1], 1 / shape[1]) if cols is None else cols)
+    start = np.outer(rows, cols)
     found = scipy.optimize.minimize(
         lambda v: -(p_bar.ravel() * np.log(v)).sum(),
         start.ravel(),
@@ -149,30 +154,31 @@ def largest_by_scipy(p_bar, rows, cols=None):
     return found.x.reshape(shape)
 
 
-@pytest.mark.parametrize("hold_classes", [True, False])
-def test_class_step_is_that_of_a_general_optimizer(problem, hold_classes):
+@pytest.mark.parametrize("hold", [True, False])
+def test_class_step_is_that_of_a_general_optimizer(problem, hold):
     case = problem(5, rows=53, memories=3, classes=2, contrast=1.0, weighted=True)
     stats = accumulate(case.params, case.batch, joint)
-    new = maximize_bound(case.params, stats.w_bar, stats.p_bar, hold_classes=hold_classes)
+    new = maximize_bound(case.params, stats.w_bar, stats.p_bar, hold_weights=hold)
     old = case.params
     p_bar = (stats.p_bar / stats.count).numpy()
-    cols = old.p_q.numpy() if hold_classes else None
-    expected = largest_by_scipy(p_bar, old.p_h.numpy(), cols)
+    expected = largest_by_scipy(p_bar, old.p_h.numpy(), old.p_q.numpy(), hold)
     np.testing.assert_allclose(new.p, expected, rtol=0, atol=2e-6)
     np.testing.assert_allclose(new.p_q, expected.sum(0), rtol=0, atol=1e-5)
-    assert torch.equal(new.p_h, old.p_h)
+    np.testing.assert_allclose(new.p_h, expected.sum(1), rtol=0, atol=1e-5)
+    assert new.p_h[0] == old.p_h[0]
     new.check()
 
 
-def test_without_the_class_prior_the_bound_gains_more(problem):
+def test_with_weights_of_memories_learned_the_bound_gains_more(problem):
     case = problem(6, rows=53, contrast=2.0)
     stats = accumulate(case.params, case.batch, joint)
     held, free = (
-        maximize_bound(case.params, stats.w_bar, stats.p_bar, hold_classes=hold)
+        maximize_bound(case.params, stats.w_bar, stats.p_bar, hold_weights=hold)
         for hold in (True, False)
     )
     assert torch.equal(held.p_q, case.params.p_q)
-    assert not torch.allclose(free.p_q, case.params.p_q, rtol=1e-2)
+    assert torch.equal(free.p_q, case.params.p_q)
+    assert not torch.allclose(free.p_h, case.params.p_h, rtol=1e-2)
     assert bound(free, stats.w_bar, stats.p_bar) > bound(held, stats.w_bar, stats.p_bar)
     assert torch.equal(free.w, held.w)
     assert torch.equal(free.beta, held.beta)
@@ -181,16 +187,24 @@ def test_without_the_class_prior_the_bound_gains_more(problem):
 def test_a_component_that_answers_for_nothing_keeps_its_classes(problem):
     params = problem(7).params
     p_bar = params.p.flip(1).clone()
-    p_bar[2] = 0.0
-    new = maximize_bound(params, params.w, p_bar, hold_classes=False)
-    assert torch.equal(new.p[2], params.p[2])
-    assert_close(new.p.sum(1), params.p_h, rtol=1e-14, atol=0)
+    p_bar[0] = 0.0
+    free = share_out(params, p_bar)
+    assert_close(free.p[0], params.p[0], rtol=1e-12, atol=0)
+    assert_close(
+        free.p[1:], p_bar[1:] * ((1 - params.p_h[0]) / p_bar[1:].sum()), rtol=1e-12, atol=0
+    )
+    # With the class prior held, and with weights that are hardly numbers any more.
+    for few in (0.0, 4e-323):
+        p_bar[0] = few * torch.arange(1, p_bar.shape[1] + 1)
+        new = maximize_bound(params, params.w, p_bar, hold_weights=False).check()
+        assert_close(new.p.sum(0), params.p_q, rtol=1e-9, atol=0)
+        assert_close(new.p[0].sum(), params.p_h[0], rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("hold_classes", [True, False])
+@pytest.mark.parametrize("hold", [True, False])
 @pytest.mark.parametrize("learn_beta", [True, False])
 @pytest.mark.parametrize("rule", RULES)
-def test_the_loss_never_increases(problem, oracle, rule, learn_beta, hold_classes):
+def test_the_loss_never_increases(problem, oracle, rule, learn_beta, hold):
     for seed, varsigma in enumerate((0.05, 0.3, 1.0)):
         case = problem(20 + seed, rows=43, varsigma=varsigma, contrast=3.0, weighted=True)
         params, before = case.params, math.inf
@@ -200,7 +214,7 @@ def test_the_loss_never_increases(problem, oracle, rule, learn_beta, hold_classe
             before = loss
             stats = accumulate(params, case.batch, RULES[rule])
             params = maximize_bound(
-                params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_classes=hold_classes
+                params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_weights=hold
             ).check()
 
 

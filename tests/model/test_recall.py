@@ -180,3 +180,37 @@ def test_bad_input_is_refused(problem):
     ):
         with pytest.raises(ValueError, match=message):
             recall(params, x, **change)
+
+
+@pytest.mark.parametrize("method", ["fixed-point", "gradient"])
+def test_what_is_known_stays_also_through_a_metric(problem, method):
+    """Seen through a metric, completion keeps the known coordinates before it, up to one factor."""
+    params = problem(31, features=5, memories=7, beta=9.0).params
+    a = torch.randn(5, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    v = torch.randn(11, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    known = mask(11, 5, 3)
+    x = sphere.project((v * known) @ a.T + 1e-3 * (v @ a.T))
+    given = torch.linalg.solve(a, x.T).T
+    found = recall(params, x, known=known, metric=a, method=method, steps=60, record="rows")
+    back = torch.linalg.solve(a, found.x.T).T
+    for row in range(1, 11):
+        at = known[row]
+        if at.any():
+            factor = (back[row, at] @ given[row, at]) / given[row, at].square().sum()
+            assert factor > 0
+            torch.testing.assert_close(back[row, at], factor * given[row, at], rtol=0, atol=1e-8)
+    assert (found.energies.diff(dim=0) <= 1e-9).all()
+    assert (found.energies[0] - found.energies[-1] > 1e-3).any()
+
+
+def test_no_metric_is_the_identity(problem):
+    params = problem(32, features=5, memories=3).params
+    x = sphere.sample_uniform(
+        7, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64, device="cpu"
+    )
+    known = mask(7, 5, 6)
+    one, two = (
+        recall(params, x, known=known, metric=a, steps=9).x
+        for a in (None, torch.eye(5, dtype=torch.float64))
+    )
+    torch.testing.assert_close(one, two, rtol=0, atol=1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import torch
@@ -24,13 +24,15 @@ from mnemosphere.schema import Array, check_tensors
 
 __all__ = ["NORMALIZATIONS", "Normalizer"]
 
-NORMALIZATIONS = ("center", "unit", "standard", "none")
+NORMALIZATIONS = ("center", "unit", "standard", "whitened", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
     "energy": Array("N", low=0.0, optional=True),
+    "metric": Array("D M", optional=True),
 }
 _LOOKED_AT = 8  # chunks
+_SCALED = ("standard", "whitened")
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
@@ -58,23 +60,29 @@ class Normalizer:
     standard  each feature to mean 0 and variance 1 over the training rows, one constant
               coordinate √N appended, over the norm (tables of unlike features): keeps the length
               of a row as well as its direction, and no row is ever zero
+    whitened  the same, then a metric that makes the rows of each class vary alike in every
+              direction (`model.metric.whitening`)
     none      the rows are unit vectors already
+
+    With a metric A, a row that came out as v is put at Av/‖Av‖.
     """
 
     kind: str
-    mean: Tensor | None = None  # (N,) float64, with 'standard'
+    mean: Tensor | None = None  # (N,) float64, with 'standard' and 'whitened'
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
+    metric: Tensor | None = None  # (D, M) float64
 
     @classmethod
     def fit(cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None) -> Self:
         """Learn what the kind needs from the training rows: for 'standard', in two sweeps.
 
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row
-        is about as long as a whole row would be.
+        is about as long as a whole row would be. The metric of 'whitened' needs labels: it is put
+        in afterwards, by `with_metric`.
         """
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
-        if kind != "standard":
+        if kind not in _SCALED:
             return cls(kind, energy=_energy(cls(kind), rows, weight))
         n = rows.n_features
         peak, mean, square = (
@@ -107,45 +115,64 @@ class Normalizer:
     @classmethod
     def from_tensors(cls, kind: str, tensors: Mapping[str, Tensor], n_features: int) -> Self:
         """Undo `to_tensors`; ValueError where they are not for this kind and size."""
-        check_tensors(tensors, _LEARNED, {"N": n_features})
-        if any((name in tensors) != (kind == "standard") for name in ("mean", "scale")):
+        check_tensors(tensors, _LEARNED, {"N": n_features, "M": n_features + (kind in _SCALED)})
+        if any((name in tensors) != (kind in _SCALED) for name in ("mean", "scale")):
             raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
         return cls(kind, **tensors)
 
     @property
     def extra(self) -> int:
-        """How many coordinates are appended."""
-        return 1 if self.kind == "standard" else 0
+        """How many coordinates are appended to a row of features."""
+        return 1 if self.kind in _SCALED else 0
+
+    def n_coordinates(self, n_features: int) -> int:
+        """How many coordinates a row of so many features has on the sphere."""
+        return n_features + self.extra if self.metric is None else self.metric.shape[0]
+
+    def with_metric(self, metric: Tensor) -> Self:
+        """A copy that puts rows at Av/‖Av‖, v where they are put now; metrics multiply."""
+        a = metric.double()
+        return replace(self, metric=a if self.metric is None else a @ self.metric)
 
     def to(self, device: torch.device | str) -> Self:
         """A copy whose numbers are on another device."""
-        given = (self.mean, self.scale, self.energy)
-        return type(self)(self.kind, *(None if t is None else t.to(device) for t in given))
+        moved = {name: tensor.to(device) for name, tensor in self.to_tensors().items()}
+        return type(self)(self.kind, **moved)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
         if isinstance(x, SparseRows):
             return sparse_unit_rows(x, self.kind, self.mean, self.scale)
         x, norm, lost = self._directions(x.double())
+        if self.metric is not None:
+            x = x @ self.metric.T
+            norm = torch.linalg.vector_norm(x, dim=1)
+            lost = lost | (norm == 0)
         if not _occurs(lost):
             return x / norm[:, None], lost
         keep = torch.where(lost, 1.0, norm)[:, None]
         return torch.where(lost[:, None], 0.0, x / keep), lost
 
     def coordinates(self, x: Tensor) -> Tensor:
-        """Rows (B, N') before they are divided by their norms, linear in the features."""
+        """Rows (B, M) before the metric and before they are divided by their norms.
+
+        Linear in the features.
+        """
         return self._directions(x.double())[0]
 
     def pull_back(self, w: Tensor) -> Tensor:
-        """Points of the sphere seen from `coordinates`: ⟨pull_back(w), v⟩ = ⟨w, u⟩ ‖v‖, u = v/‖v‖.
+        """Points w of the sphere seen from `coordinates` v: ⟨pull_back(w), v⟩ = ⟨w, Av⟩.
 
-        So an overlap is a sum over coordinates, and over features.
+        So an overlap ⟨w, Av⟩/‖Av‖ is a sum over coordinates, and over features.
         """
-        return w.double()
+        return w.double() if self.metric is None else w.double() @ self.metric.to(w.device)
 
     def preimage(self, w: Tensor) -> Tensor:
         """What becomes these points of the sphere, in `coordinates`, up to its length."""
-        return w.double()
+        if self.metric is None:
+            return w.double()
+        inverse: Tensor = torch.linalg.pinv(self.metric.to(w.device))
+        return w.double() @ inverse.T
 
     def off_norm(self, x: Tensor) -> Tensor:
         """Norms (B,) of rows that should be of unit norm, where they are not; 1 elsewhere."""
@@ -190,12 +217,15 @@ class Normalizer:
 
         On the sphere a row is known only where the norm of its unknown part is. With "standard"
         that is √m, since features have variance 1; with "unit" and "center" features have their
-        mean shares of the squared norm; with "none" it is what the known part leaves of 1.
+        mean shares of the squared norm; with "none" it is what the known part leaves of 1. A metric
+        mixes features, so there gaps are filled in neutrally.
         """
         gaps = x.isnan()
+        if self.metric is not None:
+            return self(self.fill(x, gaps))
         unit, lost = self(self.fill(x, gaps))
         n = x.shape[1]
-        if self.kind == "standard":
+        if self.kind in _SCALED:
             share = 1 / (1 + gaps.sum(1) * unit[:, -1].square() / n)
             gaps = torch.cat([gaps, gaps.new_zeros(len(gaps), 1)], dim=1)
         elif self.kind == "none":
@@ -208,8 +238,10 @@ class Normalizer:
 
     def restore(self, w: Tensor) -> Tensor:
         """Points of the sphere as a user would read them: in the features' units if possible."""
+        if self.metric is not None:
+            w = self.preimage(w)
         if self.mean is None or self.scale is None:
-            return w
+            return w if self.metric is None else torch.nn.functional.normalize(w, dim=-1)
         n = w.shape[-1] - 1
         # The last coordinate is √N over the norm, so it gives the norm back; a memory on the far
         # side of the sphere has no counterpart, and its direction is shown at unit length.

@@ -46,7 +46,7 @@ def on_sphere(
         found = list(unit_chunks(rows, normalizer, dtype))
         parts = [unit for unit, _ in found if isinstance(unit, SparseRows)]
         return SparseRows.cat(parts), torch.cat([lost for _, lost in found])
-    n_features = rows.n_features + normalizer.extra
+    n_features = normalizer.n_coordinates(rows.n_features)
     x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
     lost = torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     first = 0

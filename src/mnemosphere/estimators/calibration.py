@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import Dataset
-from mnemosphere.estimators.selection import Start
+from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import best_temperature, net_class_weights
 from mnemosphere.model.parameters import Parameters
@@ -34,11 +35,13 @@ def share_apart(n_rows: int) -> float:
 
 
 def temperature_on(
-    params: Parameters, rows: Dataset, smoothing: float, counts: Tensor | None = None
+    unseen: Sequence[tuple[Parameters, Dataset]], smoothing: float, counts: Tensor | None = None
 ) -> float:
-    """The temperature that suits rows which `params` have not seen."""
-    net = params.replace(p=net_class_weights(params, smoothing, counts))
-    judged = [(net, part) for part in map(_labeled, rows.batches(None)) if part.n_rows > 0]
+    """The temperature that suits rows which parameters have not seen, in pairs."""
+    judged = []
+    for params, rows in unseen:
+        net = params.replace(p=net_class_weights(params, smoothing, counts))
+        judged += [(net, part) for part in map(_labeled, rows.batches(None)) if part.n_rows > 0]
     return best_temperature(judged) if judged else 1.0
 
 
@@ -68,7 +71,8 @@ def cross_fitted_temperature(
             return 1.0
         width = max(1, round(start.n_memories * rows.n_rows / dataset.n_rows))
         params = replace(start, n_memories=width)(rows, varsigma, generator)
-        solver = FixedPoint().resolve(rows.n_rows, learn_beta=learn_beta, device=rows.device)
+        solver = FixedPoint(learn_weights=start.own_labels)
+        solver = solver.resolve(rows.n_rows, learn_beta=learn_beta, device=rows.device)
         passes = _PASSES[solver.rows_per_step is not None]
         passes = passes if max_iter is None else min(passes, max_iter)
         result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)

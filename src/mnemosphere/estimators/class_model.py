@@ -36,6 +36,7 @@ from mnemosphere.model.class_reading import (
     net_class_weights,
     precise,
 )
+from mnemosphere.model.metric import relevances
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.schema import Array, Check, items, mapping, maybe, number, scalars
@@ -67,6 +68,18 @@ class ClassModel(PortableModel, ABC):
         "label_mass": Array("C", None, low=0), "net_class_weights": Array("Q C", None, low=0),
     }  # fmt: skip
 
+    @property
+    def relevances_(self) -> Floats:
+        """How much each feature counts in the model's metric, (n_features,), 1 on average.
+
+        The diagonal of AᵀA, in standard units of the features; all 1 where there is no metric.
+        """
+        a = self._normalizer.metric
+        if a is None:
+            return np.ones(self.n_features_in_)
+        found = relevances(a[:, : self.n_features_in_])
+        return as_numpy(found)
+
     def _encode(
         self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool
     ) -> Encoded:
@@ -80,7 +93,9 @@ class ClassModel(PortableModel, ABC):
             labeled = coded.index[coded.index >= 0]
             counts = torch.bincount(labeled, minlength=len(coded.classes)).cpu().numpy()
             weighted = self.class_weight is not None
-            for note in about_labels(coded.classes, counts, self.n_memories, weighted=weighted):
+            # Rows without label are learned from as well.
+            width = self.n_memories if len(labeled) == stored.n_rows else "auto"
+            for note in about_labels(coded.classes, counts, width, weighted=weighted):
                 warnings.warn(note, UserWarning, stacklevel=3)
             if self.n_memories == "auto":
                 check_worth_it(len(coded.classes), len(labeled))

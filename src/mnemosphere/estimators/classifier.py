@@ -13,42 +13,31 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import selection
-from mnemosphere.estimators.base import PASSES, draw_seed
-from mnemosphere.estimators.calibration import (
-    cross_fitted_temperature,
-    share_apart,
-    temperature_on,
-)
-from mnemosphere.estimators.class_model import ClassModel
+from mnemosphere.estimators.base import draw_seed
+from mnemosphere.estimators.class_training import ClassTraining
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.streaming import forget_stream, known_classes, take_in_labeled
-from mnemosphere.model import objectives
+from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import net_class_weights
-from mnemosphere.model.objectives import LabelRule
-from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import grow
-from mnemosphere.training.refine import Refinement, Trained, refine
+from mnemosphere.training.refine import Refinement
 from mnemosphere.training.sgd import SGD
 
 __all__ = ["DAMClassifier"]
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_SGD_PASSES = 300
-_LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
 @register
 class DAMClassifier(
-    ClassModel,
+    ClassTraining,
     ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -64,14 +53,15 @@ class DAMClassifier(
     objective : {"joint", "conditional"}, float in [0, 1] or Refinement
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the
-        joint solution and is judged by rows held out; `Refinement` has its settings.
+        joint solution and is judged by rows held out; `Refinement` has its settings. It also
+        learns a metric where rows have at most 150 coordinates.
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"
         The regularizer ς; 1 is the plain likelihood. "auto" chooses it by held-out log-loss.
     beta : "learn" or float
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "none"}
+    normalize : {"auto", "center", "unit", "standard", "whitened", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     solver : {"fixed-point", "sgd"}, FixedPoint or SGD
         The exact fixed-point iteration, or the paper's constrained SGD with momentum; the objects
@@ -199,6 +189,9 @@ class DAMClassifier(
         forget_stream(self)
         self._label_mass = dataset.label_mass().cpu()
         trained = self._train(dataset, seed, callbacks)
+        if trained.params.metric is not None:
+            self._normalizer = self._normalizer.with_metric(trained.params.metric)
+            trained = trained._replace(params=trained.params.replace(metric=None))
         self._set_trained(trained)
         counts = trained.label_counts
         self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
@@ -258,6 +251,7 @@ class DAMClassifier(
             n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])
         self.n_memories_ = int(n_memories)
         self._check_room(stored, targets.shape[1], dtype)
+        self._own_labels = self._learns_weights(stored) and bool((targets.sum(1) > 0).all())
         choice = selection.choose(
             stored,
             targets,
@@ -265,123 +259,18 @@ class DAMClassifier(
             self._start(grows=False),
             normalize=self.normalize,
             varsigma=None if self.varsigma == "auto" else float(self.varsigma),
+            n_memories=None if self.n_memories == "auto" else self.n_memories_,
             seed=seed,
             dtype=dtype,
         )
-        self.varsigma_ = choice.varsigma
+        self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
         self.selection_ = list(choice.trials)
         x, lost = self._training_rows(stored, choice.normalize, weight, dtype)
         rows = Batch(x, targets.to(dtype), None if weight is None else weight.to(dtype))
         if bool(lost.any()):
             self._warn_set_aside(*given)
             rows = rows.take(~lost)
+        if choice.shrinkage is not None:
+            a = metric.whitening(rows, choice.shrinkage)
+            self._normalizer, rows = self._normalizer.with_metric(a), metric.apply(a, rows)
         return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
-
-    def _start(self, *, grows: bool = True) -> selection.Start:
-        """How parameters start: at the full width, or at that of growth."""
-        width = self.n_memories_
-        n_memories = min(self.growth, width) if grows and self.growth is not None else width
-        beta = None if self.beta == "learn" else float(self.beta)
-        # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-        return selection.Start(n_memories, beta, self.uniform_weight * n_memories / width)
-
-    def _train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
-        """The solution by the chosen solver, or the conditional refinement of the joint one."""
-        refinement = self._refinement()
-        if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
-            generator = torch.Generator().manual_seed(seed)
-            apart = None
-            share = share_apart(dataset.n_rows)
-            if share > 0 and not few_labels.has_unlabeled(dataset):
-                dataset, apart = dataset.split(share, generator=generator)
-            trained = self._solve(dataset, "", generator, callbacks)
-            return trained if apart is None else trained._replace(unseen=(trained.params, apart))
-        return refine(
-            # Each joint solution from the same seed, as if it were the only one.
-            lambda rows, stage: self._solve(
-                rows, stage, torch.Generator().manual_seed(seed), callbacks
-            ),
-            dataset,
-            refinement,
-            learn_beta=self.beta == "learn",
-            generator=torch.Generator().manual_seed(seed),
-            callbacks=callbacks,
-        )
-
-    def _solve(
-        self,
-        dataset: Dataset,
-        stage: str,
-        generator: torch.Generator,
-        callbacks: Sequence[Callback],
-    ) -> Trained:
-        """The joint solution by the fixed point, or that of the objective by SGD."""
-        rule: LabelRule = objectives.joint
-        validation, patience = None, None
-        solver = self._solver(dataset.n_rows, dataset.device)
-        passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
-        phase_iter = 2
-        if isinstance(solver, SGD):
-            rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
-            if solver.validation_fraction * dataset.n_rows >= _LEAST_HELD:
-                dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
-            patience = None if validation is None else solver.patience
-        passes = self.max_iter or passes
-        params = self._start()(dataset, self.varsigma_, generator)
-        early: Trained | None = None
-        if few_labels.has_unlabeled(dataset):
-            settled = few_labels.settle(
-                params, dataset, learn_beta=solver.learn_beta, generator=generator,
-                callbacks=callbacks, stage=stage,
-            )  # fmt: skip
-            params = settled.params
-            early = Trained(params, settled.history, settled.status)
-            if early.status == "interrupted":
-                return early
-        history = () if early is None else early.history
-        if self.growth is not None:
-            grown = grow(
-                params, dataset, solver, max_memories=self.n_memories_, rule=rule,
-                phase_iter=phase_iter, max_iter=passes, tol=self.tol, validation=validation,
-                patience=patience, generator=generator, callbacks=callbacks, stage=stage,
-            )  # fmt: skip
-            return Trained(
-                grown.params, (*history, *grown.history), grown.status, grown.lineage,
-                label_counts=solver.label_counts(grown.state, dataset.n_rows),
-            )  # fmt: skip
-        result = fit(
-            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
-            validation=validation, patience=patience, generator=generator, callbacks=callbacks,
-            stage=stage,
-        )  # fmt: skip
-        unseen = None if validation is None else (result.params, validation)
-        return Trained(
-            result.params, (*history, *result.history), result.status, unseen=unseen,
-            label_counts=solver.label_counts(result.state, dataset.n_rows),
-        )  # fmt: skip
-
-    def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
-        """The temperature of class probabilities, on rows that training set apart or leaves out."""
-        if trained.unseen is not None:
-            own = trained.unseen[0] is trained.params  # else the counts are of other memories
-            counts = trained.label_counts if own else None
-            return temperature_on(*trained.unseen, self.label_smoothing, counts)
-        if few_labels.has_unlabeled(dataset):  # too few labels to judge by
-            return 1.0
-        return cross_fitted_temperature(
-            dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
-            learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
-        )  # fmt: skip
-
-    def _refinement(self) -> Refinement | None:
-        """The refinement that the objective asks for; None for the joint likelihood."""
-        if isinstance(self.objective, Refinement):
-            return self.objective
-        names = {"joint": 0.0, "conditional": 1.0}
-        weight = names[self.objective] if isinstance(self.objective, str) else self.objective
-        return None if weight == 0 else Refinement(float(weight))
-
-    @property
-    def _rule(self) -> LabelRule:
-        refinement = self._refinement()
-        return objectives.joint if refinement is None else refinement.rule

@@ -28,7 +28,7 @@ from mnemosphere.estimators.base import (
 from mnemosphere.estimators.cluster_model import ClusterModel
 from mnemosphere.estimators.from_files import learn_rows
 from mnemosphere.estimators.persistence import register
-from mnemosphere.estimators.selection import Start
+from mnemosphere.estimators.start import Start
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.memory_graph import group, share_graph

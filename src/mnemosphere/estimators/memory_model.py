@@ -136,7 +136,8 @@ class MemoryModel(SphereEstimator, ABC):
             self.normalize_, strip_prefix(tensors, "normalizer"), self._n_numbers
         )
         params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
-        shape = (self._n_numbers + self._normalizer.extra, self.classes_.shape[0] + 1)
+        n_coordinates = self._normalizer.n_coordinates(self._n_numbers)
+        shape = (n_coordinates, self.classes_.shape[0] + 1)
         lineage = strip_prefix(tensors, "lineage")
         self.lineage_ = Lineage.from_tensors(lineage) if lineage else None
         levels = () if self.lineage_ is None else self.lineage_.models
@@ -288,9 +289,10 @@ class MemoryModel(SphereEstimator, ABC):
         index = None if y is None else self._class_index(y)
         if index is not None and index.shape[0] != x.shape[0]:
             raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
+        metric = self._normalizer.metric
         return recall(
             self.params_, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
-            record=record,
+            record=record, metric=None if metric is None else metric.to(x),
         )  # fmt: skip
 
     def sample(
@@ -325,10 +327,12 @@ class MemoryModel(SphereEstimator, ABC):
         check_is_fitted(self, "params_")
         check_whole(max_iter, "max_iter", 0)
         rows = self._rows_to_judge(X, y, sample_weight).rows
-        learn = self.beta == "learn"
+        weights = self.params_.p_h[1:]
         return stationarity.certify(
-            self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter), learn_beta=learn
-        )
+            self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter),
+            learn_beta=self.beta == "learn",
+            hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
+        )  # fmt: skip
 
     def shrink(self, X: ArrayLike, y: ArrayLike | None = None, *, n_memories: int) -> Self:
         """A smaller fitted model: the memories that the loss misses least are merged away."""
@@ -361,7 +365,7 @@ class MemoryModel(SphereEstimator, ABC):
     ) -> None:
         """One incremental fixed-point step from a batch of a stream."""
         half_life = getattr(self.solver, "half_life", None)
-        solver = FixedPoint(dataset.n_rows, self.beta == "learn", half_life)
+        solver = FixedPoint(dataset.n_rows, learn_beta=self.beta == "learn", half_life=half_life)
         started = solver.start if first else solver.resume
         state = self.__dict__.get("_stream") or started(params)
         if first:

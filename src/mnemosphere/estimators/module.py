@@ -27,14 +27,16 @@ class DAMModule(nn.Module):
         for name, tensor in params.to_tensors().items():
             self.register_buffer(name, tensor.clone())
         self.register_buffer("log_ratio", log_omega_ratio(params.beta, params.n_features))
-        for name in ("mean", "scale"):
+        for name in ("mean", "scale", "metric"):
             value = getattr(normalizer, name)
-            self.register_buffer(name, None if value is None else value.to(params.w.device))
+            moved = None if value is None else value.to(params.w.device)
+            self.register_buffer(f"row_{name}", moved)
 
     def forward(self, x: Tensor) -> Tensor:
         """log_joint of raw rows."""
         buffers = dict(self.named_buffers())
-        normalizer = Normalizer(self.kind, buffers.get("mean"), buffers.get("scale"))
+        learned = (buffers.get(f"row_{name}") for name in ("mean", "scale", "metric"))
+        normalizer = Normalizer(self.kind, *learned)
         unit, _ = normalizer(x)
         # ς stays a tensor: a number would have to be read from the device.
         params = Parameters(**{name: buffers[name] for name in self._names})  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
-from mnemosphere.estimators.selection import Start
+from mnemosphere.estimators.start import Start
 from mnemosphere.files import join_prefixes, strip_prefix
 from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives

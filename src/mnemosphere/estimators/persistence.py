@@ -139,6 +139,11 @@ def load(path: str | Path) -> Any:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
     header, tensors = read_tensors(path, FORMAT, VERSION, older=_OLDER)
+    if header["version"] != VERSION and any(
+        isinstance(step, dict) and step.get("estimator") == "PatchEncoder"
+        for step in (header, *(header.get("steps") or ()))
+    ):
+        raise ValueError(f"{path} has a PatchEncoder of before its cells were soft: fit it again")
     try:
         return _rebuild({k: v for k, v in header.items() if k not in _OF_FILES}, tensors)
     except ValueError as error:

@@ -1,11 +1,13 @@
-"""What `"auto"` means: the number of memories, the normalization and ς, chosen from the data.
+"""What `"auto"` means: memories, normalization and ς, chosen from the data.
 
-The rule, in full. Memories: a fifth of the distinct rows, at least two per class, at most 1000.
-Normalization and ς: by the log-loss of the class on held-out rows. A pilot on at most 1000 rows
-tries every normalization that gives nearly all rows a direction, each with twelve ς. Where there
-are more rows than that, the full number of memories then tries that ς and its neighbors on at most
-5000 rows, as long as the loss falls: the best ς grows with the number of memories. Between
-normalizations within 5% of each other the paper's (center) goes first.
+The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
+of the class on held-out rows, at the temperature that suits them. It tries every normalization that
+gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with four ς and,
+where the number of memories is "auto", with two widths: a fifth of the distinct rows (at least two
+per class, at most 1000), and two per class. Where there are more rows than that, the best of each
+width, with and without "whitened", are tried on at most 5000 rows, and the best of them with
+neighbors of its ς as long as the loss falls: the best ς grows with the number of memories. Between
+normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -17,38 +19,45 @@ would judge too little.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset, held_out
+from mnemosphere.data.dataset import ArrayDataset, held_out
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.model import initialize, objectives
+from mnemosphere.estimators.start import Start
+from mnemosphere.model import metric, objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import tempered_log_loss
 from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.memory_graph import sharing_temperature
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import few_labels
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["Choice", "Start", "choose", "choose_n_memories"]
+__all__ = ["Choice", "choose", "choose_n_memories"]
 
 MAX_MEMORIES = 1000
 ROWS_PER_MEMORY = 5
 PILOT_ROWS = 1000
 FINE_ROWS = 5000
-_LEAST_VARSIGMA, _TRIALS = 0.05, 12
+_LEAST_VARSIGMA = 0.05
+_VARSIGMAS = (0.08, 0.2, 0.45, 1.0)
+_SHRINKAGES = (0.5, 0.1)
+_FEW_PER_CLASS = 2
 _PILOT_STEPS = 5
 _SMALL, _FOLDS = 600, 3  # rows below which one held-out set is too small to trust
 _HELD = 0.2
-_NEARLY = 1.05  # log-losses on a few hundred rows are not told apart more finely
+_NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
 _LOST = 0.05  # share of rows that a normalization may leave without direction
@@ -60,33 +69,9 @@ class Choice:
 
     normalize: str
     varsigma: float
-    trials: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Start:
-    """How parameters start: on training rows, with uninformative class weights."""
-
     n_memories: int
-    beta: float | None = None  # None: the one that fits the memories
-    uniform_weight: float = 1.0
-
-    def __call__(self, dataset: Dataset, varsigma: float, generator: torch.Generator) -> Parameters:
-        """Parameters to train from."""
-        rows = dataset.sample(self.n_memories, generator=generator)
-        w = initialize.from_data(rows.filled().x, self.n_memories, generator=generator)
-        beta: float | Tensor
-        if self.beta is None:
-            probe = dataset.sample(initialize.PROBE_ROWS, generator=generator)
-            beta = initialize.estimate_beta(w, probe.filled().x, varsigma)
-        else:
-            beta = self.beta
-        mass = dataset.label_mass()
-        # Where no row has a label, every class is as good as any.
-        p_q = mass / mass.sum() if bool(mass.sum() > 0) else torch.ones_like(mass) / len(mass)
-        return from_memories(
-            w, p_q, beta=beta, varsigma=varsigma, uniform_weight=self.uniform_weight
-        )
+    shrinkage: float | None  # of the metric, with normalize="whitened"
+    trials: tuple[dict[str, Any], ...]
 
 
 def choose_n_memories(n_rows: int, n_classes: int) -> int:
@@ -102,10 +87,11 @@ def choose(
     *,
     normalize: str,
     varsigma: float | None,
+    n_memories: int | None,
     seed: int,
     dtype: torch.dtype,
 ) -> Choice:
-    """Choose what is 'auto' (normalize) or None (varsigma); what is given stays as it is."""
+    """Choose what is 'auto' (normalize) or None; what is given stays as it is."""
     labeled = targets.sum(1) > 0
     order = torch.randperm(rows.n_rows, generator=torch.Generator().manual_seed(seed))
     order = order.to(targets.device)
@@ -120,37 +106,73 @@ def choose(
         None if sample_weight is None else sample_weight[some],
         dtype,
     )
-    kinds = sample.usable() if normalize == "auto" else [normalize]
-    if len(kinds) == 1 and varsigma is not None:
-        return Choice(kinds[0], varsigma, ())
+    # Whitening would fill sparse rows, and mix gaps with what is known.
+    mixed = not isinstance(rows.values, SparseRows) and not sample.has_gaps
+    kinds = sample.usable(whitened=mixed and not partly) if normalize == "auto" else [normalize]
+    widths = [start.n_memories]
+    if n_memories is None and not partly:
+        share = min(1.0, PILOT_ROWS / rows.n_rows)
+        few = _FEW_PER_CLASS * (targets.shape[1] - 1)
+        # In the pilot a large model has few memories too: then it tells nothing of small ones.
+        widths = [few, start.n_memories] if few * 2 <= share * start.n_memories else widths
+    if len(kinds) == 1 and kinds[0] != "whitened" and varsigma is not None and len(widths) == 1:
+        return Choice(kinds[0], varsigma, start.n_memories, None, ())
     if partly and n_labeled < _PILOT_LABELS:  # too few to judge by
         kinds = kinds[:1]
 
     trials: list[dict[str, Any]] = []
     for kind in kinds:
-        more = sample.dataset(kind)
+        more = sample.dataset("standard" if kind == "whitened" else kind)
         data = ArrayDataset(more.rows.take(slice(0, PILOT_ROWS)))
         if partly:
-            found = [_pilot_partly(data, more, start, varsigma, seed)]
+            found = [_pilot_partly(data, more, start, varsigma, seed) | {"width": widths[0]}]
         else:
             share = data.n_rows / max(rows.n_rows, 1)
-            found = _pilot(data, start, max(2, round(start.n_memories * share)), varsigma, seed)
+            found = []
+            for shrinkage in _SHRINKAGES if kind == "whitened" else (None,):
+                for width in widths:
+                    scaled = width if width < start.n_memories else max(2, round(width * share))
+                    found += [
+                        trial | {"width": width}
+                        for trial in _pilot(data, start, scaled, varsigma, shrinkage, seed)
+                    ]
         trials += [{"stage": "pilot", "normalize": kind, **trial} for trial in found]
-    best = _preferred(trials)
-    if varsigma is not None:
-        return Choice(best["normalize"], varsigma, tuple(trials))
     if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
-        data = sample.dataset(best["normalize"])
+        best = _fine_stage(sample, trials, start, varsigma, seed)
+    else:
+        best = _preferred(trials)
+    return Choice(
+        best["normalize"], float(best["varsigma"]), int(best["width"]), best.get("shrinkage"),
+        tuple(trials),
+    )  # fmt: skip
 
-        def trial(vs: float) -> dict[str, Any]:
-            loss = _held_out_loss(data, start, vs, seed)
-            trials.append(
-                {"stage": "fine", "normalize": best["normalize"], "varsigma": vs, "log_loss": loss}
-            )
-            return trials[-1]
 
-        best = _climb(trial, best["varsigma"])
-    return Choice(best["normalize"], float(best["varsigma"]), tuple(trials))
+def _fine_stage(
+    sample: _Sample,
+    trials: list[dict[str, Any]],
+    start: Start,
+    varsigma: float | None,
+    seed: int,
+) -> dict[str, Any]:
+    """On more rows and at full width: the better geometries of the pilot, then ς around the best.
+
+    A pilot of few memories favors a metric that makes up for them.
+    """
+    groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
+    for found in trials:
+        groups.setdefault((found["normalize"] == "whitened", found["width"]), []).append(found)
+
+    def trial(like: dict[str, Any], vs: float) -> dict[str, Any]:
+        kind, shrinkage = like["normalize"], like.get("shrinkage")
+        data = sample.dataset("standard" if kind == "whitened" else kind)
+        wide = replace(start, n_memories=like["width"])
+        loss = _held_out_loss(data, wide, vs, shrinkage, seed)
+        trials.append(like | {"stage": "fine", "varsigma": vs, "log_loss": loss})
+        return trials[-1]
+
+    firsts = [_preferred(group) for group in groups.values()]
+    best = min((trial(t, t["varsigma"]) for t in firsts), key=lambda t: float(t["log_loss"]))
+    return best if varsigma is not None else _climb(lambda vs: trial(best, vs), best)
 
 
 @dataclass(frozen=True)
@@ -162,7 +184,12 @@ class _Sample:
     weight: Tensor | None
     dtype: torch.dtype
 
-    def usable(self) -> list[str]:
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a feature of some row is not known."""
+        return any(bool(x.isnan().any()) for _, x in self.rows.chunks())
+
+    def usable(self, *, whitened: bool) -> list[str]:
         """The normalizations that leave hardly a row without direction, the paper's first."""
         kinds = []
         for kind, least in (("center", 3), ("unit", 2)):
@@ -171,7 +198,7 @@ class _Sample:
             lost = on_sphere(self.rows, Normalizer(kind), self.dtype)[1]
             if int(lost.sum()) <= _LOST * self.rows.n_rows:
                 kinds.append(kind)
-        return [*kinds, "standard"]
+        return [*kinds, "standard", *(["whitened"] if whitened else [])]
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""
@@ -193,7 +220,7 @@ def _labeled_in_turn(order: Tensor, labeled: Tensor) -> Tensor:
 
 
 def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
-    """The best trial; of normalizations that do nearly as well, the paper's first."""
+    """The best trial; of normalizations that do nearly as well, the simpler first."""
     best = {}
     for kind in NORMALIZATIONS:
         mine = [t for t in trials if t["normalize"] == kind]
@@ -204,9 +231,9 @@ def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
     return next(t for t in best.values() if t["log_loss"] <= limit)
 
 
-def _climb(trial: Callable[[float], dict[str, Any]], start: float) -> dict[str, Any]:
+def _climb(trial: Callable[[float], dict[str, Any]], first: dict[str, Any]) -> dict[str, Any]:
     """Follow a falling loss upwards in ς, or downwards if it rises at once, by steps of 19%."""
-    best = trial(start)
+    best = first
     for step in (_FINE_STEP, 1 / _FINE_STEP):
         moved = False
         while _LEAST_VARSIGMA < best["varsigma"] < 1.0 or not moved:
@@ -222,6 +249,16 @@ def _climb(trial: Callable[[float], dict[str, Any]], start: float) -> dict[str, 
     return best
 
 
+def _through(
+    fitted: ArrayDataset, judged: ArrayDataset, shrinkage: float | None
+) -> tuple[ArrayDataset, ArrayDataset]:
+    """Both as the metric sees them that the labels of `fitted` give."""
+    if shrinkage is None:
+        return fitted, judged
+    a = metric.whitening(fitted.rows, shrinkage)
+    return ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows))
+
+
 def _log_loss(params: Parameters, judged: Batch) -> float:
     """Mean −log P(class | x) of labeled rows, the class being one of the C."""
     own = log_joint(params, judged.x)[:, :-1].double().log_softmax(1)
@@ -230,31 +267,38 @@ def _log_loss(params: Parameters, judged: Batch) -> float:
 
 
 def _pilot(
-    data: ArrayDataset, start: Start, n_memories: int, varsigma: float | None, seed: int
-) -> list[dict[str, float]]:
-    """Held-out log-loss for each ς after a few steps of the fixed point, classes let go."""
-    trials = _LEAST_VARSIGMA ** torch.linspace(1, 0, _TRIALS, dtype=torch.float64)
-    candidates = [round(vs, 4) for vs in trials.tolist()] if varsigma is None else [varsigma]
-    losses = torch.zeros(len(candidates), dtype=torch.float64)
+    data: ArrayDataset,
+    start: Start,
+    n_memories: int,
+    varsigma: float | None,
+    shrinkage: float | None,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Held-out log-loss for each ς after a few exact steps, weights learned."""
+    candidates = _VARSIGMAS if varsigma is None else (varsigma,)
+    judged_by: dict[float, list[tuple[Parameters, Batch]]] = {vs: [] for vs in candidates}
     for fold in range(_FOLDS if data.n_rows < _SMALL else 1):
         generator = torch.Generator().manual_seed(seed + fold)
         fitted, judged = data.split(_HELD, generator=generator)
-        judged = fitted if judged is None else judged  # too few rows: judge on what there is
-        small = Start(min(n_memories, fitted.n_rows), start.beta, start.uniform_weight)
+        # Too few rows: judge on what there is.
+        fitted, judged = _through(fitted, fitted if judged is None else judged, shrinkage)
+        small = replace(start, n_memories=min(n_memories, fitted.n_rows), own_labels=True)
         drawn = generator.get_state()
-        for k, vs in enumerate(candidates):
+        for vs in candidates:
             params = small(fitted, vs, torch.Generator().manual_seed(0).set_state(drawn))
             for _ in range(_PILOT_STEPS):
                 stats = accumulate(params, fitted.rows, objectives.joint)
                 params = maximize_bound(
                     params, stats.w_bar, stats.p_bar,
-                    learn_beta=start.beta is None, hold_classes=False,
+                    learn_beta=start.beta is None, hold_weights=False,
                 )  # fmt: skip
-            losses[k] += _log_loss(params, judged.rows)
-    return [
-        {"varsigma": vs, "log_loss": float(loss)}
-        for vs, loss in zip(candidates, losses / (fold + 1), strict=True)
-    ]
+            judged_by[vs].append((params, judged.rows))
+    judge = partial(tempered_log_loss, smoothing=start.smoothing, n_rows=fitted.n_rows)
+    trials: list[dict[str, Any]] = []
+    for vs, pairs in judged_by.items():
+        found: dict[str, Any] = {"varsigma": vs, "log_loss": judge(pairs)}
+        trials.append(found if shrinkage is None else found | {"shrinkage": shrinkage})
+    return trials
 
 
 def _pilot_partly(
@@ -299,18 +343,23 @@ def _varsigma_for(beta_eff: float, overlap: float, n: int) -> float:
     return min(1.0, max(_LEAST_VARSIGMA, float(mean_resultant(beta, n)) / m))
 
 
-def _held_out_loss(data: ArrayDataset, start: Start, varsigma: float, seed: int) -> float:
-    """Log-loss of the full model over rows that were not fitted, after two passes."""
+def _held_out_loss(
+    data: ArrayDataset, start: Start, varsigma: float, shrinkage: float | None, seed: int
+) -> float:
+    """Log-loss of the full model over rows that were not fitted, after a few passes."""
     generator = torch.Generator().manual_seed(seed)
     fitted, judged = data.split(_HELD, generator=generator)
-    judged = fitted if judged is None else judged
-    width = min(start.n_memories, fitted.n_rows)
+    fitted, judged = _through(fitted, fitted if judged is None else judged, shrinkage)
+    small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
+    params = small(fitted, varsigma, generator)
     learn_beta = start.beta is None
-    params = Start(width, start.beta, start.uniform_weight)(fitted, varsigma, generator)
     if few_labels.has_unlabeled(fitted):
         params = few_labels.settle(
             params, fitted, learn_beta=learn_beta, generator=generator
         ).params
-    solver = FixedPoint(max(fitted.n_rows // 10, 1), learn_beta)
-    result = fit(params, fitted, solver, max_iter=2, generator=generator)
-    return _log_loss(result.params, judged.rows)
+    exact = start.own_labels
+    solver = FixedPoint(None if exact else max(fitted.n_rows // 10, 1), learn_beta, exact)
+    passes = _PILOT_STEPS if exact else 2
+    result = fit(params, fitted, solver, max_iter=passes, generator=generator)
+    rows = judged.rows.take(judged.rows.targets.sum(1) > 0)
+    return tempered_log_loss([(result.params, rows)], start.smoothing, fitted.n_rows)

@@ -195,6 +195,10 @@ def _on_sphere(g: _Graph, model: PortableModel, rows: str) -> tuple[str, str]:
         x = g("Sub", x, g("ReduceMean", x, axes=[1], keepdims=1))
         length = g.norms(x, 1)
     lost = g("LessOrEqual", length, limit)
+    if normalizer.metric is not None:
+        x = g("MatMul", x, g.stored(normalizer.metric.T.contiguous()))
+        length = g.norms(x, 1)
+        lost = g("Or", lost, g("LessOrEqual", length, g.constant(0.0, np.float64)))
     return g.quotient(x, length, lost, np.float64), lost
 
 

@@ -15,7 +15,7 @@ from mnemosphere.estimators.base import as_numpy
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import Certificate
 from mnemosphere.training.lineage import Lineage
 
@@ -71,6 +71,7 @@ def payload(
             "kind": normalizer.kind,
             "mean": None if normalizer.mean is None else normalizer.mean.tolist(),
             "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
+            "metric": None if normalizer.metric is None else _metric(normalizer.metric),
         },
         "threshold": known["novelty_threshold"],
         "floor": _HEADROOM * tiny,
@@ -80,7 +81,7 @@ def payload(
         ],
         "parents": _parents(model.lineage_, levels),
         "rows": None if packed is None else _rows(model, packed, chosen, y),
-        "strong": _strong_features(model.params_)[:_STRONG],
+        "strong": _strong_features(model)[:_STRONG],
         "verdicts": None
         if certificate is None
         else {
@@ -106,7 +107,7 @@ def _image_shape(
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
-        named = hasattr(model, "feature_names_in_") or model.normalize_ == "standard"
+        named = hasattr(model, "feature_names_in_") or model._normalizer.mean is not None
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None
@@ -194,10 +195,17 @@ def _rows(
     return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist()}
 
 
-def _strong_features(params: Parameters) -> list[int]:
+def _metric(metric: Tensor) -> dict[str, Any]:
+    """The metric and its inverse, packed."""
+    values, inverse = (pack(a.cpu().numpy()) for a in (metric, torch.linalg.pinv(metric)))
+    return {"rows": len(metric), "values": values, "inverse": inverse}
+
+
+def _strong_features(model: PortableModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
+    params = model.params_
     weight = (params.p_h[1:] / params.p_h[1:].sum()).double().cpu()
-    w = params.w.double().cpu()
+    w = sphere.project(model._normalizer.preimage(params.w).cpu())
     mean = weight @ w
     spread: Tensor = weight @ (w - mean).square()
     return [int(j) for j in spread.argsort(descending=True, stable=True)]

@@ -62,9 +62,9 @@ class Batch:
     def check(self, params: Parameters) -> Self:
         """Return self; raise ValueError unless the rows fit the parameters."""
         x, targets, weight = self.x, self.targets, self.sample_weight
-        if x.ndim != 2 or x.shape[1] != params.n_features:
+        if x.ndim != 2 or x.shape[1] != params.n_coordinates:
             raise ValueError(
-                f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
+                f"x must be (B, {params.n_coordinates}) to match the memories, got {tuple(x.shape)}"
             )
         if targets.shape != (x.shape[0], params.n_columns):
             raise ValueError(

@@ -23,7 +23,9 @@ from mnemosphere.model.gaps import split
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-__all__ = ["at_temperature", "best_temperature", "net_class_weights", "precise"]
+__all__ = [
+    "at_temperature", "best_temperature", "net_class_weights", "precise", "tempered_log_loss",
+]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
@@ -31,6 +33,7 @@ _COLDEST, _HOTTEST = 0.1, 50.0
 _GRID, _REFINED = 16, 10  # trials of log T, then ever finer ones around the best
 _MOST_ROWS = 4096
 _NEWTON = 100
+_FEW_TEMPERATURES = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)  # their logarithms
 
 
 def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
@@ -109,10 +112,25 @@ def best_temperature(judged: Sequence[tuple[Parameters, Batch]]) -> float:
     return math.exp(best)
 
 
+def tempered_log_loss(
+    judged: Sequence[tuple[Parameters, Batch]], smoothing: float, n_rows: int
+) -> float:
+    """Mean log-loss of the classes of labeled rows at the best of a few temperatures.
+
+    Parameters whose class weights were learned from n_rows with that smoothing, freely.
+    """
+    nets = [
+        (p.replace(p=net_class_weights(p, smoothing, p.p * n_rows)), rows) for p, rows in judged
+    ]
+    trials = [_tempered_loss(params, rows) for params, rows in nets]
+    total = sum(rows.total_weight for _, rows in nets)
+    return min(sum(trial(log_t) for trial in trials) for log_t in _FEW_TEMPERATURES) / total
+
+
 def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], float]:
     """Summed −log P(class | x) of labeled rows as a function of log T; overlaps taken once."""
     truth = rows.targets[:, :-1].argmax(1, keepdim=True)
-    x, gaps = split(rows.x)
+    x, gaps = split(params.see(rows.x))
     h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
     h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny

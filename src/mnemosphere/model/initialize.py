@@ -12,17 +12,35 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant
 PROBE_ROWS = 2048
 
 
-def from_data(x: Tensor, n_memories: int, *, generator: torch.Generator) -> Tensor:
-    """Distinct training rows, drawn at random.
+def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
+    """An order of the rows, (n,): the first of each class, then classes in proportion throughout.
+
+    Within a class the order is random; rows without a label are a class of their own.
+    """
+    n_rows = targets.shape[0]
+    order = torch.randperm(n_rows, generator=generator, device=generator.device).to(targets.device)
+    label = torch.where(targets.sum(1) > 0, targets.argmax(1), targets.shape[1])[order]
+    label, by_class = label.sort(stable=True)
+    count = label.bincount()[label]
+    rank = torch.arange(n_rows, device=label.device) - torch.searchsorted(label, label)
+    place = torch.empty(n_rows, device=label.device)
+    place[by_class] = torch.where(rank == 0, -1.0, (rank + 0.5) / count)
+    return order[place.argsort(stable=True)]  # ties by the draw, not by the names of classes
+
+
+def from_data(
+    x: Tensor, n_memories: int, *, generator: torch.Generator, order: Tensor | None = None
+) -> Tensor:
+    """Distinct training rows, in the given order or drawn at random.
 
     More memories than rows: the rows are used again, moved a little so that no two are the same.
     """
     n_rows = x.shape[0]
-    order = torch.randperm(n_rows, generator=generator, device=generator.device).to(x.device)
+    if order is None:
+        order = torch.randperm(n_rows, generator=generator, device=generator.device).to(x.device)
+    picked = x[order.repeat(-(-n_memories // n_rows))[:n_memories]].to_dense()
     if n_memories <= n_rows:
-        return x[order[:n_memories]].to_dense()
-    repeats = -(-n_memories // n_rows)
-    picked = x[order.repeat(repeats)[:n_memories]].to_dense()
+        return picked
     noise = sphere.sample_uniform(
         n_memories - n_rows, x.shape[1], generator=generator, dtype=x.dtype, device=x.device
     )

@@ -29,6 +29,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
+from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 # Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
@@ -69,6 +70,8 @@ class Statistics:
     overlap: Tensor  # (P,)      Σ_b r[b,μ] ⟨w^μ, x_b⟩
     loss: Tensor  # () float64: summed loss
     count: Tensor  # () float64: summed sample weight
+    # (N, M) Σ_b t_b x_bᵀ/‖Ax_b‖, t_b the part of Σ_μ r[b,μ] w^μ across the row, with a metric A
+    metric_bar: Tensor | None = None
 
     @property
     def mass(self) -> Tensor:
@@ -87,6 +90,9 @@ class Statistics:
             self.overlap + other.overlap,
             self.loss + other.loss,
             self.count + other.count,
+            None
+            if self.metric_bar is None or other.metric_bar is None
+            else self.metric_bar + other.metric_bar,
         )
 
     def __mul__(self, factor: float) -> Statistics:
@@ -96,6 +102,7 @@ class Statistics:
             self.overlap * factor,
             self.loss * factor,
             self.count * factor,
+            None if self.metric_bar is None else self.metric_bar * factor,
         )
 
     def gradient(self, params: Parameters) -> Gradient:
@@ -121,6 +128,12 @@ class Statistics:
         push = resultant * self.p_bar[1:].sum()
         return (push - params.varsigma * self.overlap.sum()) / self.count.to(params.w.dtype)
 
+    def gradient_metric(self, params: Parameters) -> Tensor | None:
+        """∂A = −ςβ Σ_b t_b x_bᵀ/‖Ax_b‖, (N, M); None without a metric."""
+        if self.metric_bar is None:
+            return None
+        return self.metric_bar * (-params.beta_eff / self.count.to(params.w.dtype))
+
 
 class _Forward(NamedTuple):
     """One chunk: exp(h − shift) for the memories and the uniform component, and log_joint."""
@@ -129,9 +142,10 @@ class _Forward(NamedTuple):
     e0: Tensor  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
-    x: Tensor  # (B, N) the rows, 0 in their gaps
+    x: Tensor  # (B, N) the rows as the metric sees them, 0 in their gaps
     gaps: Gaps | None
     expected: Tensor | None  # (B, P) c: the memories expect c·w in the gaps
+    norm: Tensor | None  # (B, 1) ‖Ax‖, with a metric
 
 
 class _Pass:
@@ -148,9 +162,17 @@ class _Pass:
         self.p = params.p[1:]
         if self.p.is_cuda:
             self.p = self.p.T.contiguous().T  # its products are twice as fast this way
+        self.metric = params.metric
 
     def forward(self, x: Tensor) -> _Forward:
-        x, gaps = split(x)
+        norm, gaps = None, None
+        if self.metric is None:
+            x, gaps = split(x)
+        else:
+            x = x @ self.metric.T
+            norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            norm.clamp_min_(torch.finfo(x.dtype).tiny)
+            x = x / norm
         e = x @ self.scaled_w  # (B, P)
         expected = None
         if gaps is not None:
@@ -164,7 +186,7 @@ class _Pass:
         e0 = h0.exp()
         joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
         joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
-        return _Forward(e, e0, joint, joint.log() - h0[:, None], x, gaps, expected)
+        return _Forward(e, e0, joint, joint.log() - h0[:, None], x, gaps, expected, norm)
 
 
 def log_joint(params: Parameters, x: Tensor) -> Tensor:
@@ -186,6 +208,8 @@ def log_joint_differentiable(
     """
     if log_ratio is None:
         log_ratio = log_omega_ratio(params.beta, params.n_features)
+    if params.metric is not None:
+        x = torch.nn.functional.normalize(x @ params.metric.T, dim=1)
     h = params.beta_eff * (x @ params.w.T) - log_ratio
     h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
     shares = h.softmax(1) @ params.p  # (B, C+1)
@@ -234,6 +258,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     ratio0 = torch.zeros_like(params.p[0])  # p_bar / p of the uniform component
     ratio = params.p.new_zeros(params.n_columns, params.n_memories)  # and of the memories
     loss = torch.zeros((), dtype=torch.float64, device=batch.x.device)
+    metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
         f = run.forward(part.x)
@@ -252,6 +277,9 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
             w_bar.addmm_(r.T, f.x)  # (P, N)
             if f.gaps is not None and f.expected is not None:
                 w_bar.addcmul_(params.w, (r * f.expected).T @ f.gaps.unknown)
+            if metric_bar is not None and f.norm is not None:
+                across = sphere.to_tangent(f.x, r @ params.w) / f.norm  # (B, N)
+                metric_bar.addmm_(across.T, part.x)  # (N, M)
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(batch.n_rows))
@@ -265,4 +293,5 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         overlap=overlap,
         loss=loss,
         count=count,
+        metric_bar=metric_bar,
     )

@@ -21,10 +21,12 @@ from mnemosphere.numerics.bessel import (
     mean_resultant,
 )
 
-__all__ = ["Residual", "approach_beta", "bound", "displacement", "maximize_bound"]
+__all__ = ["Residual", "approach_beta", "bound", "displacement", "maximize_bound", "share_out"]
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
+_LEAST_SHARE = 1e-12
+_LIGHT = 0.01
 _LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
 
 
@@ -48,13 +50,13 @@ def maximize_bound(
     p_bar: Tensor,
     *,
     learn_beta: bool = True,
-    hold_classes: bool = True,
+    hold_weights: bool = True,
 ) -> Parameters:
     """One exact step from w̄ (P, N) and p̄ (P+1, C+1), both up to one common factor.
 
     With statistics of all rows, taken at `params` with non-negative label weights, the loss does
-    not increase for any ς in (0, 1]. hold_classes=False gives up the class prior: the rows of p
-    keep their sums p_h, the columns follow, in closed form.
+    not increase for any ς in (0, 1]. hold_weights=False learns the weights p_h of memories, the
+    uniform component's and the class prior held: see `share_out`.
     """
     norms = w_bar.norm(dim=1)
     # A memory with no pull at all stays where it is.
@@ -66,15 +68,39 @@ def maximize_bound(
         beta = inverse_mean_resultant(
             resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), params.n_features
         ).to(params.beta)
-    if not hold_classes:
-        total = p_bar.sum(1, keepdim=True)
-        share = p_bar / torch.where(total > 0, total, 1.0)
-        p = torch.where(total > 0, params.p_h[:, None] * share, params.p)
-        return params.replace(w=w, p=p, beta=beta, p_q=p.sum(0))
-    # Beyond the precision of the statistics there is nothing to gain.
-    tol = 1e-12 if p_bar.dtype == torch.float64 else 1e-8
-    p = polytope.maximize(p_bar, params.p_h, params.p_q, tol=tol).p
+    if not hold_weights:
+        return share_out(params, p_bar, hold_classes=True).replace(w=w, beta=beta)
+    p = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar)).p
     return params.replace(w=w, p=p, beta=beta)
+
+
+def _tol(p_bar: Tensor) -> float:
+    """Beyond the precision of the statistics there is nothing to gain."""
+    return 1e-12 if p_bar.dtype == torch.float64 else 1e-8
+
+
+def share_out(params: Parameters, p_bar: Tensor, *, hold_classes: bool = False) -> Parameters:
+    """Class weights in proportion to p̄, the uniform component's total weight held.
+
+    The maximizer of Σ p̄ log p where nothing else is held but, with `hold_classes`, the class
+    prior: then the memories are one row beside the uniform component's in the polytope, and share
+    what each class has there. p_h and p_q become the sums of p.
+    """
+    uniform, apart = params.p_h[:1], p_bar[:1].sum()
+    # Where no row is left to it, the uniform component keeps its classes.
+    first = torch.where(apart > 0, uniform * (p_bar[:1] / apart), params.p[:1])
+    if not hold_classes:
+        p = torch.cat([first, (1 - uniform) * (p_bar[1:] / p_bar[1:].sum())])
+        return params.replace(p=p, p_h=torch.cat([uniform, p[1:].sum(1)]), p_q=p.sum(0))
+    total = p_bar[1:].sum(0, keepdim=True)
+    # Hardly any row left to the uniform component is as good as none, and safer to divide by.
+    least = _LEAST_SHARE * total.sum()
+    two = torch.cat([first * (torch.maximum(apart, least) / first.sum().clamp_min(1e-300)), total])
+    p = polytope.maximize(two, torch.cat([uniform, 1 - uniform]), params.p_q, tol=_tol(p_bar)).p
+    # A class that no memory answers for is shared by all, by their weights.
+    share = torch.where(total > 0, p_bar[1:], params.p_h[1:, None])
+    p = torch.cat([p[:1], p[1:] * share / share.sum(0)])
+    return params.replace(p=p, p_h=torch.cat([uniform, p[1:].sum(1)]))
 
 
 def approach_beta(beta: Tensor, resultant: Tensor, n: int, *, steps: int) -> Tensor:
@@ -105,10 +131,14 @@ def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
 
 
 def displacement(old: Parameters, new: Parameters) -> Residual:
-    """How far apart two sets of parameters are, memory by memory."""
-    prior = old.p_h.clamp_min(torch.finfo(old.p.dtype).tiny)
+    """How far apart two sets of parameters are, memory by memory.
+
+    A memory of less than a hundredth of the mean weight, which learned weights can come to, counts
+    as much less: it may fade away for ever.
+    """
+    prior = old.p_h.clamp_min(_LIGHT / len(old.p_h))
     return Residual(
-        w=(new.w - old.w).norm(dim=1),
+        w=(new.w - old.w).norm(dim=1) * (old.p_h / prior)[1:],
         p=(new.p - old.p).abs().sum(1) / prior,
         beta=(new.beta - old.beta).abs() / old.beta,
     )

@@ -29,6 +29,8 @@ class Parameters:
     varsigma: float  # ς in (0, 1]; 1 is the plain likelihood
     p_h: Tensor  # (P+1,) prior of the components
     p_q: Tensor  # (C+1,) prior of the classes
+    # (N, M) or None: rows x of M coordinates are seen as Ax/‖Ax‖, while A is learned.
+    metric: Tensor | None = None
 
     @property
     def beta_eff(self) -> Tensor:
@@ -46,21 +48,30 @@ class Parameters:
         return self.w.shape[1]
 
     @property
+    def n_coordinates(self) -> int:
+        """How many coordinates the rows have: N, or M where there is a metric."""
+        return self.n_features if self.metric is None else self.metric.shape[1]
+
+    @property
     def n_columns(self) -> int:
         """C+1: the classes and "none of them"."""
         return self.p.shape[1]
+
+    def see(self, x: Tensor) -> Tensor:
+        """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
+        return x if self.metric is None else sphere.project(x @ self.metric.T)
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
-        shape = (self.n_memories + 1, self.p_q.shape[-1])
+        shape = (self.n_memories + 1, self.p_q.numel())
         if self.p.shape != shape or self.p_h.shape != shape[:1] or self.p_q.ndim != 1:
             raise ValueError(
                 f"class weights must be (P+1, C+1) = {shape} with p_h (P+1,) and p_q (C+1,), got "
                 f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
             )
-        kinds = {(t.dtype, t.device) for t in (self.w, self.p, self.beta, self.p_h, self.p_q)}
+        kinds = {(t.dtype, t.device) for name, t in self.to_tensors().items() if name != "varsigma"}
         if len(kinds) > 1:
             raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
         if self.w.dtype not in (torch.float32, torch.float64):
@@ -82,13 +93,17 @@ class Parameters:
         self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> Self:
         """Return a copy on another device or in another precision."""
+        tensors = self.to_tensors()
+        del tensors["varsigma"]
         return self.replace(
-            **{name: getattr(self, name).to(device=device, dtype=dtype) for name in _TENSORS}
+            **{name: t.to(device=device, dtype=dtype) for name, t in tensors.items()}
         )
 
     def to_tensors(self) -> dict[str, Tensor]:
         """Everything as named tensors, for a file or a buffer; ς as a float64 number."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
+        if self.metric is not None:
+            tensors["metric"] = self.metric
         return {**tensors, "varsigma": torch.tensor(self.varsigma, dtype=torch.float64)}
 
     @classmethod
@@ -97,14 +112,17 @@ class Parameters:
     ) -> Self:
         """Undo `to_tensors`; KeyError names what is missing."""
         Array().check(tensors["varsigma"], "varsigma", {})
-        parts = {name: tensors[name].to(device) for name in _TENSORS}
+        names = [*_TENSORS, "metric"] if "metric" in tensors else _TENSORS
+        parts = {name: tensors[name].to(device) for name in names}
         if len(tensors) > len(parts) + 1:
             unknown = min(tensors.keys() - {*parts, "varsigma"})
             raise ValueError(f"the tensor {unknown!r} is unknown")
         return cls(varsigma=float(tensors["varsigma"]), **parts)
 
 
-_TENSORS = tuple(f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma")
+_TENSORS = tuple(
+    f.name for f in dataclasses.fields(Parameters) if f.name not in ("varsigma", "metric")
+)
 
 
 def memory_name(memory: int) -> str:

@@ -12,7 +12,9 @@ Whatever does not lower ⟨g, x'⟩ does not raise the energy. On the arc from x
                  second derivative of E is at most β_eff⟨g, x⟩ ≤ β_eff, so η counts steps of
                  1/β_eff; the angle is at most η·sin θ ≤ 2θ for every η in (0, 2].
 
-With known coordinates the same holds on the smaller sphere of the rows allowed.
+With known coordinates the same holds on the smaller sphere of the rows allowed. Where rows are seen
+through a metric A, those are the unit rows of the space that Av spans, v known up to its length in
+the known coordinates and free in the others: the image of the free ones, and one axis across it.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ def recall(
     rate: float = 1.0,
     known: Tensor | None = None,
     hold_scale: bool = False,
+    metric: Tensor | None = None,
     tol: float = 1e-6,
     record: str = "nothing",
 ) -> Recall:
@@ -74,6 +77,8 @@ def recall(
     steps: the most steps taken; a row stops once a step moves it by no more than `tol`.
     method: "fixed-point" or "gradient"; rate: η in (0, 2], of the gradient alone.
     known: (B, N) bool, True where x is to be kept.
+    metric: (N, M) through which rows of M coordinates came to be x; known is then (B, M) of those,
+    and they are not held to their scale.
     record: "nothing", "energies" along the path, or "rows" (and energies) along it.
     """
     check_rows(params, x)
@@ -86,9 +91,10 @@ def recall(
         )
     if not 0 < rate <= 2:
         raise ValueError(f"rate must lie in (0, 2], in steps of 1/β_eff, got {rate}")
-    if known is not None and (known.shape != x.shape or known.dtype != torch.bool):
+    shape = (x.shape[0], x.shape[1] if metric is None else metric.shape[1])
+    if known is not None and (known.shape != shape or known.dtype != torch.bool):
         raise ValueError(
-            f"known must be a boolean mask of shape {tuple(x.shape)}, got {known.dtype} of shape "
+            f"known must be a boolean mask of shape {shape}, got {known.dtype} of shape "
             f"{tuple(known.shape)}"
         )
     scores = Scores(params, class_index, x.shape[0])
@@ -102,7 +108,7 @@ def recall(
         visited, height = [out[rows].clone()], [scores.energy(out[rows], rows)]
         for _ in range(steps):
             old = out[index]
-            kept = None if known is None else (x[index], known[index], hold_scale)
+            kept = None if known is None else _Kept(x[index], known[index], hold_scale, metric)
             if method == "gradient":
                 new = _gradient_step(scores.slope(old, index), old, rate, kept)
             else:
@@ -132,21 +138,43 @@ def recall(
     )
 
 
-Kept = tuple[Tensor, Tensor, bool]  # rows as they were given, which coordinates hold, hold_scale
+class _Kept:
+    """The rows allowed: as they were given, which coordinates hold, and through which metric."""
+
+    def __init__(
+        self, given: Tensor, known: Tensor, hold_scale: bool, metric: Tensor | None
+    ) -> None:
+        self.given, self.known, self.hold_scale = given, known, hold_scale
+        self._onto: Tensor | None = None
+        if metric is not None:
+            columns = torch.where(known[:, None], 0.0, metric)  # (B, N, M): images of free ones
+            self._onto = columns @ torch.linalg.pinv(columns, rtol=1e-9)
+
+    def free(self, g: Tensor) -> Tensor:
+        """The part of each row that may change on its own."""
+        if self._onto is None:
+            return torch.where(self.known, 0.0, g)
+        return (self._onto @ g[:, :, None])[:, :, 0]
+
+    def axis(self) -> tuple[Tensor, Tensor]:
+        """The known part of each row as a unit vector (zero where all of it is 0), and its norm."""
+        part = self.given - self.free(self.given)
+        scale = part.norm(dim=1, keepdim=True)
+        scale = torch.where(scale > torch.finfo(scale.dtype).eps, scale, 0.0)
+        return torch.where(scale > 0, part / torch.where(scale > 0, scale, 1.0), 0.0), scale
 
 
-def _fixed_point_step(g: Tensor, x: Tensor, kept: Kept | None) -> Tensor:
+def _fixed_point_step(g: Tensor, x: Tensor, kept: _Kept | None) -> Tensor:
     """The unit row x' with the largest ⟨g, x'⟩ among those allowed."""
     if kept is None:
         return _toward(g, x)
-    given, known, hold_scale = kept
-    free = torch.where(known, 0.0, g)
+    free = kept.free(g)
     movable = free.abs().amax(1, keepdim=True) > 0
     toward = _toward(free, x)
-    if hold_scale:
-        left = torch.where(known, 0.0, x).norm(dim=1, keepdim=True)
-        return torch.where(movable, torch.where(known, given, left * toward), x)
-    axis, scale = _known_axis(given, known)
+    if kept.hold_scale:
+        left = torch.where(kept.known, 0.0, x).norm(dim=1, keepdim=True)
+        return torch.where(movable, torch.where(kept.known, kept.given, left * toward), x)
+    axis, scale = kept.axis()
     along = (g * axis).sum(1, keepdim=True)
     best = _toward(along * axis + free, x)
     # Where the known part points away from all memories it would vanish, and with it what is
@@ -156,31 +184,23 @@ def _fixed_point_step(g: Tensor, x: Tensor, kept: Kept | None) -> Tensor:
     return torch.where((along > 0) | (scale == 0), best, shrunk)
 
 
-def _gradient_step(g: Tensor, x: Tensor, rate: float, kept: Kept | None) -> Tensor:
+def _gradient_step(g: Tensor, x: Tensor, rate: float, kept: _Kept | None) -> Tensor:
     """One step of Riemannian gradient descent on the sphere of the rows allowed."""
     if kept is None:
         return sphere.retract(x, rate * sphere.to_tangent(x, g))
-    given, known, hold_scale = kept
-    free = torch.where(known, 0.0, g)
-    if hold_scale:
-        moving = torch.where(known, 0.0, x)
+    free = kept.free(g)
+    if kept.hold_scale:
+        moving = torch.where(kept.known, 0.0, x)
         left = moving.norm(dim=1, keepdim=True)
         unit = moving / torch.where(left > 0, left, 1.0)
         step = sphere.retract(unit, rate * sphere.to_tangent(unit, free)).nan_to_num(0.0)
-        return torch.where(known, given, left * step)
-    axis, _ = _known_axis(given, known)
+        return torch.where(kept.known, kept.given, left * step)
+    axis, _ = kept.axis()
     v = rate * sphere.to_tangent(x, free + (g * axis).sum(1, keepdim=True) * axis)
     # A step that would take the known part past zero is cut where half of it is left.
     size, change = ((z * axis).sum(1, keepdim=True) for z in (x, v))
     cut = torch.where(change < -size / 2, -size / (2 * change), 1.0)
     return sphere.retract(x, cut * v)
-
-
-def _known_axis(given: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """The known part of each row as a unit vector (zero where all of it is 0), and its norm."""
-    part = torch.where(known, given, 0.0)
-    scale = part.norm(dim=1, keepdim=True)
-    return part / torch.where(scale > 0, scale, 1.0), scale
 
 
 def _toward(g: Tensor, x: Tensor) -> Tensor:

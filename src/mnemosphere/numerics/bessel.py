@@ -126,8 +126,19 @@ def _expansion(m: int) -> _Expansion:
 # for at a time, NumPy is many times faster.
 
 
+class _Plain:
+    """The functions below for one number: ten times as fast as arrays of one."""
+
+    hypot, log1p = staticmethod(math.hypot), staticmethod(math.log1p)
+    minimum, maximum = staticmethod(min), staticmethod(max)
+
+    @staticmethod
+    def ones_like(_: float) -> float:
+        return 1.0
+
+
 def _namespace(x: Any) -> Any:
-    return torch if isinstance(x, Tensor) else np
+    return torch if isinstance(x, Tensor) else _Plain if isinstance(x, float) else np
 
 
 @lru_cache(maxsize=256)
@@ -186,9 +197,9 @@ def _resultant(beta: Any, n: int) -> Any:
     m = _start(n)
     a = _resultant_at(beta, m)
     for k in range(m - 2, n - 1, -2):
-        # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
-        a = (beta / (k + beta * a)).clip(max=1.0)
-    return a
+        a = beta / (k + beta * a)
+    # Beyond beta = 1e15 the sum loses k to rounding, and the ratio may pass 1 by a few ulps.
+    return _namespace(beta).minimum(a, _namespace(beta).ones_like(a))
 
 
 def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
@@ -200,7 +211,7 @@ def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
     slope = q * q / e.nu * (1 / (1 + q) - _horner(e.slope, q))
     for k in range(m - 2, n - 1, -2):
         denominator = k + beta * a
-        a = (beta / denominator).clip(max=1.0)
+        a = beta / denominator
         slope = k / denominator / denominator - a * a * slope
     return a, slope
 
@@ -329,7 +340,8 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
             pass  # inside a torch.func transform a tensor has no plain numbers
         else:
             with np.errstate(over="ignore", under="ignore"):
-                return torch.from_numpy(np.asarray(plain[function](numbers, n))).to(x.device)
+                given = float(numbers) if numbers.ndim == 0 else numbers
+                return torch.from_numpy(np.asarray(plain[function](given, n))).to(x.device)
     value: Tensor = function.apply(x.double(), n)  # type: ignore[no-untyped-call]
     return value
 

@@ -150,6 +150,7 @@ def residual(
     rule: LabelRule = objectives.joint,
     *,
     learn_beta: bool = True,
+    hold_weights: bool = True,
 ) -> Residual:
     """Residual of Eq. (stationarity) on these rows: one pass, judged in float64.
 
@@ -159,10 +160,11 @@ def residual(
     factors of order 1: for w^μ in units of β_eff p_h(μ), for p as the natural gradient, for β in
     units of A_N(β).
 
-    learn_beta: False if β is held fixed, so that it need not be stationary.
+    learn_beta: False if β is held fixed, so that it need not be stationary. hold_weights: False
+    if the weights of memories are learned.
     """
     stats = accumulate(params, batch.check(params), rule)
-    return _residual(params, stats, rule, learn_beta)
+    return _residual(params, stats, rule, learn_beta, hold_weights)
 
 
 def settle(
@@ -173,11 +175,14 @@ def settle(
     tol: float,
     max_iter: int,
     learn_beta: bool = True,
+    hold_weights: bool = True,
 ) -> tuple[Parameters, int]:
     """(parameters that a step moves by tol at most, passes taken), or after max_iter passes."""
     for n_iter in range(max_iter if rule.supports_fixed_point else 0):
         stats = accumulate(params, batch.check(params), rule)
-        moved = maximize_bound(params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
+        moved = maximize_bound(
+            params, stats.w_bar, stats.p_bar, learn_beta=learn_beta, hold_weights=hold_weights
+        )
         if float(displacement(params, moved).largest) <= tol:
             return params, n_iter
         params = moved
@@ -192,6 +197,7 @@ def certify(
     tol: float = 1e-3,
     max_iter: int = 0,
     learn_beta: bool = True,
+    hold_weights: bool = True,
     method: CurvatureMethod | None = None,
     generator: torch.Generator | None = None,
 ) -> Certificate:
@@ -204,9 +210,12 @@ def certify(
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
-    params, n_iter = settle(params, batch, rule, tol=tol, max_iter=max_iter, learn_beta=learn_beta)
+    params, n_iter = settle(
+        params, batch, rule, tol=tol, max_iter=max_iter, learn_beta=learn_beta,
+        hold_weights=hold_weights,
+    )  # fmt: skip
     stats = accumulate(params, batch.check(params), rule)
-    moved = _residual(params, stats, rule, learn_beta)
+    moved = _residual(params, stats, rule, learn_beta, hold_weights)
     method = Krylov() if method is None else method
     found = method(params, batch.filled(), rule, generator=generator)
     beta_eff = params.beta_eff
@@ -248,11 +257,14 @@ def certify(
     )
 
 
-def _residual(params: Parameters, stats: Statistics, rule: LabelRule, learn_beta: bool) -> Residual:
+def _residual(
+    params: Parameters, stats: Statistics, rule: LabelRule, learn_beta: bool, hold_weights: bool
+) -> Residual:
     old = params.to(dtype=torch.float64)
     w_bar, p_bar = stats.w_bar.double(), stats.p_bar.double()
     if rule.supports_fixed_point:
-        return displacement(old, maximize_bound(old, w_bar, p_bar, learn_beta=learn_beta))
+        new = maximize_bound(old, w_bar, p_bar, learn_beta=learn_beta, hold_weights=hold_weights)
+        return displacement(old, new)
     prior = old.p_h.clamp_min(torch.finfo(torch.float64).tiny)
     delta_p = polytope.to_tangent(old.p, p_bar / stats.count, old.p_h, old.p_q)
     pull = params.varsigma * stats.overlap.double().sum()

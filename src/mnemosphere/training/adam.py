@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
+from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join
 from mnemosphere.numerics import polytope, sphere
@@ -32,11 +33,15 @@ class Adam(GradientSolver):
     - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v per row; the step
       multiplies p and the marginals are restored by scaling, to `tolerance`. With None, g is
       centered in each row alone, and `sweeps` sweeps leave the rows a little off;
-    - β: its logarithm, at a tenth of the rate of log p.
+      With `learn_weights` both marginals are free but for the uniform component's total weight;
+    - β: its logarithm, at a tenth of the rate of log p;
+    - the metric, where there is one: a matrix A, whose length means nothing, so it keeps that of
+      its start, the identity. It is drawn back to it by `metric_decay`·‖A − 1‖²/2 per pass.
 
-    Two rates, of unlike units: `angle` for memories, in radians, and `learning_rate` for log p.
-    Both fade to 0 along half a cosine. Where they stand is part of the state, so a resumed run
-    goes on with the same bits. No step waits for the device except in scaling to a tolerance.
+    Rates of unlike units: `angle` for memories, in radians, `learning_rate` for log p, and
+    `metric_angle` for the metric, an angle between matrices. All fade to 0 along half a cosine.
+    Where they stand is part of the state, so a resumed run goes on with the same bits.
+    No step waits for the device except in scaling to a tolerance.
     """
 
     steps: int
@@ -48,15 +53,17 @@ class Adam(GradientSolver):
     floor: float = 0.3  # of √v, relative to its root mean square
     sweeps: int = 20
     tolerance: float | None = 1e-7
+    learn_weights: bool = False
+    metric_angle: float = 0.02
+    metric_decay: float = 0.0  # relative to the mean loss
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "sweeps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if not (self.angle > 0 and self.learning_rate > 0):
-            raise ValueError(
-                f"angle and learning_rate must be > 0, got {self.angle} and {self.learning_rate}"
-            )
+        for name in ("angle", "learning_rate", "metric_angle"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
         if not 0 <= self.floor < math.inf:
             raise ValueError(f"floor must be finite and >= 0, got {self.floor}")
         if not all(0 <= d < 1 for d in self.decay):
@@ -64,7 +71,11 @@ class Adam(GradientSolver):
 
     def start(self, params: Parameters) -> SolverState:
         """At rest, at the beginning of the schedule."""
-        return {
+        of_metric = {} if params.metric is None else {
+            "metric": torch.zeros_like(params.metric),
+            "metric_square": torch.zeros_like(params.beta),
+        }  # fmt: skip
+        return of_metric | {
             "w": torch.zeros_like(params.w),
             "w_square": torch.zeros_like(params.w[:, 0]),
             "p": torch.zeros_like(params.p),
@@ -93,7 +104,9 @@ class Adam(GradientSolver):
         w = sphere.retract(params.w, -angle * m_w / self._size(v_w, params.p_h[1:])[:, None])
 
         g = stats.gradient_p(params)
-        if self.tolerance is None:
+        if self.learn_weights:
+            g = params.p * g
+        elif self.tolerance is None:
             g = params.p * polytope.center_rows(params.p, g, params.p_h)
         else:
             g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
@@ -101,14 +114,14 @@ class Adam(GradientSolver):
         v_p = b * state["p_square"] + (1 - b) * g.square().sum(1)
         tiny = torch.finfo(params.p.dtype).tiny
         step = -rate * m_p / self._size(v_p, params.p_h)[:, None]  # of log p
-        p = polytope.retract(
-            params.p,
-            params.p * step,
-            params.p_h,
-            params.p_q,
-            tol=self.tolerance,
-            sweeps=self.sweeps,
-        )
+        if self.learn_weights:
+            weighted = share_out(params, params.p * step.clamp(-1, 1).exp())
+        else:
+            p = polytope.retract(
+                params.p, params.p * step, params.p_h, params.p_q,
+                tol=self.tolerance, sweeps=self.sweeps,
+            )  # fmt: skip
+            weighted = params.replace(p=p)
 
         beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
         if self.learn_beta:
@@ -117,7 +130,8 @@ class Adam(GradientSolver):
             v_b = b * v_b + (1 - b) * g.square()
             step = -_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)
             beta = (beta * step.exp()).to(beta.dtype)  # the rate is float64
-        return params.replace(w=w, p=p, beta=beta), {
+        metric, of_metric = self._metric_step(params, state, stats, fade * start)
+        return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
             "w": m_w,
             "w_square": v_w,
             "p": m_p,
@@ -126,6 +140,24 @@ class Adam(GradientSolver):
             "beta_square": v_b,
             "step": done + 1,
         }
+
+    def _metric_step(
+        self, params: Parameters, state: SolverState, stats: Statistics, rate: Tensor
+    ) -> tuple[Tensor | None, SolverState]:
+        """The metric after the step, and its part of the state."""
+        old, g = params.metric, stats.gradient_metric(params)
+        if old is None or g is None:
+            return None, {}
+        a, b = self.decay
+        start = torch.eye(*old.shape, dtype=old.dtype, device=old.device)
+        length = start.norm()
+        g = g + self.metric_decay * (old - start)
+        g = g - (g * old).sum() / length.square() * old  # across: the length means nothing
+        m = a * state["metric"] + (1 - a) * g
+        v = b * state["metric_square"] + (1 - b) * g.square().sum()
+        step = self.metric_angle * rate * length / v.sqrt().clamp_min(torch.finfo(v.dtype).tiny)
+        new = old - step.to(old.dtype) * m
+        return new * (length / new.norm()), {"metric": m, "metric_square": v}
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.

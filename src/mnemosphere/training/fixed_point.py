@@ -11,7 +11,7 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
-from mnemosphere.model.m_step import approach_beta, bound, maximize_bound
+from mnemosphere.model.m_step import approach_beta, bound, maximize_bound, share_out
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join, side_stream
@@ -54,11 +54,16 @@ class FixedPoint:
     half_life : float or None
         Rows after which the running mean has forgotten half, for streams that drift; None: its
         memory grows with what was seen. Only where steps are taken after batches.
+    learn_weights : bool or None
+        Whether the weights p_h of memories are learned; the uniform component's and the class
+        prior are held. False holds all, as the paper does. None: a classifier learns them where
+        every row has a label and steps are exact; all else holds them.
 
     """
 
     batch_size: int | Literal["auto"] | None = "auto"
     learn_beta: bool = True
+    learn_weights: bool | None = None
     half_life: float | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +85,7 @@ class FixedPoint:
         return (
             self.rows_per_step is not None
             and params.w.is_cuda
-            and maximize_gpu.usable(params.n_columns)
+            and (self.learn_weights or maximize_gpu.usable(params.n_columns))
         )
 
     @property
@@ -157,10 +162,16 @@ class FixedPoint:
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
             seeded = _reseed(params, w_bar, p_bar, batch, n_rows)
             if seeded is not None:
-                trial = maximize_bound(params, *seeded, learn_beta=self.learn_beta)
+                trial = self._bound_maximizer(params, *seeded)
                 if not exact or bound(trial, w_bar, p_bar) >= bound(params, w_bar, p_bar):
                     return trial, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
-        return maximize_bound(params, w_bar, p_bar, learn_beta=self.learn_beta), state
+        return self._bound_maximizer(params, w_bar, p_bar), state
+
+    def _bound_maximizer(self, params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Parameters:
+        return maximize_bound(
+            params, w_bar, p_bar,
+            learn_beta=self.learn_beta, hold_weights=not self.learn_weights,
+        )  # fmt: skip
 
     def _step_on_device(
         self, params: Parameters, state: SolverState, stats: Statistics, share: float
@@ -178,8 +189,13 @@ class FixedPoint:
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
+        state = {**state, "p_bar": p_bar}
         with side_stream(p_bar, lane=1):  # one block of threads for long: beside all the rest
-            p, state = _class_weights_on_device(params, {**state, "p_bar": p_bar}, _ROUGHLY)
+            if self.learn_weights:
+                weighted = share_out(params, p_bar).replace(p_q=params.p_q)
+            else:
+                p, state = _class_weights_on_device(params, state, _ROUGHLY)
+                weighted = params.replace(p=p)
         norms = w_bar.norm(dim=1)
         w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
         beta = params.beta
@@ -187,7 +203,7 @@ class FixedPoint:
             pull = params.varsigma * norms.double().sum() / p_bar[1:].double().sum()
             beta = approach_beta(params.beta, pull, params.n_features, steps=1)
         join()
-        return params.replace(w=w, p=p, beta=beta), {**state, "w_bar": w_bar, "passes": passes}
+        return weighted.replace(w=w, beta=beta), {**state, "w_bar": w_bar, "passes": passes}
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
@@ -197,7 +213,11 @@ class FixedPoint:
             return params, state
         one_row = state["p_bar"].sum() / n_rows
         dead = (state["p_bar"][1:].sum(1) < _DEAD * one_row).any()
-        p, state = _class_weights_on_device(params, state, _FINELY)
+        if self.learn_weights:
+            params = share_out(params, state["p_bar"], hold_classes=True)
+        else:
+            p, state = _class_weights_on_device(params, state, _FINELY)
+            params = params.replace(p=p)
         if bool(dead | ~(state["marginal_error"] <= _FINELY)):
             params, state = self._maximize(params, state, batch, n_rows, exact=False)
             return params, {**state, **_fresh_multipliers(params)}
@@ -209,7 +229,7 @@ class FixedPoint:
             pull = params.varsigma * norms / mass
             beta = approach_beta(params.beta, pull, params.n_features, steps=3)
             params = params.replace(beta=beta)
-        return params.replace(p=p), state
+        return params, state
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""

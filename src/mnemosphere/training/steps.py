@@ -19,7 +19,7 @@ from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
 _WARM_UP = 2  # steps before the capture: libraries allocate what they need at their first calls
-_CHANGING = ("w", "p", "beta")
+_CHANGING = ("w", "p", "beta", "p_h", "p_q", "metric")
 
 
 class Steps:
@@ -166,8 +166,9 @@ class CapturedSteps(Steps):
 
     def _write(self, params: Parameters, state: SolverState) -> None:
         self._params, self._state = self._own
-        ours = [getattr(self._params, name) for name in _CHANGING] + list(self._state.values())
-        new = [getattr(params, name) for name in _CHANGING] + [state[name] for name in self._state]
+        names = _CHANGING if params.metric is not None else _CHANGING[:-1]
+        ours = [getattr(self._params, name) for name in names] + list(self._state.values())
+        new = [getattr(params, name) for name in names] + [state[name] for name in self._state]
         torch._foreach_copy_(ours, new)  # one kernel for all
 
 

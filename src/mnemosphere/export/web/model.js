@@ -66,17 +66,20 @@ function logOmegaRatio(table, beta) {
 
 /** Puts rows on the sphere and back, as data/normalize.py does. */
 class Normalizer {
-  constructor(kind, mean, scale) {
+  /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null. */
+  constructor(kind, mean, scale, metric) {
+    this.standard = mean !== null;
     this.kind = kind;
     this.mean = mean;
     this.scale = scale;
+    this.metric = metric;
   }
 
   /** Unit row (N' numbers), or null for a row without direction. */
   toSphere(row) {
     const n = row.length;
-    const standard = this.kind === "standard";
-    const x = new Float64Array(n + (standard ? 1 : 0));
+    const standard = this.standard;
+    let x = new Float64Array(n + (standard ? 1 : 0));
     for (let j = 0; j < n; j++) x[j] = standard ? (row[j] - this.mean[j]) / this.scale[j] : row[j];
     if (standard) x[n] = Math.sqrt(n);
     const whole = norm(x);
@@ -88,9 +91,21 @@ class Normalizer {
       left = norm(x);
       if (left <= 1e-9 * whole) return null;
     }
+    if (this.metric !== null) {
+      x = times(this.metric.values, this.metric.rows, x);
+      left = norm(x);
+    }
     if (!(left > 0)) return null;
     for (let j = 0; j < x.length; j++) x[j] /= left;
     return x;
+  }
+
+  /** A point of the sphere as features are drawn: before the metric, at unit length. */
+  shown(w) {
+    if (this.metric === null || w === null) return w;
+    const v = times(this.metric.inverse, this.metric.values.length / this.metric.rows, w);
+    const length = norm(v) || 1;
+    return v.map((value) => value / length);
   }
 
   /** The row with a neutral value where it is not known: one that is 0 on the sphere. */
@@ -103,20 +118,60 @@ class Normalizer {
       value /= Math.max(count, 1);
     }
     for (let j = 0; j < out.length; j++) {
-      if (!known[j]) out[j] = this.kind === "standard" ? this.mean[j] : value;
+      if (!known[j]) out[j] = this.standard ? this.mean[j] : value;
     }
     return out;
   }
 
   /** A point of the sphere as a user would read it: in the features' units if possible. */
   restore(w) {
-    if (this.kind !== "standard") return w;
+    w = this.shown(w);
+    if (!this.standard) return w;
     const n = w.length - 1;
     const last = w[n] > 1e-6 ? w[n] / Math.sqrt(n) : 1;
     const out = new Float64Array(n);
     for (let j = 0; j < n; j++) out[j] = this.mean[j] + this.scale[j] * (w[j] / last);
     return out;
   }
+
+  /** What recall may change: a function from a vector to the part of it that is free. */
+  freePart(known) {
+    if (this.metric === null) return (g) => g.map((v, j) => (known[j] ? 0 : v));
+    // An orthonormal basis of the images of the free coordinates, each made orthogonal twice.
+    const { rows, values } = this.metric;
+    const columns = values.length / rows;
+    const basis = [];
+    for (let j = 0; j < columns; j++) {
+      if (known[j]) continue;
+      const b = Float64Array.from({ length: rows }, (_, i) => values[i * columns + j]);
+      const whole = norm(b);
+      for (let again = 0; again < 2; again++) {
+        for (const a of basis) {
+          const along = dot(a, b);
+          for (let i = 0; i < rows; i++) b[i] -= along * a[i];
+        }
+      }
+      const left = norm(b);
+      if (left > 1e-9 * whole) basis.push(b.map((v) => v / left));
+    }
+    return (g) => {
+      const out = new Float64Array(rows);
+      for (const a of basis) {
+        const along = dot(a, g);
+        for (let i = 0; i < rows; i++) out[i] += along * a[i];
+      }
+      return out;
+    };
+  }
+}
+
+/** A matrix (rows·columns) times a vector. */
+function times(matrix, rows, x) {
+  const out = new Float64Array(rows);
+  for (let i = 0; i < rows; i++) {
+    for (let j = 0; j < x.length; j++) out[i] += matrix[i * x.length + j] * x[j];
+  }
+  return out;
 }
 
 function norm(x) {
@@ -264,8 +319,8 @@ class Model {
     return g;
   }
 
-  /** The way of a unit row down the energy. known: booleans (N') that are held, or null. */
-  recall(x, { known = null, column = null, steps = 50, method = "fixed-point", rate = 1,
+  /** The way of a unit row down the energy. freePart: of what may change alone, null for all. */
+  recall(x, { freePart = null, column = null, steps = 50, method = "fixed-point", rate = 1,
               tol = 1e-6 } = {}) {
     const logC = this.logWeights(column);
     let at = Float64Array.from(x);
@@ -274,7 +329,7 @@ class Model {
     for (let step = 0; step < steps; step++) {
       const gradient = method === "gradient";
       const g = this.meanMemory(here.scores, !gradient);
-      const next = gradient ? alongSlope(g, at, rate, x, known) : toTheEnd(g, at, x, known);
+      const next = gradient ? alongSlope(g, at, rate, x, freePart) : toTheEnd(g, at, x, freePart);
       let moved = 0;
       for (let j = 0; j < at.length; j++) moved += (next[j] - at[j]) ** 2;
       at = next;
@@ -302,11 +357,18 @@ function reweighted(stored, C, odds) {
   return p;
 }
 
+/** The known part of a row as a unit vector, null where all of it is 0. */
+function knownAxis(given, freePart) {
+  const free = freePart(given);
+  const part = given.map((v, j) => v - free[j]);
+  return norm(part) > 2e-16 ? unit(part) : null;
+}
+
 /** The unit row x' with the largest ⟨g, x'⟩ among those that keep what is known. */
-function toTheEnd(g, x, given, known) {
-  if (known === null) return toward(g, x);
-  const free = g.map((v, j) => (known[j] ? 0 : v));
-  const axis = unit(given.map((v, j) => (known[j] ? v : 0)));
+function toTheEnd(g, x, given, freePart) {
+  if (freePart === null) return toward(g, x);
+  const free = freePart(g);
+  const axis = knownAxis(given, freePart);
   if (axis === null) return toward(free, x);
   const along = dot(g, axis);
   if (along > 0) return toward(free.map((v, j) => v + along * axis[j]), x);
@@ -320,12 +382,12 @@ function toTheEnd(g, x, given, known) {
 }
 
 /** One step of Riemannian gradient descent on the sphere of the rows allowed. */
-function alongSlope(g, x, rate, given, known) {
-  const axis = known === null ? null : unit(given.map((v, j) => (known[j] ? v : 0)));
+function alongSlope(g, x, rate, given, freePart) {
+  const axis = freePart === null ? null : knownAxis(given, freePart);
   let pull = g;
-  if (known !== null) {
+  if (freePart !== null) {
     const along = axis === null ? 0 : dot(g, axis);
-    pull = g.map((v, j) => (known[j] ? 0 : v) + (axis === null ? 0 : along * axis[j]));
+    pull = freePart(g).map((v, j) => v + (axis === null ? 0 : along * axis[j]));
   }
   const radial = dot(pull, x);
   const v = pull.map((value, j) => rate * (value - radial * x[j]));

@@ -141,7 +141,8 @@ function paint(canvas, values, own, floor = null) {
 }
 
 /** A table's row as bars: the strongest features, by how far they are from the mean memory. */
-function sketch(canvas, unitRow) {
+function sketch(canvas, point) {
+  const unitRow = normalizer.shown(point);
   const shown = data.strong.slice(0, 16);
   const [w, h] = [320, 200];
   canvas.width = w;
@@ -200,9 +201,10 @@ function classBars(proba, chosen = null) {
 }
 
 /** The strongest features of a point of the sphere, with their values in the features' units. */
-function featureBars(unitRow, count = 12) {
+function featureBars(point, count = 12) {
+  const unitRow = normalizer.shown(point);
   const away = Array.from(unitRow.slice(0, data.n_features), (v, j) => (v - rows.meanMemory[j]) / rows.largestAway);
-  const restored = normalizer.restore(unitRow);
+  const restored = normalizer.restore(point);
   const order = largest(away.map(Math.abs), count);
   return bars(order.map((j) => ({
     name: featureName(j), title: featureName(j, 300), value: away[j], text: number(restored[j]),
@@ -389,10 +391,11 @@ function packedRows(x, number, y) {
     /** Mean memory of the level: what bars of features are measured from. */
     centerFeatures() {
       const now = model();
-      const mean = new Float64Array(now.nFeatures);
-      for (let i = 0; i < now.w.length; i++) mean[i % now.nFeatures] += now.w[i] / now.nMemories;
+      const memories = Array.from({ length: now.nMemories }, (_, m) => normalizer.shown(now.memory(m)));
+      const mean = new Float64Array(memories[0].length);
+      for (const w of memories) w.forEach((v, j) => { mean[j] += v / now.nMemories; });
       let away = 1e-12;
-      for (let i = 0; i < now.w.length; i++) away = Math.max(away, Math.abs(now.w[i] - mean[i % now.nFeatures]));
+      for (const w of memories) w.forEach((v, j) => { away = Math.max(away, Math.abs(v - mean[j])); });
       found.meanMemory = mean;
       found.largestAway = away;
     },

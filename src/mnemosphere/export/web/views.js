@@ -94,12 +94,13 @@ function recallPath(values, known, options) {
   const filled = whole ? values : normalizer.fill(values, known);
   const x = normalizer.toSphere(filled);
   if (x === null) return null;
-  let held = null;
+  let freePart = null;
   if (!whole) {
-    held = new Uint8Array(x.length).fill(1); // a coordinate that the normalizer appends is known
+    const held = new Uint8Array(known.length + 1).fill(1); // what the normalizer appends is known
     held.set(known);
+    freePart = normalizer.freePart(held);
   }
-  return model().recall(x, { ...options, known: held });
+  return model().recall(x, { ...options, freePart });
 }
 
 function compute() {
@@ -639,8 +640,8 @@ function refresh() {
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
-  const { kind, mean, scale } = data.normalize;
-  normalizer = new Normalizer(kind, mean, scale);
+  const { kind, mean, scale, metric } = data.normalize;
+  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) });
   const shared = { nClasses, floor: data.floor };
   models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)) }, shared)));
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);

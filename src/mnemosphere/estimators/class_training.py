@@ -1,0 +1,165 @@
+"""How a classifier is trained: the joint solution, and its refinement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.base import PASSES
+from mnemosphere.estimators.calibration import (
+    cross_fitted_temperature,
+    share_apart,
+    temperature_on,
+)
+from mnemosphere.estimators.class_model import ClassModel
+from mnemosphere.estimators.start import Start
+from mnemosphere.model import objectives
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.training import few_labels
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.growth import grow
+from mnemosphere.training.refine import Refinement, Trained, refine
+from mnemosphere.training.sgd import SGD
+
+__all__ = ["ClassTraining"]
+
+_SGD_PASSES = 300
+_LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
+
+
+class ClassTraining(ClassModel):
+    """The training that the settings of a classifier ask for."""
+
+    objective: float | str | Refinement
+    _own_labels: bool  # memories start with the labels of their rows, and learn their weights
+
+    def _start(self, *, grows: bool = True) -> Start:
+        """How parameters start: at the full width, or at that of growth."""
+        width = self.n_memories_
+        n_memories = min(self.growth, width) if grows and self.growth is not None else width
+        beta = None if self.beta == "learn" else float(self.beta)
+        # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
+        return Start(
+            n_memories, beta, self.uniform_weight * n_memories / width,
+            own_labels=self._own_labels, smoothing=self.label_smoothing,
+        )  # fmt: skip
+
+    def _train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
+        """The solution by the chosen solver, or the conditional refinement of the joint one."""
+        refinement = self._refinement()
+        if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
+            generator = torch.Generator().manual_seed(seed)
+            apart = None
+            share = share_apart(dataset.n_rows)
+            if share > 0 and not few_labels.has_unlabeled(dataset):
+                dataset, apart = dataset.split(share, generator=generator)
+            trained = self._solve(dataset, "", generator, callbacks)
+            return trained if apart is None else trained._replace(unseen=((trained.params, apart),))
+        return refine(
+            # Each joint solution from the same seed, as if it were the only one.
+            lambda rows, stage: self._solve(
+                rows, stage, torch.Generator().manual_seed(seed), callbacks
+            ),
+            dataset,
+            refinement,
+            learn_beta=self.beta == "learn",
+            learn_weights=self._own_labels,
+            generator=torch.Generator().manual_seed(seed),
+            callbacks=callbacks,
+        )
+
+    def _solve(
+        self,
+        dataset: Dataset,
+        stage: str,
+        generator: torch.Generator,
+        callbacks: Sequence[Callback],
+    ) -> Trained:
+        """The joint solution by the fixed point, or that of the objective by SGD."""
+        rule: LabelRule = objectives.joint
+        validation, patience = None, None
+        solver = self._solver(dataset.n_rows, dataset.device)
+        if isinstance(solver, FixedPoint):
+            solver = replace(solver, learn_weights=self._own_labels)
+        passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
+        phase_iter = 2
+        if isinstance(solver, SGD):
+            rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
+            if solver.validation_fraction * dataset.n_rows >= _LEAST_HELD:
+                dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
+            patience = None if validation is None else solver.patience
+        passes = self.max_iter or passes
+        params = self._start()(dataset, self.varsigma_, generator)
+        early: Trained | None = None
+        if few_labels.has_unlabeled(dataset):
+            settled = few_labels.settle(
+                params, dataset, learn_beta=solver.learn_beta, generator=generator,
+                callbacks=callbacks, stage=stage,
+            )  # fmt: skip
+            params = settled.params
+            early = Trained(params, settled.history, settled.status)
+            if early.status == "interrupted":
+                return early
+        history = () if early is None else early.history
+        if self.growth is not None:
+            grown = grow(
+                params, dataset, solver, max_memories=self.n_memories_, rule=rule,
+                phase_iter=phase_iter, max_iter=passes, tol=self.tol, validation=validation,
+                patience=patience, generator=generator, callbacks=callbacks, stage=stage,
+            )  # fmt: skip
+            return Trained(
+                grown.params, (*history, *grown.history), grown.status, grown.lineage,
+                label_counts=solver.label_counts(grown.state, dataset.n_rows),
+            )  # fmt: skip
+        result = fit(
+            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
+            validation=validation, patience=patience, generator=generator, callbacks=callbacks,
+            stage=stage,
+        )  # fmt: skip
+        unseen = () if validation is None else ((result.params, validation),)
+        return Trained(
+            result.params, (*history, *result.history), result.status, unseen=unseen,
+            label_counts=solver.label_counts(result.state, dataset.n_rows),
+        )  # fmt: skip
+
+    def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
+        """The temperature of class probabilities, on rows that training set apart or leaves out."""
+        if trained.unseen:
+            own = trained.unseen[0][0] is trained.params  # else the counts are of other memories
+            counts = trained.label_counts if own else None
+            return temperature_on(trained.unseen, self.label_smoothing, counts)
+        if few_labels.has_unlabeled(dataset):  # too few labels to judge by
+            return 1.0
+        return cross_fitted_temperature(
+            dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
+            learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
+        )  # fmt: skip
+
+    def _learns_weights(self, rows: StoredRows) -> bool:
+        """Whether the solver learns the weights of memories: where its steps are exact.
+
+        A step from part of the rows would take all weight from a memory that has none there.
+        """
+        solver = self._solver(rows.n_rows, rows.device)
+        if not isinstance(solver, FixedPoint) or solver.learn_weights is not None:
+            return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
+        return solver.rows_per_step is None
+
+    def _refinement(self) -> Refinement | None:
+        """The refinement that the objective asks for; None for the joint likelihood."""
+        if isinstance(self.objective, Refinement):
+            return self.objective
+        names = {"joint": 0.0, "conditional": 1.0}
+        weight = names[self.objective] if isinstance(self.objective, str) else self.objective
+        return None if weight == 0 else Refinement(float(weight))
+
+    @property
+    def _rule(self) -> LabelRule:
+        refinement = self._refinement()
+        return objectives.joint if refinement is None else refinement.rule

@@ -1,0 +1,64 @@
+"""A metric: rows x are seen as Ax/‖Ax‖, so that coordinates that tell classes apart count more."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.batch import Batch
+from mnemosphere.numerics import sphere
+
+__all__ = ["MAX_RANK", "apply", "relevances", "whitening"]
+
+MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
+_MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
+
+
+def apply(metric: Tensor, batch: Batch) -> Batch:
+    """The rows as the metric sees them, Ax/‖Ax‖."""
+    x = sphere.project(batch.filled().x.double() @ metric.T)
+    return Batch(x.to(batch.x.dtype), batch.targets, batch.sample_weight)
+
+
+def whitening(batch: Batch, shrinkage: float) -> Tensor:
+    """The metric (D, N) in which rows of one class vary alike in every direction, in float64.
+
+    Rows (B, N) of 'standard': their last coordinate gives their length back. Its part of the metric
+    is 1. With S the covariance within classes, the rest is ((1−s)S + s·mean(diag S))^(−1/2), s the
+    shrinkage, scaled so that rows keep their mean square length. With more than MAX_RANK
+    coordinates that happens among the MAX_RANK − 1 principal axes.
+    """
+    batch = batch.filled().take((batch.targets.sum(1) > 0).nonzero()[:_MOST_ROWS, 0])
+    x, given = batch.x.double(), batch.sample_weight
+    weight = torch.ones_like(x[:, 0]) if given is None else given.double()
+    n = x.shape[1] - 1
+    z = x[:, :-1] * (n**0.5 / x[:, -1:])
+    axes = torch.eye(n, dtype=x.dtype, device=x.device)
+    if n >= MAX_RANK:
+        axes = torch.linalg.svd(z * weight.sqrt()[:, None], full_matrices=False)[2][: MAX_RANK - 1]
+        z = z @ axes.T
+    label = batch.targets.argmax(1)
+    by_class = torch.nn.functional.one_hot(label).to(x) * weight[:, None]  # (B, C)
+    means = by_class.T @ z / by_class.sum(0).clamp_min(torch.finfo(x.dtype).tiny)[:, None]
+    rest = z - means[label]
+    s = (rest.T * weight) @ rest / weight.sum()
+    typical = s.diagonal().mean()
+    s = (1 - shrinkage) * s + shrinkage * typical * torch.eye(
+        len(s), dtype=x.dtype, device=x.device
+    )
+    values, vectors = torch.linalg.eigh(s)
+    # Directions without any variation within classes must not drown all others.
+    values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
+    root = (vectors * values.rsqrt()) @ vectors.T
+    before, after = ((weight * r.square().sum(1)).sum() for r in (z, z @ root))
+    length = torch.where(after > 0, before / after, 1.0)
+    metric = torch.zeros(len(s) + 1, n + 1, dtype=x.dtype, device=x.device)
+    metric[:-1, :-1] = length.sqrt() * root @ axes
+    metric[-1, -1] = 1.0
+    return metric
+
+
+def relevances(metric: Tensor) -> Tensor:
+    """How much each coordinate counts, (M,): the diagonal of AᵀA, scaled to mean 1."""
+    diagonal = metric.double().square().sum(0)
+    return diagonal / diagonal.mean()

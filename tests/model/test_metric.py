@@ -1,0 +1,150 @@
+"""The metric: its gradient, its start, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mnemosphere.model import metric
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import accumulate, log_joint, log_joint_differentiable
+from mnemosphere.model.objectives import conditional, joint
+from mnemosphere.numerics import sphere
+from runs import seeded
+
+RULES = {"joint": joint, "conditional": conditional}
+
+
+def randn(*shape, seed=0):
+    return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradient_is_that_of_autograd(problem, rule, weighted):
+    """Rows of 7 coordinates, seen in 5."""
+    case = problem(11, features=5, labels="full", weighted=weighted, varsigma=0.3, beta=9.0)
+    x = sphere.project(randn(len(case.x), 7))
+    a = randn(5, 7, seed=1).requires_grad_()
+    params = case.params.replace(metric=a)
+    loss, _ = RULES[rule](log_joint_differentiable(params, x), case.targets)
+    weight = torch.ones_like(loss) if case.sample_weight is None else case.sample_weight
+    ((weight * loss).sum() / weight.sum()).backward()
+    params = case.params.replace(metric=a.detach())
+    batch = Batch(x, case.targets, case.sample_weight)
+    found = accumulate(params, batch, RULES[rule])
+    torch.testing.assert_close(found.gradient_metric(params), a.grad, rtol=1e-10, atol=1e-12)
+    # Parts of the rows add up.
+    halves = [
+        accumulate(params, batch.take(part), RULES[rule])
+        for part in (slice(0, 20), slice(20, None))
+    ]
+    torch.testing.assert_close(
+        (halves[0] + halves[1]).metric_bar, found.metric_bar, rtol=1e-12, atol=1e-14
+    )
+
+
+def test_the_identity_changes_nothing(problem):
+    case = problem(12, labels="full")
+    same = case.params.replace(metric=torch.eye(case.params.n_features, dtype=torch.float64))
+    torch.testing.assert_close(log_joint(same, case.x), log_joint(case.params, case.x))
+    one, two = (accumulate(p, case.batch, joint) for p in (same, case.params))
+    torch.testing.assert_close(one.w_bar, two.w_bar)
+    torch.testing.assert_close(one.p_bar, two.p_bar)
+    assert two.metric_bar is None
+    assert two.gradient_metric(case.params) is None
+
+
+def test_the_length_of_a_metric_means_nothing(problem):
+    case = problem(13, labels="full")
+    a = randn(case.params.n_features, case.params.n_features, seed=2)
+    one, two = (log_joint(case.params.replace(metric=f * a), case.x) for f in (1.0, 41.0))
+    torch.testing.assert_close(one, two)
+
+
+def standard_rows(z):
+    root = z.new_full((len(z), 1), z.shape[1] ** 0.5)
+    return sphere.project(torch.cat([z, root], dim=1))
+
+
+def labeled(n, classes):
+    index = torch.arange(n) % classes
+    return index, torch.nn.functional.one_hot(index, classes + 1).double()
+
+
+def classes_in_a_tilted_space(n=307, d=5, classes=3):
+    """Rows whose covariance within classes is far from round."""
+    index, targets = labeled(n, classes)
+    centers = 3 * randn(classes, d, seed=3)
+    tilt = randn(d, d, seed=4) + 2 * torch.eye(d, dtype=torch.float64)
+    z = (centers[index] + randn(n, d, seed=5)) @ tilt
+    return (z - z.mean(0)) / z.std(0), index, targets
+
+
+def within(z, index):
+    rest = torch.cat([z[index == k] - z[index == k].mean(0) for k in range(int(index.max()) + 1)])
+    return rest.T @ rest / len(rest)
+
+
+def test_whitening_makes_classes_round():
+    z, index, targets = classes_in_a_tilted_space()
+    a = metric.whitening(Batch(standard_rows(z), targets), shrinkage=0.0)
+    assert a.shape == (6, 6)
+    assert a[-1].tolist() == [0] * 5 + [1]
+    found = within(z @ a[:-1, :-1].T, index)
+    size = found.diagonal().mean()
+    torch.testing.assert_close(found, size * torch.eye(5, dtype=torch.float64), rtol=0, atol=1e-9)
+    # Rows are as long as before, on average.
+    seen = (z @ a[:-1, :-1].T).square().sum(1).mean()
+    torch.testing.assert_close(seen, z.square().sum(1).mean())
+
+
+def test_whitening_does_not_depend_on_a_rotation_of_the_features():
+    """Overlaps after it are the same, whatever the axes (of features of one common scale)."""
+    z, _, targets = classes_in_a_tilted_space()
+    q = torch.linalg.qr(randn(5, 5, seed=6))[0]
+    seen = []
+    for rows in (z, z @ q.T):
+        batch = Batch(standard_rows(rows), targets)
+        x = metric.apply(metric.whitening(batch, shrinkage=0.3), batch).x
+        seen.append(x @ x.T)
+    torch.testing.assert_close(*seen, rtol=0, atol=1e-9)
+
+
+def test_full_shrinkage_is_no_metric():
+    z, _, targets = classes_in_a_tilted_space()
+    a = metric.whitening(Batch(standard_rows(z), targets), shrinkage=1.0)
+    torch.testing.assert_close(a, torch.eye(6, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_weights_count_rows(problem):
+    z, _, targets = classes_in_a_tilted_space(n=53)
+    twice = torch.arange(53) % 2 + 1
+    x = standard_rows(z)
+    weighted = metric.whitening(Batch(x, targets, twice.double()), 0.2)
+    repeated = metric.whitening(
+        Batch(x.repeat_interleave(twice, 0), targets.repeat_interleave(twice, 0)), 0.2
+    )
+    torch.testing.assert_close(weighted, repeated)
+
+
+def test_many_coordinates_are_seen_along_their_principal_axes(monkeypatch):
+    monkeypatch.setattr(metric, "MAX_RANK", 4)
+    z, _, targets = classes_in_a_tilted_space()
+    a = metric.whitening(Batch(standard_rows(z), targets), shrinkage=1.0)
+    assert a.shape == (4, 6)
+    axes = torch.linalg.eigh(z.T @ z)[1][:, -3:]
+    # The same plane, kept as it is.
+    projector = a[:-1, :-1].T @ a[:-1, :-1]
+    assert torch.linalg.matrix_rank(projector) == 3
+    found = projector / projector.trace() * 3
+    expected = axes @ axes.T
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+def test_relevances_are_the_diagonal_of_the_quadratic_form():
+    a = randn(3, 7, seed=8)
+    found = metric.relevances(a)
+    expected = torch.stack([(a[:, k] ** 2).sum() for k in range(7)])
+    torch.testing.assert_close(found, expected / expected.mean())
+    assert float(found.mean()) == pytest.approx(1)
