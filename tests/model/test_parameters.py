@@ -113,7 +113,7 @@ def test_tensors_go_to_the_device_asked_for(problem):
 def test_component_prior():
     assert_close(component_prior(4, 0.5), torch.tensor([0.5, 1, 1, 1, 1]).double() / 4.5)
     assert_close(component_prior(3, 0.0), torch.tensor([0, 1, 1, 1]).double() / 3)
-    with pytest.raises(ValueError, match="P_0 must be >= 0, got -1"):
+    with pytest.raises(ValueError, match=r"uniform_weight must lie in .*got -1"):
         component_prior(3, -1.0)
 
 
