@@ -49,7 +49,8 @@ class DAMClassifier(
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": a fifth of the distinct rows, at least two per class, at most 1000.
+        "auto": a fifth of the distinct rows, at least two per class, at most 1000; or two per
+        class where held-out rows prefer it.
     objective : {"joint", "conditional"}, float in [0, 1] or Refinement
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the
