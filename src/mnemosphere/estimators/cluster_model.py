@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,11 +24,15 @@ from mnemosphere.training import latent
 
 __all__ = ["ClusterModel"]
 
+_EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: per cluster, at least
+
 
 class ClusterModel(PortableModel):
     """All that reads a fitted model and knows of clusters."""
 
     labels_: NDArray[np.int64]
+    n_clusters: int | str
+    class_prior: ArrayLike | str
     smoothing: float
 
     _HEADER: ClassVar[dict[str, Check]] = PortableModel._HEADER | {
@@ -66,6 +71,28 @@ class ClusterModel(PortableModel):
         threshold = header["novelty_threshold"]
         self.novelty_threshold_ = None if threshold is None else float(threshold)
 
+    def _proportions(self) -> Tensor | None:
+        """class_prior (C,) as a tensor; None for "auto"."""
+        if isinstance(self.class_prior, str) and self.class_prior == "auto":
+            return None
+        try:
+            given = np.asarray(self.class_prior, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"class_prior must be 'auto' or numbers, got {self.class_prior!r}"
+            ) from error
+        n_clusters = given.size if self.n_clusters == "auto" else self.n_clusters
+        if given.shape != (n_clusters,):
+            raise ValueError(
+                f"class_prior must have one entry for each of {n_clusters} clusters, got shape "
+                f"{given.shape}: pass n_clusters={given.size}, or other proportions"
+            )
+        if not (np.isfinite(given).all() and (given > 0).all()):
+            raise ValueError(
+                f"class_prior must be positive, got {given.tolist()}: leave empty clusters out"
+            )
+        return torch.from_numpy(given)
+
     def _class_index(self, y: Any) -> Tensor:
         index = y if isinstance(y, Tensor) else np.asarray(y)
         kind = as_numpy(index[:0] if index.ndim else index).dtype.kind
@@ -85,6 +112,29 @@ class ClusterModel(PortableModel):
         stored = self._stored(X, reset=False, gaps=True)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         return self._judged(X, self._no_labels(stored.n_rows), weight)
+
+    @property
+    def n_clusters_(self) -> int:
+        """How many clusters there are."""
+        check_is_fitted(self, "params_")
+        return len(self.classes_)
+
+    def _warn_degenerate(self) -> None:
+        """Say so where the clusters are no division of the rows worth the name."""
+        n_clusters = len(self.classes_)
+        share = np.bincount(self.labels_, minlength=n_clusters) / len(self.labels_)
+        used = share[share > 0]
+        # exp of the entropy: as many clusters of equal size would be as even a division.
+        effective = math.exp(-float(used @ np.log(used)))
+        empty = n_clusters - len(used)
+        if empty or effective < max(_EVEN * n_clusters, _ALONE) <= n_clusters:
+            told = f"{empty} of {n_clusters} clusters have no rows, and " if empty else ""
+            warnings.warn(
+                f"{told}one cluster has {share.max():.0%} of the rows: ask for another n_clusters "
+                "or another normalize",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """P(cluster | x, it is one of the C), (n, C)."""

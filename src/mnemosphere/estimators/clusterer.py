@@ -15,8 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
-from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
@@ -26,13 +25,22 @@ from mnemosphere.estimators.base import (
     sample_weights,
 )
 from mnemosphere.estimators.cluster_model import ClusterModel
+from mnemosphere.estimators.cluster_selection import (
+    MEMORIES,
+    NUMBERS,
+    ROWS_PER_MEMORY,
+    SHARED_BY,
+    choose,
+)
 from mnemosphere.estimators.from_files import learn_rows
 from mnemosphere.estimators.persistence import register
-from mnemosphere.estimators.start import Start
-from mnemosphere.model import objectives
+from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import fill_neutrally
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group, share_graph
-from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.parameters import from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import fit, judge
@@ -46,14 +54,11 @@ __all__ = ["DAMClusterer"]
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_CLUSTERS, _MEMORIES_PER_CLUSTER, _ROWS_PER_MEMORY = 10, 8, 5
+_START_ROWS, _STARTS = 8192, 100  # rows that memories start on; memories in all starts
 _SGD_PASSES = 30
 _CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows per step of the class weights at least; steps in all
 _CLASS_RATE, _CLASS_MOMENTUM = 0.1, 0.9
-_TABLE_FEATURES, _TABLE_SPREAD = 8, 10.0  # fewer features, or scales further apart: a table
-_GRAPH_ROWS, _SHARED_BY = 1 << 17, 2.0
-_LOOK_ROWS = 5000  # for the choice of normalization
-_LOST = 0.05  # share of rows that a normalization may leave without direction
+_GRAPH_ROWS = 1 << 17
 
 
 @register
@@ -65,18 +70,20 @@ class DAMClusterer(
     """Dense associative memory on the sphere, trained without labels.
 
     A mixture of von Mises–Fisher memories plus a uniform component, whose memories carry soft
-    labels of latent classes: a cluster is the part of the sphere that several memories hold
-    together, of any shape. Training is in three steps. Memories maximize the likelihood of the
-    rows. Memories that share rows are grouped, by the graph of who shares with whom. Then class
+    labels of latent classes: a cluster is the part of the sphere that one memory holds, or several
+    together, which gives it any shape. Training is in three steps. Memories start where spherical
+    k-means puts them, and maximize the likelihood of the rows. Where there are more memories than
+    clusters, those that share rows are grouped, by the graph of who shares with whom. Then class
     weights descend Eq. (unsupervised_loss), under which as few rows as possible are undecided.
 
     Parameters
     ----------
     n_clusters : int or "auto"
-        Latent classes. "auto": as many as `class_prior` has, else ten, or fewer where there are
-        fewer distinct rows or memories.
+        Latent classes. "auto": as many as `class_prior` has, else the largest number, 2 to 29, that
+        is found again: two halves of the rows, clustered apart, divide all rows alike.
     n_memories : int or "auto"
-        "auto": eight per cluster, at most one for five distinct rows, at least one per cluster.
+        "auto": one per cluster, or eight (at most one for five distinct rows), whichever halves of
+        the rows agree on better; eight with `growth` or `class_prior`.
     class_prior : "auto" or array of shape (n_clusters,)
         Share of the memories each cluster has. "auto": the shares of the groups found. An array is
         met exactly, and should not be uniform if the data do not say so.
@@ -89,10 +96,9 @@ class DAMClusterer(
     smoothing : float in [0, 1)
         ε of Eq. (unsupervised_loss): how soft the labels of memories stay.
     normalize : {"auto", "center", "unit", "standard", "none"}
-        How rows are put on the sphere. "auto": "standard" for tables (fewer than 8 features,
-        or a tenth of them with standard deviations over 10 times the median) and where many rows
-        would have no direction, else "unit" where there are negative numbers (embeddings),
-        "center" where there are none (images, counts).
+        How rows are put on the sphere. "auto": the one under which halves of the rows agree best
+        on the clusters; "standard" where features are in unlike units (a tenth of them with
+        standard deviations over 10 times the median), "unit" for sparse rows.
     solver : {"fixed-point", "sgd"}, FixedPoint or SGD
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
@@ -125,6 +131,8 @@ class DAMClusterer(
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     classes_ : 0 to n_clusters − 1
+    n_clusters_ : how many there are
+    selection_ : the trials behind an automatic choice, a list of dicts with their agreement
     typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
     support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass; the last phase is that of the classes, with their loss
@@ -211,7 +219,7 @@ class DAMClusterer(
             stored = self._stored(X, reset=True)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
             seed, callbacks = self._begin(stored, weight=weight)
-            dataset = self._resolve_auto(stored, weight, prior)
+            dataset = self._resolve_auto(stored, weight, prior, seed)
         self.__dict__.pop("_stream", None)
         generator = torch.Generator().manual_seed(seed)
         trained = self._train_memories(dataset, generator, callbacks)
@@ -220,6 +228,7 @@ class DAMClusterer(
         self.labels_ = self.predict(X)
         if isinstance(X, Dataset):
             self.labels_ = as_numpy(self.labels_)
+        self._warn_degenerate()
         return self
 
     def partial_fit(
@@ -241,56 +250,47 @@ class DAMClusterer(
         self.labels_ = self.predict(X)
         return self
 
-    def _proportions(self) -> torch.Tensor | None:
-        """class_prior (C,) as a tensor; None for "auto"."""
-        if isinstance(self.class_prior, str) and self.class_prior == "auto":
-            return None
-        try:
-            given = np.asarray(self.class_prior, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"class_prior must be 'auto' or numbers, got {self.class_prior!r}"
-            ) from error
-        n_clusters = given.size if self.n_clusters == "auto" else self.n_clusters
-        if given.shape != (n_clusters,):
-            raise ValueError(
-                f"class_prior must have one entry for each of {n_clusters} clusters, got shape "
-                f"{given.shape}: pass n_clusters={given.size}, or other proportions"
-            )
-        if not (np.isfinite(given).all() and (given > 0).all()):
-            raise ValueError(
-                f"class_prior must be positive, got {given.tolist()}: leave empty clusters out"
-            )
-        return torch.from_numpy(given)
-
     def _resolve_auto(
-        self, stored: StoredRows, weight: Tensor | None, prior: Tensor | None
+        self,
+        stored: StoredRows,
+        weight: Tensor | None,
+        prior: Tensor | None,
+        seed: int,
     ) -> ArrayDataset:
         """Settle everything that is "auto"; return the distinct rows on the sphere."""
         given = stored, weight
         labels = torch.zeros(stored.n_rows, 1, dtype=torch.float64, device=stored.device)
         stored, labels, weight = merge_copies(stored, labels, weight)
         n_rows = stored.n_rows
-        n_clusters, n_memories = self.n_clusters, self.n_memories
-        if n_clusters == "auto":
-            most = n_rows if n_memories == "auto" else int(n_memories)
-            n_clusters = min(_CLUSTERS, most) if prior is None else len(prior)
-        n_clusters = int(n_clusters)
-        if n_memories == "auto":
-            most = max(n_rows // _ROWS_PER_MEMORY, n_clusters)
-            n_memories = min(_MEMORIES_PER_CLUSTER * n_clusters, most, n_rows)
-        if int(n_memories) > n_rows:
+        most = n_rows if self.n_memories == "auto" else int(self.n_memories)
+        if most > n_rows:
             raise ValueError(
-                f"n_memories={n_memories} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
+                f"n_memories={most} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
                 "use fewer memories or n_memories='auto'"
             )
-        if n_clusters > int(n_memories):
+        if prior is not None:
+            numbers = [len(prior)]
+        elif self.n_clusters == "auto":
+            numbers = [k for k in NUMBERS if k <= most] or [1]
+        else:
+            numbers = [int(self.n_clusters)]
+        if numbers[0] > most:
             raise ValueError(
-                f"n_clusters={n_clusters} needs as many memories, got {n_memories} for "
+                f"n_clusters={numbers[0]} needs as many memories, got {most} for "
                 f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
             )
-        self.n_memories_, self.classes_ = int(n_memories), np.arange(n_clusters)
-        kind = _choose_normalization(stored) if self.normalize == "auto" else self.normalize
+        plain = self.n_memories == "auto" and self.growth is None and prior is None
+        choice = choose(
+            stored, weight, normalize=self.normalize, numbers=numbers,
+            shapes=[1, MEMORIES] if plain else [MEMORIES],
+            generator=torch.Generator().manual_seed(seed),
+        )  # fmt: skip
+        self.selection_ = list(choice.trials)
+        n_clusters, kind = choice.n_clusters, choice.normalize
+        if self.n_memories == "auto":
+            wanted = min(choice.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)
+            most = max(wanted, n_clusters)
+        self.n_memories_, self.classes_ = most, np.arange(n_clusters)
         dtype = self._precision(stored.n_numbers)
         x, lost = self._training_rows(stored, kind, weight, dtype)
         rows = Batch(x, labels.to(dtype), None if weight is None else weight.to(dtype))
@@ -308,10 +308,22 @@ class DAMClusterer(
         """Memories of highest likelihood, with one class for all of them."""
         width = self.n_memories_
         n_memories = width if self.growth is None else min(self.growth, width)
-        beta = None if self.beta == "learn" else float(self.beta)
+        some = dataset.sample(max(_START_ROWS, n_memories), generator=generator)
+        x = fill_neutrally(some.x)
+        w = spherical_kmeans(
+            x, n_memories, weight=some.sample_weight, generator=generator,
+            restarts=max(1, min(10, _STARTS // n_memories)),
+        ).centers  # fmt: skip
+        beta: float | Tensor
+        if self.beta == "learn":
+            beta = initialize.estimate_beta(w, x[: initialize.PROBE_ROWS], self.varsigma)
+        else:
+            beta = float(self.beta)
         # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-        start = Start(n_memories, beta, self.uniform_weight * n_memories / width)
-        params = start(dataset, self.varsigma, generator)
+        params = from_memories(
+            w, w.new_ones(1), beta=beta, varsigma=self.varsigma,
+            uniform_weight=self.uniform_weight * n_memories / width,
+        )  # fmt: skip
         solver = self._solver(dataset.n_rows, dataset.device)
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
         phase_iter = 2
@@ -348,10 +360,10 @@ class DAMClusterer(
                 f"{n_clusters}: ask for fewer clusters or start from more memories"
             )
         some = dataset.sample(_GRAPH_ROWS, generator=generator)
-        graph = share_graph(params.w, some, shared_by=_SHARED_BY)
+        graph = share_graph(params.w, some, shared_by=SHARED_BY)
         groups = group(graph.edges, n_clusters, generator=generator)
         params = latent.start_classes(params, groups, prior, self.smoothing)
-        if trained.status == "interrupted" or n_clusters == 1:
+        if trained.status == "interrupted" or n_clusters in (1, params.n_memories):
             return trained._replace(params=params)
         rows = dataset.without_labels(n_clusters + 1)
         solver: Solver = self._solver(dataset.n_rows, dataset.device)
@@ -367,29 +379,14 @@ class DAMClusterer(
             generator=generator, callbacks=callbacks, stage="classes",
             phase=history[-1].phase + 1 if history else 1,
         )  # fmt: skip
-        # Never worse than the start.
-        better = judge(result.params, rows, rule)[0] <= judge(params, rows, rule)[0]
+        # Never worse than the start, nor with fewer clusters: rows are surest where there is one.
+        ends = (result.params, params)
+        loss, start = (judge(p, rows, rule)[0] for p in ends)
+        counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
+        used, before = (int((count > 0).sum()) for count in counts)
+        better = loss <= start and used >= before
         return trained._replace(
             params=result.params if better else params,
             history=(*history, *result.history),
             status=result.status,
         )
-
-
-def _choose_normalization(stored: StoredRows) -> str:
-    """What normalize="auto" is for these rows, by a look at some of them."""
-    step = -(-stored.n_rows // _LOOK_ROWS)
-    some = stored.take(torch.arange(0, stored.n_rows, step))
-    if isinstance(some.values, SparseRows):  # counts and the like: zeros are to stay zeros
-        return "unit"
-    x = some.values.double()
-    x = torch.where(x.isnan(), x.nanmean(0).nan_to_num(0.0), x)
-    kind = "unit" if bool(x.min() < 0) else "center"
-    spread = x.std(0, correction=0)
-    spread = spread[spread > 0]
-    levels = torch.tensor([0.5, 0.9], dtype=spread.dtype, device=spread.device)
-    middle, wide = torch.quantile(spread, levels).tolist() if len(spread) else (1.0, 1.0)
-    if stored.n_features < _TABLE_FEATURES or wide > _TABLE_SPREAD * middle:
-        return "standard"
-    lost = on_sphere(some, Normalizer(kind), torch.float64)[1]
-    return "standard" if int(lost.sum()) > _LOST * some.n_rows else kind

@@ -142,7 +142,7 @@ def learn_rows(model: Any, source: Dataset, prior: Tensor | None, seed: int) -> 
     raw = source.sample(SAMPLED, seed)
     weight = _weights(raw)
     on_device = None if weight is None else weight.to(device)
-    model._resolve_auto(raw.rows.on(device), on_device, prior)
+    model._resolve_auto(raw.rows.on(device), on_device, prior, seed)
     mass = torch.zeros(1, dtype=torch.float64)
     return _dataset(model, source, raw, label, mass, True)
 

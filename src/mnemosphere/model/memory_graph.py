@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import chunk_rows
+from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
 
 __all__ = [
@@ -30,7 +31,8 @@ __all__ = [
 
 _PROBE_ROWS = 4096  # enough for the temperature
 _WALKS = 100  # price^100 is 1e-7 at 0.85
-_RESTARTS, _ROUNDS = 20, 50
+_RESTARTS = 20
+_TIES = 0.01  # of all with all, in units of the mean edge: more would cut long thin groups
 
 
 class Graph(NamedTuple):
@@ -102,55 +104,32 @@ class Groups(NamedTuple):
 
 
 def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups:
-    """Cut the graph (P, P) into n_groups parts of strong ties: normalized spectral clustering.
+    """Cut the graph (P, P) into n_groups parts of strong ties: regularized spectral clustering.
 
     The leading eigenvectors of D^(−1/2) A D^(−1/2) place every memory on a sphere, where k-means
-    finds the groups.
+    finds the groups, a memory weighing as much as its rows. A weak tie of all with all (as Qin and
+    Rohe have it) keeps a few memories at the rim from being cut off as groups of their own. As
+    many groups as memories: each is its own.
     """
+    if n_groups == len(edges):
+        return Groups(
+            torch.arange(n_groups, device=edges.device), 2 * torch.eye(n_groups).to(edges) - 1
+        )
     a = edges.double().cpu()
-    a = a + 1e-6 * a.mean()  # a memory that answers for nothing has ties to all
-    root = a.sum(1).rsqrt()
+    a = a + _TIES * a.mean()
+    degree = a.sum(1)
+    root = degree.rsqrt()
     _, vectors = torch.linalg.eigh(root[:, None] * a * root)
     u = sphere.project(vectors[:, -n_groups:])  # (P, C)
-    label, centers = _spherical_kmeans(u, n_groups, generator)
+    label, centers = spherical_kmeans(
+        u, n_groups, weight=degree, restarts=_RESTARTS, generator=generator
+    )
     order = torch.bincount(label, minlength=n_groups).argsort(descending=True, stable=True)
     place = order.argsort()
     return Groups(
         place[label].to(edges.device),
         (u @ centers[order].T).to(edges.device),  # (P, C)
     )
-
-
-def _spherical_kmeans(u: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(label (n,), centers (k, d)) of unit rows u, the best of many starts, none of them empty."""
-    best, found = -torch.inf, (torch.zeros(len(u), dtype=torch.long), u[:k])
-    for _ in range(_RESTARTS):
-        centers = u[_spread_out(u, k, generator)]
-        label = (u @ centers.T).argmax(1)
-        for _ in range(_ROUNDS):
-            sums = torch.zeros_like(centers).index_add_(0, label, u)
-            norms = sums.norm(dim=1, keepdim=True)
-            centers = torch.where(norms > 1e-9, sums / norms.clamp_min(1e-9), centers)
-            before, label = label, (u @ centers.T).argmax(1)
-            if torch.equal(before, label):
-                break
-        score = float((u * centers[label]).sum())
-        full = bool((torch.bincount(label, minlength=k) > 0).all())
-        if full and score > best:
-            best, found = score, (label, centers)
-    if best == -torch.inf:  # copies of one memory cannot be told apart: deal them out
-        found = (torch.arange(len(u)) % k, u[:k])
-    return found
-
-
-def _spread_out(u: Tensor, k: int, generator: torch.Generator) -> Tensor:
-    """Indices of k rows, each drawn in proportion to its squared distance to those before it."""
-    distance = torch.ones(len(u), dtype=torch.float64)
-    chosen = []
-    for _ in range(k):
-        chosen.append(int(torch.multinomial(distance, 1, generator=generator)))
-        distance = torch.minimum(distance, (1 - u @ u[chosen[-1]]).clamp_min(1e-12))
-    return torch.tensor(chosen)
 
 
 class Coherence(NamedTuple):

@@ -51,8 +51,8 @@ def start_classes(
     n_classes = groups.closeness.shape[1]
     size = torch.bincount(groups.label, minlength=n_classes).to(params.p)
     closeness = groups.closeness.to(params.p)
-    if class_prior is None:
-        class_prior = size
+    if class_prior is None:  # nothing has to move
+        class_prior, closeness = size, 2 * torch.eye(n_classes).to(closeness)[groups.label] - 1
     else:
         class_prior = class_prior.to(params.p)
         rank = class_prior.argsort(descending=True, stable=True).argsort()

@@ -1,0 +1,73 @@
+"""Spherical k-means: where memories start, and what cuts the graph of memories into groups."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Partition", "spherical_kmeans"]
+
+
+class Partition(NamedTuple):
+    """Rows dealt out to centers."""
+
+    label: Tensor  # (n,) the center of highest overlap
+    centers: Tensor  # (k, N) unit vectors
+
+
+def spherical_kmeans(
+    x: Tensor,
+    k: int,
+    *,
+    generator: torch.Generator,
+    weight: Tensor | None = None,
+    restarts: int = 10,
+    max_iter: int = 50,
+) -> Partition:
+    """The best of several local maxima of Σ_b weight_b max_c ⟨x_b, c⟩ over k unit vectors.
+
+    x: (n, N) unit rows, n ≥ k. Starts are spread out, as k-means++ draws them, and all are improved
+    at once: one product with x per round serves every start. No center is left without rows, unless
+    rows that coincide leave no other way; those are dealt out.
+    """
+    mass = x.new_ones(x.shape[0]) if weight is None else weight.to(x)
+    draws = 2 + int(math.log(k))  # as scikit-learn has it
+    chosen = _spread_out(x, k, mass, restarts, draws, generator)  # (restarts, k)
+    centers = x[chosen.reshape(-1)].to_dense()  # (restarts·k, N)
+    before = label = chosen.new_empty(0)
+    for _ in range(max_iter):
+        overlap = (x @ centers.T).reshape(-1, restarts, k)
+        before, label = label, overlap.argmax(2)  # (n, restarts)
+        if torch.equal(before, label):
+            break
+        member = torch.nn.functional.one_hot(label, k).to(x.dtype) * mass[:, None, None]
+        sums = member.reshape(len(label), -1).T @ x  # (restarts·k, n) (n, N)
+        norms = sums.norm(dim=1, keepdim=True)
+        centers = torch.where(norms > 1e-9, sums / norms.clamp_min(1e-9), centers)
+    score = (overlap.amax(2) * mass[:, None]).sum(0)  # (restarts,)
+    full = torch.stack([torch.bincount(run, minlength=k).amin() > 0 for run in label.T])
+    if not bool(full.any()):
+        return Partition(torch.arange(x.shape[0], device=x.device) % k, x[:k].to_dense())
+    best = int(torch.where(full, score, -torch.inf).argmax())
+    return Partition(label[:, best], centers.reshape(restarts, k, -1)[best])
+
+
+def _spread_out(
+    x: Tensor, k: int, mass: Tensor, restarts: int, draws: int, generator: torch.Generator
+) -> Tensor:
+    """Rows (restarts, k), each the best of some drawn by their distance to those before it."""
+    mass = mass.double().cpu()
+    distance = torch.full((restarts, 1, x.shape[0]), 2.0, dtype=torch.float64)  # none is further
+    chosen = []
+    for _ in range(k):
+        drawn = torch.multinomial(distance[:, 0] * mass, draws, True, generator=generator)
+        overlap = x @ x[drawn.reshape(-1).to(x.device)].to_dense().T  # (n, restarts·draws)
+        left = (1 - overlap.T.double().cpu()).clamp_min(1e-12).reshape(restarts, draws, -1)
+        left = torch.minimum(left, distance)
+        best = (left @ mass).argmin(1, keepdim=True)  # (restarts, 1)
+        chosen.append(drawn.gather(1, best)[:, 0])
+        distance = left.take_along_dim(best[:, :, None], 1)
+    return torch.stack(chosen, 1).to(x.device)

@@ -1,0 +1,88 @@
+"""Spherical k-means: against enumeration and scikit-learn, its starts against their law."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.cluster import KMeans
+
+from mnemosphere.model.kmeans import _spread_out, spherical_kmeans
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.numerics import sphere
+
+N = 5
+
+
+def rows(n, seed=0, features=N):
+    generator = torch.Generator().manual_seed(seed)
+    return sphere.sample_uniform(
+        n, features, generator=generator, dtype=torch.float64, device="cpu"
+    )
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def objective(x, label, k, weight):
+    """Σ_c ‖Σ_{b in c} weight_b x_b‖, what the best unit centers reach for these labels."""
+    sums = [(weight[:, None] * x)[label == c].sum(0) for c in range(k)]
+    return sum(float(np.linalg.norm(s)) for s in sums)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_best_of_all_divisions_of_seven_rows(weighted):
+    x = rows(7)
+    weight = torch.arange(1.0, 8.0, dtype=torch.float64) if weighted else torch.ones(7).double()
+    found = spherical_kmeans(
+        x, 3, weight=weight if weighted else None, restarts=50, generator=generator()
+    )
+    best = max(
+        objective(x.numpy(), np.array(label), 3, weight.numpy())
+        for label in itertools.product(range(3), repeat=7)
+        if set(label) == {0, 1, 2}
+    )
+    reached = (weight * (x @ found.centers.T).amax(1)).sum()
+    assert float(reached) == pytest.approx(best, rel=1e-12)
+    assert torch.allclose(found.centers.norm(dim=1), torch.ones(3).double())
+    assert torch.equal(found.label, (x @ found.centers.T).argmax(1))
+
+
+def test_no_worse_than_scikit_learn_on_unit_rows():
+    x = sphere.project(rows(211, 1) + 3 * rows(11, 2)[torch.arange(211) % 11])
+    found = spherical_kmeans(x, 11, restarts=10, generator=generator())
+    peer = KMeans(11, n_init=10, random_state=0).fit(x.numpy())
+    weight = np.ones(211)
+    ours = objective(x.numpy(), found.label.numpy(), 11, weight)
+    assert ours >= objective(x.numpy(), peer.labels_, 11, weight) - 1e-6
+
+
+def test_starts_are_drawn_by_squared_distance():
+    """The second of two, given the first: in proportion to 1 − ⟨x, first⟩, weight included."""
+    x, weight = rows(3, 4), torch.tensor([1.0, 2.0, 4.0]).double()
+    drawn = _spread_out(x, 2, weight, 20011, 1, generator()).numpy()
+    first = np.bincount(drawn[:, 0], minlength=3) / len(drawn)
+    assert np.allclose(first, weight.numpy() / 7, atol=0.02)
+    for start in range(3):
+        second = np.bincount(drawn[drawn[:, 0] == start, 1], minlength=3)
+        law = weight.numpy() * np.maximum(1 - x.numpy() @ x[start].numpy(), 1e-12)
+        assert np.allclose(second / second.sum(), law / law.sum(), atol=0.03)
+
+
+def test_rows_that_coincide_are_dealt_out():
+    x = torch.ones(7, 4, dtype=torch.float64) / 2
+    found = spherical_kmeans(x, 3, generator=generator())
+    assert torch.bincount(found.label, minlength=3).tolist() == [3, 2, 2]
+
+
+def test_sparse_rows_give_the_same():
+    x = rows(31, 5) * (rows(31, 6) > 0)
+    x = sphere.project(x)
+    one = spherical_kmeans(x, 5, generator=generator())
+    other = spherical_kmeans(SparseRows.of(sparse.csr_matrix(x.numpy())), 5, generator=generator())
+    assert torch.equal(one.label, other.label)
+    assert torch.allclose(one.centers, other.centers)
