@@ -198,3 +198,17 @@ def test_alone_in_every_class_there_is_no_pair():
     found = coherence(torch.eye(3), torch.arange(3), generator=generator())
     assert math.isnan(found.within)
     assert found.across == 0.0
+
+
+def test_memories_without_rows_go_with_those_like_them():
+    x, cluster = blobs()
+    far = -x[::13]  # no row is nearest to these
+    w = torch.cat([x[::7], far])
+    found = memory_graph.group_memories(
+        w, unlabeled(x), C, shared_by=2.0, generator=generator()
+    ).label
+    names = {int(cluster[7 * i]): int(found[i]) for i in range(len(x[::7]))}
+    assert sorted(names.values()) == [0, 1, 2]
+    assert [names[int(c)] for c in cluster[::7]] == found[: len(x[::7])].tolist()
+    kin = (far @ x[::7].T).argmax(1)
+    assert torch.equal(found[len(x[::7]) :], found[: len(x[::7])][kin])

@@ -39,7 +39,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
-from mnemosphere.model.memory_graph import group, share_graph
+from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
@@ -360,8 +360,9 @@ class DAMClusterer(
                 f"{n_clusters}: ask for fewer clusters or start from more memories"
             )
         some = dataset.sample(_GRAPH_ROWS, generator=generator)
-        graph = share_graph(params.w, some, shared_by=SHARED_BY)
-        groups = group(graph.edges, n_clusters, generator=generator)
+        groups = group_memories(
+            params.w, some, n_clusters, shared_by=SHARED_BY, generator=generator
+        )
         params = latent.start_classes(params, groups, prior, self.smoothing)
         if trained.status == "interrupted" or n_clusters in (1, params.n_memories):
             return trained._replace(params=params)

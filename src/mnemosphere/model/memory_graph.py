@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import chunk_rows
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.numerics import sphere
@@ -24,6 +25,7 @@ __all__ = [
     "Groups",
     "coherence",
     "group",
+    "group_memories",
     "share_graph",
     "sharing_temperature",
     "spread_labels",
@@ -130,6 +132,23 @@ def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups
         place[label].to(edges.device),
         (u @ centers[order].T).to(edges.device),  # (P, C)
     )
+
+
+def group_memories(
+    w: Tensor, batch: Batch, n_groups: int, *, shared_by: float, generator: torch.Generator
+) -> Groups:
+    """Groups of the memories w (P, N) by the rows they share; each group is nearest to some row.
+
+    A memory that is nearest to none goes with the one most like it: it has no ties to tell by.
+    """
+    x = fill_neutrally(batch.x)
+    alive = (x @ w.T).argmax(1).bincount(minlength=w.shape[0]) > 0
+    if n_groups == w.shape[0] or int(alive.sum()) < n_groups:
+        alive = torch.ones_like(alive)
+    edges = share_graph(w, batch, shared_by=shared_by).edges
+    groups = group(edges[alive][:, alive], n_groups, generator=generator)
+    kin = torch.where(alive, alive.cumsum(0) - 1, (w @ w[alive].T).argmax(1))
+    return Groups(groups.label[kin], groups.closeness[kin])
 
 
 class Coherence(NamedTuple):
