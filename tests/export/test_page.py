@@ -136,6 +136,32 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     assert (np.diff(found["energies"]) <= 1e-9).all()
 
 
+def test_a_learned_metric_gives_the_same_answers_and_paths(browser, wines, tmp_path, monkeypatch):
+    monkeypatch.setattr(pack, "_PROBABILITY", 0.0)
+    x, y = wines
+    objective = mn.Refinement(max_iter=20)
+    settings = {"normalize": "whitened", "objective": objective, "random_state": 0}
+    model = mn.DAMClassifier(11, **settings).fit(x, y)
+    assert model._normalizer.metric is not None
+    model.explore(tmp_path / "p.html", x, y, layout="pca")
+    browser.open(tmp_path / "p.html")
+    found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
+    np.testing.assert_allclose(found, model.predict_proba(x), atol=1e-4, rtol=0)
+    row = x.iloc[17].to_numpy(dtype=float)
+    known = np.arange(13) % 3 > 0
+    given = x.iloc[[17]].where(known[None])
+    wanted = model.recall_path(given, steps=9)
+    mask = json.dumps(known.astype(int).tolist())
+    path = browser.evaluate(
+        f'mnemosphere.recall({json.dumps(row.tolist())}, {mask}, {{"steps": 9}})'
+    )
+    np.testing.assert_allclose(path["energies"], wanted.energies[:, 0], atol=1e-3, rtol=0)
+    # What is known stays, in the units of the features.
+    end = model.recall(given, steps=9)
+    np.testing.assert_allclose(end[0, known], row[known], rtol=1e-6)
+    assert silent(browser)
+
+
 def test_the_recall_panel_plays_to_its_end(opened):
     opened.evaluate("mnemosphere.openTab('recall')")
     opened.evaluate("new Promise((done) => setTimeout(done, 150))")
