@@ -670,7 +670,7 @@ CLUSTERS = {
         r"y must be clusters from 0 to 2, got \['bee'\]",
     ),
     "BIC of a density that is none": (
-        lambda c: clusters(varsigma=0.5).fit(c.x).bic(c.x),
+        lambda c: clusters(n_clusters=1, varsigma=0.5).fit(c.x).bic(c.x),
         ValueError,
         r"bic and aic need a density that integrates to 1, but varsigma=0\.5: fit with varsigma=1",
     ),

@@ -291,19 +291,12 @@ def test_converged_or_not(data):
     assert (short.converged_, short.status_, short.n_iter_) == (False, "max_iter", 2)
 
 
-@pytest.mark.parametrize("kind", ["classifier", "clusterer"])
-def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch, kind):
-    from mnemosphere.estimators import class_training, clusterer
+def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch):
+    from mnemosphere.estimators import class_training
 
-    for module in (class_training, clusterer):
-        monkeypatch.setitem(module.PASSES, "exact", 2)
-    if kind == "classifier":
-        with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes, .*raise max_iter"):
-            small(tol=1e-9).fit(*data)
-    else:  # the clusters are trained last, and what they end with counts
-        model = mn.DAMClusterer(1, n_memories=7, normalize="unit", random_state=0, tol=1e-9)
-        with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes"):
-            model.fit(data.x)
+    monkeypatch.setitem(class_training.PASSES, "exact", 2)
+    with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes, .*raise max_iter"):
+        small(tol=1e-9).fit(*data)
     small(tol=1e-9, max_iter=2).fit(*data)  # the user's own budget: no word
 
 

@@ -239,10 +239,10 @@ def labels_from_json(record: dict[str, Any]) -> NDArray[Any]:
     values = record["values"]
     try:
         dtype = np.dtype(record["dtype"])
-        if dtype.kind not in _LABEL_KINDS or dtype.itemsize * len(values) > _MOST_BYTES:
+        if dtype.kind not in _LABEL_KINDS or not 0 <= dtype.itemsize * len(values) <= _MOST_BYTES:
             raise ValueError
         labels = np.array(values, dtype=dtype)
-    except (OverflowError, SyntaxError, TypeError, ValueError) as error:
+    except (MemoryError, OverflowError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(f"its labels are not of dtype {record['dtype'][:20]!r}") from error
     known = all(isinstance(v, bool | int | float | str) for v in values)
     # The same values and not others that NumPy makes of them, each of them once.
