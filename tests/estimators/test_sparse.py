@@ -26,7 +26,7 @@ def data():
 
 @pytest.fixture
 def never_dense(monkeypatch):
-    """Only a few rows may be made dense: memories start from them, those of a clusterer ten times."""
+    """Only few rows may be made dense: memories start from them, a clusterer's ten times."""
     real = SparseRows.to_dense
 
     def to_dense(self, *args, **kwargs):
