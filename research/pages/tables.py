@@ -254,6 +254,30 @@ def novelty_table() -> str:
     )  # fmt: skip
 
 
+def clusters_table() -> str:
+    """Agreement with the classes beside k-means on the same rows, and the numbers found."""
+    run = read("clusters")
+    lines = []
+    for found in run["sets"]:
+        runs = found["runs"]
+        ours = statistics.fmean(r["agreement"] for r in runs)
+        same = statistics.fmean(r["k_means"][r["normalize"]] for r in runs)
+        best = max(statistics.fmean(r["k_means"][k] for r in runs) for k in runs[0]["k_means"])
+        chosen = ", ".join(dict.fromkeys(r["normalize"] for r in runs))
+        numbers = ", ".join(str(r["found"]) for r in runs)
+        lines.append(
+            [
+                found["name"], str(found["rows"]), chosen, str(runs[0]["memories"]), f"{ours:.3f}",
+                f"{same:.3f}", f"{best:.3f}", str(found["classes"]), numbers,
+            ]
+        )  # fmt: skip
+    head = [
+        "data", "rows", "normalization", "memories", "`DAMClusterer`", "k-means, same rows",
+        "k-means, best normalization", "classes", "found",
+    ]  # fmt: skip
+    return f"{markdown(head, lines)}\n\n{source(run)}"
+
+
 def step_table() -> str:
     run = read("sgd_step")
     lines = [
@@ -354,7 +378,7 @@ def abilities_table() -> str:
         [
             "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know",
             "`calibrate_novelty`, `predict_or_reject`",
-            f"AUROC {auroc:.3f} against Fashion-MNIST",
+            f'AUROC {auroc:.3f} against Fashion-MNIST, `normalize="center"`',
         ],
         [
             "[grow](docs/user-guide.md#growth) by splitting memories",
@@ -429,6 +453,7 @@ TABLES = {
     "recall": recall_table,
     "blanks": blanks_table,
     "novelty": novelty_table,
+    "clusters": clusters_table,
     "step": step_table,
     "maximize": maximize_table,
     "unsupervised pass": unsupervised_table,
