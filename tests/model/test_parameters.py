@@ -232,3 +232,9 @@ def test_what_is_no_boltzmann_machine_is_refused(problem):
         boltzmann_machine(params.replace(varsigma=0.5))
     with pytest.raises(ValueError, match="p has zeros"):
         boltzmann_machine(params.replace(p=params.p * torch.eye(6, 4, dtype=torch.float64)))
+
+
+def test_a_class_prior_of_one_number_is_refused(problem):
+    params = problem().params
+    with pytest.raises(ValueError, match="class weights must be"):
+        params.replace(p_q=params.beta).check()

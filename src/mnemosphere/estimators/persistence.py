@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -48,6 +50,7 @@ _ESTIMATORS: dict[str, type[Any]] = {}
 _PIPELINE = "Pipeline"
 _OF_FILES = ("format", "version")
 _LABEL_KINDS = "biufUO"
+_LAYERS = re.compile(r"(^|\.)layers\.0\.")  # tensors of a PatchEncoder
 _LONGEST_REASON = 200  # a value quoted from a file can be of any length
 _MOST_BYTES = 1 << 28  # of an array of labels
 # What a file holds of every estimator; `_HEADER` of its class says what else.
@@ -139,10 +142,7 @@ def load(path: str | Path) -> Any:
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
     header, tensors = read_tensors(path, FORMAT, VERSION, older=_OLDER)
-    if header["version"] != VERSION and any(
-        isinstance(step, dict) and step.get("estimator") == "PatchEncoder"
-        for step in (header, *(header.get("steps") or ()))
-    ):
+    if header["version"] in _OLDER and any(_LAYERS.search(name) for name in tensors):
         raise ValueError(f"{path} has a PatchEncoder of before its cells were soft: fit it again")
     try:
         return _rebuild({k: v for k, v in header.items() if k not in _OF_FILES}, tensors)
@@ -162,6 +162,9 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
         ]
         model = Pipeline(steps)
         model._validate_steps()
+        for (_, before), (_, after) in itertools.pairwise(steps):
+            if before._n_features_out != after.n_features_in_:
+                raise ValueError("a step of the pipeline does not take what the one before gives")
         return model
     if not isinstance(name, str) or name not in _ESTIMATORS:
         raise ValueError(f"estimator is {name!r}")

@@ -102,7 +102,7 @@ class Lineage:
         sizes = [m.shape[0] for m in self.members]
         check_tensors({name: getattr(self, name) for name in _NODES}, _NODES, {"n": self.n_nodes})
         # A node appears after its parent, one level further down or more; the first have none.
-        parent, first = self.parent.clamp_min(0), self.parent < 0
+        parent, first = self.parent.clamp(0, self.n_nodes - 1), self.parent < 0
         below = (self.parent < torch.arange(self.n_nodes)) & (self.level > self.level[parent])
         if not bool((torch.where(first, self.level == 0, below) & (self.level < len(sizes))).all()):
             raise ValueError("the tree of splits has a node before its parent")
