@@ -234,3 +234,13 @@ def test_plain_values_are_those_of_json():
     plain = {"1": 0.5, "a": [3, [True, None]], "b": [[0, 1], [2, 3]], "c": {"d": 2.5}}
     assert files.plain(value) == plain
     assert json.loads(json.dumps(files.plain(value))) == plain
+
+
+def test_what_is_said_of_a_damaged_file_is_short(tmp_path):
+    """safetensors quotes what it cannot read, however long."""
+    path = tmp_path / "file"
+    header = b'{"a":{"dtype":"' + b"x" * 5000 + b'","shape":[1],"data_offsets":[0,4]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+    with pytest.raises(ValueError, match="is damaged or not a safetensors file") as caught:
+        files.read_tensors(path, "kind", 7)
+    assert len(str(caught.value)) < 300 + len(str(path))

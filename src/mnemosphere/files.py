@@ -117,8 +117,9 @@ def read_tensors(
             # Copies: what is mapped from the file would change when the file does.
             tensors = {name: read(name).clone() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
-            f"{path} is damaged or not a safetensors file ({error}): choose another file"
+            f"{path} is damaged or not a safetensors file ({reason}): choose another file"
         ) from error
     if header.get("format") != kind:
         raise ValueError(

@@ -85,7 +85,7 @@ class ClassModel(PortableModel, ABC):
     ) -> Encoded:
         """The labels as indices and weights; sets classes_."""
         coded = encode(
-            y, stored.n_rows, classes, unlabeled=self.unlabeled, smoothing=self.label_smoothing,
+            y, stored.n_rows, classes, unlabeled=self.unlabeled, smoothing=self._smoothing,
             require_label=require_label, device=stored.device,
         )  # fmt: skip
         self.classes_ = coded.classes
@@ -153,7 +153,8 @@ class ClassModel(PortableModel, ABC):
 
     @property
     def _smoothing(self) -> float:
-        return float(self.label_smoothing)
+        # So little of it would vanish in products: it is none.
+        return float(self.label_smoothing) if self.label_smoothing > 1e-30 else 0.0
 
     def _own(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         header = {

@@ -87,7 +87,7 @@ class ClusterModel(PortableModel):
                 f"class_prior must have one entry for each of {n_clusters} clusters, got shape "
                 f"{given.shape}: pass n_clusters={given.size}, or other proportions"
             )
-        if not (np.isfinite(given).all() and (given > 0).all()):
+        if not (given.size and np.isfinite(given).all() and (given > 0).all()):
             raise ValueError(
                 f"class_prior must be positive, got {given.tolist()}: leave empty clusters out"
             )

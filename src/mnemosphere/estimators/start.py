@@ -16,6 +16,8 @@ __all__ = ["Start"]
 
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
 
+_NO_VARSIGMA = 1e-9  # below, no β makes up for it
+
 
 @dataclass(frozen=True)
 class Start:
@@ -29,6 +31,8 @@ class Start:
 
     def __call__(self, dataset: Dataset, varsigma: float, generator: torch.Generator) -> Parameters:
         """Parameters to train from."""
+        if varsigma < _NO_VARSIGMA:
+            raise ValueError(f"varsigma must lie in [{_NO_VARSIGMA}, 1], got {varsigma}")
         labels = None
         if self.own_labels:
             rows = dataset.sample(_ROWS_TO_START_FROM * self.n_memories, generator=generator)

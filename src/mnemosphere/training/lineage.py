@@ -147,6 +147,8 @@ class Lineage:
         ]
         if len(tensors) != len(_NODES) + len(members) + len(models):
             raise ValueError("the tree of splits has a tensor that is unknown")
+        if n_models != len(members):
+            raise ValueError("the tree of splits lacks the model of a level")
         return cls(
             level=tensors["level"],
             parent=tensors["parent"],
