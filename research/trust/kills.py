@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import mnemosphere as mn
 from mnemosphere.files import read_tensors
 from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.checkpoint import VERSION
 from research.trust import Attempt, Tally, run
 
 _LIMIT = 120.0  # seconds for a fit of a fraction of one
@@ -115,7 +116,7 @@ def compare(place: Path, out: Path, straight: Any, x: Any, y: Any, model: Any) -
         return "litter"
     resumed = mn.load(out)
     if model.random_state is None:  # the seed it drew, in a fit of its own
-        header, _ = read_tensors(place / "run.run", "mnemosphere-run", 3)
+        header, _ = read_tensors(place / "run.run", "mnemosphere-run", VERSION)
         straight = type(model)(**model.get_params() | {"random_state": header["seed"]})
         straight.set_params(callbacks=()).fit(x, y)
     same = all(

@@ -1,5 +1,6 @@
 """Rows in files: every format, passes, order, what is sampled and held out, and bad files."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -17,6 +18,8 @@ from mnemosphere.data.ahead import ahead
 from mnemosphere.data.streamed import SourceDataset, put_on_sphere
 from mnemosphere.model import from_memories, objectives
 from mnemosphere.training import FixedPoint, fit
+from mnemosphere.training.checkpoint import Checkpoint
+from runs import Break, Log, assert_same_params, timeless
 
 N_ROWS, N, C = 907, 5, 3
 MEMORY = 16 * 8 * N * 64  # batches of 64 rows
@@ -126,6 +129,12 @@ def test_shuffled_passes_are_seeded_and_mixed(folder, kind):
     one = numbers(1)
     assert one == numbers(1)
     assert one != numbers(2)
+    for start in (1, 7, 22):
+        rest = [batch.rows.number.tolist() for batch in source.batches(40, 1, start)]
+        assert rest == one[start:]
+        rest = [batch.rows.number.tolist() for batch in source.batches(40, None, start)]
+        assert rest[0] == list(range(40 * start, min(40 * start + 40, N_ROWS)))
+        assert sum(map(len, rest)) == N_ROWS - 40 * start
     flat = [row for batch in one for row in batch]
     assert sorted(flat) == list(range(N_ROWS))
     assert max(map(len, one)) <= 40
@@ -182,6 +191,30 @@ def test_incremental_passes_have_the_same_bits_again(both):
     assert torch.equal(runs[0].params.w, runs[1].params.w)
     assert not torch.equal(runs[0].params.w, runs[2].params.w)
     assert runs[0].history[-1].loss == pytest.approx(runs[2].history[-1].loss, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("kind", "solver"), [("csv", FixedPoint(None)), ("parquet", FixedPoint(60))]
+)
+def test_a_pass_goes_on_where_it_was_broken(folder, tmp_path, kind, solver):
+    streamed, whole = on_sphere(opened(folder, kind))
+    # Rows of no weight fill whole batches, which count although nothing is learned from them.
+    blank = dataclasses.replace(streamed, left_out=torch.arange(128, 256))
+
+    def run(*callbacks):
+        return fit(start(whole), blank, solver, max_iter=2, callbacks=callbacks,
+                   generator=torch.Generator().manual_seed(3))  # fmt: skip
+
+    straight = run(log := Log())
+    per_pass = len(log.of("batch")) // 2
+    assert per_pass > 12
+    for k in (1, 2, 3, per_pass + 11):
+        path = tmp_path / f"{k}"
+        run(Checkpoint(path, interval=0.0), Break("batch", k))
+        resumed = run(Checkpoint(path), rest := Log())
+        assert len(rest.of("batch")) == 2 * per_pass - k
+        assert_same_params(resumed.params, straight.params)
+        assert timeless(resumed.history) == timeless(straight.history)
 
 
 def test_rows_held_out_are_never_trained_on(both):

@@ -9,6 +9,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import mnemosphere as mn
 from mnemosphere.files import read_tensors
+from mnemosphere.training.checkpoint import VERSION
 from runs import Break
 
 # Another value of every setting that tells runs apart; a new one must be added here.
@@ -80,7 +81,7 @@ def test_a_drawn_seed_is_kept(data, fresh, tmp_path, source):
     broken.set_params(callbacks=[*broken.callbacks, Break("pass", 2)]).fit(*data)
     assert broken.status_ == "interrupted"
     resumed = estimator("DAMClassifier", path, **settings, random_state=given).fit(*data)
-    seed = read_tensors(tmp_path / "run.run", "mnemosphere-run", 3)[0]["seed"]
+    seed = read_tensors(tmp_path / "run.run", "mnemosphere-run", VERSION)[0]["seed"]
     straight = estimator("DAMClassifier", tmp_path / "straight", **settings, random_state=seed)
     straight.fit(*data)
     assert resumed.n_iter_ == straight.n_iter_ == 3

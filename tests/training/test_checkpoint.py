@@ -96,6 +96,22 @@ def test_broken_anywhere_and_resumed(problem, tmp_path, solver, where, error):
         assert_same(run(case, solver, 3, path), straight)
 
 
+@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "fixed point"])
+def test_inside_a_pass_at_most_an_interval_is_lost(problem, path, solver):
+    case = problem(51, rows=53, varsigma=0.5, clustered=True, weighted=True)
+    settings = {"noise": SphereNoise(0.2), "validation": case.dataset}
+    straight = run(case, SOLVERS[solver], 2, **settings)
+    # Of six batches, so many are left; the third ends a pass, which is stored a little later.
+    for k, left in enumerate((5, 4, 4, 2, 1), start=1):
+        file = path.with_suffix(f".{k}")
+        watching = [Checkpoint(file, interval=0.0), Break("batch", k)]
+        broken = run(case, SOLVERS[solver], 2, callbacks=watching, **settings)
+        assert (broken.status, len(broken.history)) == ("interrupted", k // 4)
+        resumed = run(case, SOLVERS[solver], 2, file, [log := Log()], **settings)
+        assert len(log.of("batch")) == left
+        assert_same(resumed, straight)
+
+
 def test_broken_again_and_again(case, path):
     """Every start does one pass and a bit."""
     solver = SOLVERS["sgd"]
@@ -280,7 +296,7 @@ def flipped_bit(path):
         (lambda path: change(path, "best.w", 2.0), "is damaged: row 0 of memories has norm 2"),
         (lambda path: change(path, "state.w", torch.inf), "is damaged: state.w has numbers"),
         (lambda path: change(path, "generator", 0), "is damaged"),
-        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 3"),
+        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 4"),
         (lambda path: rewrite(path, format="else"), "is not a mnemosphere-checkpoint file"),
     ],
     ids=lambda v: getattr(v, "__name__", None),

@@ -53,10 +53,8 @@ def opposite(case):
 class InParts(ArrayDataset):
     """Rows too many to be one batch."""
 
-    def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None
-    ) -> Iterator[Batch]:
-        yield from super().batches(17 if size is None else min(size, 17), generator=generator)
+    def batches(self, size, **more) -> Iterator[Batch]:
+        yield from super().batches(17 if size is None else min(size, 17), **more)
 
 
 # History

@@ -13,7 +13,20 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["ArrayDataset", "Dataset", "StreamedBatch", "held_out", "random_order"]
+__all__ = ["ArrayDataset", "Cursor", "Dataset", "StreamedBatch", "held_out", "random_order"]
+
+
+@dataclass
+class Cursor:
+    """How far a pass has come, in batches as they are stored; a pass can start from there."""
+
+    batches: int = 0
+
+    def starts(self, n_rows: int, size: int) -> Iterator[int]:
+        """First rows of the batches to come, each counted before it is handed out."""
+        while (start := self.batches * size) < n_rows:
+            self.batches += 1
+            yield start
 
 
 class Dataset(Protocol):
@@ -29,12 +42,22 @@ class Dataset(Protocol):
         """Where batches come out."""
         ...
 
+    @property
+    def n_bytes(self) -> int:
+        """What a pass reads from files."""
+        ...
+
     def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """One pass in batches of `size` rows (None: as few as memory allows).
 
-        In random order, drawn from `generator`; in the stored order where that is None.
+        In random order, drawn from `generator`; in the stored order where that is None. The batches
+        that `cursor` has are left out, and it counts those to come.
         """
         ...
 
@@ -85,15 +108,25 @@ class ArrayDataset:
         """Where the rows are."""
         return self.rows.x.device
 
+    @property
+    def n_bytes(self) -> int:
+        """All rows are in memory."""
+        return 0
+
     def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """One pass; all rows as one batch where `size` is None."""
+        cursor = cursor or Cursor()
         if size is None or size >= self.n_rows:
-            yield self.rows
+            yield from (self.rows for _ in cursor.starts(1, 1))
             return
         order = None if generator is None else self._order(generator)
-        for start in range(0, self.n_rows, size):
+        for start in cursor.starts(self.n_rows, size):
             part = slice(start, start + size)
             yield self.rows.take(part if order is None else order[part])
 
@@ -146,10 +179,14 @@ class StreamedBatch(ArrayDataset):
         return round(self.rows.n_rows / self.share)
 
     def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """The batch, whatever `size`."""
-        yield self.rows
+        return super().batches(None, cursor=cursor)
 
 
 def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:

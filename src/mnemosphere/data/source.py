@@ -38,6 +38,11 @@ class RawRows(NamedTuple):
         y, weight = (None if v is None else v[places] for v in (self.y, self.weight))
         return RawRows(self.rows.take(at), y, weight)
 
+    def part(self, first: int, last: int) -> RawRows:
+        """Rows that follow each other."""
+        whole = first == 0 and last == self.rows.n_rows
+        return self if whole else self.take(torch.arange(first, last))
+
 
 class Dataset:
     """Rows with labels and weights that are read as they are needed, pass after pass.
@@ -145,17 +150,27 @@ class Dataset:
             yield (x if isinstance(x, SparseRows) else x.numpy()), piece.y, piece.weight
 
     def pieces(
-        self, order: Tensor | None = None, *, labels_only: bool = False
+        self, order: Tensor | None = None, *, skip: int = 0, labels_only: bool = False
     ) -> Iterator[RawRows]:
-        """The rows piece by piece, checked; blocks of files in that order, or as stored."""
+        """The rows piece by piece, checked; blocks of files in that order, or as stored.
+
+        skip: rows to leave out at the beginning; of blocks they fill nothing is read.
+        """
         blocks = self._blocks()
         for k in range(len(blocks)) if order is None else order.tolist():
             reader, block, first, number = blocks[k]
+            if skip >= reader.blocks[block]:
+                skip -= reader.blocks[block]
+                continue
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 raw = _stored(piece, number)
-                _check(raw, reader.path, first, self.names)
-                yield raw
                 number += raw.rows.n_rows
+                left_out = min(skip, raw.rows.n_rows)
+                skip -= left_out
+                if left_out < raw.rows.n_rows:
+                    raw = raw.part(left_out, raw.rows.n_rows)
+                    _check(raw, reader.path, first, self.names)
+                    yield raw
 
     @property
     def n_blocks(self) -> int:
@@ -172,22 +187,27 @@ class Dataset:
                 number += n
         return found
 
-    def batches(self, size: int | None, seed: int | None) -> Iterator[RawRows]:
+    def batches(self, size: int | None, seed: int | None, start: int = 0) -> Iterator[RawRows]:
         """One pass in batches of at most `size` rows; seed None: in the stored order.
 
-        Else blocks in random order fill a window of memory, out of which batches are drawn.
+        Else blocks in random order fill a window of memory, out of which batches are drawn. The
+        first `start` batches are left out.
         """
         size = min(size or self.batch_rows, self.batch_rows)
         if seed is None:
-            for held in _gather(self.pieces(), size):
-                yield from _cut(held, size)
+            yield from _gather(self.pieces(skip=start * size), size)
             return
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(self.n_blocks, generator=generator)
-        for window in _gather(self.pieces(order), 4 * self.batch_rows):
-            mixed = torch.randperm(window.rows.n_rows, generator=generator)
-            for at in mixed.tensor_split(-(-len(mixed) // size)):
-                yield window.take(at)
+        window = 4 * self.batch_rows
+        n_before, start = divmod(start, -(-window // size))
+        for _ in range(n_before):  # what was drawn for the windows that are left out
+            torch.randperm(window, generator=generator)
+        for held in _gather(self.pieces(order, skip=n_before * window), window):
+            mixed = torch.randperm(held.rows.n_rows, generator=generator)
+            for at in mixed.tensor_split(-(-len(mixed) // size))[start:]:
+                yield held.take(at)
+            start = 0
 
     def sample(self, n: int, seed: int) -> RawRows:
         """Random rows, n of them or all, in their order; one look at all rows."""
@@ -301,21 +321,19 @@ def _check(raw: RawRows, path: Path, first: int, names: Sequence[str] | None) ->
             raise ValueError(f"{path}: row {int(place[bad[0]])} has the weight {weight[bad[0]]}")
 
 
-def _cut(raw: RawRows, size: int) -> Iterator[RawRows]:
-    n = raw.rows.n_rows
-    for first in range(0, n, size):
-        last = min(first + size, n)
-        yield raw if last - first == n else raw.take(torch.arange(first, last))
-
-
 def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
-    """Pieces put together until there are n_rows or more."""
+    """The same rows in pieces of n_rows; the last one may have fewer."""
     held: list[RawRows] = []
+    n = 0  # rows held
     for piece in pieces:
-        held.append(piece)
-        if sum(p.rows.n_rows for p in held) >= n_rows:
-            yield _join(held)
-            held = []
+        first, last = 0, piece.rows.n_rows
+        while n + last - first >= n_rows:
+            stop = first + n_rows - n
+            yield _join([*held, piece.part(first, stop)])
+            held, n, first = [], 0, stop
+        if first < last:
+            held.append(piece.part(first, last))
+            n += last - first
     if held:
         yield _join(held)
 

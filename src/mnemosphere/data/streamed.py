@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.ahead import ahead
-from mnemosphere.data.dataset import ArrayDataset, held_out
+from mnemosphere.data.dataset import ArrayDataset, Cursor, held_out
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
@@ -47,14 +47,24 @@ class SourceDataset:
     left_out: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
     _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of the files."""
+        return self.source.n_bytes
+
     def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """One pass, in batches of at most `size` rows and of what memory holds."""
+        cursor = cursor or Cursor()
         seed = None
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        raw = self.source.batches(size, seed)
+        raw = self.source.batches(size, seed, cursor.batches)
         batches: Iterator[tuple[Batch | None, int]]
         if self.device.type == "cuda":
             batches = (self._batch(part) for part in ahead(map(_pinned, raw)))
@@ -63,6 +73,7 @@ class SourceDataset:
         lost = 0
         for batch, n_lost in batches:
             lost += n_lost
+            cursor.batches += 1
             if batch is not None:
                 yield batch
         if not self._told:

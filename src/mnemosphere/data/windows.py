@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import held_out, random_order
+from mnemosphere.data.dataset import Cursor, held_out, random_order
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
@@ -147,15 +147,24 @@ class PatchDataset:
         """Where batches come out."""
         return self.images.device
 
+    @property
+    def n_bytes(self) -> int:
+        """All images are in memory."""
+        return 0
+
     def batches(
-        self, size: int | None, *, generator: torch.Generator | None = None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """One pass; in parts of bounded size where `size` is None."""
         order = self.index
         if generator is not None and size is not None and size < self.n_rows:
             order = order[self._order(generator)]
         step = size or _chunk_patches(self.windows, self.device)
-        for start in range(0, self.n_rows, step):
+        for start in (cursor or Cursor()).starts(self.n_rows, step):
             yield self._batch(order[start : start + step])
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from mnemosphere.files import (
@@ -30,15 +33,18 @@ from mnemosphere.schema import (
     text,
     whole,
 )
-from mnemosphere.training.callbacks import Callback, PassRecord, Run
+from mnemosphere.training.callbacks import Callback, Pass, PassRecord, Run
+from mnemosphere.training.solver import SolverState
 
 __all__ = ["Checkpoint"]
 
 FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
-VERSION = 3
+VERSION = 4
 _HEADER = {
     "format": text, "version": whole(), "fingerprint": text, "best_loss": maybe(number()),
     "waited": whole(), "history": items(record_of(PassRecord)),
+    # of the pass in progress; without one, 0
+    "batches": whole(), "rows": whole(), "seconds": number(0),
 }  # fmt: skip
 _TRY = (
     "delete it, or choose another path; with {run} in the path every run has files of its own, "
@@ -49,6 +55,7 @@ _TRY = (
 class Checkpoint(Callback):
     """Save the run after every pass, and go on from the file if there is one.
 
+    In a long pass it is saved every `interval` seconds, after a batch: so much is lost at most.
     A training of several parts (phases of growth, the refinement) has one file per part, named
     after `path`: finished parts are read back, an unfinished one goes on where it stopped. What an
     estimator was fitted with, and the seed it drew, is in `path`.run: a fit of the same estimator
@@ -57,9 +64,9 @@ class Checkpoint(Callback):
 
     needs_fingerprint = True
 
-    def __init__(self, path: str | PathLike[str]) -> None:
-        self.path = Path(path)
-        self._key = ""
+    def __init__(self, path: str | PathLike[str], interval: float = 60.0) -> None:
+        self.path, self.interval = Path(path), interval
+        self._key, self._saved = "", 0.0
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r})"
@@ -102,13 +109,26 @@ class Checkpoint(Callback):
         path = self._place(run.stage)
         if path.exists():
             self._load(path, run)
+        self._saved = time.monotonic()
+
+    def on_batch(self, run: Run, share_done: float) -> None:
+        """Write the file where it is time, but not just before the pass ends."""
+        current = run.current
+        due = time.monotonic() - self._saved >= self.interval
+        if share_done < 1 and due and current is not None and current.read is not None:
+            params, state, partial = current.read()
+            self._save(run, params, state, replace(current, partial=partial))
 
     def on_pass(self, run: Run) -> None:
         """Write the file, atomically."""
+        self._save(run, run.params, run.state, Pass(run.generator.get_state()))
+
+    def _save(self, run: Run, params: Parameters, state: SolverState, current: Pass) -> None:
         parts: dict[str, Mapping[str, Tensor]] = {
-            "state": run.state,
-            "params": run.params.to_tensors(),
+            "state": state,
+            "params": params.to_tensors(),
             "best": {} if run.best is None else run.best.to_tensors(),
+            "pass": {"begun": current.begun, **current.partial} if current.batches else {},
         }
         header = {
             "format": FORMAT,
@@ -117,9 +137,13 @@ class Checkpoint(Callback):
             "best_loss": run.best_loss if run.best is not None else None,
             "waited": run.waited,
             "history": [record.as_dict() for record in run.history],
+            "batches": current.batches,
+            "rows": current.rows,
+            "seconds": current.seconds,
         }
         tensors = {"generator": run.generator.get_state(), **join_prefixes(parts)}
         write_tensors(self.file(run.stage), tensors, header)
+        self._saved = time.monotonic()
 
     def _load(self, path: Path, run: Run) -> None:
         header, tensors = read_tensors(path, FORMAT, VERSION)
@@ -150,6 +174,8 @@ def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         like |= {f"{part}.{name}": _like(value) for name, value in values.items()}
     if header["best_loss"] is not None:
         like |= {f"best.{name}": _like(v) for name, v in run.params.to_tensors().items()}
+    if header["batches"]:
+        like |= _like_partial(run.params, generator, sums="pass.sums.w_bar" in tensors)
     check_tensors(tensors, like, {})
     device = run.params.w.device
     read = {
@@ -163,6 +189,22 @@ def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     run.waited, run.history = header["waited"], history
     if run.best is not None:
         run.best_loss = float(header["best_loss"])
+    if header["batches"]:
+        partial = strip_prefix(tensors, "pass")
+        run.current = Pass(
+            partial.pop("begun"), header["batches"], header["rows"], header["seconds"], partial
+        )
+
+
+def _like_partial(params: Parameters, generator: Tensor, *, sums: bool) -> dict[str, Array]:
+    """What is known in the middle of a pass: see `Steps.partial`."""
+    number = torch.zeros((), dtype=torch.float64)
+    like = {"begun": generator, "loss": number, "count": number}
+    if sums:
+        found = {"w_bar": params.w, "p_bar": params.p, "overlap": params.w[:, 0], "loss": number,
+                 "count": number, "metric_bar": params.metric}  # fmt: skip
+        like |= {f"sums.{name}": t for name, t in found.items() if t is not None}
+    return {f"pass.{name}": _like(tensor) for name, tensor in like.items()}
 
 
 def _like(tensor: Tensor) -> Array:

@@ -9,13 +9,21 @@ from dataclasses import dataclass
 
 import torch
 
-from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.dataset import Cursor, Dataset
 from mnemosphere.files import checksum
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.callbacks import Callback, Convergence, EarlyStopping, PassRecord, Run
+from mnemosphere.training.callbacks import (
+    Callback,
+    Convergence,
+    EarlyStopping,
+    Pass,
+    PassRecord,
+    Run,
+)
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
@@ -74,7 +82,10 @@ def fit(
     """
     given = dict(locals())
     solver.check_rule(rule)
-    next(dataset.batches(None)).check(params.check())
+    first = next(dataset.batches(None), None)
+    if first is None:
+        raise ValueError("no row has a direction: there is nothing to learn from")
+    first.check(params.check())
     if validation is not None:
         next(validation.batches(None)).check(params)
     if max_iter < 1:
@@ -91,6 +102,8 @@ def fit(
         state=solver.start(params) if state is None else state,
         generator=torch.Generator().manual_seed(0) if generator is None else generator,
         max_iter=max_iter,
+        n_rows=dataset.n_rows,
+        n_bytes=dataset.n_bytes,
         stage=stage,
     )
     if any(callback.needs_fingerprint for callback in callbacks):
@@ -102,8 +115,7 @@ def fit(
     interrupted = None
     try:
         while (stop := _stop_reason(run, watchers)) is None:
-            began = time.perf_counter()
-            _one_pass(steps, dataset, solver, run, watchers)
+            began = _one_pass(steps, dataset, solver, run, watchers)
             run.add(_record(steps, run, validation, rule, phase, began), *steps.read())
             for callback in watchers:
                 callback.on_pass(run)
@@ -138,21 +150,39 @@ def _stop_reason(run: Run, watchers: Sequence[Callback]) -> str | None:
 
 def _one_pass(
     steps: Steps, dataset: Dataset, solver: Solver, run: Run, watchers: Sequence[Callback]
-) -> None:
+) -> float:
+    """A pass, or the rest of one; when it began by the clock, time between runs left out."""
     size = solver.rows_per_step
-    if size is None or size >= dataset.n_rows:
-        steps.full_pass(dataset, run.generator)
+    on_all = size is None or size >= dataset.n_rows  # one step, from the sums over all batches
+    current, order = run.current, run.generator
+    if current is None:
+        current = run.current = Pass(order.get_state())
+    else:
+        order = torch.Generator(order.device).set_state(current.begun)
+        steps.resume(current.partial)
+    current.read = lambda: (*steps.read(), steps.partial())
+    began, cursor = time.perf_counter() - current.seconds, Cursor(current.batches)
+    batches = dataset.batches(
+        None if on_all else size, generator=None if on_all else order, cursor=cursor
+    )
+    batch: Batch | None = next(batches)
+    while batch is not None:
+        if on_all:
+            steps.add(batch, run.generator)
+        else:
+            steps(batch, batch.n_rows / dataset.n_rows, run.generator)
+        current.rows += batch.n_rows
+        # The next one is asked for first: a checkpoint always leaves a batch to go on with.
+        last, batch = batch, next(batches, None)
+        current.batches, current.seconds = cursor.batches - 1, time.perf_counter() - began
         for callback in watchers:
-            callback.on_batch(run, 1.0)
-        return
-    done = 0.0
-    for batch in dataset.batches(size, generator=run.generator):
-        share = batch.n_rows / dataset.n_rows
-        steps(batch, share, run.generator)
-        done += share
-        for callback in watchers:
-            callback.on_batch(run, done)
-    steps.end_pass(batch, dataset.n_rows)
+            callback.on_batch(run, 1.0 if batch is None else current.rows / dataset.n_rows)
+    if on_all:
+        steps.step_on_all(next(dataset.batches(None)))
+    else:
+        steps.end_pass(last, dataset.n_rows)
+    run.current = None
+    return began
 
 
 def _record(

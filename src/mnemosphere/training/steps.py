@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
 from mnemosphere.data.dataset import Dataset
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -37,20 +38,22 @@ class Steps:
         self._solver, self._rule, self._noise = solver, rule, noise
         self._loss = torch.zeros((), dtype=torch.float64, device=params.w.device)
         self._count = torch.zeros_like(self._loss)
+        self._sums: Statistics | None = None  # of the rows that `add` has taken in
         self.residual: Tensor | None = None  # of stationarity, where a step was exact
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
         self._step(self._noisy(batch, generator), share)
 
-    def full_pass(self, dataset: Dataset, generator: torch.Generator) -> None:
-        """One step on all rows, whose statistics are summed batch by batch."""
-        batches = (self._noisy(batch, generator) for batch in dataset.batches(None))
-        first = next(batches)
-        stats = accumulate(self._params, first, self._rule)
-        for batch in batches:
-            stats = stats + accumulate(self._params, batch, self._rule)
-        before = self._params
+    def add(self, batch: Batch, generator: torch.Generator) -> None:
+        """Take in a part of all rows, for `step_on_all`."""
+        stats = accumulate(self._params, self._noisy(batch, generator), self._rule)
+        self._sums = stats if self._sums is None else self._sums + stats
+
+    def step_on_all(self, first: Batch) -> None:
+        """One step from the statistics of all rows; `first`: some of them."""
+        assert self._sums is not None
+        stats, self._sums, before = self._sums, None, self._params
         self._params, self._state = self._solver.step(before, self._state, stats, first, 1.0)
         self._loss += stats.loss
         self._count += stats.count
@@ -77,6 +80,23 @@ class Steps:
     def read(self) -> tuple[Parameters, SolverState]:
         """The parameters and the state as they are now."""
         return self._params, self._state
+
+    def partial(self) -> dict[str, Tensor]:
+        """What else a pass has come to so far, for a checkpoint."""
+        found = {"loss": self._loss, "count": self._count}
+        if self._sums is not None:
+            sums = {f"sums.{f.name}": getattr(self._sums, f.name) for f in fields(Statistics)}
+            found |= {name: tensor for name, tensor in sums.items() if tensor is not None}
+        return found
+
+    def resume(self, partial: Mapping[str, Tensor]) -> None:
+        """Go on from there."""
+        self._loss.copy_(partial["loss"])
+        self._count.copy_(partial["count"])
+        sums = {k.removeprefix("sums."): v for k, v in partial.items() if k.startswith("sums.")}
+        self._sums = Statistics(**{k: v.to(self._loss.device) for k, v in sums.items()}) if (
+            sums
+        ) else None  # fmt: skip
 
     def mean_loss(self) -> float:
         """Loss per unit of sample weight since the last time."""
