@@ -13,7 +13,18 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["ArrayDataset", "Cursor", "Dataset", "StreamedBatch", "held_out", "random_order"]
+__all__ = [
+    "ArrayDataset",
+    "Batches",
+    "Cursor",
+    "Dataset",
+    "Part",
+    "Shard",
+    "StreamedBatch",
+    "held_out",
+    "random_order",
+    "share_of",
+]
 
 
 @dataclass
@@ -29,7 +40,25 @@ class Cursor:
             yield start
 
 
-class Dataset(Protocol):
+class Batches(Protocol):
+    """Something to go through in passes."""
+
+    def batches(
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Batch]:
+        """One pass in batches of `size` rows (None: as few as memory allows).
+
+        In random order, drawn from `generator`; in the stored order where that is None. The batches
+        that `cursor` has are left out, and it counts those to come.
+        """
+        ...
+
+
+class Dataset(Batches, Protocol):
     """Unit rows with label weights and sample weights, wherever they lie."""
 
     @property
@@ -47,18 +76,15 @@ class Dataset(Protocol):
         """What a pass reads from files."""
         ...
 
-    def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
-    ) -> Iterator[Batch]:
-        """One pass in batches of `size` rows (None: as few as memory allows).
+    def shard(self, rank: int, size: int) -> Batches:
+        """What process `rank` of `size` goes through, together all rows: batches may be empty.
 
-        In random order, drawn from `generator`; in the stored order where that is None. The batches
-        that `cursor` has are left out, and it counts those to come.
+        `size` of a batch is that of all processes together.
         """
+        ...
+
+    def set_aside(self, n_rows: int) -> None:
+        """So many rows of a pass had no direction: warn of them, once."""
         ...
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
@@ -82,6 +108,42 @@ class Dataset(Protocol):
     def checksum(self) -> str:
         """The same for the same rows, on every device: what a checkpoint knows its data by."""
         ...
+
+
+def share_of(n: int, rank: int, size: int) -> slice:
+    """Which of n rows that all have process `rank` of `size` takes."""
+    return slice(n * rank // size, n * (rank + 1) // size)
+
+
+@dataclass(frozen=True)
+class Part(Batch):
+    """What one process takes of a batch of many."""
+
+    first: int = 0  # the place of its first row in the batch
+    lost: int = 0  # rows without direction, which are left out
+    whole: Batch | None = None  # the batch, where this process has it
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Of data that every process holds, its part of each batch."""
+
+    dataset: Batches
+    rank: int
+    size: int
+
+    def batches(
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Batch]:
+        """The same batches for all processes, in parts."""
+        for batch in self.dataset.batches(size, generator=generator, cursor=cursor):
+            part = share_of(batch.n_rows, self.rank, self.size)
+            rows = batch.take(part)
+            yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 
 
 @dataclass(frozen=True)
@@ -112,6 +174,13 @@ class ArrayDataset:
     def n_bytes(self) -> int:
         """All rows are in memory."""
         return 0
+
+    def shard(self, rank: int, size: int) -> Shard:
+        """What process `rank` of `size` goes through: a part of each batch."""
+        return Shard(self, rank, size)
+
+    def set_aside(self, n_rows: int) -> None:
+        """None is met in a pass."""
 
     def batches(
         self,

@@ -20,6 +20,7 @@ from mnemosphere.data.sparse_normalize import (
     sums,
 )
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
 __all__ = ["NORMALIZATIONS", "Normalizer"]
@@ -74,12 +75,14 @@ class Normalizer:
     metric: Tensor | None = None  # (D, M) float64
 
     @classmethod
-    def fit(cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None) -> Self:
+    def fit(
+        cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None, sums_of: Sums = ALONE
+    ) -> Self:
         """Learn what the kind needs from the training rows: for 'standard', in two sweeps.
 
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row
         is about as long as a whole row would be. The metric of 'whitened' needs labels: it is put
-        in afterwards, by `with_metric`.
+        in afterwards, by `with_metric`. `sums_of`: the processes that share the rows.
         """
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
         if kind not in _SCALED:
@@ -92,17 +95,19 @@ class Normalizer:
         for part, x in rows.chunks():
             peak = torch.maximum(peak, largest(x))
             total += counts(x, None if weight is None else weight[part])
+        whole = torch.as_tensor(rows.n_rows if weight is None else weight.sum()).to(total)
+        peak, (total, whole) = sums_of.largest(peak), sums_of.sum(total, whole)
         total.clamp_min_(torch.finfo(total.dtype).tiny)  # of a feature that no row has
         # In units of the power of two below the largest number: squares stay finite.
         unit = torch.ldexp(torch.ones_like(peak), torch.frexp(peak).exponent - 1)
         unit = torch.where(peak > 0, unit, 1.0)
-        whole = rows.n_rows if weight is None else float(weight.sum())
         for part, x in rows.chunks():
             mean += sums(x, unit, None if weight is None else weight[part]) / total
+        (mean,) = sums_of.sum(mean)
         for part, x in rows.chunks():
             each = None if weight is None else weight[part]
             square += squares(x, unit, mean, each) / whole
-        scale = square.sqrt()
+        scale = sums_of.sum(square)[0].sqrt()
         # A constant feature tells nothing: any scale does.
         scale = torch.where(scale > 1e-12 * mean.abs(), scale, 1.0) * unit
         return cls(kind, mean * unit, torch.where(scale > 0, scale, unit))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import glob
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
@@ -14,13 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.data.ahead import ahead
+from mnemosphere.data.iterated import BatchReader
 from mnemosphere.data.readers import Piece, Reader, open_reader
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["Dataset", "RawRows"]
+__all__ = ["Dataset", "RawRows", "join_rows"]
 
 MEMORY = 256 << 20
+_UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
 SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
 _CPU = torch.device("cpu")
 
@@ -57,6 +61,21 @@ class Dataset:
         self.readers, self.memory = list(readers), int(memory)
         self.classes = None if classes is None else np.unique(np.asarray(classes))
         self.n_features, self.names = self.readers[0].n_features, self.readers[0].names
+        self._range = 0, sum(reader.n_rows for reader in self.readers)
+
+    def shard(self, rank: int, size: int) -> Self:
+        """The rows that process `rank` of `size` reads, which follow each other.
+
+        Whole blocks, so that none is read twice, where they can be shared out evenly; else rows.
+        """
+        n_rows, ends = self.n_rows, [0, *(hi for *_, hi in self._blocks())]
+        even = [n_rows * k / size for k in range(size + 1)]
+        cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
+        if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
+            cuts = [n_rows * k // size for k in range(size + 1)]
+        part = copy.copy(self)
+        part._range = cuts[rank], cuts[rank + 1]
+        return part
 
     @classmethod
     def open(
@@ -113,7 +132,7 @@ class Dataset:
         sparse matrices or tensors. Rows are shuffled within what `memory` holds; a data set in
         order, such as by class, should come shuffled.
         """
-        return cls([_BatchReader(batches)], classes=classes, memory=memory)
+        return cls([BatchReader(batches)], classes=classes, memory=memory)
 
     def __repr__(self) -> str:
         return f"Dataset of {self.n_rows} rows x {self.n_features} in {len(self.readers)} files"
@@ -121,7 +140,7 @@ class Dataset:
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return sum(reader.n_rows for reader in self.readers)
+        return self._range[1] - self._range[0]
 
     @property
     def n_bytes(self) -> int:
@@ -158,32 +177,42 @@ class Dataset:
         """
         blocks = self._blocks()
         for k in range(len(blocks)) if order is None else order.tolist():
-            reader, block, first, number = blocks[k]
-            if skip >= reader.blocks[block]:
-                skip -= reader.blocks[block]
+            reader, block, first, number, low, high = blocks[k]
+            if skip >= high - low:
+                skip -= high - low
                 continue
+            low, skip = low + skip, 0
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 raw = _stored(piece, number)
+                begin, end = max(low - number, 0), min(high - number, raw.rows.n_rows)
                 number += raw.rows.n_rows
-                left_out = min(skip, raw.rows.n_rows)
-                skip -= left_out
-                if left_out < raw.rows.n_rows:
-                    raw = raw.part(left_out, raw.rows.n_rows)
+                if begin < end:
+                    raw = raw.part(begin, end)
                     _check(raw, reader.path, first, self.names)
                     yield raw
+
+    def where(self, number: int) -> tuple[Path, int]:
+        """The file that has this row, and which of its rows it is."""
+        for reader in self.readers:
+            if number < reader.n_rows:
+                break
+            number -= reader.n_rows
+        return reader.path, number
 
     @property
     def n_blocks(self) -> int:
         """How many blocks of rows that follow each other."""
         return len(self._blocks())
 
-    def _blocks(self) -> list[tuple[Reader, int, int, int]]:
-        """(file, block, first row of the file, first row of the block) for all of them."""
+    def _blocks(self) -> list[tuple[Reader, int, int, int, int, int]]:
+        """(file, block, first rows of file, block and what is wanted of it, end of that)."""
         found, number = [], 0
         for reader in self.readers:
             first = number
             for block, n in enumerate(reader.blocks):
-                found.append((reader, block, first, number))
+                low, high = max(number, self._range[0]), min(number + n, self._range[1])
+                if low < high:
+                    found.append((reader, block, first, number, low, high))
                 number += n
         return found
 
@@ -210,17 +239,22 @@ class Dataset:
             start = 0
 
     def sample(self, n: int, seed: int) -> RawRows:
-        """Random rows, n of them or all, in their order; one look at all rows."""
-        at = torch.randperm(self.n_rows, generator=torch.Generator().manual_seed(seed))[:n]
+        """Random rows, n of them or all, in their order; one look at all rows.
+
+        Of a shard: those of the whole that are its own.
+        """
+        n_all = sum(reader.n_rows for reader in self.readers)
+        at = torch.randperm(n_all, generator=torch.Generator().manual_seed(seed))[:n]
         at = at.sort().values
-        found, first = [], 0
+        found: list[RawRows] = []
+        first = self._range[0]
         for raw in ahead(self.pieces()):
             last = first + raw.rows.n_rows
             here = at[(at >= first) & (at < last)] - first
-            if len(here):
+            if len(here) or not found:
                 found.append(raw.take(here))
             first = last
-        return next(_gather(iter(found), self.n_rows + 1))
+        return join_rows(found)
 
     def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
         """All rows (a frame where features have names), labels and weights."""
@@ -255,49 +289,6 @@ class _Chunks:
             first = last
 
 
-class _BatchReader(Reader):
-    """What can be iterated more than once, as one file without end in sight."""
-
-    def __init__(self, batches: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
-        self._again = batches if callable(batches) else lambda: batches
-        self.path, self._n = Path("batches"), 0
-        first = next(iter(self._again()), None)
-        if first is None:
-            raise ValueError("there are no batches: pass a function that starts anew each time")
-        self.n_features = _batch(first).x.shape[1]
-        self._n = sum(_batch(b).x.shape[0] for b in self._again())
-        self.blocks = [self._n]
-
-    @property
-    def n_bytes(self) -> int:
-        return 8 * self._n * self.n_features
-
-    def read(self, block: int, piece_rows: int, *, labels_only: bool = False) -> Iterator[Piece]:
-        n = 0
-        for batch in self._again():
-            piece = _batch(batch)
-            n += piece.x.shape[0]
-            for start in range(0, piece.x.shape[0], piece_rows):
-                part = slice(start, start + piece_rows)
-                yield Piece(*(None if v is None else v[part] for v in piece))
-        if n != self._n:
-            raise ValueError(
-                f"the batches had {self._n} rows and now {n}: they must be the same every time"
-            )
-
-    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
-        raise NotImplementedError
-
-
-def _batch(given: Any) -> Piece:
-    parts = list(given) if isinstance(given, (tuple, list)) else [given]
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(f"a batch must be x, (x, y) or (x, y, weight), got {len(parts)} parts")
-    x, y, weight = [*parts, None, None][:3]
-    labels = (None if v is None else np.asarray(v) for v in (y, weight))
-    return Piece(x if hasattr(x, "shape") else np.asarray(x), *labels)
-
-
 def _stored(piece: Piece, number: int) -> RawRows:
     x = piece.x if len(piece.x.shape) == 2 else piece.x.reshape(piece.x.shape[0], -1)
     rows = StoredRows.of(x, _CPU)
@@ -329,16 +320,17 @@ def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
         first, last = 0, piece.rows.n_rows
         while n + last - first >= n_rows:
             stop = first + n_rows - n
-            yield _join([*held, piece.part(first, stop)])
+            yield join_rows([*held, piece.part(first, stop)])
             held, n, first = [], 0, stop
         if first < last:
             held.append(piece.part(first, last))
             n += last - first
     if held:
-        yield _join(held)
+        yield join_rows(held)
 
 
-def _join(parts: list[RawRows]) -> RawRows:
+def join_rows(parts: Sequence[RawRows]) -> RawRows:
+    """All rows of the parts, in their order."""
     if len(parts) == 1:
         return parts[0]
     tables = [p.rows.values for p in parts]

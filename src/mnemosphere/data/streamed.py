@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.ahead import ahead
-from mnemosphere.data.dataset import ArrayDataset, Cursor, held_out
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Part, held_out
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
@@ -60,45 +60,59 @@ class SourceDataset:
         cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """One pass, in batches of at most `size` rows and of what memory holds."""
-        cursor = cursor or Cursor()
+        lost = 0
+        for part in self.placed(size, generator, cursor or Cursor()):
+            lost += part.lost
+            if part.n_rows:
+                yield part
+        self.set_aside(lost)
+
+    def set_aside(self, n_rows: int) -> None:
+        """So many rows of a pass had no direction: warn of them, once."""
+        if self._told:
+            return
+        self._told.append(n_rows)
+        if n_rows:
+            warnings.warn(
+                f"{n_rows} of {self.source.n_rows} rows have no direction (all zeros, or "
+                "constant where rows are centered) and were set aside; "
+                "normalize='standard' would keep them",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def shard(self, rank: int, size: int) -> SourceShard:
+        """What process `rank` of `size` reads: rows of its own."""
+        own = replace(self, source=self.source.shard(rank, size))
+        return SourceShard(own, rank, size)
+
+    def placed(
+        self, size: int | None, generator: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Part]:
+        """One pass in the batches that are stored, whatever is left of each."""
         seed = None
         if generator is not None:
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         raw = self.source.batches(size, seed, cursor.batches)
-        batches: Iterator[tuple[Batch | None, int]]
+        batches: Iterator[Part]
         if self.device.type == "cuda":
             batches = (self._batch(part) for part in ahead(map(_pinned, raw)))
         else:
             batches = ahead(self._batch(part) for part in raw)
-        lost = 0
-        for batch, n_lost in batches:
-            lost += n_lost
+        for batch in batches:
             cursor.batches += 1
-            if batch is not None:
-                yield batch
-        if not self._told:
-            self._told.append(lost)
-            if lost:
-                warnings.warn(
-                    f"{lost} of {self.source.n_rows} rows have no direction (all zeros, or "
-                    "constant where rows are centered) and were set aside; "
-                    "normalize='standard' would keep them",
-                    UserWarning,
-                    stacklevel=2,
-                )
+            yield batch
 
-    def _batch(self, raw: RawRows) -> tuple[Batch | None, int]:
-        """(unit rows with what is known of them, or None where none is left; rows lost)."""
+    def _batch(self, raw: RawRows) -> Part:
+        """Unit rows with what is known of them."""
         found = put_on_sphere(raw, self.normalizer, self.label, self.device, self.dtype)
         keep = ~found.lost
         if found.batch.sample_weight is not None:
             keep &= found.batch.sample_weight > 0
         if len(self.left_out):
             keep &= ~torch.isin(found.number, self.left_out).to(keep.device)
-        lost = int(found.lost.sum())
-        if bool(keep.all()):
-            return found.batch, lost
-        return (found.batch.take(keep) if bool(keep.any()) else None), lost
+        batch = found.batch if bool(keep.all()) else found.batch.take(keep)
+        return Part(batch.x, batch.targets, batch.sample_weight, lost=int(found.lost.sum()))
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or as many as were sampled."""
@@ -147,6 +161,27 @@ class SourceDataset:
         files = [(reader.path.name, reader.n_bytes) for reader in self.source.readers]
         held = zlib.crc32(self.left_out.numpy().data)
         return f"{files} {held} {self.sampled.checksum()}"
+
+
+@dataclass(frozen=True)
+class SourceShard:
+    """What one process reads, in as many batches as all of them have."""
+
+    dataset: SourceDataset  # of its own rows
+    rank: int
+    size: int
+
+    def batches(
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Part]:
+        """One pass; `size` is that of all processes together."""
+        own = None if size is None else -(-size // self.size)
+        for part in self.dataset.placed(own, generator, cursor or Cursor()):
+            yield replace(part, first=self.rank << 30)
 
 
 @dataclass(frozen=True)

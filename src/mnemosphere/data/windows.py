@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Cursor, held_out, random_order
+from mnemosphere.data.dataset import Cursor, Shard, held_out, random_order
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
@@ -151,6 +151,13 @@ class PatchDataset:
     def n_bytes(self) -> int:
         """All images are in memory."""
         return 0
+
+    def shard(self, rank: int, size: int) -> Shard:
+        """What process `rank` of `size` goes through: a part of each batch."""
+        return Shard(self, rank, size)
+
+    def set_aside(self, n_rows: int) -> None:
+        """None is met in a pass."""
 
     def batches(
         self,

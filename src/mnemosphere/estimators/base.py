@@ -31,6 +31,7 @@ from mnemosphere.files import checksum
 from mnemosphere.machine import check_memory
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.refine import Trained
@@ -77,6 +78,8 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         super().__init_subclass__(**kwargs)
         for name in set(ANSWERS) & set(cls.__dict__):
             setattr(cls, name, batch_by_batch(cls.__dict__[name]))
+        if "fit" in cls.__dict__:
+            cls.fit = together()(cls.__dict__["fit"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -167,7 +170,8 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         more: labels and weights. All settings tell runs apart but those named here.
         """
         callbacks, seed = self._callbacks(), draw_seed(self.random_state)
-        if any(callback.needs_fingerprint for callback in callbacks):
+        group = current()
+        if group.first and any(callback.needs_fingerprint for callback in callbacks):
             settings = self.get_params(deep=False).items()
             identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
             if not isinstance(self.random_state, Integral):
@@ -178,7 +182,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             for callback in callbacks:
                 if callback.needs_fingerprint:
                     seed = callback.identify(identity, seed)
-        return seed, callbacks
+        return group.same(seed), callbacks
 
     # Fitted attributes.
 

@@ -16,11 +16,11 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.source import SAMPLED, Dataset
+from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import Floats, as_numpy, like, relative, sample_weights
 from mnemosphere.estimators.editing import given_parameters
-from mnemosphere.estimators.from_files import accuracy, learn_labeled, scan
+from mnemosphere.estimators.from_files import accuracy, learn_labeled, sample_rows, scan
 from mnemosphere.estimators.labels import (
     Encoded,
     as_labels,
@@ -183,7 +183,7 @@ class ClassModel(PortableModel, ABC):
 
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
         if isinstance(X, Dataset):
-            X, y, sample_weight = X.sample(SAMPLED, 0)
+            X, y, sample_weight = sample_rows(X, 0)
         stored = self._stored(X, reset=False, gaps=True)
         coded = self._encode(y, stored, self.classes_, require_label=False)
         return self._judged(X, coded.targets, self._weights(coded, sample_weight, stored))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -25,6 +26,7 @@ from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.distributed import current
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refine import Refinement
 from mnemosphere.training.sgd import SGD
@@ -198,7 +200,7 @@ class DAMClassifier(
         self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
         self._look_at_rows(stored, weight, dataset.n_rows)
         if trained.status != "interrupted":
-            self.temperature_ = self._find_temperature(dataset, trained, seed)
+            self.temperature_ = current().same(self._find_temperature(dataset, trained, seed))
         return self
 
     def partial_fit(
@@ -253,7 +255,8 @@ class DAMClassifier(
         self.n_memories_ = int(n_memories)
         self._check_room(stored, targets.shape[1], dtype)
         self._own_labels = self._learns_weights(stored) and bool((targets.sum(1) > 0).all())
-        choice = selection.choose(
+        choose = partial(
+            selection.choose,
             stored,
             targets,
             weight,
@@ -264,6 +267,7 @@ class DAMClassifier(
             seed=seed,
             dtype=dtype,
         )
+        choice = current().once(choose)
         self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
         self.selection_ = list(choice.trials)
         x, lost = self._training_rows(stored, choice.normalize, weight, dtype)

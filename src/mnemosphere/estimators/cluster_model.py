@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.source import SAMPLED, Dataset
+from mnemosphere.data.source import Dataset
 from mnemosphere.estimators.base import Floats, as_numpy, check_whole, sample_weights
+from mnemosphere.estimators.from_files import sample_rows
 from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
@@ -108,7 +109,7 @@ class ClusterModel(PortableModel):
 
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
         if isinstance(X, Dataset):
-            X, _, sample_weight = X.sample(SAMPLED, 0)
+            X, _, sample_weight = sample_rows(X, 0)
         stored = self._stored(X, reset=False, gaps=True)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
         return self._judged(X, self._no_labels(stored.n_rows), weight)

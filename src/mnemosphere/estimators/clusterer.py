@@ -21,7 +21,6 @@ from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import (
     PASSES,
-    as_numpy,
     sample_weights,
 )
 from mnemosphere.estimators.cluster_model import ClusterModel
@@ -32,7 +31,7 @@ from mnemosphere.estimators.cluster_selection import (
     SHARED_BY,
     choose,
 )
-from mnemosphere.estimators.from_files import learn_rows
+from mnemosphere.estimators.from_files import gathered, learn_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
@@ -43,6 +42,7 @@ from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit, judge
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
@@ -225,9 +225,7 @@ class DAMClusterer(
         trained = self._train_memories(dataset, generator, callbacks)
         self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
         self._look_at_rows(stored, weight, dataset.n_rows)
-        self.labels_ = self.predict(X)
-        if isinstance(X, Dataset):
-            self.labels_ = as_numpy(self.labels_)
+        self.labels_ = gathered(self.predict, X) if isinstance(X, Dataset) else self.predict(X)
         self._warn_degenerate()
         return self
 
@@ -280,11 +278,11 @@ class DAMClusterer(
                 f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
             )
         plain = self.n_memories == "auto" and self.growth is None and prior is None
-        choice = choose(
+        choice = current().once(lambda: choose(
             stored, weight, normalize=self.normalize, numbers=numbers,
             shapes=[1, MEMORIES] if plain else [MEMORIES],
             generator=torch.Generator().manual_seed(seed),
-        )  # fmt: skip
+        ))  # fmt: skip
         self.selection_ = list(choice.trials)
         n_clusters, kind = choice.n_clusters, choice.normalize
         if self.n_memories == "auto":
@@ -385,7 +383,7 @@ class DAMClusterer(
         loss, start = (judge(p, rows, rule)[0] for p in ends)
         counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
         used, before = (int((count > 0).sum()) for count in counts)
-        better = loss <= start and used >= before
+        better = current().same(loss <= start and used >= before)
         return trained._replace(
             params=result.params if better else params,
             history=(*history, *result.history),

@@ -14,13 +14,15 @@ from torch import Tensor
 from mnemosphere.data.ahead import ahead
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.source import SAMPLED, Dataset, RawRows
+from mnemosphere.data.source import SAMPLED, Dataset, RawRows, join_rows
 from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
 from mnemosphere.estimators.labels import class_index, class_weights, encode, is_missing
 from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
+from mnemosphere.training.distributed import current, together
 
-__all__ = ["ANSWERS", "Scan", "accuracy", "batch_by_batch", "learn_labeled", "learn_rows", "scan"]
+__all__ = ["ANSWERS", "Scan", "accuracy", "batch_by_batch", "gathered", "learn_labeled",
+           "learn_rows", "sample_rows", "scan"]  # fmt: skip
 
 # What answers row by row, and so can answer batch by batch.
 ANSWERS = ("decision_function", "is_novel", "novelty", "novelty_score", "predict",
@@ -50,34 +52,35 @@ class Scan(NamedTuple):
     unlabeled: bool  # whether a row has no label
 
 
+def own_rows(source: Dataset) -> Dataset:
+    """Those that this process reads; all of them where there is no group."""
+    group = current()
+    return source.shard(group.rank, group.size) if group.many else source
+
+
+def sample_rows(source: Dataset, seed: int) -> RawRows:
+    """A sample of the rows, each read by the process that has it, gathered once."""
+    group, own = current(), own_rows(source)
+    found = group.gather(own.sample(SAMPLED, seed) if own.n_rows else None)
+    return join_rows([part for part in found if part is not None])
+
+
+@together()
+def gathered(answer: Callable[..., Any], source: Dataset) -> NDArray[Any]:
+    """Answers to all rows, in their order, each given by the process that has it."""
+    own = own_rows(source)
+    parts = [np.asarray(part) for part in answer(own)] if own.n_rows else []
+    return np.concatenate([part for parts in current().gather(parts) for part in parts])
+
+
 def scan(source: Dataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
     count: dict[Any, float] = {}
     partly = False
-    for reader in source.readers:
-        first = 0
-        for block in range(len(reader.blocks)):
-            for piece in reader.read(block, source.batch_rows, labels_only=True):
-                y, n = piece.y, piece.x.shape[0]
-                each = np.ones(n) if piece.weight is None else np.asarray(piece.weight, float)
-                if y is None or y.ndim != 1:
-                    raise ValueError(
-                        f"{reader.path} has no column of labels: pass label= (soft labels are for "
-                        "rows in memory)"
-                    )
-                missing = is_missing(y, unlabeled)
-                none = np.flatnonzero(is_missing(y, float("nan")) & ~missing)
-                if none.size:
-                    raise ValueError(
-                        f"{reader.path}: row {first + int(none[0])} has no label: drop the row, or "
-                        "mark rows without label by unlabeled=float('nan')"
-                    )
-                partly |= bool(missing.any())
-                found, place = np.unique(y[~missing], return_inverse=True)
-                mass = np.bincount(place, each[~missing], minlength=len(found))
-                for name, share in zip(found.tolist(), mass.tolist(), strict=True):
-                    count[name] = count.get(name, 0.0) + share
-                first += n
+    for found, missing in current().gather(_labels(own_rows(source), unlabeled)):
+        partly |= missing
+        for name, share in found.items():
+            count[name] = count.get(name, 0.0) + share
     if not count:
         raise ValueError("every row is unlabeled: label some rows of each class")
     names = np.array(list(count)).repeat(3)  # scikit-learn warns of labels that occur once
@@ -87,6 +90,35 @@ def scan(source: Dataset, unlabeled: object) -> Scan:
         classes = source.classes
     total = torch.tensor([count.get(name, 0.0) for name in classes.tolist()], dtype=torch.float64)
     return Scan(classes, total, partly)
+
+
+def _labels(source: Dataset, unlabeled: object) -> tuple[dict[Any, float], bool]:
+    """(summed weight of each label, whether a row has none)."""
+    count: dict[Any, float] = {}
+    partly = False
+    for raw in source.pieces(labels_only=True) if source.n_rows else ():
+        y, n, number = raw.y, raw.rows.n_rows, raw.rows.number
+        each = np.ones(n) if raw.weight is None else np.asarray(raw.weight, float)
+        assert number is not None
+        if y is None or y.ndim != 1:
+            raise ValueError(
+                f"{source.where(int(number[0]))[0]} has no column of labels: pass label= (soft "
+                "labels are for rows in memory)"
+            )
+        missing = is_missing(y, unlabeled)
+        none = np.flatnonzero(is_missing(y, float("nan")) & ~missing)
+        if none.size:
+            path, row = source.where(int(number[none[0]]))
+            raise ValueError(
+                f"{path}: row {row} has no label: drop the row, or mark rows without label by "
+                "unlabeled=float('nan')"
+            )
+        partly |= bool(missing.any())
+        found, place = np.unique(y[~missing], return_inverse=True)
+        mass = np.bincount(place, each[~missing], minlength=len(found))
+        for name, share in zip(found.tolist(), mass.tolist(), strict=True):
+            count[name] = count.get(name, 0.0) + share
+    return count, partly
 
 
 class Learned(NamedTuple):
@@ -119,7 +151,7 @@ def learn_labeled(model: Any, source: Dataset, seed: int) -> Learned:
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
-    raw = source.sample(SAMPLED, seed)
+    raw = sample_rows(source, seed)
     targets, weight = label(raw.y, raw)
     model.classes_ = found.classes
     on_device = None if weight is None else weight.to(device)
@@ -139,7 +171,7 @@ def learn_rows(model: Any, source: Dataset, prior: Tensor | None, seed: int) -> 
         del y
         return torch.zeros(1, 1, dtype=torch.float64).expand(raw.rows.n_rows, -1), _weights(raw)
 
-    raw = source.sample(SAMPLED, seed)
+    raw = sample_rows(source, seed)
     weight = _weights(raw)
     on_device = None if weight is None else weight.to(device)
     model._resolve_auto(raw.rows.on(device), on_device, prior, seed)
@@ -153,10 +185,11 @@ def _dataset(
     device = pick_device(model.device)
     dtype = model._precision(source.n_rows * source.n_features)
     if model.normalize_ == "standard":
-        parts = (label(part.y, part)[1] for part in source.pieces(labels_only=True))
+        own = own_rows(source)
+        parts = (label(part.y, part)[1] for part in own.pieces(labels_only=True))
         weights = [weight for weight in parts if weight is not None]
         model._normalizer = Normalizer.fit(
-            "standard", source.chunks_on(device), torch.cat(weights) if weights else None
+            "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
         )
     placed = put_on_sphere(raw, model._normalizer, label, device, dtype)
     keep = ~placed.lost
@@ -196,15 +229,17 @@ def check_features(model: Any, source: Dataset) -> None:
         )
 
 
+@together()
 def accuracy(model: Any, source: Dataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
     check_features(model, source)
     right, total = 0.0, 0.0
-    for raw in ahead(source.pieces()):
+    for raw in ahead(own_rows(source).pieces()):
         if raw.y is None:
             raise ValueError(f"{source.readers[0].path} has no labels: pass label=")
         weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
         weight = np.where(is_missing(raw.y, model.unlabeled), 0.0, weight)
         right += float(weight[model.predict(raw.rows) == raw.y].sum())
         total += float(weight.sum())
-    return right / total
+    sums = current().sum(torch.tensor([right, total], dtype=torch.float64))[0].tolist()
+    return float(sums[0] / sums[1])

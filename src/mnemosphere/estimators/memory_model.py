@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.source import Dataset
 from mnemosphere.estimators.base import (
     Floats,
     SphereEstimator,
@@ -26,6 +28,7 @@ from mnemosphere.estimators.base import (
     like,
 )
 from mnemosphere.estimators.calibration import rejection_threshold
+from mnemosphere.estimators.from_files import gathered
 from mnemosphere.estimators.persistence import LABELS, labels_from_json, labels_to_json
 from mnemosphere.files import join_prefixes, plain, strip_prefix
 from mnemosphere.model import kernel, retrieval
@@ -38,6 +41,7 @@ from mnemosphere.model.recall import Recall, recall
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.schema import Array, Check, check_tensors, one_of
 from mnemosphere.theory import stationarity
+from mnemosphere.training.distributed import together
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
@@ -225,7 +229,11 @@ class MemoryModel(SphereEstimator, ABC):
         over draws of X: with n rows, a new one of their kind is rejected with probability at most
         `rate`, and at least `rate` − 1/(n+1).
         """
-        self.novelty_threshold_ = rejection_threshold(as_numpy(self.novelty_score(X)), rate)
+        if isinstance(X, Dataset):
+            scores = gathered(self.novelty_score, X)
+        else:
+            scores = as_numpy(self.novelty_score(X))
+        self.novelty_threshold_ = rejection_threshold(scores, rate)
         return self
 
     def is_novel(self, X: ArrayLike) -> NDArray[np.bool_]:
@@ -328,11 +336,15 @@ class MemoryModel(SphereEstimator, ABC):
         check_whole(max_iter, "max_iter", 0)
         rows = self._rows_to_judge(X, y, sample_weight).rows
         weights = self.params_.p_h[1:]
-        return stationarity.certify(
-            self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter),
+        found = partial(
+            stationarity.certify, self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter),
             learn_beta=self.beta == "learn",
             hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
         )  # fmt: skip
+        if not isinstance(X, Dataset):
+            return found()
+        with together() as group:
+            return group.once(found)
 
     def shrink(self, X: ArrayLike, y: ArrayLike | None = None, *, n_memories: int) -> Self:
         """A smaller fitted model: the memories that the loss misses least are merged away."""

@@ -20,6 +20,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 
 _NEWTON, _SATURATED = 60, 15.0
@@ -36,13 +37,20 @@ class JointForm:
     """−n times the Hessian of M memories over z = (u, a), (M, N + C+1), on m rows of each.
 
     w (M, N), p (M, C+1), near (M, m, N) rows, share (M, m) their responsibilities r, ratios
-    (M, m, C+1) of `label_ratios`.
+    (M, m, C+1) of `label_ratios`; `sums`: the processes that share the rows.
     """
 
     def __init__(
-        self, w: Tensor, p: Tensor, beta: Tensor, near: Tensor, share: Tensor, ratios: Tensor
+        self,
+        w: Tensor,
+        p: Tensor,
+        beta: Tensor,
+        near: Tensor,
+        share: Tensor,
+        ratios: Tensor,
+        sums: Sums = ALONE,
     ) -> None:
-        self.w, self.beta, self.near, self.share = w, beta, near, share
+        self.w, self.beta, self.near, self.share, self._sums = w, beta, near, share, sums
         self.prior = p.sum(1, keepdim=True)
         self.root = (p / self.prior).sqrt()
         by_class = p[:, None, :] * ratios
@@ -51,14 +59,17 @@ class JointForm:
         # A class without weight here cannot move.
         inverse = torch.where(self.root > 0, 1 / self.root.clamp_min(1e-18), 0.0)
         pull = torch.bmm(near.mT, share[:, :, None] * by_class) * inverse[:, None, :]  # (M, N, C+1)
+        overlap = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1, keepdim=True)
+        pull, overlap = sums.sum(pull, overlap)
         pull = pull - w[:, :, None] * torch.einsum("mny,mn->my", pull, w)[:, None, :]
         self.coupling = beta * (pull - (pull @ self.root[:, :, None]) * self.root[:, None, :])
-        overlap = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1, keepdim=True)
         self.hold = beta * overlap  # (M, 1)
 
     def start(self, u: Tensor) -> Tensor:
         """Where the classes pull apart most, and the direction u (M, N) of a plain split."""
         a = torch.linalg.eigh(self.coupling.mT @ self.coupling).eigenvectors[:, :, -1]
+        sides = a @ torch.arange(1, a.shape[1] + 1).to(a)  # of the two signs, always the same one
+        a = torch.where(sides[:, None] < 0, -a, a)
         across = (self.coupling @ a[:, :, None])[:, :, 0]
         across = across / across.norm(dim=1, keepdim=True).clamp_min(1e-30)
         return sphere.project(self.tangent(torch.cat([u + across, a], dim=1)))
@@ -73,6 +84,7 @@ class JointForm:
         """−n H z."""
         u, a = z[:, : self.w.shape[1], None], z[:, self.w.shape[1] :, None]
         spread = torch.bmm(self.near.mT, self.share[:, :, None] * torch.bmm(self.near, u))
+        (spread,) = self._sums.sum(spread)
         top = self.beta**2 * spread - self.hold[:, :, None] * u + self.coupling @ a
         return torch.cat([top, self.coupling.mT @ u], dim=1)[:, :, 0]
 

@@ -33,6 +33,7 @@ from mnemosphere.model.class_split import JointForm, label_ratios
 from mnemosphere.model.kernel import memory_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, relative_residual
 
@@ -72,8 +73,9 @@ class CurvatureMethod(Protocol):
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
+        sums: Sums = ALONE,
     ) -> Curvature:
-        """Curvature at `params` on these rows."""
+        """Curvature at `params` on these rows, which processes share out among them."""
         ...
 
 
@@ -125,23 +127,25 @@ class Nearest:
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
+        sums: Sums = ALONE,
     ) -> Curvature:
         """Curvature at `params` on the strongest rows of each memory."""
         n_rows, n_memories = batch.n_rows, params.n_memories
         n_drawn = min(n_rows, self.rows_wanted(n_memories))
         if n_drawn < n_rows:
             batch = batch.take(_permutation(n_rows, generator, batch.x.device)[:n_drawn])
-        x, n, beta = batch.x, batch.total_weight, params.beta_eff
-        shares, rows = self._select(params, batch, rule)  # (P, m)
+        n, beta = batch.total_weight, params.beta_eff
+        batch = _own(batch, sums)
+        x = batch.x
+        shares, rows = self._select(params, batch, rule, sums)  # (P, m)
         start = _random_tangent(params.w, generator)
         weights = label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
         joint: list[tuple[Tensor, ...]] = []
 
         direction = torch.empty_like(params.w)
         spread, overlap, residual = (torch.empty_like(params.w[:, 0]) for _ in range(3))
-        n_block = max(
-            1, _BLOCK_ELEMENTS.get(x.device.type, 1 << 26) // (rows.shape[1] * x.shape[1])
-        )
+        m = min(self.strongest, n_drawn)
+        n_block = max(1, _BLOCK_ELEMENTS.get(x.device.type, 1 << 26) // (m * x.shape[1]))
         for first in range(0, n_memories, n_block):
             block = slice(first, first + n_block)
             near = x[rows[block]]  # (M, m, N)
@@ -150,28 +154,31 @@ class Nearest:
 
             def product(u: Tensor, near: Tensor = near, share: Tensor = share) -> Tensor:
                 a = share[:, :, None] * torch.bmm(near, u[:, :, None])  # (M, m, 1)
-                return torch.bmm(near.transpose(1, 2), a)[:, :, 0]  # (M, N)
+                return sums.sum(torch.bmm(near.transpose(1, 2), a)[:, :, 0])[0]  # (M, N)
 
             tangent = partial(sphere.to_tangent, w)
             ritz = rayleigh_ritz(product, tangent, start[block], self.steps)
             direction[block], spread[block], residual[block] = ritz
             overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
             if weights is not None:
-                form = JointForm(w, params.p[1:][block], beta, near, share, weights[rows[block]])
+                form = JointForm(
+                    w, params.p[1:][block], beta, near, share, weights[rows[block]], sums
+                )
                 z, value, _ = rayleigh_ritz(
                     form.product, form.tangent, form.start(direction[block]), self.steps
                 )
                 joint.append((*form.parts(z), value))
         # Forward half of a pass over the rows drawn; two products per step with the strongest.
-        passes = 0.5 * n_drawn / n_rows + rows.shape[1] * (self.steps + 0.5) / n_rows
+        passes = 0.5 * n_drawn / n_rows + m * (self.steps + 0.5) / n_rows
+        overlap, pull = sums.sum(overlap, shares.abs().sum(1))
         found = _curvature(params, direction, spread / n, overlap / n, residual, passes)
         if not joint:
             return found
         u, v, value = (torch.cat(part) for part in zip(*joint, strict=True))
         # Below this it is the residue of training, or rounding.
-        floor = found.lambda_min.clamp_max(0.0) - _CLASS_TOL * beta * shares.abs().sum(1) / n
+        floor = found.lambda_min.clamp_max(0.0) - _CLASS_TOL * beta * pull / n
         gains = (-value / n < floor)[:, None]
-        passes += 0.5 * n_drawn / n_rows + rows.shape[1] * (self.steps + params.n_columns) / n_rows
+        passes += 0.5 * n_drawn / n_rows + m * (self.steps + params.n_columns) / n_rows
         return replace(
             found,
             lambda_min=torch.where(gains[:, 0], -value / n, found.lambda_min),
@@ -180,8 +187,14 @@ class Nearest:
             passes=passes,
         )
 
-    def _select(self, params: Parameters, batch: Batch, rule: LabelRule) -> tuple[Tensor, Tensor]:
-        """The largest responsibilities by modulus of each memory, (P, m), and their rows."""
+    def _select(
+        self, params: Parameters, batch: Batch, rule: LabelRule, sums: Sums
+    ) -> tuple[Tensor, Tensor]:
+        """The largest responsibilities by modulus of each memory, (P, m), and their rows.
+
+        Of rows that processes share out: those of this one, with 0 for a row that is none of the
+        strongest of all.
+        """
         shares = params.w.new_zeros(params.n_memories, 0)
         rows = torch.zeros_like(shares, dtype=torch.long)
         for part, r in memory_shares(params, batch, rule):
@@ -191,7 +204,16 @@ class Nearest:
             if shares.shape[1] > self.strongest:
                 keep = shares.abs().topk(self.strongest, dim=1, sorted=False).indices
                 shares, rows = shares.gather(1, keep), rows.gather(1, keep)
-        return shares, rows
+        if sums.size == 1:
+            return shares, rows
+        begin = sums.rank * self.strongest
+        sizes = shares.new_zeros(params.n_memories, sums.size * self.strongest)
+        sizes[:, begin : begin + shares.shape[1]] = shares.abs()
+        (sizes,) = sums.sum(sizes)
+        best = sizes.topk(self.strongest, dim=1, sorted=False).indices
+        own = torch.zeros_like(sizes).scatter_(1, best, 1.0)[:, begin : begin + shares.shape[1]]
+        first = own.argsort(dim=1, descending=True, stable=True)[:, : int(own.sum(1).amax())]
+        return (shares * own).gather(1, first), rows.gather(1, first)
 
 
 @dataclass(frozen=True)
@@ -220,13 +242,15 @@ class Krylov:
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
+        sums: Sums = ALONE,
     ) -> Curvature:
         """Curvature at `params` on all rows."""
-        start = Nearest()(params, batch, rule, generator=generator)
-        passes, direction = start.passes, start.direction
+        start = Nearest()(params, batch, rule, generator=generator, sums=sums)
+        passes, direction, n = start.passes, start.direction, batch.total_weight
+        batch = _own(batch, sums)
 
         def product(u: Tensor) -> Tensor:
-            return split_products(params, batch, rule, u)
+            return sums.sum(split_products(params, batch, rule, u))[0]
 
         tangent = partial(sphere.to_tangent, params.w)
         for _ in range(self.max_cycles):
@@ -234,8 +258,7 @@ class Krylov:
             passes += 1.5 * self.steps
             if bool((residual <= self.tol).all()):
                 break
-        _, overlap = split_quotients(params, batch, rule, direction)
-        n = batch.total_weight
+        (overlap,) = sums.sum(split_quotients(params, batch, rule, direction)[1])
         return _curvature(params, direction, spread / n, overlap / n, residual, passes + 1.5)
 
 
@@ -269,6 +292,7 @@ class Descent:
         rule: LabelRule = objectives.joint,
         *,
         generator: torch.Generator | None = None,
+        sums: Sums = ALONE,
     ) -> Curvature:
         """Curvature at `params`: directions from batches, values on all rows."""
         beta = params.beta_eff
@@ -280,7 +304,7 @@ class Descent:
             order = _permutation(batch.n_rows, generator, batch.x.device)
             for first in range(0, order.shape[0], self.batch_size):
                 rows = batch.take(order[first : first + self.batch_size])
-                t_u, w_bar = _products(params, rows, rule, u)
+                t_u, w_bar = sums.sum(*_products(params, _own(rows, sums), rule, u))
                 overlap = (w_bar * params.w).sum(1, keepdim=True)
                 gradient = 2 * (beta * overlap * u - beta**2 * sphere.to_tangent(params.w, t_u))
                 gradient = sphere.to_tangent(u, gradient)
@@ -290,12 +314,20 @@ class Descent:
                 mean = (scale / (1 - self.decay**step)).clamp_min(tiny)
                 u = sphere.retract(u, -self.learning_rate * gradient / mean)
                 u = sphere.project(sphere.to_tangent(params.w, u))
-        t_u, w_bar = _products(params, batch, rule, u)
+        t_u, w_bar = sums.sum(*_products(params, _own(batch, sums), rule, u))
         t_u = sphere.to_tangent(params.w, t_u)
         spread, overlap = (u * t_u).sum(1), (w_bar * params.w).sum(1)
         residual = relative_residual(u, t_u, spread)
         n = batch.total_weight
         return _curvature(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2.0)
+
+
+def _own(batch: Batch, sums: Sums) -> Batch:
+    """The rows of the batch that this process takes."""
+    if sums.size == 1:
+        return batch
+    n = batch.n_rows
+    return batch.take(slice(n * sums.rank // sums.size, n * (sums.rank + 1) // sums.size))
 
 
 def split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:

@@ -126,7 +126,11 @@ def group(edges: Tensor, n_groups: int, *, generator: torch.Generator) -> Groups
     label, centers = spherical_kmeans(
         u, n_groups, weight=degree, restarts=_RESTARTS, generator=generator
     )
-    order = torch.bincount(label, minlength=n_groups).argsort(descending=True, stable=True)
+    size, index = torch.bincount(label, minlength=n_groups), torch.arange(len(label))
+    # Groups of one size in the order of their first memories: runs that differ by rounding agree.
+    first = torch.full_like(size, len(label)).scatter_reduce(0, label, index, "amin")
+    order = first.argsort()
+    order = order[size[order].argsort(descending=True, stable=True)]
     place = order.argsort()
     return Groups(
         place[label].to(edges.device),

@@ -46,6 +46,7 @@ def rayleigh_ritz(
     floor = -(1 + h.abs().sum((1, 2)))
     h = h + torch.diag_embed(empty * floor[:, None])
     top = torch.linalg.eigh(h).eigenvectors[:, :, -1].to(start.dtype)  # (M, steps)
+    top = torch.where(top[:, :1] < 0, -top, top)  # of the two signs, the one towards the start
     u = torch.einsum("pj,jpn->pn", top, basis)
     image = torch.einsum("pj,jpn->pn", top, images)
     norm = u.norm(dim=1, keepdim=True)

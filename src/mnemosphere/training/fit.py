@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from mnemosphere.data.dataset import Cursor, Dataset
+from mnemosphere.data.dataset import Batches, Cursor, Dataset
 from mnemosphere.files import checksum
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
@@ -24,6 +24,8 @@ from mnemosphere.training.callbacks import (
     PassRecord,
     Run,
 )
+from mnemosphere.training.distributed import Group, current, together
+from mnemosphere.training.group_pass import GroupSteps
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
@@ -55,6 +57,7 @@ class FitResult:
         }.get(self.status, f"{self.status} after {passes}")
 
 
+@together()
 def fit(
     params: Parameters,
     dataset: Dataset,
@@ -80,12 +83,16 @@ def fit(
     `state` is the solver's to start with, where it goes on from an earlier run. `noise` is laid
     anew on the rows of every batch, never on those of validation.
     """
-    given = dict(locals())
+    given, group = dict(locals()), current()
+    params = _of_first(group, params)
     solver.check_rule(rule)
-    first = next(dataset.batches(None), None)
-    if first is None:
+    shard: Batches = dataset.shard(group.rank, group.size) if group.many else dataset
+    first = next((b for b in shard.batches(None) if b.n_rows or not group.many), None)
+    if not any(group.gather(first is not None)):
         raise ValueError("no row has a direction: there is nothing to learn from")
-    first.check(params.check())
+    params.check()
+    if first is not None:
+        first.check(params)
     if validation is not None:
         next(validation.batches(None)).check(params)
     if max_iter < 1:
@@ -106,21 +113,35 @@ def fit(
         n_bytes=dataset.n_bytes,
         stage=stage,
     )
+    if not group.first:
+        watchers = callbacks = []  # one process watches, stops and stores
     if any(callback.needs_fingerprint for callback in callbacks):
+        given |= {"params": params, "processes": group.size}
         given = {name: value for name, value in given.items() if name not in _NOT_OF_A_RUN}
         run.fingerprint = repr({name: _identity(value) for name, value in given.items()})
     for callback in watchers:
         callback.on_start(run)
-    steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
+    _share(group, run)
+    if group.many:
+        steps: Steps = GroupSteps(group, run.params, run.state, solver, rule, noise)
+    else:
+        steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
     interrupted = None
     try:
-        while (stop := _stop_reason(run, watchers)) is None:
-            began = _one_pass(steps, dataset, solver, run, watchers)
+        while (stop := group.same(_stop_reason(run, watchers))) is None:
+            if isinstance(steps, GroupSteps):
+                began = steps.one_pass(dataset, shard, run, watchers)
+            else:
+                began = _one_pass(steps, dataset, solver, run, watchers)
             run.add(_record(steps, run, validation, rule, phase, began), *steps.read())
             for callback in watchers:
                 callback.on_pass(run)
         run.status = stop
+        if isinstance(steps, GroupSteps):
+            run.state = steps.finish()
     except KeyboardInterrupt:
+        if group.many:
+            raise
         run.status = "interrupted"
         interrupted = steps.read()  # in the middle of a pass
     if interrupted is not None and run.best is None:
@@ -140,6 +161,29 @@ def _identity(value: object) -> object:
     if isinstance(value, dict):
         return checksum(value, {})
     return value.checksum() if hasattr(value, "checksum") else value
+
+
+def _of_first(group: Group, params: Parameters) -> Parameters:
+    """The parameters of rank 0 where this process has its rows."""
+    if not group.many:
+        return params
+    return group.same(params.to(device="cpu")).to(device=params.w.device)
+
+
+def _share(group: Group, run: Run) -> None:
+    """What rank 0 has read back from a checkpoint, on every process."""
+    if not group.many:
+        return
+    device = run.params.w.device
+    best = None if run.best is None else run.best.to(device="cpu")
+    params, best, state, drawn, rest, now = group.same((
+        run.params.to(device="cpu"), best, {k: t.cpu() for k, t in run.state.items()},
+        run.generator.get_state(), (run.best_loss, run.waited, run.history), run.current,
+    ))  # fmt: skip
+    run.params, run.best = params.to(device=device), best and best.to(device=device)
+    run.state = {name: t.to(device) for name, t in state.items()}
+    run.generator.set_state(drawn)
+    (run.best_loss, run.waited, run.history), run.current = rest, now
 
 
 def _stop_reason(run: Run, watchers: Sequence[Callback]) -> str | None:
@@ -190,9 +234,10 @@ def _record(
 ) -> PassRecord:
     params, _ = steps.read()
     loss, accuracy = (None, None) if validation is None else judge(params, validation, rule)
+    group = current()
     record = PassRecord(
         n_iter=run.n_iter + 1,
-        loss=steps.mean_loss(),
+        loss=steps.mean_loss() if group.first else 0.0,
         validation_loss=loss,
         validation_accuracy=accuracy,
         beta=float(params.beta),
@@ -201,6 +246,7 @@ def _record(
         seconds=time.perf_counter() - began,
         phase=phase,
     )
+    record = group.same(record)
     if not math.isfinite(record.loss):
         raise FloatingPointError(
             f"the loss became {record.loss} in pass {record.n_iter}: lower the learning rate"
@@ -210,8 +256,12 @@ def _record(
 
 def judge(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[float, float | None]:
     """(mean loss, accuracy on the labeled rows or None) from one forward pass."""
+    group = current()
+    rows: Batches = dataset.shard(group.rank, group.size) if group.many else dataset
     loss, total, right, n_labeled = 0.0, 0.0, 0, 0
-    for batch in dataset.batches(_JUDGED_ROWS):
+    for batch in rows.batches(_JUDGED_ROWS):
+        if batch.n_rows == 0:
+            continue
         scores = log_joint(params, batch.x)
         loss += batch.mean(rule(scores, batch.targets)[0]) * batch.total_weight
         total += batch.total_weight
@@ -222,4 +272,6 @@ def judge(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[float,
         if params.n_columns > 1:
             hit = scores[:, :-1].argmax(1) == batch.targets[:, :-1].argmax(1)
             right += int((hit & labeled).sum())
+    counted = torch.tensor([loss, total, right, n_labeled], dtype=torch.float64)
+    loss, total, right, n_labeled = group.sum(counted)[0].tolist()
     return loss / total, right / n_labeled if n_labeled else None

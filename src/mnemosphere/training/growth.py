@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.dataset import Dataset, share_of
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, CurvatureMethod, Nearest
@@ -26,6 +26,7 @@ from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
+from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fit import fit
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import Solver, SolverState
@@ -100,6 +101,7 @@ class GrowthResult:
         return work / width
 
 
+@together()
 def grow(
     params: Parameters,
     dataset: Dataset,
@@ -190,7 +192,9 @@ def _split(
     """Split the memories that are saddles: (parameters, which were split, curvature, record)."""
     wanted = splitting.curvature.rows_wanted(params.n_memories)
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
-    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator)
+    group = current()
+    curvature = splitting.curvature(params, rows.filled(), rule, generator=generator, sums=group)
+    curvature = group.same(curvature)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
     grown, delta, passes = params, 0.0, curvature.passes * part
@@ -222,14 +226,21 @@ def line_search(
 
     delta None: by the best of 0.8, 0.4, 0.2, …, until the loss rises again.
     """
-    best, best_delta, best_loss = params, 0.0, evaluate(params, batch, rule)
+    group = current()
+    total, rows = batch.total_weight, batch.take(share_of(batch.n_rows, group.rank, group.size))
+
+    def loss_of(params: Parameters) -> float:
+        loss = evaluate(params, rows, rule) * rows.total_weight if rows.n_rows else 0.0
+        return float(group.sum(torch.tensor(loss, dtype=torch.float64))[0]) / total
+
+    best, best_delta, best_loss = params, 0.0, loss_of(params)
     growth = 1 + which.shape[0] / params.n_memories
     passes = 0.5
     candidate, step = params, 0.0
     for halvings in range(_MAX_HALVINGS):
         step = (_FIRST_DELTA if delta is None else delta) / 2**halvings
         candidate = split(params, which, curvature.direction, step, curvature.class_direction)
-        reached = evaluate(candidate, batch, rule)
+        reached = loss_of(candidate)
         passes += 0.5 * growth
         if reached < best_loss:
             best, best_delta, best_loss = candidate, step, reached

@@ -14,6 +14,9 @@ from mnemosphere.numerics import sphere
 __all__ = ["SphereNoise"]
 
 
+_BLOCK = 1024  # rows with a seed of their own
+
+
 @dataclass(frozen=True)
 class SphereNoise:
     """Turn each row by one angle into a direction drawn uniformly: x → (x + σu)/√(1+σ²).
@@ -35,13 +38,30 @@ class SphereNoise:
         """⟨x, noisy x⟩, the same for every draw."""
         return 1 / math.hypot(1.0, self.length)
 
+    def seed(self, generator: torch.Generator) -> int:
+        """All that a batch draws from the run's generator."""
+        return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Return noisy rows (B, N) of the unit rows x; draws depend on `generator` alone."""
-        # One number from the run's generator seeds a generator where the rows are: a run resumes
-        # with the same bits, and a GPU does not wait for the host to draw.
-        seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-        there = torch.Generator(x.device).manual_seed(int(seed))
-        g = torch.randn(x.shape, generator=there, dtype=x.dtype, device=x.device)  # (B, N)
+        return self.lay(x, self.seed(generator))
+
+    def lay(self, x: Tensor, seed: int, first: int = 0, total: int | None = None) -> Tensor:
+        """The same with a number that `seed` has drawn.
+
+        The rows may be a part of a batch of `total` rows, from its row `first` on: they get the
+        noise that they would get in the whole.
+        """
+        # Seeded where the rows are: a GPU does not wait for the host to draw.
+        last = first + x.shape[0]
+        total = last if total is None else total
+        drawn = [x.new_empty(0, x.shape[1])]
+        for block in range(first // _BLOCK, -(-last // _BLOCK)):
+            there = torch.Generator(x.device).manual_seed(seed + block)
+            start, n = block * _BLOCK, min(_BLOCK, total - block * _BLOCK)
+            g = torch.randn(n, x.shape[1], generator=there, dtype=x.dtype, device=x.device)
+            drawn.append(g[max(first - start, 0) : last - start])
+        g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
         known, gaps = split(x)
         u = sphere.to_tangent(known, g)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)

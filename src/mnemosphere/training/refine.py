@@ -21,6 +21,7 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import polytope
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
+from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, judge
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
@@ -172,8 +173,9 @@ def refine(
         if result.status == "interrupted":
             break
 
-    stop = _best_pass(trials, refinement.rule)
-    gained = stop > 0 and _gained(trials, refinement.rule, beyond=0.5 if few else 2.0)
+    group = current()
+    stop = group.same(_best_pass(trials, refinement.rule))
+    gained = stop > 0 and group.same(_gained(trials, refinement.rule, beyond=0.5 if few else 2.0))
     unseen = tuple((t.result.params if gained else t.start.params, t.held) for t in trials)
     best = Trained(unseen[-1][0], history, result.status, start.lineage, unseen)
     if result.status == "interrupted" or (gained and dataset.n_rows > ALL_AGAIN):
@@ -212,9 +214,11 @@ def _best_pass(trials: Sequence[_Trial], rule: LabelRule) -> int:
 
 def _gained(trials: Sequence[_Trial], rule: LabelRule, *, beyond: float) -> bool:
     """Whether the loss of the rows held out falls beyond chance."""
+    group = current()
     falls, weights = [], []
     for trial in trials:
-        for batch in trial.held.batches(None):
+        held = trial.held.shard(group.rank, group.size)
+        for batch in held.batches(None):
             before, after = (
                 rule(log_joint(params, batch.x), batch.targets)[0]
                 for params in (trial.start.params, trial.result.params)
@@ -222,7 +226,8 @@ def _gained(trials: Sequence[_Trial], rule: LabelRule, *, beyond: float) -> bool
             falls.append((before - after).double())
             weight = batch.sample_weight
             weights.append(torch.ones_like(falls[-1]) if weight is None else weight.double())
-    return improves(torch.cat(falls), torch.cat(weights), beyond=beyond)
+    fall, weight = (torch.cat(group.gather(torch.cat(part).cpu())) for part in (falls, weights))
+    return improves(fall, weight, beyond=beyond)
 
 
 def _descend(

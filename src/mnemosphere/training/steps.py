@@ -20,7 +20,7 @@ from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
 _WARM_UP = 2  # steps before the capture: libraries allocate what they need at their first calls
-_CHANGING = ("w", "p", "beta", "p_h", "p_q", "metric")
+CHANGING = ("w", "p", "beta", "p_h", "p_q", "metric")
 
 
 class Steps:
@@ -70,7 +70,9 @@ class Steps:
         self._params, self._state = self._solver.end_pass(self._params, self._state, batch, n_rows)
 
     def _step(self, batch: Batch, share: float) -> None:
-        stats = accumulate(self._params, batch, self._rule)
+        self._take_step(accumulate(self._params, batch, self._rule), batch, share)
+
+    def _take_step(self, stats: Statistics, batch: Batch, share: float) -> None:
         self._params, self._state = self._solver.step(
             self._params, self._state, stats, batch, share
         )
@@ -186,7 +188,7 @@ class CapturedSteps(Steps):
 
     def _write(self, params: Parameters, state: SolverState) -> None:
         self._params, self._state = self._own
-        names = _CHANGING if params.metric is not None else _CHANGING[:-1]
+        names = CHANGING if params.metric is not None else CHANGING[:-1]
         ours = [getattr(self._params, name) for name in names] + list(self._state.values())
         new = [getattr(params, name) for name in names] + [state[name] for name in self._state]
         torch._foreach_copy_(ours, new)  # one kernel for all

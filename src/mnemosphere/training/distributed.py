@@ -1,0 +1,283 @@
+"""Training by many processes: what they add up, and what one of them does for all.
+
+A process belongs to a group where torchrun (or anything that sets its environment) has started it,
+or where a torch process group exists. Every process runs the same program; rows are divided among
+them, sums over rows are added up, and what is small is done by rank 0 and sent to all. Where there
+is no group, `Group` does nothing at all.
+
+When a process fails it leaves the cause in the group's store and its connections close; the others
+find it there. So all end, and one of them says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import multiprocessing
+import os
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from mnemosphere.model.sums import Sums
+
+__all__ = ["DistributedError", "Group", "Processes", "alone", "current", "together"]
+
+T = TypeVar("T")
+
+_ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_TIMEOUT = "MNEMOSPHERE_TIMEOUT"  # seconds that a process waits for the others
+_GRACE = 3.0  # seconds in which the processes that live say so
+_PLAIN = (ValueError, TypeError, OSError, FloatingPointError)  # errors that need no traceback
+
+
+class DistributedError(RuntimeError):
+    """A process of the group has failed; `tells`: this process is the one to say so."""
+
+    tells = True
+
+
+class Group(Sums):
+    """A process by itself."""
+
+    many = False  # whether there is a group, of one process even
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that decides, prints and writes."""
+        return self.rank == 0
+
+    def sum_on_first(self, *tensors: Tensor) -> list[Tensor]:
+        """As `sum`, but what the other processes get means nothing."""
+        return list(tensors)
+
+    def from_first(self, *tensors: Tensor) -> list[Tensor]:
+        """The tensors of rank 0, which all others have in the same shapes."""
+        return list(tensors)
+
+    def same(self, value: T) -> T:
+        """What rank 0 has, whatever it is."""
+        return value
+
+    def gather(self, value: T) -> list[T]:
+        """What each process has, by rank."""
+        return [value]
+
+    def once(self, work: Callable[[], T]) -> T:
+        """What `work` comes to, done by rank 0 alone."""
+        return work()
+
+
+class Processes(Group):
+    """Many processes that train together: the torch process group that there is."""
+
+    many = True
+
+    def __init__(self) -> None:
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        config = str(dist.get_backend_config())
+        self._types = {part.partition(":")[0] for part in config.split(",")}
+        store = dist.distributed_c10d._get_default_store()
+        self._store = dist.distributed_c10d.PrefixStore("mnemosphere", store)
+        self.handle: Any = dist.group.WORLD
+        self.hosts: list[str] = []
+        self.hosts = self.gather(socket.gethostname())
+
+    def sum(self, *tensors: Tensor) -> list[Tensor]:
+        """Sums over all processes, in float64, as one buffer."""
+        return self._flat(tensors, torch.float64, lambda flat: dist.all_reduce(flat))
+
+    def sum_on_first(self, *tensors: Tensor) -> list[Tensor]:
+        """As `sum`, but what the other processes get means nothing."""
+        return self._flat(tensors, torch.float64, lambda flat: dist.reduce(flat, 0))
+
+    def largest(self, tensor: Tensor) -> Tensor:
+        """The largest of each number over all processes."""
+        largest = dist.ReduceOp.MAX
+        return self._flat([tensor], tensor.dtype, lambda t: dist.all_reduce(t, largest))[0]
+
+    def from_first(self, *tensors: Tensor) -> list[Tensor]:
+        """The tensors of rank 0, which all others have in the same shapes."""
+        dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+        return self._flat(tensors, dtype, lambda flat: dist.broadcast(flat, 0))
+
+    def same(self, value: T) -> T:
+        """What rank 0 has, whatever it is."""
+        box = [_pack(value) if self.first else None]
+        self._try(lambda: dist.broadcast_object_list(box, 0))
+        return value if self.first else _unpack(box[0])
+
+    def gather(self, value: T) -> list[T]:
+        """What each process has, by rank."""
+        box: list[Any] = [None] * self.size
+        self._try(lambda: dist.all_gather_object(box, _pack(value)))
+        return [_unpack(packed) for packed in box]
+
+    def once(self, work: Callable[[], T]) -> T:
+        """What `work` comes to, done by rank 0 alone."""
+        found: Any = None
+        if self.first:
+            with alone():
+                found = work()
+        return self.same(found)  # type: ignore[no-any-return]
+
+    def _flat(
+        self, tensors: Sequence[Tensor], dtype: torch.dtype, exchange: Callable[[Tensor], Any]
+    ) -> list[Tensor]:
+        device = tensors[0].device
+        if device.type not in self._types:
+            device = torch.device("cpu" if "cpu" in self._types else "cuda")
+        flat = torch.cat([t.reshape(-1).to(device, dtype) for t in tensors])
+        self._try(lambda: exchange(flat))
+        parts = torch.split(flat, [t.numel() for t in tensors])
+        return [part.view(t.shape).to(t) for part, t in zip(parts, tensors, strict=True)]
+
+    # Faults.
+
+    def _try(self, exchange: Callable[[], Any]) -> None:
+        try:
+            exchange()
+        except RuntimeError as error:  # what every fault of a connection is
+            raise self._lost(error) from error
+
+    def name(self, rank: int) -> str:
+        """How a message calls a process."""
+        host = f" on {self.hosts[rank]}" if self.hosts else ""
+        return f"rank {rank} of {self.size}{host}"
+
+    def report(self, error: BaseException) -> DistributedError:
+        """Leave the cause to the others, and end the group."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        what = text if isinstance(error, _PLAIN) else f"{type(error).__name__}: {text}"
+        return self._told(f"{self.name(self.rank)} failed: {what}")
+
+    def _told(self, text: str) -> DistributedError:
+        """The cause that was left first is what all of them raise."""
+        mine = f"{self.rank} {text}"
+        with contextlib.suppress(Exception):  # the store may be gone, too
+            mine = self._store.compare_set("cause", "", mine).decode()
+        teller, _, text = mine.partition(" ")
+        found = DistributedError(text)
+        found.tells = int(teller) == self.rank
+        self.handle = None  # the last reference: only then connections close
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+        return found
+
+    def _lost(self, error: RuntimeError) -> DistributedError:
+        """A connection broke or nobody answered in time: why, as far as the store knows."""
+        why = " ".join(str(error).split()).partition("] ")[2].partition(". ")[0] or str(error)
+        gone = [0]  # holds the store, unless torchrun does
+        with contextlib.suppress(Exception):
+            self._store.set(f"alive{self.rank}", "")
+            deadline = time.monotonic() + _GRACE
+            while time.monotonic() < deadline and not self._store.check(["cause"]):
+                time.sleep(0.05)
+            gone = [k for k in range(self.size) if not self._store.check([f"alive{k}"])]
+        names = ", ".join(map(self.name, gone)) or "the network"
+        return self._told(f"{names} did not answer, killed or out of reach ({why})")
+
+
+def _pack(value: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def _unpack(packed: Any) -> Any:
+    """What another process has packed, with its tensors on the device of this one."""
+    return torch.load(
+        io.BytesIO(packed), weights_only=False,
+        map_location=lambda stored, place: stored.cuda() if "cuda" in place else stored,  # type: ignore[attr-defined]
+    )  # fmt: skip
+
+
+_SOLO = Group()
+_joined: Processes | None = None
+_alone = 0
+_depth = 0
+
+
+def current() -> Group:
+    """The group that this process trains with."""
+    global _joined
+    if _alone or not dist.is_available():
+        return _SOLO
+    if not dist.is_initialized():
+        if _joined is not None or not _started_by_a_launcher():  # a group that ended is not joined
+            return _SOLO
+        _join()
+    if _joined is None or _joined.handle is not dist.group.WORLD:
+        _joined = Processes()
+        sys.excepthook = _say_once
+    return _joined
+
+
+def _started_by_a_launcher() -> bool:
+    return multiprocessing.parent_process() is None and all(n in os.environ for n in _ENVIRONMENT)
+
+
+def _join() -> None:
+    if torch.cuda.is_available():
+        local = int(os.environ.get("LOCAL_RANK", 0))
+        torch.cuda.set_device(local % torch.cuda.device_count())
+    dist.init_process_group(timeout=timedelta(seconds=float(os.environ.get(_TIMEOUT, 1800))))
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Train by itself within, whatever group there is: for what one process does."""
+    global _alone
+    _alone += 1
+    try:
+        yield
+    finally:
+        _alone -= 1
+
+
+@contextlib.contextmanager
+def together() -> Iterator[Group]:
+    """The group; what fails within fails for all of it, and rank 0 alone warns."""
+    global _depth
+    group = current()
+    if not isinstance(group, Processes) or _depth:
+        yield group
+        return
+    _depth += 1
+    try:
+        with warnings.catch_warnings():
+            if not group.first:
+                warnings.simplefilter("ignore")
+            yield group
+    except DistributedError:
+        raise
+    except Exception as error:
+        raise group.report(error) from error
+    finally:
+        _depth -= 1
+
+
+def _say_once(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """The end of a process in a group: one of them says why, in a line where that is enough."""
+    if not isinstance(error, DistributedError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    if not error.tells:
+        time.sleep(_GRACE)  # a launcher reports who ends first, and ends the others
+        return
+    from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+    if error.__cause__ is not None and not isinstance(error.__cause__, (*_PLAIN, RuntimeError)):
+        traceback.print_exception(error.__cause__)
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    get_error_handler().record_exception(error)

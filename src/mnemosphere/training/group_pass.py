@@ -1,0 +1,154 @@
+"""A pass of many processes: each adds up its own rows, rank 0 takes the step for all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.dataset import Batches, Cursor, Dataset, Part
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import Statistics, accumulate
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.callbacks import Callback, Pass, Run
+from mnemosphere.training.distributed import Group
+from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.solver import Solver, SolverState
+from mnemosphere.training.steps import CHANGING, Steps
+
+__all__ = ["GroupSteps"]
+
+_ROUND = 64  # batches of a pass for one exact step, between two sums over the processes
+
+
+class GroupSteps(Steps):
+    """Parameters on every process; the solver's state, the sums and the loss on rank 0."""
+
+    def __init__(
+        self,
+        group: Group,
+        params: Parameters,
+        state: SolverState,
+        solver: Solver,
+        rule: LabelRule,
+        noise: SphereNoise | None = None,
+    ) -> None:
+        super().__init__(params, state, solver, rule, noise)
+        self._group = group
+        self._own: Statistics | None = None  # of this process, since the last sum over all
+
+    def _add(self, batch: Batch, seed: int) -> None:
+        """Take in rows of this process."""
+        if self._noise is not None:
+            whole = batch.whole if isinstance(batch, Part) else None
+            first = batch.first if isinstance(batch, Part) else 0
+            total = None if whole is None else whole.n_rows
+            batch = replace(batch, x=self._noise.lay(batch.x, seed, first, total))
+        stats = accumulate(self._params, batch, self._rule)
+        self._own = stats if self._own is None else self._own + stats
+
+    def one_pass(
+        self,
+        dataset: Dataset,
+        shard: Batches,
+        run: Run,
+        watchers: Sequence[Callback],
+    ) -> float:
+        """A pass, or the rest of one; when it began by the clock, time between runs left out.
+
+        It goes in rounds of one batch per process, or of many where there is one step per pass. A
+        process that has no batch left takes part with none, until nobody has.
+        """
+        group, size = self._group, self._solver.rows_per_step
+        on_all = size is None or size >= dataset.n_rows
+        current, order = run.current, run.generator
+        if current is None:
+            current = run.current = Pass(order.get_state())
+        else:
+            order = torch.Generator(order.device).set_state(current.begun)
+            if group.first:
+                self.resume(current.partial)
+        current.read = lambda: (*self.read(), self.partial())
+        began = time.perf_counter() - current.seconds
+        batches = shard.batches(
+            None if on_all else size, generator=None if on_all else order,
+            cursor=Cursor(current.batches),
+        )  # fmt: skip
+        batch = next(batches, None)
+        seeds = next(dataset.batches(None)) if group.first and (on_all or batch is None) else batch
+        lost, more, length = 0, True, _ROUND if on_all else 1
+        while more:
+            taken = torch.zeros(3, dtype=torch.float64)  # rows, rows lost, batches left
+            # Drawn by all, those without a batch too: their generators stay in step.
+            seed = 0 if self._noise is None else self._noise.seed(run.generator)
+            for place in range(length):
+                if batch is None:
+                    break
+                self._add(batch, seed + (place << 40))
+                taken[0] += batch.n_rows
+                if isinstance(batch, Part):
+                    taken[1] += batch.lost
+                    if not on_all and batch.n_rows:
+                        seeds = batch.whole or batch
+                batch = next(batches, None)
+            taken[2] = batch is not None
+            rows, n_lost, left = self._meet(taken, seeds, None if on_all else dataset.n_rows)
+            lost, more = lost + n_lost, left > 0
+            current.rows += rows
+            current.batches += length
+            current.seconds = time.perf_counter() - began
+            for callback in watchers:
+                callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
+        if group.first:
+            assert seeds is not None
+            if on_all:
+                self.step_on_all(seeds)
+            else:
+                self.end_pass(seeds, dataset.n_rows)
+            dataset.set_aside(lost)
+        if on_all or self._solver.can_capture(self._params):
+            self._send()
+        run.current = None
+        return began
+
+    def _meet(self, taken: Tensor, seeds: Batch | None, n_rows: int | None) -> tuple[int, int, int]:
+        """Sum over the processes; with n_rows, the step on that share. What was taken by all."""
+        own, self._own = self._own or _nothing(self._params), None
+        names = [f.name for f in fields(own) if getattr(own, f.name) is not None]
+        *sums, taken = self._group.sum_on_first(*(getattr(own, n) for n in names), taken)
+        if self._group.first:
+            stats = Statistics(**dict(zip(names, sums, strict=True)))
+            if n_rows is None:
+                self._sums = stats if self._sums is None else self._sums + stats
+            elif taken[0] > 0:
+                assert seeds is not None
+                self._take_step(stats, seeds, float(taken[0]) / n_rows)
+        (taken,) = self._group.from_first(taken) if n_rows is None else self._send(taken)
+        rows, lost, left = map(round, taken.tolist())
+        return rows, lost, left
+
+    def _send(self, *more: Tensor) -> list[Tensor]:
+        """The parameters of rank 0 to all, and what else there is."""
+        names = [n for n in CHANGING if getattr(self._params, n) is not None]
+        mine = [getattr(self._params, n) for n in names]
+        found = self._group.from_first(*mine, *more)
+        self._params = self._params.replace(**dict(zip(names, found, strict=False)))
+        return found[len(names) :]
+
+    def finish(self) -> SolverState:
+        """The state of rank 0, on every process."""
+        found = self._group.from_first(*self._state.values())
+        return dict(zip(self._state, found, strict=True))
+
+
+def _nothing(params: Parameters) -> Statistics:
+    """The sums over no rows."""
+    zero = torch.zeros((), dtype=torch.float64, device=params.w.device)
+    return Statistics(
+        torch.zeros_like(params.w), torch.zeros_like(params.p), torch.zeros_like(params.w[:, 0]),
+        zero, zero, None if params.metric is None else torch.zeros_like(params.metric),
+    )  # fmt: skip

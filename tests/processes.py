@@ -1,0 +1,58 @@
+"""Groups of processes for tests: forks of this one, which need not import anything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_SECONDS = 60.0
+
+
+def run_group(
+    n: int, work: Callable[[int], Any], *, timeout: float = _SECONDS, wait_for: int | None = None
+) -> list[Any]:
+    """What `work(rank)` returns, or raises, in each of n processes of one group, or the first."""
+    context = multiprocessing.get_context("fork")
+    with tempfile.TemporaryDirectory() as folder:
+
+        def child(rank: int, pipe: Any) -> None:
+            torch.set_num_threads(1)
+            dist.init_process_group(
+                "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=n,
+                timeout=timedelta(seconds=timeout),
+            )  # fmt: skip
+            try:
+                found = work(rank)
+            except BaseException as error:
+                found = error
+            pipe.send(found)
+            pipe.recv()  # nobody leaves before all have an answer
+            os._exit(0)
+
+        pipes = [context.Pipe() for _ in range(n)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+            processes = [
+                context.Process(target=child, args=(rank, pipes[rank][1])) for rank in range(n)
+            ]
+            for process in processes:
+                process.start()
+        try:
+            found = []
+            for rank, (pipe, _) in enumerate(pipes[:wait_for]):
+                if not pipe.poll(2 * _SECONDS):
+                    raise TimeoutError(f"rank {rank} of {n} hangs")
+                found.append(pipe.recv())
+            return found
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
