@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning
 
 import mnemosphere as mn
 from mnemosphere.data.prepare import on_sphere
@@ -150,6 +151,21 @@ LABELS = {
     "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has under 1% .*rarest 2 of 302.*balanced"),
     "measured": (np.arange(70) * 3, "70 different numbers in 70 rows and looks like a measurement"),
 }
+
+
+def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memories():
+    """With many classes weights are learned after batches too: holding them costs C² and more."""
+    y = np.arange(2100) % 70
+    x = np.random.default_rng(0).normal(size=(70, 7))[y]
+    x += 0.1 * np.random.default_rng(1).normal(size=x.shape)
+    model = mn.DAMClassifier(140, varsigma=0.5, normalize="unit", max_iter=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, y)
+    assert np.ptp(model.memory_prior_[1:]) > 1e-3 * model.memory_prior_[1:].mean()
+    np.testing.assert_allclose(model.class_prior_[:-1], 1 / 70, rtol=0.02)
+    assert model.score(x, y) > 0.95
 
 
 @pytest.mark.filterwarnings("ignore:The number of unique classes")

@@ -103,3 +103,14 @@ def test_laplacian_ignores_its_diagonal_and_leaves_lonely_nodes_alone() -> None:
     edges = np.array([[[9.0, 2.0, 0.0], [2.0, 9.0, 0.0], [0.0, 0.0, 9.0]]])
     found = Laplacian(edges, np.array([0]), np.array([0])).solve(np.array([[-3.0, 3.0, 0.0]]))
     np.testing.assert_allclose(found, [[0.0, 1.5, 0.0]], atol=1e-15)
+
+
+@pytest.mark.parametrize("decades", [1.0, 20.0])
+def test_a_problem_of_fewer_rows_than_columns_is_solved_the_other_way_round(decades: float) -> None:
+    q, r, c = problem(17, 3, 23, 5, decades)
+    found = multipliers.solve(q, r, c, TOL, 100)
+    assert found.error.max() <= TOL
+    zeta = found.lam[:, :, None] + found.omega[:, None, :]
+    np.testing.assert_allclose(found.p * zeta, q, rtol=1e-9, atol=0)
+    np.testing.assert_allclose(found.p.sum(-2), r, rtol=1e-11)
+    np.testing.assert_allclose(found.p.sum(-1), c, rtol=1e-11)

@@ -30,6 +30,7 @@ from mnemosphere.training.sgd import SGD
 __all__ = ["ClassTraining"]
 
 _SGD_PASSES = 300
+_MANY_CLASSES = 50
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
@@ -144,12 +145,13 @@ class ClassTraining(ClassModel):
     def _learns_weights(self, rows: StoredRows) -> bool:
         """Whether the solver learns the weights of memories: where its steps are exact.
 
-        A step from part of the rows would take all weight from a memory that has none there.
+        A step from part of the rows would take all weight from a memory that has none there. With
+        many classes that is the lesser evil: to hold all weights would take far longer.
         """
         solver = self._solver(rows.n_rows, rows.device)
         if not isinstance(solver, FixedPoint) or solver.learn_weights is not None:
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
-        return solver.rows_per_step is None
+        return solver.rows_per_step is None or len(self.classes_) >= _MANY_CLASSES
 
     def _refinement(self) -> Refinement | None:
         """The refinement that the objective asks for; None for the joint likelihood."""

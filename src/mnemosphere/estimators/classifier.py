@@ -84,7 +84,7 @@ class DAMClassifier(
     class_weight : dict, "balanced" or None
         Weights of the classes.
     precision : {"auto", "float32", "float64"}
-        "auto": float64 up to a million numbers, where it costs nothing, else float32.
+        "auto": float64 up to a million numbers in X and y, where it costs nothing, else float32.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
@@ -248,7 +248,8 @@ class DAMClassifier(
         """Settle everything that is "auto"; return the rows on the sphere."""
         given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
-        dtype = self._precision(stored.n_numbers)
+        # A pass has two products with the features and three with the classes.
+        dtype = self._precision(stored.n_numbers + 3 * targets.numel() // 2)
         n_memories = self.n_memories
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])

@@ -14,6 +14,7 @@ __all__ = ["about_labels", "check_worth_it", "no_better_than_chance"]
 _FEW_ROWS = 20  # below, nothing is remarkable
 _MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
 _RARE, _LEAST_RARE = 0.01, 100  # share of a rare class; rows from which that is told
+_FAR = 0.2  # of the largest class: one that is not rarer is not rare
 _MANY, _THIN = 200, 5  # classes, of fewer rows each: to be asked for
 
 
@@ -47,8 +48,8 @@ def about_labels(
             f"{len(lone)} of {len(classes)} classes have one row only, spelling mistakes perhaps: "
             f"{', '.join(told[:5])}{more}"
         )
-    rare = classes[(counts > 1) & (counts < _RARE * n)]
-    if not weighted and n >= _LEAST_RARE and 0 < len(rare) < len(classes) <= 1 / _RARE:
+    rare = classes[(counts > 1) & (counts < _RARE * n) & (counts < _FAR * counts.max())]
+    if not weighted and n >= _LEAST_RARE and len(rare) and len(classes) <= 1 / _RARE:
         least = int(counts[counts > 1].min())
         notes.append(
             f"class {listed(rare.tolist())} has under 1% of the rows (the rarest {least} of {n}): "

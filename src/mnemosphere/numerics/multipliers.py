@@ -22,6 +22,9 @@ def solve(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
 
     q (B, C, R), Σ q = Σ r, positive where both marginals are.
     """
+    if q.shape[-1] < q.shape[-2]:  # fewer rows: then the small systems are theirs
+        turned = solve(np.ascontiguousarray(q.swapaxes(-1, -2)), c, r, tol, max_iter)
+        return turned._replace(lam=turned.omega, omega=turned.lam, p=turned.p.swapaxes(-1, -2))
     quick = _newton(q, r, c, tol, min(_STEPS, max_iter))
     left = np.flatnonzero(~(quick.error <= tol))
     if len(left) == 0:

@@ -57,7 +57,7 @@ class FixedPoint:
     learn_weights : bool or None
         Whether the weights p_h of memories are learned; the uniform component's and the class
         prior are held. False holds all, as the paper does. None: a classifier learns them where
-        every row has a label and steps are exact; all else holds them.
+        every row has a label and steps are exact or classes 50 or more; all else holds them.
 
     """
 
