@@ -1,56 +1,93 @@
 """Attacks on files, runs, inputs and commands: what was tried, and how many ended as they must not.
 
-python -m research trust model_files --attempts 100000
+python -m research trust --processes 16
+python -m research trust model_files --attempts 2000
 
-A campaign goes in parts of 500 attempts, each with a seed of its own, and its report is written
-after every part: an interrupted one goes on, and a longer one adds to it.
+A campaign goes in parts, each in a process of its own with a seed of its own. The report is written
+after every part: an interrupted campaign goes on, and a longer one adds to it.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import tempfile
-from importlib import import_module
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from research import report
 from research.benchmarks import _options
-from research.trust import Tally
+from research.trust import Tally, commands
 
-CAMPAIGNS = {"model_files": 100_000, "kills": 1_000, "inputs": 10_000, "commands": 0}
-_PART = 500
+# Attempts in all, and in one part.
+CAMPAIGNS = {
+    "kills": (1_000, 20),
+    "model_files": (100_000, 2_000),
+    "inputs": (10_000, 200),
+    "checkpoints": (10_000, 250),
+    "settings": (2_500, 100),
+    "promises": (240, 10),
+    "commands": (len(commands.cases()), 20),
+}
+_LIMIT = 3600.0  # seconds for a part
 
 
 def main(arguments: list[str]) -> None:
-    """Run one campaign, or add to what there is of it."""
+    """Run campaigns, or add to what there is of them."""
     made = _options.parser(__doc__, "trust")
-    made.add_argument("campaign", choices=CAMPAIGNS)
-    made.add_argument("--attempts", type=int, help="0: each one there is, where they are counted")
-    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("campaign", nargs="*", help=f"of {', '.join(CAMPAIGNS)}; all of them")
+    made.add_argument("--attempts", type=int, help="of each campaign; as many as are promised")
+    made.add_argument("--processes", type=int, default=1)
     asked = made.parse_args(arguments)
-    torch.set_num_threads(1)
-    wanted = CAMPAIGNS[asked.campaign] if asked.attempts is None else asked.attempts
-    command = report.command_line(["trust", *arguments])
+    unknown = set(asked.campaign) - CAMPAIGNS.keys()
+    if unknown:
+        made.error(f"no campaign {min(unknown)!r}: choose of {', '.join(CAMPAIGNS)}")
     found: dict[str, Any] = {}
     if asked.out.exists():
         found = report.read_json(asked.out, "delete it")
-    content = found.get(asked.campaign, {})
-    tally = Tally.from_dict(content) if content.get("seed") == asked.seed else Tally()
-    run = import_module(f"research.trust.{asked.campaign}").campaign
-    while tally.tried < wanted or not tally.tried:
-        part = min(_PART, wanted - tally.tried)
-        with tempfile.TemporaryDirectory(dir=_memory()) as folder:
-            tally.update(run(part, Path(folder), asked.seed + tally.tried))
-        found[asked.campaign] = {**report.head(command), "seed": asked.seed, **tally.as_dict()}
-        report.write(asked.out, found)
-        print(f"{asked.campaign}: {tally.tried} tried, {tally.defects} defects", file=sys.stderr)
-        if wanted == 0:
-            break
+    command = report.command_line(["trust", *arguments])
+    todo = []
+    for name in asked.campaign or CAMPAIGNS:
+        wanted, size = CAMPAIGNS[name]
+        wanted = asked.attempts or wanted
+        done = found.get(name, {}).get("parts", [])
+        parts = [[first, min(size, wanted - first)] for first in range(0, wanted, size)]
+        todo += [(name, *part) for part in parts if part not in done]
+    with ThreadPoolExecutor(asked.processes) as pool:
+        waiting = {pool.submit(_part, *part): part for part in todo}
+        for future in as_completed(waiting):
+            name, *part = waiting[future]
+            known = found.get(name, {"outcomes": {}, "examples": {}, "parts": []})
+            tally = Tally.from_dict(known)
+            tally.update(future.result())
+            parts = sorted([*known["parts"], part])
+            found[name] = {**report.head(command), **tally.as_dict(), "parts": parts}
+            report.write(asked.out, found)
+            print(f"{name}: {tally.tried} tried, {tally.defects} defects", file=sys.stderr)
 
 
-def _memory() -> str | None:
-    """A folder that is no disk, where there is one: most files live for a moment."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+def _part(name: str, first: int, size: int) -> Tally:
+    """Some attempts; a process that dies or does not end is a defect itself."""
+    what = f"{name} from {first}, {size} attempts"
+    # Kills fork, and a forked process cannot use a GPU that its parent has used.
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "part.json"
+        words = [sys.executable, "-m", "research.trust", name, str(size), str(first), str(out)]
+        try:
+            done = subprocess.run(
+                words, cwd=report.ROOT, env=env, capture_output=True, text=True, timeout=_LIMIT
+            )
+        except subprocess.TimeoutExpired:
+            tally = Tally()
+            tally.add("hangs", what)
+            return tally
+        if done.returncode == 0:
+            return Tally.from_dict(json.loads(out.read_text(encoding="utf-8")))
+        tally = Tally()
+        last = (done.stderr.splitlines() or [""])[-1]
+        tally.add("crash", f"{what}: exit code {done.returncode}, {last[:300]}")
+        return tally

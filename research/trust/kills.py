@@ -17,27 +17,40 @@ import mnemosphere as mn
 from mnemosphere.files import read_tensors
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.checkpoint import VERSION
-from research.trust import Attempt, Tally, run
+from research.trust import Attempt
 
 _LIMIT = 120.0  # seconds for a fit of a fraction of one
 
 
-def cases(seed: int) -> dict[str, Any]:
-    """Estimators of every solver, growth, refinement, few labels and clusters."""
+def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
+    """(estimator, rows, labels): every solver, growth, refinement, few labels, clusters, files."""
     settings = {"varsigma": 0.9, "normalize": "unit", "max_iter": 3, "tol": 0.0}
     wide = {"random_state": seed, **settings}
+    x, y = data(seed)
+    some = np.where(np.arange(len(y)) % 4, -1, y)
+    np.save(folder / "rows.npy", np.tile(x, (3, 1)))
+    np.save(folder / "labels.npy", np.tile(y, 3))
+    files = mn.Dataset.open(folder / "rows.npy", label=str(folder / "labels.npy"), memory=1 << 12)
     return {
-        "fixed point": mn.DAMClassifier(7, solver=mn.FixedPoint(None), **wide),
-        "batches": mn.DAMClassifier(7, solver=mn.FixedPoint(16), **wide),
-        "drawn seed": mn.DAMClassifier(7, solver=mn.FixedPoint(16), **settings),
-        "sgd": mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide),
-        "growth": mn.DAMClassifier(9, growth=2, solver=mn.FixedPoint(None), **wide),
-        "refinement": mn.DAMClassifier(7, objective=mn.Refinement(max_iter=2), **wide),
-        "few labels": mn.DAMClassifier(7, unlabeled=-1, **wide),
-        "clusters": mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=3,
-                                    random_state=seed),
-        "clusters sgd": mn.DAMClusterer(3, n_memories=7, solver=mn.SGD(batch_size=16), max_iter=2,
-                                        random_state=seed),
+        "fixed point": (mn.DAMClassifier(7, solver=mn.FixedPoint(None), **wide), x, y),
+        "batches": (mn.DAMClassifier(7, solver=mn.FixedPoint(16), **wide), x, y),
+        "drawn seed": (mn.DAMClassifier(7, solver=mn.FixedPoint(16), **settings), x, y),
+        "sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), x, y),
+        "growth": (mn.DAMClassifier(9, growth=2, solver=mn.FixedPoint(None), **wide), x, y),
+        "refinement": (mn.DAMClassifier(7, objective=mn.Refinement(max_iter=2), **wide), x, y),
+        "few labels": (mn.DAMClassifier(7, unlabeled=-1, **wide), x, some),
+        "clusters": (mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=3,
+                                     random_state=seed), x, y),
+        "clusters sgd": (mn.DAMClusterer(3, n_memories=7, solver=mn.SGD(batch_size=16), max_iter=2,
+                                         random_state=seed), x, y),
+        "files": (mn.DAMClassifier(7, **wide), files, None),
+        "files sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), files,
+                      None),
+        "files growth": (mn.DAMClassifier(9, growth=2, **wide), files, None),
+        "files refinement": (mn.DAMClassifier(7, objective=mn.Refinement(max_iter=2), **wide),
+                             files, None),
+        "files clusters": (mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=3,
+                                           random_state=seed), files, None),
     }  # fmt: skip
 
 
@@ -56,11 +69,11 @@ class Slow(Callback):
         time.sleep(0.002)
 
 
-def fit(model: Any, x: Any, y: Any, folder: Path, out: Path) -> None:
+def fit(case: tuple[Any, Any, Any], folder: Path, out: Path) -> None:
     """Fit with a checkpoint in `folder`; the model goes to `out`, whole or not at all."""
+    model, x, y = case
     model.set_params(callbacks=[Slow(), mn.Checkpoint(folder / "run")])
-    labels = np.where(np.arange(len(y)) % 4, -1, y) if model.get_params().get("unlabeled") else y
-    model.fit(x, labels).save(out)
+    model.fit(x, y).save(out)
 
 
 def killed(action: Any, after: float) -> bool:
@@ -86,52 +99,51 @@ def killed(action: Any, after: float) -> bool:
 def attempts(n: int, folder: Path, seed: int) -> Iterator[Attempt]:
     """Kills at random moments, each followed by a start that is left alone."""
     rng = np.random.default_rng(seed)
-    x, y = data(seed)
+    known = cases(folder, seed)
     straight: dict[str, Any] = {}
     seconds: dict[str, float] = {}
-    for name, model in cases(seed).items():
-        began = time.monotonic()
-        fit(model, x, y, _fresh(folder / "straight"), folder / "straight" / "model")
-        seconds[name] = time.monotonic() - began
-        straight[name] = mn.load(folder / "straight" / "model")
-    for k in range(n):
-        name = list(straight)[k % len(straight)]
+    for k in range(seed, seed + n):
+        name = list(known)[k % len(known)]
+        if name not in straight:
+            began = time.monotonic()
+            fit(known[name], fresh(folder / "straight"), folder / "straight" / "model")
+            seconds[name] = time.monotonic() - began
+            straight[name] = mn.load(folder / "straight" / "model")
         moments = rng.uniform(0, seconds[name], size=int(rng.integers(1, 4)))
 
         def attempt(name: str = name, moments: NDArray[np.float64] = moments) -> str:
-            place, out = _fresh(folder / "killed"), folder / "killed" / "model"
-            model = cases(seed)[name]
+            place, out = fresh(folder / "killed"), folder / "killed" / "model"
             for moment in moments:
-                killed(lambda: fit(model, x, y, place, out), float(moment))
-            if killed(lambda: fit(model, x, y, place, out), _LIMIT):
+                killed(lambda: fit(known[name], place, out), float(moment))
+            if killed(lambda: fit(known[name], place, out), _LIMIT):
                 return "hangs"
-            return compare(place, out, straight[name], x, y, model)
+            return compare(place, out, straight[name], known[name])
 
         yield f"{name} killed after {np.round(moments, 3).tolist()} s", attempt
 
 
-def compare(place: Path, out: Path, straight: Any, x: Any, y: Any, model: Any) -> str:
+def compare(place: Path, out: Path, straight: Any, case: tuple[Any, Any, Any]) -> str:
     """Whether a model that was killed on the way is the one that was not."""
     if any(path.name.startswith(".") for path in place.iterdir()):
         return "litter"
-    resumed = mn.load(out)
+    model, x, y = case
     if model.random_state is None:  # the seed it drew, in a fit of its own
         header, _ = read_tensors(place / "run.run", "mnemosphere-run", VERSION)
         straight = type(model)(**model.get_params() | {"random_state": header["seed"]})
         straight.set_params(callbacks=()).fit(x, y)
-    same = all(
-        np.array_equal(getattr(resumed, part), getattr(straight, part))
+    return "the same bits" if same_bits(mn.load(out), straight) else "another result"
+
+
+def same_bits(one: Any, two: Any) -> bool:
+    """Whether two fitted models are the same in all that training finds."""
+    return one.n_iter_ == two.n_iter_ and all(
+        np.array_equal(getattr(one, part), getattr(two, part))
         for part in ("memories_", "class_weights_", "beta_")
     )
-    return "the same bits" if same else "another result"
 
 
-def _fresh(folder: Path) -> Path:
+def fresh(folder: Path) -> Path:
+    """An empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder
-
-
-def campaign(n: int, folder: Path, seed: int = 0) -> Tally:
-    """N fits, killed one to three times each."""
-    return run(attempts(n, folder, seed))

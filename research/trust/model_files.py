@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
-from research.trust import Attempt, Tally, run
+from research.trust import Attempt
 
 # What a field of the header may be replaced by.
 VALUES: list[Any] = [
@@ -129,7 +129,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     """(header without checksum, tensors) of a model file."""
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["mnemosphere"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        # Copies: what is mapped from the file would change when the file does.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     header.pop("checksum", None)
     return header, tensors
 
@@ -237,8 +238,3 @@ def attempts(n: int, folder: Path, seed: int) -> Iterator[Attempt]:
                 save_file(copies, path, old)
         sealed = way != "bytes"
         yield f"{name} {way}: {what}", lambda: compare(path, expected, x, sealed=sealed)  # noqa: B023
-
-
-def campaign(n: int, folder: Path, seed: int = 0) -> Tally:
-    """N model files with something changed."""
-    return run(attempts(n, folder, seed))

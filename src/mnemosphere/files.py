@@ -9,7 +9,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +76,28 @@ def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     """
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
-        content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        if content.size > _WHOLE:
-            n = content.size // (8 * _COLUMNS)
-            lines = content[: 8 * _COLUMNS * n].view(np.uint64).reshape(n, _COLUMNS)
-            for start in range(0, n, _LINES):
-                block = lines[start : start + _LINES]
-                digest.update(block.sum(0).data)
-                digest.update(block.sum(1).data)
-            content = content[8 * _COLUMNS * n :]
-        digest.update(content.data)
+        _take_in(digest, name, tensors[name])
     return digest.hexdigest()
+
+
+def _take_in(digest: Any, name: str, tensor: Tensor, *, copy: bool = False) -> Tensor:
+    """Add a tensor to a checksum; returns it or a copy, made on the way while it is at hand."""
+    digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
+    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    out = torch.empty(content.size, dtype=torch.uint8).numpy() if copy else content
+    line = 8 * _COLUMNS
+    rest = content.size // line * line if content.size > _WHOLE else 0
+    for start in range(0, rest, _LINES * line):
+        part = slice(start, min(start + _LINES * line, rest))
+        if copy:
+            out[part] = content[part]
+        block = out[part].view(np.uint64).reshape(-1, _COLUMNS)
+        digest.update(block.sum(0).data)
+        digest.update(block.sum(1).data)
+    if copy:
+        out[rest:] = content[rest:]
+    digest.update(out[rest:].data)
+    return torch.from_numpy(out).view(tensor.dtype).reshape(tensor.shape) if copy else tensor
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
@@ -108,14 +117,22 @@ def read_tensors(
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
+    known = [*older, version]
+    tensors: dict[str, Tensor] = {}
+    if hasattr(os, "posix_fadvise"):  # the disk reads on while a part of it is checked
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
             check_depth(header)
             header = header if isinstance(header, dict) else {}
-            read: Callable[[str], Tensor] = file.get_tensor
+            told, found = header.pop("checksum", None), header.get("version")
+            readable = header.get("format") == kind and type(found) is int and found in known
+            digest = hashlib.sha256(json.dumps(header).encode())
             # Copies: what is mapped from the file would change when the file does.
-            tensors = {name: read(name).clone() for name in file.keys()}  # noqa: SIM118
+            for name in sorted(file.keys()) if readable else ():
+                tensors[name] = _take_in(digest, name, file.get_tensor(name), copy=True)
     except (SafetensorError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
@@ -126,15 +143,12 @@ def read_tensors(
             f"{path} is not a {kind} file but {header.get('format', 'of another program')}: "
             "choose another file"
         )
-    known = [*older, version]
-    found = header.get("version")
-    if type(found) is not int or found not in known:
+    if not readable:
         raise ValueError(
             f"{path} has format version {found}, this release reads "
             f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
         )
-    told = header.pop("checksum", None)
-    if (told is not None or found == version) and told != checksum(tensors, header):
+    if (told is not None or found == version) and told != digest.hexdigest():
         raise ValueError(
             f"{path} is damaged: it has been changed since it was written (its checksum differs); "
             "get or save it again"

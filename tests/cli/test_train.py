@@ -92,6 +92,27 @@ def test_an_interrupted_run_goes_on_to_the_same_model(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def test_what_kills_have_left_is_put_right(run, tmp_path, table, kit):
+    """A draft of nothing; a run that was set aside; a draft that cannot be resumed stays."""
+    out, aside = tmp_path / "run", tmp_path / f".run.{'0' * 32}"
+    arguments = ["train", table, "--label", "kind", "--id", "tag", *kit.fast, "--out", out]
+    (tmp_path / "run.partial").mkdir()
+    run(*arguments)
+    out.rename(aside)
+    assert "exists and is not empty" in run(*arguments, code=2).error
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    aside.mkdir()
+    run(*arguments, code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    draft = tmp_path / "more.partial"
+    draft.mkdir()
+    config = (out / "config.toml").read_bytes()
+    (draft / "config.toml").write_bytes(config)
+    (draft / "checkpoint.safetensors.run").write_bytes(b"x")
+    run("train", "--resume", "--memories", "4", "--out", tmp_path / "more", code=2)
+    assert (draft / "config.toml").read_bytes() == config
+
+
 def test_rows_without_a_label_are_used_unlabeled(run, tmp_path, kit):
     table = kit.frame().drop(columns="tag")
     table.loc[::4, "kind"] = None

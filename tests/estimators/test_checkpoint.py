@@ -78,14 +78,41 @@ def test_a_drawn_seed_is_kept(data, fresh, tmp_path, source):
     path = tmp_path / "run"
     given = None if source is None else np.random.RandomState(3)
     broken = estimator("DAMClassifier", path, **settings, random_state=given)
+    again = None if source is None else np.random.RandomState(3)  # as a new process makes it
     broken.set_params(callbacks=[*broken.callbacks, Break("pass", 2)]).fit(*data)
     assert broken.status_ == "interrupted"
-    resumed = estimator("DAMClassifier", path, **settings, random_state=given).fit(*data)
+    resumed = estimator("DAMClassifier", path, **settings, random_state=again).fit(*data)
+    if source is not None:
+        other = estimator("DAMClassifier", path, **settings, random_state=np.random.RandomState(4))
+        with pytest.raises(ValueError, match=r"of another run \(random_state is"):
+            other.fit(*data)
     seed = read_tensors(tmp_path / "run.run", "mnemosphere-run", VERSION)[0]["seed"]
     straight = estimator("DAMClassifier", tmp_path / "straight", **settings, random_state=seed)
     straight.fit(*data)
     assert resumed.n_iter_ == straight.n_iter_ == 3
     assert np.array_equal(resumed.predict_proba(fresh.x), straight.predict_proba(fresh.x))
+
+
+def test_files_of_the_same_size_with_other_numbers_are_another_run(data, tmp_path):
+    """Every number counts, and so do the labels and the classes that are told."""
+    np.save(tmp_path / "x.npy", data.x)
+    np.save(tmp_path / "y.npy", data.y)
+    np.save(tmp_path / "other.npy", np.roll(data.y, 1))
+
+    def rows(name="x", label="y", **more):
+        label = str(tmp_path / f"{label}.npy")
+        return mn.Dataset.open(tmp_path / f"{name}.npy", label=label, memory=1 << 10, **more)
+
+    model = estimator("DAMClassifier", tmp_path / "run").fit(rows())
+    moved = data.x.copy()
+    moved[-1, -1] += 1e-9
+    np.save(tmp_path / "moved.npy", moved)
+    for other in (rows("moved"), rows(label="other"), rows(classes=[0, 1, 2, 9])):
+        assert not other.fits
+        with pytest.raises(ValueError, match="its rows or labels are others"):
+            clone(model).fit(other)
+    (tmp_path / "x.npy").rename(tmp_path / "same.npy")
+    assert np.array_equal(clone(model).fit(rows("same")).memories_, model.memories_)
 
 
 def test_folds_are_told_what_to_do_and_can_have_files_of_their_own(data, tmp_path):

@@ -473,3 +473,13 @@ def test_sparse_images_are_the_same_images():
     model = encoder(image_shape=(9, 8), patch=4).fit(stack)
     same = encoder(image_shape=(9, 8), patch=4).fit(csr_array(stack))
     assert np.array_equal(same.transform(csr_array(stack)), model.transform(stack))
+
+
+def test_a_stride_of_any_size_and_a_power_of_some():
+    images = np.random.default_rng(0).random((5, 16))
+    settings = {"patch": 2, "grid": 1, "n_memories": 2, "max_iter": 1, "random_state": 0}
+    one = mn.PatchEncoder((4, 4), stride=10**30, **settings).fit(images)
+    two = mn.PatchEncoder((4, 4), stride=4, **settings).fit(images)
+    np.testing.assert_array_equal(one.transform(images), two.transform(images))
+    with pytest.raises(ValueError, match="'power' parameter"):
+        mn.PatchEncoder((4, 4), power=1e300, **settings).fit(images)

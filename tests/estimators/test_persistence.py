@@ -395,15 +395,16 @@ def test_a_tree_of_splits_that_is_none(grown, tmp_path):
     saved = tmp_path / "grown.safetensors"
     grown.save(saved)
     tree = grown.lineage_
-    for name, tensor in {
-        "parent": tree.parent + 10**9,
-        "level": tree.level.double(),
-        "lambda_min": torch.full_like(tree.lambda_min, -torch.inf),
-        "members.1": tree.members[1].clone().fill_(0),
-        "members.9": tree.members[1],
-        "models.0.w": tree.models[1].w,
-        "gate": tree.level,
-    }.items():
+    for name, tensor in (
+        ("parent", tree.parent + 10**9),
+        ("level", tree.level.double()),
+        ("level", torch.tensor(0)),
+        ("lambda_min", torch.full_like(tree.lambda_min, -torch.inf)),
+        ("members.1", tree.members[1].clone().fill_(0)),
+        ("members.9", tree.members[1]),
+        ("models.0.w", tree.models[1].w),
+        ("gate", tree.level),
+    ):
         path = rewritten(saved, tmp_path / "m.safetensors", tensors={f"lineage.{name}": tensor})
         with pytest.raises(ValueError, match=r"m.safetensors is damaged: .*save the model again"):
             mn.load(path)

@@ -58,6 +58,17 @@ def test_a_configuration_file_goes_round(tmp_path):
     assert read_config(path) == values | {"growth": "none"}
 
 
+def test_files_that_are_no_configuration(tmp_path):
+    path = tmp_path / "config.toml"
+    for content in (b"= =", b"a = " + b"[" * 9999, b"\xff", b"a = " + b"9" * 5000):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is not a TOML file") as caught:
+            read_config(path)
+        assert len(str(caught.value)) < 400 + len(str(path))
+    with pytest.raises(ValueError, match="is no file"):
+        read_config(tmp_path)
+
+
 def test_numbers_of_labels():
     assert label_numbers("1=2, 7=0.5", [1, 7], "--prior") == {1: 2.0, 7: 0.5}
     assert label_numbers("a=b=3", ["a=b"], "--prior") == {"a=b": 3.0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,6 +49,7 @@ class Folder:
         self.shown, self.path = path, path.resolve()
         self.draft = self.path.with_name(f"{self.path.name}.partial")
         self._resume, self._files = resume, [RESULTS]
+        self._recover()
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{path} is a file: choose another name with --out")
         if self.path.is_dir() and any(self.path.iterdir()):
@@ -55,7 +57,7 @@ class Folder:
                              "another folder with --out, or pass --overwrite")  # fmt: skip
         if resume and not (self.draft / CONFIG).is_file():
             raise ValueError(f"nothing to resume at {path}.partial: train without --resume")
-        if self.draft.exists() and not resume:
+        if not resume and self.draft.exists() and any(self.draft.iterdir()):
             self._check_ours(self.draft, overwrite, f"{path}.partial holds an interrupted run: go "
                              "on with --resume, or discard it with --overwrite")  # fmt: skip
         _check_place(self.path)
@@ -77,6 +79,16 @@ class Folder:
                 "choose another folder with --out"
             )
 
+    def _recover(self) -> None:
+        """Put right what a kill in the middle of `finish` has left: the former run, set aside."""
+        ours = re.compile(rf"\.{re.escape(self.path.name)}\.[0-9a-f]{{32}}")
+        for left in self.path.parent.glob(".*"):
+            if ours.fullmatch(left.name) and left.is_dir():
+                if self.path.exists():
+                    shutil.rmtree(left)
+                else:
+                    os.rename(left, self.path)
+
     def _start(self) -> Path:
         """Make the draft, empty unless a run is resumed."""
         if self.draft.exists() and not self._resume:
@@ -90,7 +102,8 @@ class Folder:
         try:
             yield self._start()
         except BaseException:
-            if all(path.suffix == ".run" for path in self.draft.glob(f"{CHECKPOINT}*")):
+            stored = self.draft.glob(f"{CHECKPOINT}*")
+            if not self._resume and all(path.suffix == ".run" for path in stored):
                 shutil.rmtree(self.draft, ignore_errors=True)
             raise
 

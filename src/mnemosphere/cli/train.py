@@ -61,6 +61,7 @@ def train(
     Ctrl-C leaves OUT.partial, from which --resume goes on.
     """
     from mnemosphere.estimators.settings import read_config, resolve, to_toml
+    from mnemosphere.files import write_atomically
 
     ctx, terminal = request.ctx, request.terminal
     folder = Folder(out, overwrite=overwrite, resume=resume)
@@ -78,8 +79,10 @@ def train(
     _ask(model, rows, yes)
     text = to_toml(_absolute(own) | settings, "train again: mnemosphere train --config config.toml")
     with folder.writing() as draft:
-        (draft / CONFIG).write_text(text, encoding="utf-8")
+        if not resume:  # else it stays as it is until the settings prove to be of that run
+            write_atomically(draft / CONFIG, text.encode())
         model, content = _run(terminal, folder, own, first, model, rows, judged)
+        write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
         folder.finish(content)
     terminal.result(content)

@@ -19,6 +19,7 @@ from mnemosphere.data.ahead import ahead
 from mnemosphere.data.iterated import BatchReader
 from mnemosphere.data.readers import Piece, Reader, open_reader
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.files import checksum
 from mnemosphere.model.sparse_rows import SparseRows
 
 __all__ = ["Dataset", "RawRows", "join_rows"]
@@ -148,8 +149,11 @@ class Dataset:
         return sum(reader.n_bytes for reader in self.readers)
 
     def parts(self) -> dict[str, Tensor]:
-        """What tells this data set from others, files by name and size."""
-        about = [[r.path.name, r.n_bytes, r.n_rows] for r in self.readers]
+        """What tells this data set from others: a checksum of every piece, its labels, weights."""
+        about = [[self.names, None if self.classes is None else self.classes.tolist()]]
+        for raw in ahead(self.pieces()):
+            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
+            about.append([checksum(raw.rows.parts(), {"": repr(told)})])
         return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
 
     @property

@@ -157,8 +157,8 @@ class SourceDataset:
         return self.partly
 
     def checksum(self) -> str:
-        """Files by name and size, and the bytes of the sampled rows."""
-        files = [(reader.path.name, reader.n_bytes) for reader in self.source.readers]
+        """Sizes of the files, and the bytes of the sampled rows."""
+        files = [reader.n_bytes for reader in self.source.readers]
         held = zlib.crc32(self.left_out.numpy().data)
         return f"{files} {held} {self.sampled.checksum()}"
 

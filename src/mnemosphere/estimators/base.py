@@ -174,8 +174,8 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         if group.first and any(callback.needs_fingerprint for callback in callbacks):
             settings = self.get_params(deep=False).items()
             identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
-            if not isinstance(self.random_state, Integral):
-                identity["random_state"] = "drawn"
+            given = isinstance(self.random_state, Integral | np.random.RandomState)
+            identity["random_state"] = seed if given else "drawn"
             data = stored.parts() | {k: v for k, v in more.items() if v is not None}
             labels = [repr(label) for label in self.classes_] if "targets" in more else []
             identity |= {"estimator": type(self).__name__, "data": checksum(data, {"": labels})}

@@ -70,7 +70,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
     normalize : {"center", "unit"}
         How patches are put on the sphere: with or without subtracting their mean first.
     power : float
-        Soft counts are raised to this power; 0.5 gives square roots.
+        Soft counts are raised to this power, at most 4; 0.5 gives square roots.
     n_patches : int or None
         Patches to learn from, drawn at random; None: all of them.
     max_iter : int or None
@@ -108,7 +108,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         "n_memories": [_COUNT],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "normalize": [StrOptions({"center", "unit"})],
-        "power": [_POSITIVE],
+        "power": [Interval(Real, 0, 4, closed="right")],
         "n_patches": [_COUNT, None],
         "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -234,7 +234,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         given = (patch,) if isinstance(patch, Integral) else tuple(patch)
         if not given:
             raise ValueError("patch is empty: give at least one size")
-        step, made = int(self.stride), []
+        step, made = min(int(self.stride), rows + columns), []
         for each in given:
             size = two_sides(each, "patch", one_row=rows == 1)
             size = min(size[0], rows), min(size[1], columns)

@@ -256,11 +256,14 @@ def label_numbers(text: str, classes: Iterable[Any], flag: str) -> dict[Any, flo
 
 def read_config(path: Path) -> dict[str, Any]:
     """The settings in a TOML file; keys are the names of the flags, with - or _."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no file: give the path of one")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is not a TOML file ({error}): start from a config.toml that train wrote"
+            f"{path} is not a TOML file ({str(error)[:200]}): start from a config.toml that train "
+            "wrote"
         ) from error
     return {key.replace("-", "_"): value for key, value in content.items()}
 

@@ -52,7 +52,7 @@ class Lineage:
     @property
     def n_nodes(self) -> int:
         """Memories that ever were."""
-        return self.level.shape[0]
+        return self.level.numel()
 
     @property
     def n_levels(self) -> int:
