@@ -7,6 +7,7 @@ called here and nowhere else in `research`.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -150,9 +151,16 @@ def fixed_point(batch_size: int | None = None, *, learn_beta: bool = True) -> Fi
     return FixedPoint(batch_size, learn_beta)
 
 
-def begin(start: Start, p_q: Tensor, *, varsigma: float) -> Parameters:
-    """A model at its start, with these class frequencies."""
-    return from_memories(start.w, p_q, beta=start.beta, varsigma=varsigma)
+def begin(
+    start: Start, p_q: Tensor, *, varsigma: float, shares: Tensor | None = None
+) -> Parameters:
+    """A model at its start, with these class frequencies; shares (P,) of the memories in p_h."""
+    params = from_memories(start.w, p_q, beta=start.beta, varsigma=varsigma)
+    if shares is None:
+        return params
+    p_h = params.p_h.clone()
+    p_h[1:] = (1 - p_h[0]) * (shares / shares.sum()).to(p_h)
+    return replace(params, p_h=p_h, p=p_h[:, None] * params.p_q)
 
 
 def begin_growth(start: Start, p_q: Tensor, *, max_memories: int, varsigma: float) -> Parameters:
@@ -207,10 +215,11 @@ def train_from(
     *,
     passes: int,
     varsigma: float = VARSIGMA,
+    shares: Tensor | None = None,
     **options: Any,
 ) -> FitResult:
     """Train memories from their start."""
-    params = begin(start, rows.targets.mean(0), varsigma=varsigma)
+    params = begin(start, rows.targets.mean(0), varsigma=varsigma, shares=shares)
     return continue_training(params, rows, solver, passes=passes, **options)
 
 

@@ -5,10 +5,12 @@ A module holds a tuple EXPERIMENTS and joins by its name in the import and a lin
 
 from research.paper import (
     accuracy,
+    capacity,
     hierarchy,
     interpretability,
     memories,
     performance,
+    prior,
     regularizer,
     umap_tree,
     unsupervised,
@@ -17,9 +19,11 @@ from research.paper.experiment import Experiment
 
 _IN_ORDER: tuple[tuple[Experiment, ...], ...] = (
     memories.EXPERIMENTS,
+    capacity.EXPERIMENTS,
     hierarchy.EXPERIMENTS,
     accuracy.EXPERIMENTS,
     regularizer.EXPERIMENTS,
+    prior.EXPERIMENTS,
     interpretability.EXPERIMENTS,
     unsupervised.EXPERIMENTS,
     umap_tree.EXPERIMENTS,

@@ -152,6 +152,12 @@ class _Training:
             "memory": memory_quality(last, run.data("mnist").image_shape),
         }
 
+    def _shares(self) -> torch.Tensor | None:
+        """Of the memories in p_h; None: equal."""
+        ranks = torch.arange(self.run.settings["memories"], dtype=torch.float64)
+        kinds = {"halved": 1 - 0.5 * (ranks % 2), "falling": 1 / (1 + ranks)}
+        return kinds.get(self.case.get("shares", "equal"))
+
     def _sgd(
         self,
         rows: Batch,
@@ -167,6 +173,7 @@ class _Training:
             rows,
             fits.sgd(**chosen["sgd"], learn_beta=not fixed),
             varsigma=case["varsigma"],
+            shares=self._shares(),
             passes=chosen["max_epochs"],
             validation=validation,
             patience=chosen["patience"],
@@ -195,6 +202,7 @@ class _Training:
             rows,
             fits.fixed_point(batch_size=chosen["fixed_point"]["batch_size"], learn_beta=not fixed),
             varsigma=case["varsigma"],
+            shares=self._shares(),
             passes=chosen["fixed_point"]["max_epochs"],
             generator=generator,
             callbacks=callbacks,

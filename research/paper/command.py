@@ -54,6 +54,9 @@ def reproduce(
             metavar="DIR",
         ),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(help="Processes, where an experiment has parts for them.", min=1)
+    ] = 1,
     list_: Annotated[bool, typer.Option("--list", help="What there is; run nothing.")] = False,
     redraw: Annotated[
         bool,
@@ -95,6 +98,7 @@ def reproduce(
                 "device": device,
                 "seeds": seeds,
                 "directory": data,
+                "workers": workers,
             },
         )
         rows.append(row)

@@ -52,7 +52,7 @@ class Reporter(Protocol):
         ...
 
 
-def _silent(text: str, done: float | None = None, total: float | None = None) -> None:
+def silent(text: str, done: float | None = None, total: float | None = None) -> None:
     """Show nothing."""
 
 
@@ -89,7 +89,8 @@ class Run:
     quick: bool
     folder: Path
     loaded: dict[str, NamedData]
-    report: Reporter = _silent
+    report: Reporter = silent
+    workers: int = 1  # processes for parts that may run side by side
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -178,6 +179,7 @@ def reproduce(
     device: str = "auto",
     seeds: int | None = None,
     directory: Path | None = None,
+    workers: int = 1,
     report: Reporter | None = None,
 ) -> FinishedRun:
     """Run an experiment, or go on with it, or find that it is finished."""
@@ -191,7 +193,7 @@ def reproduce(
         raise ValueError(f"seeds must be at least 1, got {n_seeds}")
     chosen = pick_device(device)
     settings = experiment.settings(quick)
-    report = _silent if report is None else report
+    report = silent if report is None else report
     report("reading the data")
     loaded = {
         name: load(EMBEDDED[name] if quick else name, directory=directory)
@@ -207,7 +209,7 @@ def reproduce(
 
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
     seeds_used = list(range(n_seeds))
-    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, report)
+    run = Run(experiment.name, settings, seeds_used, chosen, quick, folder, loaded, report, workers)
     if quick:
         run.remark(
             "quick run: small data and few passes, to see that everything works; "
@@ -226,7 +228,9 @@ def reproduce(
         "title": experiment.title,
         "quick": quick,
         **reports.head(
-            _command(experiment, quick, chosen.type, seeds), device=chosen, seeds=run.seeds
+            _command(experiment, quick, chosen.type, seeds, workers),
+            device=chosen,
+            seeds=run.seeds,
         ),
         "settings": settings,
         "data": {name: f"{d.name}, {_rows_of(d)}" for name, d in loaded.items()},
@@ -323,11 +327,14 @@ def _rows_of(d: NamedData) -> str:
     return f"{len(d.x_train)} + {len(d.x_test)} rows"
 
 
-def _command(experiment: Experiment, quick: bool, device: str, seeds: int | None) -> str:
+def _command(
+    experiment: Experiment, quick: bool, device: str, seeds: int | None, workers: int
+) -> str:
     """What was run, less the places of files on one machine."""
     words = ["reproduce", experiment.name]
     words += ["--quick"] if quick else []
     words += ["--device", device]
     words += [] if seeds is None else ["--seeds", str(seeds)]
+    words += [] if workers == 1 else ["--workers", str(workers)]
     words += ["--data", "DIR"] if experiment.datasets and not quick else []
     return reports.command_line(words)

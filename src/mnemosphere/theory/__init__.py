@@ -12,6 +12,7 @@ from mnemosphere.theory.continuation import (
     trace_branch,
 )
 from mnemosphere.theory.diagnostics import Estimate, estimate
+from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections, log_weight
 from mnemosphere.theory.gibbs import GibbsState
 from mnemosphere.theory.joint_split import JointSplit, joint_split
 from mnemosphere.theory.limits import (
@@ -56,16 +57,16 @@ from mnemosphere.theory.teacher_student import (
 from mnemosphere.theory.variational import derivatives, free_entropy, free_entropy_per_example
 
 __all__ = [
-    "Branch", "Certificate", "DistinctSolution", "Estimate", "GibbsState", "JointSplit",
-    "LabelAverage", "NotConvergedError", "OrderParameters", "PlantedData", "Posterior",
-    "SaddlePointProblem", "Solution", "Teacher", "Transition", "ValidityWarning",
+    "Branch", "Certificate", "DistinctSolution", "Estimate", "FiniteSize", "GibbsState",
+    "JointSplit", "LabelAverage", "NotConvergedError", "OrderParameters", "PlantedData",
+    "Posterior", "SaddlePointProblem", "Solution", "Teacher", "Transition", "ValidityWarning",
     "antisymmetric_spectrum", "certify", "classify", "cubic_coefficient", "derivatives",
-    "duplicate", "estimate", "find_solutions", "free_entropy", "free_entropy_per_example",
-    "from_parameters", "joint_split", "newton", "noise_of_varsigma", "perturb_unstable_mode",
-    "random_starts", "sample_data", "sample_posterior", "sample_teacher", "single_memory_overlap",
-    "solve_random_labels", "solve_saddle_point", "spectrum", "split_temperature",
-    "suggest_varsigma_from_neighbors", "suggest_varsigma_from_overlap",
-    "suggest_varsigma_from_repeats", "symmetric_overlap", "symmetric_overlaps",
-    "symmetric_transition", "symmetric_transitions", "teacher_student", "trace_branch",
-    "transition_order", "varsigma_of_noise",
+    "duplicate", "estimate", "find_solutions", "finite_size_corrections", "free_entropy",
+    "free_entropy_per_example", "from_parameters", "joint_split", "log_weight", "newton",
+    "noise_of_varsigma", "perturb_unstable_mode", "random_starts", "sample_data",
+    "sample_posterior", "sample_teacher", "single_memory_overlap", "solve_random_labels",
+    "solve_saddle_point", "spectrum", "split_temperature", "suggest_varsigma_from_neighbors",
+    "suggest_varsigma_from_overlap", "suggest_varsigma_from_repeats", "symmetric_overlap",
+    "symmetric_overlaps", "symmetric_transition", "symmetric_transitions", "teacher_student",
+    "trace_branch", "transition_order", "varsigma_of_noise",
 ]  # fmt: skip

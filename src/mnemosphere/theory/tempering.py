@@ -110,6 +110,8 @@ def exchange_memories(
     traded = p.clone()
     traded[chain, order + 1] = traded[chain, order.flip(1) + 1]
     proposal = GibbsState(w, torch.where(alike[:, None, None], traded, p))
+    if bool(alike.all()):
+        return proposal
     gain = log_likelihood(proposal, data) - log_likelihood(state, data)
     u = torch.rand(n_chains, generator=generator, dtype=gain.dtype, device=device)
     keep = (u.log() < gain)[:, None, None]

@@ -87,12 +87,19 @@ def test_sweeps_average_over_seeds_in_order_of_width():
     assert found["seconds_std"] == pytest.approx([np.sqrt((16 + 4 + 36) / 3)] * 2)
 
 
+def test_seconds_are_those_of_timed_seeds_alone():
+    row = {"data": "mnist", "method": "sgd", "p_max": 10, "accuracy": 9.0, "work": 1.0,
+           "passes": 3, "splits": 0}  # fmt: skip
+    rows = [{**row, "seconds": s} for s in (2.0, 4.0, None, None)]
+    assert sweeps(rows)["mnist"]["sgd"]["seconds"] == [3.0]
+
+
 def test_every_part_ran_to_its_width(quick_runs):
     result = quick_runs.result("fig6")
     chosen, rows = result["settings"], result["measured"]["rows"]
     (sizes,) = chosen["sizes"].values()
     assert list(sizes) == list(METHODS)
-    assert len(rows) == sum(len(widths) * seeds for widths, seeds in sizes.values())
+    assert len(rows) == sum(len(widths) * seeds for widths, seeds, _ in sizes.values())
     for row in rows:
         own = chosen["sgd" if row["method"].startswith("sgd") else "fixed_point"]
         assert row["memories"] == row["p_max"]

@@ -22,11 +22,19 @@ def test_distinct_memories_are_groups_of_linked_ones():
 
 def test_memories_part_in_training_where_the_theory_says():
     found = trained.map_splits(
-        [2, 3], [1.0, 4.0], n_teacher=2, n_features=17, rho=30.0, upsilon=1.0,
-        generator=torch.Generator().manual_seed(0),
+        [2, 3], [1.0, 4.0], n_teacher=2, n_features=17, rho=10.0, upsilon=1.0, n_sets=1,
+        passes=600, generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
-    assert found.beta_split == pytest.approx(math.sqrt(2) * (math.sqrt(5) + 1) / 2)
+    assert found.limit == pytest.approx(math.sqrt(2) * (math.sqrt(5) + 1) / 2)
     assert found.distinct.tolist() == [[1, 2], [1, 2]]
+    np.testing.assert_allclose(found.measured, found.predicted, rtol=0.02)
+    assert abs(found.predicted[0, 0] / found.limit - 1) > 0.03  # the data have their own
+
+
+def test_thresholds_are_bisected():
+    assert trained.bisect(lambda beta: beta > 2.3, 1.0, 4.0, 1e-3) == pytest.approx(2.3, abs=1e-3)
+    assert math.isnan(trained.bisect(lambda beta: True, 1.0, 4.0, 1e-3))
+    assert math.isnan(trained.bisect(lambda beta: False, 1.0, 4.0, 1e-3))
 
 
 def test_two_bundles_need_two_memories_once_it_is_cold_enough():
@@ -45,5 +53,6 @@ def test_corrections_times_n_are_constant_over_the_stored_settings():
     assert found.spread() < 1.5
     # A wrong power of N would show: without the factor the same test fails by far.
     n = np.array(found.n_features)
-    bare = trained.Corrections(found.names, found.n_features, found.scaled / n, found.error / n)
+    bare = trained.Corrections(found.names, found.n_features, found.scaled / n, found.error / n,
+                               found.computed)  # fmt: skip
     assert bare.spread() > 100

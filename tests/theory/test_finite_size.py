@@ -1,0 +1,128 @@
+"""Corrections of order 1/N: exact for one memory, and of the Jacobian; odds of branches."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from mnemosphere import theory
+from mnemosphere.numerics import vmf
+from mnemosphere.theory import finite_size, stability
+from mnemosphere.theory.saddle_point import conjugate
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def solved(problem, n_starts=12):
+    starts = theory.random_starts(problem, n_starts, generator=generator())
+    found = theory.solve_saddle_point(problem, starts, tol=1e-12).raise_if_failed()
+    return found[int(found.objective.argmax())], float(found.objective.max())
+
+
+def log_omega(kappa, n):
+    """Log of Ω_N(κ)/Ω_N(0) by SciPy."""
+    order = n / 2 - 1
+    return (
+        np.log(special.ive(order, kappa)) + kappa - order * np.log(kappa / 2)
+        + special.gammaln(n / 2)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n_teacher", "upsilon", "beta"), [(1, 0.7, 3.0), (2, 0.4, 5.0)])
+def test_one_memory_is_exact(n_teacher, upsilon, beta):
+    # The posterior of one memory is von Mises–Fisher around S = Σ x, and Z = Ω(β‖S‖)/Ω(β)^M.
+    n, rho, n_draws = 61, 1.0, 2000
+    problem = theory.SaddlePointProblem.uniform(
+        n_teacher, 1, beta=beta, rho=rho, upsilon=upsilon, n_features=n
+    )
+    state, value = solved(problem)
+    found = theory.finite_size_corrections(problem, state)
+    kappa, seed = torch.tensor(upsilon * n, dtype=torch.float64), generator(3)
+    w = torch.eye(n_teacher, n, dtype=torch.float64)
+    n_rows = round(rho * n_teacher * n)
+    # Σ x in distribution: counts of the patterns, then vMF examples, in batches.
+    overlap, level = [], []
+    for _ in range(n_draws // 100):
+        cluster = torch.randint(n_teacher, (100, n_rows), generator=seed)
+        total = vmf.sample(w[cluster], kappa, generator=seed).sum(1)  # (100, N)
+        norm = total.norm(dim=1)
+        size = beta * norm.numpy()
+        ratio = special.ive(n / 2, size) / special.ive(n / 2 - 1, size)
+        overlap.append(torch.tensor(ratio) * total[:, :n_teacher].mean(1) / norm)
+        level.append(torch.tensor(log_omega(size, n)) - n_rows * log_omega(beta, n))
+    scaled = n * (torch.cat(overlap) - float(state.m.mean()))
+    gap = torch.cat(level) - n * rho * n_teacher * value
+    for sample, theirs in ((scaled, float(found.m.mean())), (gap, found.log_z)):
+        error = float(sample.std()) / math.sqrt(n_draws)
+        assert abs(theirs) > 10 * error  # there is something to see
+        # The next order is 1/N of the first, with a factor of a few.
+        assert abs(float(sample.mean()) - theirs) < 4 * error + 5 * abs(theirs) / n
+
+
+def test_the_hessian_is_that_of_the_jacobian():
+    problem = theory.SaddlePointProblem.uniform(
+        3, 2, beta=6.0, rho=1.3, upsilon=0.8, n_features=400,
+        p_h=torch.tensor([0.1, 0.5, 0.4]).double(),
+    )  # fmt: skip
+    state, _ = solved(problem)
+    landscape = finite_size._Landscape(problem, state.p)
+    s = landscape.coordinates(state)
+    x_bar = conjugate(problem, state).x_bar
+    b = torch.block_diag(*stability.response(problem, x_bar))
+    j = stability.jacobian(problem, x_bar, state.p).reshape(6, 6)
+    expected = problem.rho * problem.beta_eff * torch.linalg.inv(b) @ (torch.eye(6) - j.T)
+    torch.testing.assert_close(landscape.hessian(s), expected, rtol=1e-7, atol=1e-8)
+    assert float(torch.func.grad(landscape.value)(s).abs().max()) < 1e-9
+    # And F is the free entropy.
+    m_hat = conjugate(problem, state).m_hat
+    value = theory.free_entropy(problem, state.m, m_hat, state.p)
+    torch.testing.assert_close(landscape.value(s), value, rtol=1e-12, atol=1e-12)
+
+
+def test_labels_move_class_weights_within_their_marginals():
+    labels = torch.tensor([[0.6, 0.3, 0.1], [0.3, 0.6, 0.1]], dtype=torch.float64)
+    problem = theory.SaddlePointProblem.uniform(
+        2, 2, beta=10.0, rho=1.0, upsilon=0.5, n_features=1000, labels=labels
+    )
+    state, _ = solved(problem)
+    found = theory.finite_size_corrections(problem, state)
+    torch.testing.assert_close(found.p.sum(0), torch.zeros(3).double(), rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.p.sum(1), torch.zeros(3).double(), rtol=0, atol=1e-12)
+    # Gibbs sampling at N = 100, 300 and 1000 has N·Δm = −2.03 ± 0.11, −2.00 ± 0.04, −2.00 ± 0.07.
+    own = found.m.gather(0, state.m.argmax(0, keepdim=True)).mean()
+    assert float(own) == pytest.approx(-2.01, abs=0.12)
+
+
+def test_weights_for_given_data_average_to_the_mean():
+    # E log_weight = N f + f_1: the chance of the data is in one and averaged in the other.
+    n, rho = 211, 1.0
+    problem = theory.SaddlePointProblem.uniform(2, 2, beta=8.0, rho=rho, upsilon=1.0, n_features=n)
+    state, value = solved(problem)
+    seed, values = generator(5), []
+    for _ in range(24):
+        teacher = theory.sample_teacher(2, n, upsilon=1.0, generator=seed)
+        orthonormal = torch.linalg.qr(teacher.w.T).Q.T.contiguous()
+        teacher = theory.Teacher(orthonormal, teacher.g, teacher.beta)
+        data = theory.sample_data(teacher, rho, generator=seed)
+        values.append(theory.log_weight(problem, state, teacher, data))
+    sample = torch.tensor(values) - n * rho * 2 * value
+    error = float(sample.std()) / math.sqrt(len(values))
+    assert (
+        abs(float(sample.mean()) - theory.finite_size_corrections(problem, state).log_z) < 4 * error
+    )
+
+
+def test_what_has_no_correction_is_refused():
+    problem = theory.SaddlePointProblem.uniform(
+        2, 2, beta=8.0, rho=2.0, upsilon=1.0, n_features=300
+    )
+    flat = theory.symmetric_overlap(problem)
+    state = theory.OrderParameters(torch.full((2, 2), flat).double(), problem.p_h[:, None])
+    with pytest.raises(ValueError, match="no isolated maximum"):
+        theory.finite_size_corrections(problem, state)
+    with pytest.raises(ValueError, match="finite rho"):
+        theory.finite_size_corrections(problem.replace(rho=math.inf), state)
