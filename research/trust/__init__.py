@@ -35,7 +35,7 @@ class Tally:
         self.outcomes[outcome] += 1
         if outcome in DEFECTS:
             known = self.examples.setdefault(outcome, [])
-            known += [what] if len(known) < _EXAMPLES else []
+            known += [what[:1000]] if len(known) < _EXAMPLES else []
 
     @property
     def tried(self) -> int:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 from numpy.typing import NDArray
 
 import mnemosphere as mn
 from mnemosphere.files import read_tensors
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.checkpoint import VERSION
+from mnemosphere.training.distributed import current
 from research.trust import Attempt
 
 _LIMIT = 120.0  # seconds for a fit of a fraction of one
@@ -49,6 +53,10 @@ def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
         "files growth": (mn.DAMClassifier(9, growth=2, **wide), files, None),
         "files refinement": (mn.DAMClassifier(7, objective=mn.Refinement(max_iter=2), **wide),
                              files, None),
+        "two ranks": (mn.DAMClassifier(7, solver=mn.FixedPoint(None), **wide), x, y),
+        "two ranks sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), x,
+                          y),
+        "two ranks files": (mn.DAMClassifier(7, **wide), files, None),
         "files clusters": (mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=3,
                                            random_state=seed), files, None),
     }  # fmt: skip
@@ -72,28 +80,56 @@ class Slow(Callback):
 def fit(case: tuple[Any, Any, Any], folder: Path, out: Path) -> None:
     """Fit with a checkpoint in `folder`; the model goes to `out`, whole or not at all."""
     model, x, y = case
-    model.set_params(callbacks=[Slow(), mn.Checkpoint(folder / "run")])
-    model.fit(x, y).save(out)
+    model.set_params(callbacks=[Slow(), mn.Checkpoint(folder / "run", interval=0.01)])
+    model.fit(x, y)
+    if current().first:
+        model.save(out)
 
 
-def killed(action: Any, after: float) -> bool:
-    """Run `action` in a process of its own, and kill it after so many seconds; was it alive?"""
+def killed(action: Callable[[], None], after: float, ranks: int = 1, victims: int = 1) -> bool:
+    """Run `action` in processes of their own, and kill some after so many seconds.
+
+    Returns whether one was alive. Those that are left must see that they are alone, and end.
+    """
+    with tempfile.TemporaryDirectory() as store:
+        children = [_start(action, rank, ranks, f"file://{store}/group") for rank in range(ranks)]
+        ended: set[int] = set()
+        _wait(children, ended, after)
+        alive = [child for child in children if child not in ended]
+        for child in alive[:victims]:
+            os.kill(child, signal.SIGKILL)
+        _wait(children, ended, _LIMIT)
+        for child in set(children) - ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise RuntimeError("a process waits for ever for one that was killed")
+        return bool(alive)
+
+
+def _start(action: Callable[[], None], rank: int, ranks: int, store: str) -> int:
+    """A process that does it."""
     child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            action()
-            code = 0
-        finally:
-            os._exit(code)  # nothing of the parent runs here
+    if child:
+        return child
+    code = 1
+    try:
+        if ranks > 1:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what one says when the other is killed
+            dist.init_process_group("gloo", store, timedelta(seconds=60), ranks, rank)
+        action()
+        code = 0
+    finally:
+        os._exit(code)  # nothing of the parent runs here
+
+
+def _wait(children: list[int], ended: set[int], seconds: float) -> None:
+    """Until all have ended, or for so long."""
     began = time.monotonic()
-    while time.monotonic() - began < after:
-        if os.waitpid(child, os.WNOHANG)[0]:
-            return False
+    while len(ended) < len(children) and time.monotonic() - began < seconds:
+        for child in children:
+            if child not in ended and os.waitpid(child, os.WNOHANG)[0]:
+                ended.add(child)
         time.sleep(0.001)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return True
 
 
 def attempts(n: int, folder: Path, seed: int) -> Iterator[Attempt]:
@@ -104,18 +140,22 @@ def attempts(n: int, folder: Path, seed: int) -> Iterator[Attempt]:
     seconds: dict[str, float] = {}
     for k in range(seed, seed + n):
         name = list(known)[k % len(known)]
+        ranks = 2 if name.startswith("two ranks") else 1
         if name not in straight:
-            began = time.monotonic()
-            fit(known[name], fresh(folder / "straight"), folder / "straight" / "model")
+            began, place = time.monotonic(), fresh(folder / "straight")
+            killed(lambda: fit(known[name], place, place / "model"), _LIMIT, ranks)  # noqa: B023
             seconds[name] = time.monotonic() - began
-            straight[name] = mn.load(folder / "straight" / "model")
+            straight[name] = mn.load(place / "model")
         moments = rng.uniform(0, seconds[name], size=int(rng.integers(1, 4)))
+        victims = int(rng.integers(1, ranks + 1))
 
-        def attempt(name: str = name, moments: NDArray[np.float64] = moments) -> str:
+        def attempt(
+            name: str = name, moments: Any = moments, ranks: int = ranks, victims: int = victims
+        ) -> str:
             place, out = fresh(folder / "killed"), folder / "killed" / "model"
             for moment in moments:
-                killed(lambda: fit(known[name], place, out), float(moment))
-            if killed(lambda: fit(known[name], place, out), _LIMIT):
+                killed(lambda: fit(known[name], place, out), float(moment), ranks, victims)
+            if killed(lambda: fit(known[name], place, out), _LIMIT, ranks):
                 return "hangs"
             return compare(place, out, straight[name], known[name])
 

@@ -46,6 +46,7 @@ _HEADER = {
     # of the pass in progress; without one, 0
     "batches": whole(), "rows": whole(), "seconds": number(0),
 }  # fmt: skip
+_SHOWN = 100  # characters of a setting
 _TRY = (
     "delete it, or choose another path; with {run} in the path every run has files of its own, "
     "folds and trials of a search too"
@@ -86,14 +87,15 @@ class Checkpoint(Callback):
             return seed
         header, _ = read_tensors(path, RUN_FORMAT, VERSION)
         stored, drawn = header.get("identity"), header.get("seed")
-        if not isinstance(stored, dict) or not isinstance(drawn, int):
+        if not isinstance(stored, dict) or type(drawn) is not int or not 0 <= drawn < 2**32:
             raise ValueError(f"{path} is damaged: it names no run; delete it")
         as_text = json.dumps  # NaN is not equal to itself
         other = next((k for k in identity if as_text(stored.get(k)) != as_text(identity[k])), None)
         if other is not None:
             what = "its rows or labels are others"
             if other != "data":
-                what = f"{other} is {stored.get(other)!r} there and {identity[other]!r} here"
+                there, here = (repr(run.get(other))[:_SHOWN] for run in (stored, identity))
+                what = f"{other} is {there} there and {here} here"
             raise ValueError(f"checkpoint {path} is of another run ({what}): {_TRY}")
         return drawn
 
