@@ -20,17 +20,17 @@ from typing import Any
 
 from research import report
 from research.benchmarks import _options
-from research.trust import Tally, commands
+from research.trust import Tally, commands, promises
 
 # Attempts in all, and in one part.
 CAMPAIGNS = {
     "kills": (1_000, 20),
     "model_files": (100_000, 2_000),
     "inputs": (10_000, 200),
-    "checkpoints": (10_000, 250),
-    "settings": (2_500, 100),
-    "promises": (240, 10),
     "commands": (len(commands.cases()), 20),
+    "promises": (240 * len(promises.PROMISES), 10 * len(promises.PROMISES)),
+    "settings": (2_500, 100),
+    "checkpoints": (5_000, 125),
 }
 _LIMIT = 3600.0  # seconds for a part
 
