@@ -61,8 +61,8 @@ def train(name: str) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(1)
     if name in GROWTH:
         grown = grow(
-            PARAMS, DATASET, FixedPoint(None), max_memories=7, phase_iter=1, max_iter=1, generator=generator,
-            splitting=Splitting(curvature=GROWTH[name]),
+            PARAMS, DATASET, FixedPoint(None), max_memories=7, phase_iter=1, max_iter=1,
+            generator=generator, splitting=Splitting(curvature=GROWTH[name]),
         )  # fmt: skip
         losses = [record.loss for record in grown.history]
         return {
