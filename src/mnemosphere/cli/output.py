@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,13 +43,28 @@ def _check_place(path: Path) -> None:
         raise ValueError(f"{above} {what}: choose another place with --out")
 
 
+def was_restarted(path: Path) -> bool:
+    """Whether torchrun has started this again after a fault, with a run to go on with."""
+    draft = path.resolve().with_name(f"{path.name}.partial")
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    return again and (draft / CONFIG).is_file()
+
+
 class Folder:
     """The folder of a run. What is written goes to `draft` beside it, until `finish`."""
 
     def __init__(self, path: Path, *, overwrite: bool, resume: bool = False) -> None:
+        from mnemosphere.training.distributed import current
+
         self.shown, self.path = path, path.resolve()
         self.draft = self.path.with_name(f"{self.path.name}.partial")
-        self._resume, self._files = resume, [RESULTS]
+        self._resume, self._files, self._group = resume, [RESULTS], current()
+        if self._group.first:
+            self._check(overwrite)
+        self._group.same(None)  # nobody looks into the folder before rank 0 has
+
+    def _check(self, overwrite: bool) -> None:
+        path, resume = self.shown, self._resume
         self._recover()
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{path} is a file: choose another name with --out")
@@ -90,7 +106,11 @@ class Folder:
                     os.rename(left, self.path)
 
     def _start(self) -> Path:
-        """Make the draft, empty unless a run is resumed."""
+        """Make the draft, empty unless a run is resumed; of many processes, rank 0's is kept."""
+        self._group.same(None)  # nobody reads the old one any more
+        if not self._group.first:
+            self.draft = Path(tempfile.mkdtemp())
+            return self.draft
         if self.draft.exists() and not self._resume:
             shutil.rmtree(self.draft)
         self.draft.mkdir(parents=True, exist_ok=self._resume)
@@ -102,8 +122,13 @@ class Folder:
         try:
             yield self._start()
         except BaseException:
+<<<<<<< HEAD
             stored = self.draft.glob(f"{CHECKPOINT}*")
             if not self._resume and all(path.suffix == ".run" for path in stored):
+=======
+            stored = [p for p in self.draft.glob(f"{CHECKPOINT}*") if p.suffix != ".run"]
+            if not (self._group.first and stored):
+>>>>>>> 4f9ac16 (Memories divided among processes; train and cluster under torchrun; estimators by many processes, tested)
                 shutil.rmtree(self.draft, ignore_errors=True)
             raise
 
@@ -111,6 +136,9 @@ class Folder:
         """Write the results and let the folder appear under its name."""
         from mnemosphere.files import to_json, write_atomically
 
+        if not self._group.first:
+            shutil.rmtree(self.draft)
+            return
         for path in self.draft.glob(f"{CHECKPOINT}*"):
             path.unlink()
         self._files = sorted({*(path.name for path in self.draft.iterdir()), RESULTS})

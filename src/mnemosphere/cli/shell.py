@@ -7,10 +7,11 @@ import os
 import shlex
 import shutil
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, NoReturn
 
 import typer
@@ -27,6 +28,7 @@ _HINTS = {
     errno.ENOTDIR: "a folder of that path is a file: choose another place",
     errno.EISDIR: "give a file, not a folder",
 }
+_GRACE = 3.0  # seconds
 _NARROWEST = 20  # columns; a terminal that claims less is not believed
 
 
@@ -67,6 +69,8 @@ class Shell(TyperGroup):
             with warnings.catch_warnings(), _closing_pipe():
                 warnings.filterwarnings("always", category=UserWarning, module="mnemosphere")
                 warnings.showwarning = _remark
+                if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+                    return self._invoke_together(ctx)
                 return super().invoke(ctx)
         except typer.Exit:
             raise
@@ -81,9 +85,34 @@ class Shell(TyperGroup):
                 raise  # Typer's own
             if ctx.meta.get("mnemosphere.debug"):
                 traceback.print_exc()
-            message, code = describe(error)
-            _print_error(message)
-            _leave(code)
+            if getattr(error, "tells", True):
+                message, code = describe(error)
+                _print_error(message)
+                _leave(code)
+            time.sleep(_GRACE)  # another process says what happened, and leaves first
+            _leave(BAD_INPUT)
+
+    def _invoke_together(self, ctx: Any) -> Any:
+        """Run as one of many processes: rank 0 alone prints, what fails fails for all."""
+        from mnemosphere.training.distributed import together
+
+        left: Exception | None = None
+        found = None
+        with together() as group, open(os.devnull, "w") as nowhere, ExitStack() as stack:
+            if not group.first:
+                stack.enter_context(redirect_stdout(nowhere))
+                stack.enter_context(redirect_stderr(nowhere))
+            if group.size > 1 and not {"train", "cluster"} & {*ctx.meta["mnemosphere.arguments"]}:
+                raise ValueError("only train and cluster are for many processes: drop torchrun")
+            try:
+                found = super().invoke(ctx)
+            except Exception as error:
+                if not hasattr(error, "exit_code"):
+                    raise
+                left = error  # how Typer ends a command
+        if left is not None:
+            raise left
+        return found
 
 
 def _leave(code: int) -> NoReturn:
@@ -120,6 +149,9 @@ def describe(error: Exception) -> tuple[str, int]:
         return f"{where}{error.strerror or error}: {hint}", BAD_INPUT
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "not enough memory: use fewer --memories, fewer rows or --device cpu", BAD_INPUT
+    if hasattr(error, "tells"):  # of a process in a group
+        cause = error.__cause__
+        return text, describe(cause)[1] if isinstance(cause, Exception) else BAD_INPUT
     if isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
         return text or type(error).__name__, BAD_INPUT
     return (

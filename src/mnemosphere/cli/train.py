@@ -22,7 +22,7 @@ from mnemosphere.cli.options import (
     command,
     option,
 )  # fmt: skip
-from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
+from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder, was_restarted
 from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, command_line, was_given
 
@@ -64,6 +64,7 @@ def train(
     from mnemosphere.files import write_atomically
 
     ctx, terminal = request.ctx, request.terminal
+    resume = resume or was_restarted(out)
     folder = Folder(out, overwrite=overwrite, resume=resume)
     source = folder.draft / CONFIG if resume and config is None else config
     stored = {} if source is None else read_config(source)

@@ -23,7 +23,6 @@ __all__ = [
     "StreamedBatch",
     "held_out",
     "random_order",
-    "share_of",
 ]
 
 
@@ -110,11 +109,6 @@ class Dataset(Batches, Protocol):
         ...
 
 
-def share_of(n: int, rank: int, size: int) -> slice:
-    """Which of n rows that all have process `rank` of `size` takes."""
-    return slice(n * rank // size, n * (rank + 1) // size)
-
-
 @dataclass(frozen=True)
 class Part(Batch):
     """What one process takes of a batch of many."""
@@ -141,7 +135,7 @@ class Shard:
     ) -> Iterator[Batch]:
         """The same batches for all processes, in parts."""
         for batch in self.dataset.batches(size, generator=generator, cursor=cursor):
-            part = share_of(batch.n_rows, self.rank, self.size)
+            part = slice(*(batch.n_rows * k // self.size for k in (self.rank, self.rank + 1)))
             rows = batch.take(part)
             yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 

@@ -324,10 +324,7 @@ class Descent:
 
 def _own(batch: Batch, sums: Sums) -> Batch:
     """The rows of the batch that this process takes."""
-    if sums.size == 1:
-        return batch
-    n = batch.n_rows
-    return batch.take(slice(n * sums.rank // sums.size, n * (sums.rank + 1) // sums.size))
+    return batch if sums.size == 1 else batch.take(sums.part(batch.n_rows))
 
 
 def split_products(params: Parameters, batch: Batch, rule: LabelRule, u: Tensor) -> Tensor:

@@ -12,13 +12,16 @@ A class whose density lies below that of the densest component by more than a fa
 float32, e^690 in float64, is counted as if it lay just there.
 
 Rows may have gaps, NaN where a feature is not known: see `model.gaps`.
+
+Memories may be divided among processes (`axis`): then w has those of this one, all else is whole,
+and the largest exponent and the density of each row are taken over all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -29,6 +32,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -72,6 +76,14 @@ class Statistics:
     count: Tensor  # () float64: summed sample weight
     # (N, M) Σ_b t_b x_bᵀ/‖Ax_b‖, t_b the part of Σ_μ r[b,μ] w^μ across the row, with a metric A
     metric_bar: Tensor | None = None
+
+    @classmethod
+    def none(cls, params: Parameters) -> Self:
+        """The sums over no rows."""
+        zero = torch.zeros((), dtype=torch.float64, device=params.w.device)
+        metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
+        w_bar, p_bar = torch.zeros_like(params.w), torch.zeros_like(params.p)
+        return cls(w_bar, p_bar, w_bar[:, 0], zero, zero, metric_bar)
 
     @property
     def mass(self) -> Tensor:
@@ -151,7 +163,8 @@ class _Forward(NamedTuple):
 class _Pass:
     """What every chunk of one pass shares."""
 
-    def __init__(self, params: Parameters) -> None:
+    def __init__(self, params: Parameters, axis: Sums = ALONE) -> None:
+        self.axis, self.own = axis, axis.part(params.p.shape[0] - 1)
         with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.w, self.beta_eff = params.w, params.beta_eff
@@ -159,7 +172,7 @@ class _Pass:
         if not self.scaled_w.is_cuda:
             self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
         self.p0 = params.p[0]
-        self.p = params.p[1:]
+        self.p = params.p[1:][self.own]
         if self.p.is_cuda:
             self.p = self.p.T.contiguous().T  # its products are twice as fast this way
         self.metric = params.metric
@@ -180,20 +193,23 @@ class _Pass:
             e += lift
         join()
         # The largest exponent of the row, the uniform component's 0 included.
-        top = torch.maximum(e.amax(1), self.log_ratio)
+        top = self.axis.largest(torch.maximum(e.amax(1), self.log_ratio))
         e.sub_(top[:, None]).exp_()
         h0 = self.log_ratio - top
         e0 = h0.exp()
-        joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
+        if self.axis.size == 1:
+            joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
+        else:
+            joint = self.axis.sum(e @ self.p)[0] + e0[:, None] * self.p0
         joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
         return _Forward(e, e0, joint, joint.log() - h0[:, None], x, gaps, expected, norm)
 
 
-def log_joint(params: Parameters, x: Tensor) -> Tensor:
+def log_joint(params: Parameters, x: Tensor, axis: Sums = ALONE) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    run = _Pass(params)
+    run = _Pass(params, axis)
     out = x.new_empty(x.shape[0], params.n_columns)
-    for rows in chunks(x.shape[0], params.n_memories, x.device):
+    for rows in chunks(x.shape[0], _width(params, axis), x.device):
         out[rows] = run.forward(x[rows]).log_joint
     return out
 
@@ -248,9 +264,14 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
     return batch.mean(loss)
 
 
-def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
+def _width(params: Parameters, axis: Sums) -> int:
+    """Memories of one process, at most: all take chunks of the same rows."""
+    return -(-(params.p.shape[0] - 1) // axis.size)
+
+
+def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = ALONE) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    run = _Pass(params)
+    run = _Pass(params, axis)
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
@@ -259,7 +280,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     ratio = params.p.new_zeros(params.n_columns, params.n_memories)  # and of the memories
     loss = torch.zeros((), dtype=torch.float64, device=batch.x.device)
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
-    for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
+    for rows in chunks(batch.n_rows, _width(params, axis), batch.x.device):
         part = batch.take(rows)
         f = run.forward(part.x)
         row_loss, weights = rule(f.log_joint, part.targets)
@@ -285,11 +306,16 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         count = torch.full_like(loss, float(batch.n_rows))
     else:
         count = batch.sample_weight.sum(dtype=torch.float64)
+    p_bar = torch.cat([ratio0[None], ratio.T])
+    if axis.size > 1:
+        p_bar = torch.zeros_like(params.p)
+        p_bar[1:][run.own] = ratio.T
+        p_bar = torch.cat([ratio0[None], axis.sum(p_bar[1:])[0]])
     with side_stream(lane=1, after=0):
         overlap = (w_bar * params.w).sum(1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
     return Statistics(
         w_bar=w_bar,
-        p_bar=torch.cat([ratio0[None], ratio.T]) * params.p,
+        p_bar=p_bar * params.p,
         overlap=overlap,
         loss=loss,
         count=count,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import (
     inverse_mean_resultant,
@@ -51,12 +52,14 @@ def maximize_bound(
     *,
     learn_beta: bool = True,
     hold_weights: bool = True,
+    axis: Sums = ALONE,
 ) -> Parameters:
     """One exact step from w̄ (P, N) and p̄ (P+1, C+1), both up to one common factor.
 
     With statistics of all rows, taken at `params` with non-negative label weights, the loss does
     not increase for any ς in (0, 1]. hold_weights=False learns the weights p_h of memories, the
-    uniform component's and the class prior held: see `share_out`.
+    uniform component's and the class prior held: see `share_out`. axis: the processes that
+    memories are divided among, each with its own rows of w̄; p̄ is whole.
     """
     norms = w_bar.norm(dim=1)
     # A memory with no pull at all stays where it is.
@@ -64,7 +67,7 @@ def maximize_bound(
     beta = params.beta
     if learn_beta:
         mass = p_bar[1:].double().sum().clamp_min(torch.finfo(torch.float64).tiny)
-        resultant = params.varsigma * norms.double().sum() / mass
+        resultant = params.varsigma * axis.sum(norms.double().sum())[0] / mass
         beta = inverse_mean_resultant(
             resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), params.n_features
         ).to(params.beta)
@@ -117,7 +120,7 @@ def approach_beta(beta: Tensor, resultant: Tensor, n: int, *, steps: int) -> Ten
     return new.to(beta.dtype)
 
 
-def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
+def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor, axis: Sums = ALONE) -> Tensor:
     """The lower bound that `maximize_bound` maximizes, up to a constant, in float64.
 
     Σ p̄ log p + ςβ Σ_μ⟨w̄^μ, w^μ⟩ − log(Ω_N(β)/Ω_N(0)) Σ_μ mass. Where it is no lower than at the
@@ -125,12 +128,12 @@ def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
     """
     w, p, beta = params.w.double(), params.p.double(), params.beta.double()
     p_bar = p_bar.double()
-    pull = params.varsigma * beta * (w_bar.double() * w).sum()
+    pull = params.varsigma * beta * axis.sum((w_bar.double() * w).sum())[0]
     push = log_omega_ratio(beta, params.n_features) * p_bar[1:].sum()
     return torch.xlogy(p_bar, p).sum() + pull - push
 
 
-def displacement(old: Parameters, new: Parameters) -> Residual:
+def displacement(old: Parameters, new: Parameters, axis: Sums = ALONE) -> Residual:
     """How far apart two sets of parameters are, memory by memory.
 
     A memory of less than a hundredth of the mean weight, which learned weights can come to, counts
@@ -138,7 +141,7 @@ def displacement(old: Parameters, new: Parameters) -> Residual:
     """
     prior = old.p_h.clamp_min(_LIGHT / len(old.p_h))
     return Residual(
-        w=(new.w - old.w).norm(dim=1) * (old.p_h / prior)[1:],
+        w=(new.w - old.w).norm(dim=1) * (old.p_h / prior)[1:][axis.part(len(prior) - 1)],
         p=(new.p - old.p).abs().sum(1) / prior,
         beta=(new.beta - old.beta).abs() / old.beta,
     )

@@ -1,4 +1,4 @@
-"""Sums over rows that several processes share."""
+"""Sums over rows, or over memories, that several processes share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ class Sums:
     """What the processes have together; here there is one."""
 
     rank, size = 0, 1
+
+    def part(self, n: int) -> slice:
+        """Which of n things this process has, where they are divided."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, in float64, as one buffer."""

@@ -12,6 +12,7 @@ find it there. So all end, and one of them says why.
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import multiprocessing
 import os
@@ -22,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -77,6 +79,10 @@ class Group(Sums):
         """What `work` comes to, done by rank 0 alone."""
         return work()
 
+    def grid(self, width: int) -> tuple[Group, Group]:
+        """(processes in steps of `width`, the `width` processes around this one)."""
+        return self, self
+
 
 class Processes(Group):
     """Many processes that train together: the torch process group that there is."""
@@ -85,6 +91,8 @@ class Processes(Group):
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
+        self._group: Any = None  # of torch: all processes
+        self._root = 0
         config = str(dist.get_backend_config())
         self._types = {part.partition(":")[0] for part in config.split(",")}
         store = dist.distributed_c10d._get_default_store()
@@ -95,32 +103,36 @@ class Processes(Group):
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, in float64, as one buffer."""
-        return self._flat(tensors, torch.float64, lambda flat: dist.all_reduce(flat))
+        exchange = partial(dist.all_reduce, group=self._group)
+        return self._flat(tensors, torch.float64, exchange)
 
     def sum_on_first(self, *tensors: Tensor) -> list[Tensor]:
         """As `sum`, but what the other processes get means nothing."""
-        return self._flat(tensors, torch.float64, lambda flat: dist.reduce(flat, 0))
+        exchange = partial(dist.reduce, dst=self._root, group=self._group)
+        return self._flat(tensors, torch.float64, exchange)
 
     def largest(self, tensor: Tensor) -> Tensor:
         """The largest of each number over all processes."""
-        largest = dist.ReduceOp.MAX
-        return self._flat([tensor], tensor.dtype, lambda t: dist.all_reduce(t, largest))[0]
+        exchange = partial(dist.all_reduce, op=dist.ReduceOp.MAX, group=self._group)
+        return self._flat([tensor], tensor.dtype, exchange)[0]
 
     def from_first(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which all others have in the same shapes."""
         dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
-        return self._flat(tensors, dtype, lambda flat: dist.broadcast(flat, 0))
+        return self._flat(
+            tensors, dtype, partial(dist.broadcast, src=self._root, group=self._group)
+        )
 
     def same(self, value: T) -> T:
         """What rank 0 has, whatever it is."""
         box = [_pack(value) if self.first else None]
-        self._try(lambda: dist.broadcast_object_list(box, 0))
+        self._try(lambda: dist.broadcast_object_list(box, self._root, group=self._group))
         return value if self.first else _unpack(box[0])
 
     def gather(self, value: T) -> list[T]:
         """What each process has, by rank."""
         box: list[Any] = [None] * self.size
-        self._try(lambda: dist.all_gather_object(box, _pack(value)))
+        self._try(lambda: dist.all_gather_object(box, _pack(value), group=self._group))
         return [_unpack(packed) for packed in box]
 
     def once(self, work: Callable[[], T]) -> T:
@@ -130,6 +142,20 @@ class Processes(Group):
             with alone():
                 found = work()
         return self.same(found)  # type: ignore[no-any-return]
+
+    def grid(self, width: int) -> tuple[Group, Group]:
+        """(processes in steps of `width`, the `width` processes around this one)."""
+        lines = [list(range(k, self.size, width)) for k in range(width)]
+        blocks = [list(range(k, k + width)) for k in range(0, self.size, width)]
+        found = []
+        for ranks in [*lines, *blocks]:  # all processes make all groups
+            handle = dist.new_group(ranks)
+            if self.rank in ranks:
+                part = copy.copy(self)
+                part.rank, part.size = ranks.index(self.rank), len(ranks)
+                part._group, part._root = handle, ranks[0]
+                found.append(part)
+        return found[0], found[1]
 
     def _flat(
         self, tensors: Sequence[Tensor], dtype: torch.dtype, exchange: Callable[[Tensor], Any]
@@ -280,4 +306,7 @@ def _say_once(kind: type[BaseException], error: BaseException, trace: TracebackT
     if error.__cause__ is not None and not isinstance(error.__cause__, (*_PLAIN, RuntimeError)):
         traceback.print_exception(error.__cause__)
     print(f"error: {error}", file=sys.stderr, flush=True)
-    get_error_handler().record_exception(error)
+    try:
+        raise error.with_traceback(None)
+    except DistributedError as told:
+        get_error_handler().record_exception(told)  # for the launcher's report

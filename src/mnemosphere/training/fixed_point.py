@@ -15,6 +15,7 @@ from mnemosphere.model.m_step import approach_beta, bound, maximize_bound, share
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join, side_stream
+from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.solver import SolverState
@@ -93,6 +94,11 @@ class FixedPoint:
         """A step on all rows maximizes the bound."""
         return True
 
+    @property
+    def axis(self) -> Sums:
+        """The processes that memories are divided among: see `training.wide`."""
+        return ALONE
+
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
 
@@ -160,17 +166,18 @@ class FixedPoint:
         """The exact step from the running mean, dead memories put on rows of the batch."""
         w_bar, p_bar, passes = state["w_bar"], state["p_bar"], float(state["passes"])
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
-            seeded = _reseed(params, w_bar, p_bar, batch, n_rows)
+            seeded = _reseed(params, w_bar, p_bar, batch, n_rows, self.axis)
             if seeded is not None:
                 trial = self._bound_maximizer(params, *seeded)
-                if not exact or bound(trial, w_bar, p_bar) >= bound(params, w_bar, p_bar):
+                reached, before = (bound(q, w_bar, p_bar, self.axis) for q in (trial, params))
+                if not exact or reached >= before:
                     return trial, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
         return self._bound_maximizer(params, w_bar, p_bar), state
 
     def _bound_maximizer(self, params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Parameters:
         return maximize_bound(
             params, w_bar, p_bar,
-            learn_beta=self.learn_beta, hold_weights=not self.learn_weights,
+            learn_beta=self.learn_beta, hold_weights=not self.learn_weights, axis=self.axis,
         )  # fmt: skip
 
     def _step_on_device(
@@ -282,7 +289,7 @@ def _fresh_multipliers(params: Parameters) -> SolverState:
 
 
 def _reseed(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float, axis: Sums
 ) -> tuple[Tensor, Tensor] | None:
     """Give dead memories the rows of the batch that the model explains worst; None if all live."""
     one_row = float(p_bar.sum()) / n_rows
@@ -291,10 +298,12 @@ def _reseed(
         return None
     x = fill_neutrally(batch.x[:_RESEED_ROWS])
     q = batch.targets[:_RESEED_ROWS]
-    worst = log_joint(params, x).logsumexp(1).argsort()[: dead.shape[0]]
+    worst = log_joint(params, x, axis).logsumexp(1).argsort()[: dead.shape[0]]
     dead = dead[: worst.shape[0]]
     w_bar, p_bar = w_bar.clone(), p_bar.clone()
-    w_bar[dead] = one_row * x[worst].to_dense()
+    own = axis.part(len(p_bar) - 1)
+    here = (dead >= own.start) & (dead < own.stop)
+    w_bar[dead[here] - own.start] = one_row * x[worst[here]].to_dense()
     p_bar[dead + 1] = one_row * torch.where(
         q[worst].sum(1, keepdim=True) > 0, q[worst], params.p_q / params.p_q.sum()
     )

@@ -117,7 +117,7 @@ class GroupSteps(Steps):
 
     def _meet(self, taken: Tensor, seeds: Batch | None, n_rows: int | None) -> tuple[int, int, int]:
         """Sum over the processes; with n_rows, the step on that share. What was taken by all."""
-        own, self._own = self._own or _nothing(self._params), None
+        own, self._own = self._own or Statistics.none(self._params), None
         names = [f.name for f in fields(own) if getattr(own, f.name) is not None]
         *sums, taken = self._group.sum_on_first(*(getattr(own, n) for n in names), taken)
         if self._group.first:
@@ -143,12 +143,3 @@ class GroupSteps(Steps):
         """The state of rank 0, on every process."""
         found = self._group.from_first(*self._state.values())
         return dict(zip(self._state, found, strict=True))
-
-
-def _nothing(params: Parameters) -> Statistics:
-    """The sums over no rows."""
-    zero = torch.zeros((), dtype=torch.float64, device=params.w.device)
-    return Statistics(
-        torch.zeros_like(params.w), torch.zeros_like(params.p), torch.zeros_like(params.w[:, 0]),
-        zero, zero, None if params.metric is None else torch.zeros_like(params.metric),
-    )  # fmt: skip

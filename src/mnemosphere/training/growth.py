@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset, share_of
+from mnemosphere.data.dataset import Dataset
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, CurvatureMethod, Nearest
@@ -227,7 +227,7 @@ def line_search(
     delta None: by the best of 0.8, 0.4, 0.2, …, until the loss rises again.
     """
     group = current()
-    total, rows = batch.total_weight, batch.take(share_of(batch.n_rows, group.rank, group.size))
+    total, rows = batch.total_weight, batch.take(group.part(batch.n_rows))
 
     def loss_of(params: Parameters) -> float:
         loss = evaluate(params, rows, rule) * rows.total_weight if rows.n_rows else 0.0

@@ -1,0 +1,162 @@
+"""Estimators fitted by many processes, from files of which each reads a part."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mnemosphere as mn
+from mnemosphere.training.distributed import DistributedError
+from processes import run_group
+
+ROWS, CUTS = 163, (0, 53, 70, 163)
+FAST: dict[str, Any] = {"varsigma": 0.9, "max_iter": 2, "tol": 0.0, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Three files of unlike lengths; a row has no direction, weights differ."""
+    place = tmp_path_factory.mktemp("rows")
+    rng = np.random.default_rng(0)
+    y = np.arange(ROWS) % 3
+    x = 3 * rng.normal(size=(3, 5))[y] + 1.2 * rng.normal(size=(ROWS, 5))
+    x[97] = 0.0
+    weight = rng.uniform(0.5, 1.5, ROWS)
+    for k, (first, last) in enumerate(itertools.pairwise(CUTS)):
+        for name, values in (("x", x), ("y", np.array(list("abc"))[y]), ("w", weight)):
+            np.save(place / f"{name}{k}.npy", values[first:last])
+    return place
+
+
+def opened(folder: Path) -> mn.Dataset:
+    names = {n: [str(folder / f"{n}{k}.npy") for k in range(3)] for n in "xyw"}
+    return mn.Dataset.open(names["x"], label=names["y"], weight=names["w"], memory=2000)
+
+
+CASES = {
+    "standard": lambda: mn.DAMClassifier(5, normalize="standard", **FAST),
+    "grown": lambda: mn.DAMClassifier(5, growth=2, normalize="unit", **FAST),
+    "refined": lambda: mn.DAMClassifier(
+        4, normalize="unit", objective=mn.Refinement(max_iter=1, noise=0.0), **FAST
+    ),
+    "auto": lambda: mn.DAMClassifier(4, normalize="auto", **FAST),
+    "clusters": lambda: mn.DAMClusterer(3, n_memories=4, normalize="unit", **FAST),
+    "batches": lambda: mn.DAMClassifier(
+        5, normalize="unit", solver=mn.FixedPoint(50), **FAST | {"max_iter": 4}
+    ),
+}
+
+
+LONG = ("refined", "auto")
+
+
+def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
+    """All that a fit of each kind comes to, and what data sets are asked."""
+    found = {}
+    for name in names:
+        make = CASES[name]
+        rows = opened(folder)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = make().fit(rows)
+        found[name] = {
+            "memories": model.memories_, "weights": model.class_weights_, "beta": model.beta_,
+            "loss": model.history_[-1]["loss"], "support": model.support_,
+            "temperature": getattr(model, "temperature_", 1.0),
+            "threshold": model.calibrate_novelty(rows, 0.1).novelty_threshold_,
+            "lost": [w.category.__name__ for w in caught if "row" in str(w.message)],
+        }  # fmt: skip
+        if name == "standard":
+            found[name] |= {
+                "accuracy": model.score(rows), "mean": model._normalizer.mean.numpy(),
+                "certified": model.certify(rows).lambda_min.numpy(),
+            }  # fmt: skip
+        if name == "clusters":
+            found[name]["labels"] = model.labels_
+    return found
+
+
+QUICK = tuple(name for name in CASES if name not in LONG)
+
+
+@pytest.fixture(scope="module")
+def alone(folder) -> dict[str, Any]:
+    return fitted(folder, QUICK)
+
+
+@pytest.fixture(scope="module")
+def together(folder) -> list[dict[str, Any]]:
+    return run_group(3, lambda rank: fitted(folder, QUICK))
+
+
+def compare(alone: dict[str, Any], together: list[dict[str, Any]]) -> None:
+    for key, value in alone.items():
+        if key == "lost":
+            assert [found[key] for found in together] == [value, *[[]] * (len(together) - 1)]
+            continue
+        np.testing.assert_allclose(together[0][key], value, rtol=1e-10, atol=1e-10)
+        assert all(np.array_equal(found[key], together[0][key]) for found in together)
+
+
+@pytest.mark.parametrize("name", [name for name in QUICK if name != "batches"])
+def test_each_reads_a_part_and_all_have_the_model_of_one(alone, together, name):
+    compare(alone[name], [found[name] for found in together])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_longer_fits_and_other_numbers_of_processes(folder, size):
+    names = tuple(name for name in CASES if name != "batches")
+    alone, found = fitted(folder, names), run_group(size, lambda rank: fitted(folder, names))
+    for name in names:
+        compare(alone[name], [other[name] for other in found])
+
+
+def test_batches_of_other_rows_come_to_a_model_as_good(alone, together):
+    # Each process draws its own order, so steps are of other rows: the loss is within 2%.
+    assert together[0]["batches"]["loss"] == pytest.approx(alone["batches"]["loss"], rel=0.02)
+
+
+def test_shards_are_all_rows_once_and_whole_blocks_where_these_are_even(folder):
+    rows = opened(folder)
+    for size in (1, 2, 3, 4, 7):
+        parts = [rows.shard(rank, size) for rank in range(size)]
+        numbers = [int(n) for part in parts for raw in part.pieces() for n in raw.rows.number]
+        assert numbers == list(range(ROWS))
+    assert [rows.shard(k, 2).n_rows for k in range(2)] == [70, 93]  # whole files
+    assert [rows.shard(k, 4).n_rows for k in range(4)] == [40, 41, 41, 41]
+
+
+@pytest.mark.parametrize("what", ["bad row", "gone"])
+def test_a_file_that_one_process_cannot_read_ends_all(folder, tmp_path, what):
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    rows = opened(tmp_path)
+    x = np.load(tmp_path / "x2.npy")
+    if what == "bad row":
+        x[80, 3] = np.inf
+        np.save(tmp_path / "x2.npy", x)
+        rows = opened(tmp_path)
+        text = "x2.npy: row 80 is infinite (inf) in column 3"
+    else:
+        (tmp_path / "x2.npy").unlink()
+        text = "x2.npy is gone"
+
+    def work(rank: int) -> Any:
+        try:
+            mn.DAMClassifier(5, normalize="unit", **FAST).fit(rows)
+        except DistributedError as error:
+            return str(error), error.tells
+
+    found = run_group(2, work)
+    assert {message for message, _ in found} == {found[0][0]}
+    host = os.uname().nodename
+    assert found[0][0].startswith(f"rank 1 of 2 on {host} failed: ")
+    assert text in found[0][0]
+    assert [tells for _, tells in found] == [False, True]
