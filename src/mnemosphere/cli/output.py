@@ -122,13 +122,9 @@ class Folder:
         try:
             yield self._start()
         except BaseException:
-<<<<<<< HEAD
             stored = self.draft.glob(f"{CHECKPOINT}*")
-            if not self._resume and all(path.suffix == ".run" for path in stored):
-=======
-            stored = [p for p in self.draft.glob(f"{CHECKPOINT}*") if p.suffix != ".run"]
-            if not (self._group.first and stored):
->>>>>>> 4f9ac16 (Memories divided among processes; train and cluster under torchrun; estimators by many processes, tested)
+            nothing = not self._resume and all(path.suffix == ".run" for path in stored)
+            if nothing and (self._group.first or self.draft.parent != self.path.parent):
                 shutil.rmtree(self.draft, ignore_errors=True)
             raise
 
