@@ -21,6 +21,7 @@ LAYERS = {
     "schema": -2,
     "files": -1,
     "machine": -1,
+    "text": -1,
     "numerics": 0,
     "model": 1,
     "theory": 1,

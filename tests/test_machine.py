@@ -59,7 +59,7 @@ def test_the_name_comes_from_the_system(monkeypatch, text, expected):
 
 
 def test_a_gpu_is_asked_for_its_own(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index}")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device[-1]}")
     assert machine.device_name("cuda:3") == "GPU 3"
 
 

@@ -11,15 +11,16 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from mnemosphere.schema import check_depth
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 try:
     import fcntl
@@ -27,8 +28,8 @@ except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "checksum", "join_prefixes", "plain", "read_tensors", "remove_leftovers", "strip_prefix",
-    "to_json", "write_atomically", "write_tensors",
+    "checksum", "join_prefixes", "plain", "read_arrays", "read_tensors", "remove_leftovers",
+    "strip_prefix", "to_json", "write_atomically", "write_tensors",
 ]  # fmt: skip
 
 _WHOLE = 1 << 19  # bytes of a tensor up to which every one of them goes into the hash itself
@@ -76,15 +77,15 @@ def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     """
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(tensors):
-        _take_in(digest, name, tensors[name])
+        _take_in(digest, name, tensors[name].detach().cpu().contiguous().numpy())
     return digest.hexdigest()
 
 
-def _take_in(digest: Any, name: str, tensor: Tensor, *, copy: bool = False) -> Tensor:
-    """Add a tensor to a checksum; returns it or a copy, made on the way while it is at hand."""
-    digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
-    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    out = torch.empty(content.size, dtype=torch.uint8).numpy() if copy else content
+def _take_in(digest: Any, name: str, array: NDArray[Any], *, copy: bool = False) -> NDArray[Any]:
+    """Add an array to a checksum; returns it or a copy, made on the way while it is at hand."""
+    digest.update(repr((name, f"torch.{array.dtype}", array.shape)).encode())
+    content = array.reshape(-1).view(np.uint8)
+    out = np.empty_like(content) if copy else content
     line = 8 * _COLUMNS
     rest = content.size // line * line if content.size > _WHOLE else 0
     for start in range(0, rest, _LINES * line):
@@ -97,11 +98,13 @@ def _take_in(digest: Any, name: str, tensor: Tensor, *, copy: bool = False) -> T
     if copy:
         out[rest:] = content[rest:]
     digest.update(out[rest:].data)
-    return torch.from_numpy(out).view(tensor.dtype).reshape(tensor.shape) if copy else tensor
+    return out.view(array.dtype).reshape(array.shape)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Write named tensors and a header of plain values atomically, with their checksum."""
+    from safetensors.torch import save
+
     # A copy of each: safetensors refuses tensors that share memory, as params and best often do.
     copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     header = {**header, "checksum": checksum(copies, header)}
@@ -111,19 +114,29 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 def read_tensors(
     path: Path, kind: str, version: int, *, older: Sequence[int] = ()
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read (header, tensors) of a file whose format is `kind`; ValueError where it is not.
+    """Read (header, tensors) of a file as `read_arrays` does."""
+    import torch
+
+    header, arrays = read_arrays(path, kind, version, older=older)
+    return header, {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def read_arrays(
+    path: Path, kind: str, version: int, *, older: Sequence[int] = ()
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Read (header, arrays) of a file whose format is `kind`; ValueError where it is not.
 
     older: versions that are read too; they need not have a checksum.
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
     known = [*older, version]
-    tensors: dict[str, Tensor] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     if hasattr(os, "posix_fadvise"):  # the disk reads on while a part of it is checked
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
             check_depth(header)
             header = header if isinstance(header, dict) else {}
@@ -132,7 +145,7 @@ def read_tensors(
             digest = hashlib.sha256(json.dumps(header).encode())
             # Copies: what is mapped from the file would change when the file does.
             for name in sorted(file.keys()) if readable else ():
-                tensors[name] = _take_in(digest, name, file.get_tensor(name), copy=True)
+                arrays[name] = _take_in(digest, name, file.get_tensor(name), copy=True)
     except (SafetensorError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
@@ -153,7 +166,7 @@ def read_tensors(
             f"{path} is damaged: it has been changed since it was written (its checksum differs); "
             "get or save it again"
         )
-    return header, tensors
+    return header, arrays
 
 
 def strip_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -6,21 +6,36 @@ import contextlib
 import math
 import os
 import platform
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["available_memory", "check_memory", "device_name", "pick_device", "versions"]
 
 
+# `import torch` takes longer than to predict a few rows, which needs no device: it waits until it
+# is needed.
+
+
+def _one_thread() -> None:
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
 # A forked process has one thread, and OpenMP would wait for those of its parent for ever.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    os.register_at_fork(after_in_child=_one_thread)
 
 
 def pick_device(name: str) -> torch.device:
     """The device of that name, or ValueError; "auto" is a GPU where there is one."""
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -33,8 +48,9 @@ def pick_device(name: str) -> torch.device:
 
 def available_memory(device: torch.device | str = "cpu") -> float:
     """Bytes that can be had, as far as the system tells; else infinitely many."""
-    device = torch.device(device)
-    if device.type == "cuda":
+    if str(device).startswith("cuda"):
+        import torch
+
         return float(torch.cuda.mem_get_info(device)[0])
     found = [math.inf]
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -58,6 +74,8 @@ def check_memory(n_bytes: float, device: torch.device | str, what: str, advice: 
 
 def versions() -> dict[str, str]:
     """Versions of what the figures depend on."""
+    import torch
+
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -67,8 +85,9 @@ def versions() -> dict[str, str]:
 
 def device_name(device: torch.device | str = "cpu") -> str:
     """Name of the GPU or processor, as far as the system tells."""
-    device = torch.device(device)
-    if device.type == "cuda":
+    if str(device).startswith("cuda"):
+        import torch
+
         return str(torch.cuda.get_device_name(device))
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -7,10 +7,11 @@ import math
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 __all__ = [
     "Array", "Check", "check_depth", "check_fields", "check_tensors", "flag", "items",
@@ -158,7 +159,7 @@ class Array:
     """
 
     shape: str = ""  # one letter or number per axis, such as "P N" or "P 3"
-    dtype: torch.dtype | None = torch.float64  # None: float32 or float64
+    dtype: torch.dtype | str | None = "torch.float64"  # None: float32 or float64
     low: float = -math.inf
     optional: bool = False
     nan: bool = False  # whether NaN may stand for what is not known
@@ -170,15 +171,16 @@ class Array:
         fits = len(axes) == tensor.ndim and all(
             want in (None, size) for want, size in zip(wanted, tensor.shape, strict=True)
         )
-        kinds = (torch.float32, torch.float64) if self.dtype is None else (self.dtype,)
-        if not fits or tensor.dtype not in kinds:
+        floats = ("torch.float32", "torch.float64")
+        kinds = floats if self.dtype is None else (str(self.dtype),)
+        if not fits or str(tensor.dtype) not in kinds:
             shape = ", ".join(a if w is None else str(w) for a, w in zip(axes, wanted, strict=True))
             raise ValueError(
                 f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "
-                f"{' or '.join(map(str, kinds))}"
+                f"{' or '.join(kinds)}"
             )
-        known = tensor[~torch.isnan(tensor)] if self.nan else tensor
-        sound = torch.isfinite(known)
+        known = tensor[~tensor.isnan()] if self.nan else tensor
+        sound = known.isfinite()
         if self.low > -math.inf:
             sound &= known >= self.low
         if not bool(sound.all()):

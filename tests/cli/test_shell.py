@@ -6,7 +6,7 @@ import pytest
 
 import mnemosphere
 from mnemosphere.cli.shell import describe, printable
-from mnemosphere.estimators.text import format_table
+from mnemosphere.text import format_table
 
 COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recall", "plot"]
 HEAVY = {"torch", "sklearn", "numpy", "pandas", "matplotlib", "scipy"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from mnemosphere.cli.options import Data, ImageShape, Overwrite, Request, Seed, command, option
 from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.settings import given_settings
-from mnemosphere.cli.shell import Interrupted, command_line
+from mnemosphere.cli.shell import Interrupted, cells, command_line
 
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
@@ -75,7 +75,7 @@ def cluster(
     if content["agreement"] is not None:
         facts["agreement"] = f"{content['agreement']:.3f} with the labels (adjusted Rand index)"
     terminal.facts(facts)
-    terminal.table(report.cells(content["clusters"]), "\nclusters")
+    terminal.table(cells(content["clusters"]), "\nclusters")
     if folder is not None:
         terminal.say("", folder.told())
     if model.status_ == "interrupted":

@@ -16,10 +16,10 @@ from mnemosphere.cli.options import (
     option,
 )  # fmt: skip
 from mnemosphere.cli.output import PICTURES, check_file
+from mnemosphere.cli.shell import Terminal, cell, cells
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
-    from mnemosphere.cli.shell import Terminal
     from mnemosphere.data.columns import Rows
 
 _SHOWN = 10  # memories of a certificate, confusions
@@ -96,7 +96,6 @@ def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
 
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
-    from mnemosphere.cli.report import cell, cells
     from mnemosphere.estimators.remarks import no_better_than_chance
 
     facts = {

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import Data, Model, Overwrite, Request, command, option
-from mnemosphere.cli.output import TABLES, check_file
+from mnemosphere.cli.output import MODEL, TABLES, check_file
+from mnemosphere.cli.shell import cells
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
@@ -33,28 +34,62 @@ def predict(
 
     Columns are found by the names the model was trained on; others are left alone.
     """
-    from mnemosphere.cli.report import cells
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.data.tables import write_table
 
     terminal = request.terminal
     if out is not None:
         check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, data))
-    opened = open_model(model, labeled=prior is not None)
-    if reject is not None:
-        _set_threshold(opened, reject)
-    rows = rows_for(opened, data, request.columns, request.split)
-    frame, proba = _predictions(opened, rows, nearest, prior, rejects=reject is not None)
+    quick = None
+    if prior is None and reject is None:
+        quick = _quickly(model, data, request, nearest)
+    if quick is None:
+        opened = open_model(model, labeled=prior is not None)
+        if reject is not None:
+            _set_threshold(opened, reject)
+        rows = rows_for(opened, data, request.columns, request.split)
+        quick = opened, *_predictions(opened, rows, nearest, prior, rejects=reject is not None)
+    opened, frame, proba = quick
     if out is not None:
         write_table(proba if out.suffix == ".npy" else frame, out)
     records = frame.to_dict("records")
     terminal.result({"model": opened.path, "data": data, "predictions": records})
     if out is not None:
-        terminal.say(f"wrote {out}: {len(rows)} rows, {frame.shape[1]} columns")
+        terminal.say(f"wrote {out}: {len(frame)} rows, {frame.shape[1]} columns")
         return
     terminal.table(cells(records[:_SHOWN], percent=False))
     if len(records) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
+
+
+def _quickly(path: Path, data: str, request: Request, nearest: int) -> tuple[Any, Any, Any] | None:
+    """(the model, the frame, the probabilities) without torch; None where it takes more."""
+    import numpy as np
+
+    from mnemosphere.cli.quick import read_quick
+    from mnemosphere.cli.rows import opened_quick, rows_for
+
+    found = read_quick(path / MODEL if path.is_dir() else path)
+    if found is None:
+        return None
+    opened = opened_quick(found, path)
+    rows = rows_for(opened, data, request.columns, request.split)
+    x = found.unit_rows(rows.x)
+    if x is None:
+        return None
+    proba, columns = found.predictions(x, nearest)
+    best = found.classes_[np.argmax(proba, axis=1)]
+    return opened, _frame(opened, rows, best, proba, columns), proba
+
+
+def _frame(opened: Opened, rows: Rows, found: Any, proba: Any, more: dict[str, Any]) -> Any:
+    """One row per row: its name, its class, probabilities, and more."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {rows.kind: rows.names, "prediction": found}
+    columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
+    columns |= {name: values for name, values in more.items() if values is not None}
+    return pd.DataFrame(columns)
 
 
 def _set_threshold(opened: Opened, rate: float) -> None:
@@ -78,7 +113,6 @@ def _predictions(
 ) -> tuple[Any, Any]:
     """(a frame with one row per row, the probabilities alone)."""
     import numpy as np
-    import pandas as pd
 
     from mnemosphere.estimators.explanation import deciding
     from mnemosphere.estimators.settings import label_numbers
@@ -93,10 +127,6 @@ def _predictions(
     novel = None if first.novelty_threshold_ is None else first.is_novel(rows.x)
     if rejects:
         found = np.where(np.asarray(novel), None, found.astype(object))
-    columns: dict[str, Any] = {rows.kind: rows.names, "prediction": found}
-    columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
-    columns |= {"novelty": first.novelty(rows.x), "novel": novel}
-    columns |= deciding(model, rows.x, nearest) if nearest else {}
-    return pd.DataFrame(
-        {name: values for name, values in columns.items() if values is not None}
-    ), proba
+    more = {"novelty": first.novelty(rows.x), "novel": novel}
+    more |= deciding(model, rows.x, nearest) if nearest else {}
+    return _frame(opened, rows, found, proba, more), proba

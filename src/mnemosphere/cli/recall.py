@@ -18,6 +18,7 @@ from mnemosphere.cli.options import (
     option,
 )  # fmt: skip
 from mnemosphere.cli.output import PICTURES, TABLES, check_file
+from mnemosphere.cli.shell import cells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +54,6 @@ def recall(
     import pandas as pd
 
     from mnemosphere import plots
-    from mnemosphere.cli import report
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.data.completion import fill_blanks
     from mnemosphere.data.tables import write_table
@@ -115,7 +115,7 @@ def recall(
     right = [line["class"] == line["truth"] for line in lines if line.get("truth") is not None]
     if right:
         terminal.say(f"{np.mean(right):.1%} of {len(right)} rows have their class when completed")
-    terminal.table(report.cells(lines[:_SHOWN], percent=False))
+    terminal.table(cells(lines[:_SHOWN], percent=False))
     if len(lines) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(lines) - _SHOWN} more rows: write all to a table with --out")
     if out is not None:

@@ -34,22 +34,6 @@ def score(model: Any, rows: Rows) -> dict[str, Any]:
     return found
 
 
-def cell(value: Any) -> str:
-    """A value for people: numbers short, nothing for None."""
-    if value is None or value != value:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def cells(rows: list[dict[str, Any]], percent: bool = True) -> list[dict[str, str]]:
-    """Rows for people, with shares in per cent and spaces in headings."""
-
-    def text(value: Any) -> str:
-        return f"{value:.1%}" if percent and isinstance(value, float) else cell(value)
-
-    return [{name.replace("_", " "): text(v) for name, v in row.items()} for row in rows]
-
-
 def about_model(model: Any) -> dict[str, Any]:
     """What was chosen from the data and learned, and what that depended on: for a record."""
     names = ("mnemosphere", "scipy", "scikit-learn", "pandas", "safetensors")

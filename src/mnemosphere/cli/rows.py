@@ -89,6 +89,12 @@ def open_model(path: Path, *, labeled: bool = False) -> Opened:
     return Opened(model, _record(path.parent / RESULTS), path, encoder)
 
 
+def opened_quick(model: Any, path: Path) -> Opened:
+    """The same of a model that was read without the estimators."""
+    path = path / MODEL if path.is_dir() else path
+    return Opened(model, _record(path.parent / RESULTS), path)
+
+
 def _record(path: Path) -> dict[str, Any]:
     """What a run has noted beside its model; nothing where there is no such file."""
     if not path.is_file():

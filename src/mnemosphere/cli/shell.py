@@ -198,7 +198,7 @@ class Terminal:
     def table(self, rows: Sequence[Mapping[str, str]], title: str = "") -> None:
         """Rows for people, in columns, or where these do not fit, one below the other."""
         if rows and not self.json_only:
-            from mnemosphere.estimators.text import format_table
+            from mnemosphere.text import format_table
 
             cells = [{printable(k): printable(str(v)) for k, v in row.items()} for row in rows]
             self.say(*([title] if title else []), format_table(cells, self.width))
@@ -230,3 +230,19 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
     )
+
+
+def cell(value: Any) -> str:
+    """A value for people: numbers short, nothing for None."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def cells(rows: list[dict[str, Any]], percent: bool = True) -> list[dict[str, str]]:
+    """Rows for people, with shares in per cent and spaces in headings."""
+
+    def text(value: Any) -> str:
+        return f"{value:.1%}" if percent and isinstance(value, float) else cell(value)
+
+    return [{name.replace("_", " "): text(v) for name, v in row.items()} for row in rows]

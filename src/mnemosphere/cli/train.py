@@ -24,7 +24,7 @@ from mnemosphere.cli.options import (
 )  # fmt: skip
 from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder, was_restarted
 from mnemosphere.cli.settings import given_settings
-from mnemosphere.cli.shell import Interrupted, Terminal, command_line, was_given
+from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
@@ -281,7 +281,7 @@ def _show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folde
         | {
             "time": f"{content['seconds']:.1f} s",
             "accuracy": f"{content['accuracy']:.2%} of {content['rows']} {content['measured_on']}",
-            "log-loss": report.cell(content["log_loss"]),
+            "log-loss": cell(content["log_loss"]),
         }
     )
     poor = no_better_than_chance(content["accuracy"], content["most_frequent"])

@@ -1,11 +1,15 @@
 """Layer 2: where rows come from, and how they get on the sphere."""
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.idx import read_idx
-from mnemosphere.data.named import NAMES, NamedData, load
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
-from mnemosphere.data.patches import Patches, extract_patches
-from mnemosphere.data.rows import StoredRows
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mnemosphere.data.dataset import ArrayDataset, Dataset
+    from mnemosphere.data.idx import read_idx
+    from mnemosphere.data.named import NAMES, NamedData, load
+    from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+    from mnemosphere.data.patches import Patches, extract_patches
+    from mnemosphere.data.rows import StoredRows
 
 __all__ = [
     "NAMES",
@@ -20,3 +24,19 @@ __all__ = [
     "load",
     "read_idx",
 ]
+
+# Resolved on first use, so that tables can be read without torch.
+_HOME = {
+    **dict.fromkeys(("ArrayDataset", "Dataset"), "dataset"),
+    "read_idx": "idx",
+    **dict.fromkeys(("NAMES", "NamedData", "load"), "named"),
+    **dict.fromkeys(("NORMALIZATIONS", "Normalizer"), "normalize"),
+    **dict.fromkeys(("Patches", "extract_patches"), "patches"),
+    "StoredRows": "rows",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"mnemosphere.data.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'mnemosphere.data' has no attribute {name!r}")

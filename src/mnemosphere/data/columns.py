@@ -12,10 +12,8 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from mnemosphere.data.dataset import held_out
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.tables import Table, one_line
@@ -91,6 +89,10 @@ class Rows:
         """The same rows, with that share of each class marked as test rows."""
         if not 0 <= fraction < 1:
             raise ValueError(f"--test-fraction must lie in [0, 1), got {fraction}")
+        import torch
+
+        from mnemosphere.data.dataset import held_out
+
         labeled = torch.from_numpy(self.labeled)
         targets = torch.zeros(len(self), 1)
         if self.y is not None and bool(labeled.any()) and fraction > 0:

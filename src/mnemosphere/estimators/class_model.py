@@ -39,6 +39,7 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.metric import relevances
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
+from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array, Check, items, mapping, maybe, number, scalars
 from mnemosphere.training.callbacks import Callback
 
@@ -66,6 +67,7 @@ class ClassModel(PortableModel, ABC):
     }  # fmt: skip
     _OWN: ClassVar[dict[str, Array]] = {
         "label_mass": Array("C", None, low=0), "net_class_weights": Array("Q C", None, low=0),
+        "log_ratio": Array(optional=True),
     }  # fmt: skip
 
     @property
@@ -163,6 +165,9 @@ class ClassModel(PortableModel, ABC):
             "novelty_threshold": self.novelty_threshold_,
         }
         tensors = {"label_mass": self._label_mass, "net_class_weights": self._net_class_weights}
+        # With it a file can be read where there are no Bessel functions.
+        beta = self.params_.beta.double().cpu()
+        tensors["log_ratio"] = log_omega_ratio(beta, self.params_.n_features)
         return header, tensors
 
     def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:

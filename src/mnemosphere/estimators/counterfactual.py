@@ -26,10 +26,10 @@ from torch import Tensor
 
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.estimators.base import as_numpy, check_whole
-from mnemosphere.estimators.text import format_table, html_table
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.text import format_table, html_table
 
 __all__ = ["Counterfactual", "counterfactual"]
 

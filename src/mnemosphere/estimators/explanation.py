@@ -21,11 +21,11 @@ from mnemosphere.estimators.feature_reasons import (
     feature_reasons,
     readable,
 )
-from mnemosphere.estimators.text import format_table, html_table
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.text import format_table, html_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure

@@ -121,7 +121,7 @@ class FeatureReasons:
         return [*lines, line("sum", overlaps, self.log_odds)]
 
     def __str__(self) -> str:
-        from mnemosphere.estimators.text import format_table
+        from mnemosphere.text import format_table
 
         return f"{self.title}\n{format_table(self.table(), 100)}"
 

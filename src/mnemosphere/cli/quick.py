@@ -1,0 +1,116 @@
+"""`predict` in NumPy: to import torch and scikit-learn takes longer than to predict some rows.
+
+What a model file holds of a classifier is enough for probabilities, novelty and the memories that
+decided, the formulas of `model.class_reading` and `model.retrieval`. Rows with blanks, without
+direction or of extreme size, other models, and many rows are left to the estimators.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mnemosphere.data.encoding import Encoding, is_frame
+from mnemosphere.files import read_arrays
+
+Floats = NDArray[np.float64]
+
+FORMAT, VERSION = "mnemosphere-model", 3  # of `estimators.persistence`
+_MOST = 1 << 27  # products of rows, memories and coordinates
+_LARGEST, _SMALLEST = 1e100, 1e-100
+_FLAT = 1e-9  # a centered row that short is constant, perhaps
+
+
+class QuickModel:
+    """A classifier read from its file, for rows as most are."""
+
+    def __init__(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        own, classes = header["own"], header["classes"]
+        self.classes_ = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
+        self.n_features_in_ = header["n_features_in"]
+        self.novelty_threshold_ = own["novelty_threshold"]
+        if header["feature_names"]:
+            self.feature_names_in_ = np.array(header["feature_names"], dtype=object)
+        self._encoding = Encoding.from_json(header["columns"]) if header["columns"] else None
+        self._kind = header["normalize"]
+        self._found = {name: array for name, array in arrays.items() if "lineage" not in name}
+        self._w = arrays["params.w"].astype(np.float64)
+        self._beta_eff = float(arrays["params.beta"]) * float(arrays["params.varsigma"])
+        self._log_ratio = float(arrays["own.log_ratio"])
+        self._temperature = own["temperature"]
+
+    def unit_rows(self, X: Any) -> Floats | None:
+        """Rows on the sphere, (n, N'); None where they are not for this class."""
+        try:
+            x = self._encoding(X) if self._encoding is not None else _numbers(X)
+        except (TypeError, ValueError):
+            return None
+        if len(x) * self._w.size > _MOST or x.shape[1] < 1:
+            return None
+        mean, scale = (self._found.get(f"normalizer.{name}") for name in ("mean", "scale"))
+        if mean is not None and scale is not None:
+            x = np.hstack([(x - mean) / scale, np.full((len(x), 1), x.shape[1] ** 0.5)])
+        peak = np.abs(x).max(axis=1)
+        if not ((peak < _LARGEST) & (peak > _SMALLEST)).all():  # NaN is neither
+            return None
+        if self._kind == "center":
+            x = x - x.mean(axis=1, keepdims=True)
+            if not (np.abs(x).max(axis=1) > _FLAT * peak).all():
+                return None
+        metric = self._found.get("normalizer.metric")
+        if metric is not None:
+            x = x @ metric.T
+        norm = np.linalg.norm(x, axis=1, keepdims=True)
+        return x / norm if x.shape[1] == self._w.shape[1] and norm.all() else None
+
+    def predictions(self, x: Floats, n_memories: int) -> tuple[Floats, dict[str, NDArray[Any]]]:
+        """(probabilities (n, C), novelty, whether a row is novel, deciding memories) of unit rows.
+
+        The columns are those of `predict`; their names too.
+        """
+        h = self._beta_eff * (x @ self._w.T) - self._log_ratio  # (n, P)
+        prior = self._found["params.p_h"].astype(np.float64)
+        density = _log_sum(np.log(np.maximum(prior[1:], 1e-300)) + h)
+        with np.errstate(over="ignore"):
+            novelty = prior[0] / (prior[0] + np.exp(density)) if prior[0] > 0 else 0 * density
+        columns: dict[str, NDArray[Any]] = {"novelty": novelty}
+        if self.novelty_threshold_ is not None:
+            columns["novel"] = -density > self.novelty_threshold_
+        net = self._found["own.net_class_weights"].astype(np.float64)  # (P+1, C+1)
+        weight = np.maximum(net.sum(1), np.finfo(np.float64).tiny)
+        score = np.hstack([np.zeros((len(x), 1)), h / self._temperature]) + np.log(weight)
+        share = np.exp(score - _log_sum(score)[:, None])
+        proba = share @ (net[:, :-1] / weight[:, None])
+        best = np.argsort(-share[:, 1:], axis=1, kind="stable")[:, :n_memories]
+        for k in range(best.shape[1]):
+            columns[f"memory_{k + 1}"] = np.array([f"#{m}" for m in best[:, k]])
+            columns[f"share_{k + 1}"] = np.take_along_axis(share, best[:, k : k + 1] + 1, 1)[:, 0]
+        return proba / proba.sum(axis=1, keepdims=True), columns
+
+
+def read_quick(path: Path) -> QuickModel | None:
+    """The classifier in a model file; None where the file is for the estimators to judge."""
+    try:
+        with path.open("rb") as file:  # the length of the header, then the header
+            size = int.from_bytes(file.read(8), "little")
+            told = json.loads(file.read(min(size, 1 << 26)))
+        head = json.loads(told["__metadata__"]["mnemosphere"])
+        if head["estimator"] != "DAMClassifier" or head["normalize"] == "none":
+            return None
+        return QuickModel(*read_arrays(path, FORMAT, VERSION))
+    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def _numbers(X: Any) -> Floats:
+    return np.asarray(X.to_numpy() if is_frame(X) else X).astype(np.float64)
+
+
+def _log_sum(x: Floats) -> Floats:
+    top: Floats = x.max(axis=1)
+    found: Floats = top + np.log(np.exp(x - top[:, None]).sum(axis=1))
+    return found
