@@ -270,5 +270,6 @@ def fit_classifier(
 ) -> tuple[DAMClassifier, float]:
     """A fitted classifier, and the seconds it took; `settings` are those of the estimator."""
     began = time.perf_counter()
-    model = DAMClassifier(n_memories, random_state=seed, device=device, **settings).fit(x, y)
+    settings = {"objective": "joint", "random_state": seed, "device": device} | settings
+    model = DAMClassifier(n_memories, **settings).fit(x, y)
     return model, round(time.perf_counter() - began, 1)

@@ -38,7 +38,9 @@ def model_of(n_memories: int, n_features: int) -> Any:
     """A classifier of that size; what its memories are does not matter."""
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(50, n_features, generator=generator, dtype=torch.float64).numpy()
-    fitted = mn.DAMClassifier(7, normalize="center", varsigma=0.9, max_iter=1, random_state=0)
+    fitted = mn.DAMClassifier(
+        7, objective="joint", normalize="center", varsigma=0.9, max_iter=1, random_state=0
+    )
     fitted.fit(x, np.arange(50) % 10)
     w = sphere.sample_uniform(
         n_memories, n_features, generator=generator, dtype=torch.float64, device="cpu"

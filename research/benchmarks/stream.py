@@ -30,8 +30,8 @@ def main(argv: list[str]) -> None:
         for rehearses in (True, False):
             began = time.perf_counter()
             model = mn.DAMClassifier(
-                args.memories, varsigma=VARSIGMA, normalize="center", random_state=seed,
-                device=args.device, precision="float32",
+                args.memories, objective="joint", varsigma=VARSIGMA, normalize="center",
+                random_state=seed, device=args.device, precision="float32",
             )  # fmt: skip
 
             def judge(model: mn.DAMClassifier = model) -> dict[str, float]:

@@ -60,7 +60,9 @@ def main(argv: list[str]) -> None:
     x, x_test = vectorizer.fit_transform(texts[~test]), vectorizer.transform(texts[test])
     terms = vectorizer.get_feature_names_out()
     ours = {
-        "joint": mn.DAMClassifier(args.memories, normalize="unit", random_state=0, device="cpu"),
+        "joint": mn.DAMClassifier(
+            args.memories, objective="joint", normalize="unit", random_state=0, device="cpu"
+        ),
         "conditional": mn.DAMClassifier(
             args.memories, normalize="unit", random_state=0, device="cpu",
             objective=mn.Refinement(max_iter=5),

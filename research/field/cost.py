@@ -33,7 +33,7 @@ NAMES = (
 )  # fmt: skip
 # With a given number of memories or prototypes.
 SIZED = {
-    methods.OURS: lambda n, c: mn.DAMClassifier(n_memories=n, random_state=0),
+    methods.OURS: lambda n, c: mn.DAMClassifier(objective="joint", n_memories=n, random_state=0),
     "k-means prototypes": lambda n, c: methods.scaled(KMeansPrototypes(n)),
     "GLVQ": lambda n, c: methods.scaled(LVQ(per_class=n // c)),
 }

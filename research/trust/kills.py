@@ -28,8 +28,11 @@ _LIMIT = 120.0  # seconds for a fit of a fraction of one
 
 def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
     """(estimator, rows, labels): every solver, growth, refinement, few labels, clusters, files."""
-    settings = {"varsigma": 0.9, "normalize": "unit", "max_iter": 3, "tol": 0.0}
+    settings = {
+        "objective": "joint", "varsigma": 0.9, "normalize": "unit", "max_iter": 3, "tol": 0.0
+    }  # fmt: skip
     wide = {"random_state": seed, **settings}
+    refined = wide | {"objective": mn.Refinement(max_iter=2)}
     x, y = data(seed)
     some = np.where(np.arange(len(y)) % 4, -1, y)
     np.save(folder / "rows.npy", np.tile(x, (3, 1)))
@@ -41,7 +44,7 @@ def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
         "drawn seed": (mn.DAMClassifier(7, solver=mn.FixedPoint(16), **settings), x, y),
         "sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), x, y),
         "growth": (mn.DAMClassifier(9, growth=2, solver=mn.FixedPoint(None), **wide), x, y),
-        "refinement": (mn.DAMClassifier(7, objective=mn.Refinement(max_iter=2), **wide), x, y),
+        "refinement": (mn.DAMClassifier(7, **refined), x, y),
         "few labels": (mn.DAMClassifier(7, unlabeled=-1, **wide), x, some),
         "clusters": (mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=3,
                                      random_state=seed), x, y),
@@ -51,8 +54,7 @@ def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
         "files sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), files,
                       None),
         "files growth": (mn.DAMClassifier(9, growth=2, **wide), files, None),
-        "files refinement": (mn.DAMClassifier(7, objective=mn.Refinement(max_iter=2), **wide),
-                             files, None),
+        "files refinement": (mn.DAMClassifier(7, **refined), files, None),
         "two ranks": (mn.DAMClassifier(7, solver=mn.FixedPoint(None), **wide), x, y),
         "two ranks sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), x,
                           y),

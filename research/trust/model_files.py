@@ -34,10 +34,12 @@ def models(seed: int = 0) -> dict[str, Any]:
     y = np.arange(61) % 3
     x = 3 * rng.normal(size=(3, 6))[y] + 0.6 * rng.normal(size=(61, 6))
     images = rng.random((29, 16))
-    settings = {"varsigma": 0.9, "max_iter": 2, "random_state": seed}
+    settings = {"objective": "joint", "varsigma": 0.9, "max_iter": 2, "random_state": seed}
     classifier = mn.DAMClassifier(7, growth=3, normalize="standard", **settings)
     classifier.fit(x, np.array(["ant", "bee", "wasp"])[y]).calibrate_novelty(x, 0.1)
-    other = mn.DAMClassifier(5, objective="conditional", solver=mn.SGD(batch_size=16), **settings)
+    other = mn.DAMClassifier(
+        5, **(settings | {"objective": "conditional"}), solver=mn.SGD(batch_size=16)
+    )
     clusterer = mn.DAMClusterer(3, normalize="unit", max_iter=2, random_state=seed)
     encoder = mn.PatchEncoder((4, 4), patch=(2, 3), grid=2, n_memories=3, max_iter=2)
     pipeline = make_pipeline(encoder, mn.DAMClassifier(3, normalize="unit", **settings))

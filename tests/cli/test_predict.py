@@ -76,7 +76,13 @@ def test_the_quick_reading_of_a_file_is_the_estimators(tmp_path, kit, normalize,
     rng = np.random.default_rng(0)
     table = kit.frame(0).drop(columns="tag").assign(color=rng.choice(["red", "blue", "gray"], 91))
     model = mn.DAMClassifier(
-        13, normalize=normalize, varsigma=0.7, precision=precision, max_iter=3, random_state=0
+        13,
+        objective="joint",
+        normalize=normalize,
+        varsigma=0.7,
+        precision=precision,
+        max_iter=3,
+        random_state=0,
     )
     x = table.drop(columns="kind")
     model.fit(x, table["kind"])
@@ -96,7 +102,9 @@ def test_the_quick_reading_of_a_file_is_the_estimators(tmp_path, kit, normalize,
 
 def test_what_is_not_for_the_quick_reading_is_left_to_the_estimators(tmp_path, kit):
     table = kit.frame(0)[kit.names]
-    model = mn.DAMClassifier(5, normalize="center", varsigma=0.7, max_iter=2, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="center", varsigma=0.7, max_iter=2, random_state=0
+    )
     model.fit(table, kit.frame(0)["kind"])
     model.save(tmp_path / "m.safetensors")
     quick = read_quick(tmp_path / "m.safetensors")

@@ -28,7 +28,9 @@ def test_the_model_is_that_of_python_on_the_rows_that_were_not_held_out(trained,
     kept = rows.take(~rows.is_test)
     # A fifth of each class is held out: 31, 30 and 30 rows.
     assert sorted(np.unique(rows.y[rows.is_test], return_counts=True)[1]) == [6, 6, 6]
-    clf = mn.DAMClassifier(11, varsigma=0.9, normalize="standard", max_iter=5, random_state=0)
+    clf = mn.DAMClassifier(
+        11, objective="joint", varsigma=0.9, normalize="standard", max_iter=5, random_state=0
+    )
     clf.fit(kit.frame().loc[~rows.is_test, kit.names], kept.y)
     model = mn.load(trained / "model.safetensors")
     x = kit.frame(5)[kit.names]

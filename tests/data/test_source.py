@@ -275,7 +275,9 @@ def test_bad_files(tmp_path, rows):
     late = x.copy()
     late[123, 2] = np.nan
     save(bad, late, y)
-    model = mn.DAMClassifier(5, varsigma=0.5, normalize="unit", max_iter=1, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", varsigma=0.5, normalize="unit", max_iter=1, random_state=0
+    )
     says("b.parquet: row 123 is NaN in column 'f2'", lambda: model.fit(both_files()))
     assert not hasattr(model, "params_")
     names = y.astype(object)

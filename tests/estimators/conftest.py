@@ -60,7 +60,7 @@ def fresh() -> Rows:
 @pytest.fixture(scope="session")
 def fitted(data: Rows) -> mn.DAMClassifier:
     """A small model; tests only read it."""
-    return mn.DAMClassifier(7, random_state=0).fit(data.x, data.y)
+    return mn.DAMClassifier(7, objective="joint", random_state=0).fit(data.x, data.y)
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +71,9 @@ def images() -> mn.data.NamedData:
 @pytest.fixture(scope="session")
 def image_model(images: mn.data.NamedData) -> mn.DAMClassifier:
     """A model of half of mnist-small, its choices made: fitted once for all tests."""
-    model = mn.DAMClassifier(200, normalize="center", varsigma=0.23, random_state=0)
+    model = mn.DAMClassifier(
+        200, objective="joint", normalize="center", varsigma=0.23, random_state=0
+    )
     return model.fit(images.x_train[::2], images.y_train[::2])
 
 
@@ -80,6 +82,7 @@ def grown(images: mn.data.NamedData) -> mn.DAMClassifier:
     """A model of images grown from 5 to 23 memories."""
     model = mn.DAMClassifier(
         23,
+        objective="joint",
         growth=5,
         normalize="center",
         varsigma=0.3,
@@ -124,7 +127,13 @@ class Read(NamedTuple):
 @pytest.fixture(scope="session", params=["center", "unit", "standard"])
 def read(request, data, fresh, oracle) -> Read:
     model = mn.DAMClassifier(
-        7, normalize=request.param, varsigma=0.6, beta=9.0, max_iter=5, random_state=0
+        7,
+        objective="joint",
+        normalize=request.param,
+        varsigma=0.6,
+        beta=9.0,
+        max_iter=5,
+        random_state=0,
     ).fit(data.x, data.y)
     x = torch.from_numpy(on_sphere(request.param, fresh.x, data.x))
     params = model.params_

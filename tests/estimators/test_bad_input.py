@@ -19,7 +19,8 @@ NAN, INF = float("nan"), float("inf")
 
 def small(**settings):
     settings = {
-        "n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 2, "random_state": 0
+        "n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 2, "random_state": 0,
+        "objective": "joint",
     } | settings  # fmt: skip
     return mn.DAMClassifier(**settings)
 

@@ -15,7 +15,8 @@ from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
 
 SETTINGS = {
-    "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0
+    "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0,
+    "objective": "joint",
 }  # fmt: skip
 
 
@@ -86,7 +87,13 @@ def test_temperatures_stay_finite(noisy):
     assert 20 < hot.temperature_ < 100
     assert np.isfinite(hot.predict_log_proba(held.x)).all()
     exact = mn.DAMClassifier(
-        3, varsigma=0.9, normalize="center", uniform_weight=0.0, random_state=0, max_iter=3
+        3,
+        objective="joint",
+        varsigma=0.9,
+        normalize="center",
+        uniform_weight=0.0,
+        random_state=0,
+        max_iter=3,
     ).fit(held.x, held.y)
     exact.calibrate(held.x, exact.predict(held.x))
     assert 0.04 < exact.temperature_ < 1
@@ -185,7 +192,7 @@ def test_rows_held_out_by_training_serve_for_the_temperature(make_clusters, monk
     train = make_clusters(3, rows=307, spread=3.0)
     judge = Spy(monkeypatch, class_training, "temperature_on")
     cross = Spy(monkeypatch, class_training, "cross_fitted_temperature")
-    model = mn.DAMClassifier(**SETTINGS, **settings).fit(train.x, train.y)
+    model = mn.DAMClassifier(**(SETTINGS | settings)).fit(train.x, train.y)
     ((((params, held),), *_),) = judge.calls
     assert cross.calls == []
     assert 0 < held.n_rows < 154
@@ -231,7 +238,9 @@ def test_too_few_rows_for_the_rate():
 def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     rows = make_clusters(0, classes=len(names))
     labels = np.array(names)[rows.y]
-    model = mn.DAMClassifier(7, varsigma=0.9, normalize="standard", random_state=0)
+    model = mn.DAMClassifier(
+        7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
+    )
     model.fit(rows.x, labels)
     with pytest.raises(ValueError, match="call calibrate_novelty"):
         model.is_novel(rows.x)
@@ -254,7 +263,13 @@ def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
     rng = np.random.default_rng(0)
     rows = np.vstack([images.x_test[:50], rng.permuted(images.x_test[:50], axis=1)])
     model = mn.DAMClassifier(
-        61, varsigma=0.25, normalize="center", max_iter=2, precision="float32", random_state=0
+        61,
+        objective="joint",
+        varsigma=0.25,
+        normalize="center",
+        max_iter=2,
+        precision="float32",
+        random_state=0,
     ).fit(images.x_train[:600], images.y_train[:600])
     score = model.novelty_score(rows)
     assert len(np.unique(score)) == 100
@@ -351,7 +366,9 @@ def test_there_and_back_again(skewed):
 
 def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
     names = np.array(["ant", "bee", "cat"])
-    model = mn.DAMClassifier(7, varsigma=0.9, normalize="standard", random_state=0)
+    model = mn.DAMClassifier(
+        7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
+    )
     model.fit(data.x, names[data.y])
     named = model.with_class_prior({"cat": 3, "ant": 1, "bee": 0})
     plain = model.with_class_prior([1, 0, 3])
@@ -379,7 +396,9 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
     rows = make_clusters(0, features=11)
     x = rows.x + 5 if kind == "standard" else rows.x
     x = x / np.linalg.norm(x, axis=1, keepdims=True) if kind == "none" else x
-    model = mn.DAMClassifier(7, varsigma=0.9, normalize=kind, random_state=0).fit(x, rows.y)
+    model = mn.DAMClassifier(
+        7, objective="joint", varsigma=0.9, normalize=kind, random_state=0
+    ).fit(x, rows.y)
     lost = np.random.default_rng(0).random(x.shape) < 0.4
     gaps = np.where(lost, np.nan, x)
     found = model.recall(gaps)

@@ -31,7 +31,7 @@ SMALL = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 1, "
 
 
 def estimator(name, path, **settings):
-    more = {"n_clusters": 3} if name == "DAMClusterer" else {}
+    more = {"n_clusters": 3} if name == "DAMClusterer" else {"objective": "joint"}
     return getattr(mn, name)(**SMALL | more | settings).set_params(callbacks=[mn.Checkpoint(path)])
 
 

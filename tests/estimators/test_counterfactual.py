@@ -20,7 +20,9 @@ def check(model, x, found):
 @pytest.mark.parametrize("free", [(True, True), (True, False)])
 def test_as_small_as_a_grid_finds(make_clusters, free):
     data = make_clusters(features=2, classes=5, spread=1.2, rows=101)
-    model = mn.DAMClassifier(11, normalize="standard", varsigma=0.9, random_state=0)
+    model = mn.DAMClassifier(
+        11, objective="joint", normalize="standard", varsigma=0.9, random_state=0
+    )
     model.fit(data.x, data.y)
     rows, scale = data.x[:13], data.x.std(0)
     hold = [k for k in range(2) if not free[k]]
@@ -66,7 +68,13 @@ def test_a_frame_with_names_in_single_precision(data):
     frame.index = [f"client {k}" for k in range(61)]
     y = np.array(["ant", "bee", "cat"])[data.y]
     model = mn.DAMClassifier(
-        7, normalize="standard", varsigma=0.9, precision="float32", max_iter=3, random_state=0
+        7,
+        objective="joint",
+        normalize="standard",
+        varsigma=0.9,
+        precision="float32",
+        max_iter=3,
+        random_state=0,
     ).fit(frame, y)
     few = frame.iloc[:4]
     found = model.counterfactual(few, "bee", hold=["age"])
@@ -87,7 +95,9 @@ def test_a_frame_with_names_in_single_precision(data):
 
 def test_rows_of_unit_norm_stay_so(data):
     x = data.x / np.linalg.norm(data.x, axis=1, keepdims=True)
-    model = mn.DAMClassifier(7, normalize="none", varsigma=0.9, max_iter=5, random_state=0)
+    model = mn.DAMClassifier(
+        7, objective="joint", normalize="none", varsigma=0.9, max_iter=5, random_state=0
+    )
     found = model.fit(x, data.y).counterfactual(x[:17])
     check(model, x[:17], found)
     assert found.found.all()
@@ -119,7 +129,7 @@ def test_a_thousand_rows_of_default_models():
     for load, n in ((load_iris, 150), (load_wine, 178), (load_breast_cancer, 300),
                     (load_digits, 372)):  # fmt: skip
         x, y = load(return_X_y=True)
-        model = mn.DAMClassifier(random_state=0).fit(x, y)
+        model = mn.DAMClassifier(objective="joint", random_state=0).fit(x, y)
         some = x[np.linspace(0, len(x) - 1, n).astype(int)]
         answer = model.counterfactual(some)
         check(model, some, answer)

@@ -86,7 +86,7 @@ def test_added_memories_answer_for_what_they_show(data, fitted, before):
     model = fitted.with_memories(strange, [1, 1])
     assert model.n_memories_ == 9
     assert model.predict(strange).tolist() == [1, 1]
-    assert model.novelty_score(strange)[0] < fitted.novelty_score(strange)[0] - 1
+    assert model.novelty_score(strange)[0] < fitted.novelty_score(strange)[0] - 0.5
     np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
     new, old = model.memory_prior_[1:], fitted.memory_prior_[1:]
     np.testing.assert_allclose(new[7:], new[:7].mean(), rtol=1e-8)
@@ -95,7 +95,9 @@ def test_added_memories_answer_for_what_they_show(data, fitted, before):
 
 @pytest.mark.parametrize("normalize", ["center", "unit", "standard"])
 def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
-    model = mn.DAMClassifier(7, normalize=normalize, varsigma=0.7, random_state=0)
+    model = mn.DAMClassifier(
+        7, objective="joint", normalize=normalize, varsigma=0.7, random_state=0
+    )
     model.fit(data.x, np.array(["a", "b", "c"])[data.y])
     numbers = model._normalizer
     other = mn.DAMClassifier.from_parameters(

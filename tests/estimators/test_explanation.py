@@ -63,7 +63,9 @@ def test_explanation_as_table_and_picture(image_model, images):
 
 def test_explanation_of_standardized_images_can_be_drawn(images):
     """The coordinate that normalize='standard' appends is no pixel."""
-    model = mn.DAMClassifier(5, normalize="standard", varsigma=0.5, max_iter=1, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="standard", varsigma=0.5, max_iter=1, random_state=0
+    )
     model.fit(images.x_train[:50], images.y_train[:50])
     found = model.explain(images.x_test[:1])
     found.plot(image_shape=images.image_shape)
@@ -71,7 +73,9 @@ def test_explanation_of_standardized_images_can_be_drawn(images):
 
 
 def test_typical_rows_are_named_and_shown(data):
-    model = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0).fit(data.x, data.y)
+    model = mn.DAMClassifier(
+        7, objective="joint", varsigma=0.9, normalize="unit", random_state=0
+    ).fit(data.x, data.y)
     why = model.explain(data.x[:2], n_nearest=3)
     for reason in why[0]:
         expected = [int(k) for k in model.typical_rows_[reason.memory] if k >= 0]
@@ -81,6 +85,6 @@ def test_typical_rows_are_named_and_shown(data):
     names = np.array(["<b>ant", "bee", "cat"])
     html = model._copy_with(model.params_).explain(data.x[:2])._repr_html_()
     assert html.count("<table>") == 4  # for each row: memories and features
-    odd = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0)
+    odd = mn.DAMClassifier(7, objective="joint", varsigma=0.9, normalize="unit", random_state=0)
     odd.fit(data.x, names[data.y])
     assert "<b>ant" not in odd.explain(data.x)._repr_html_()

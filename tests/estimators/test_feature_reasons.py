@@ -51,7 +51,13 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
 def test_single_precision_and_a_table_with_names(data):
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     model = mn.DAMClassifier(
-        7, normalize="standard", varsigma=0.6, precision="float32", max_iter=3, random_state=0
+        7,
+        objective="joint",
+        normalize="standard",
+        varsigma=0.6,
+        precision="float32",
+        max_iter=3,
+        random_state=0,
     ).fit(frame, np.array(["ant", "bee", "cat"])[data.y])
     found = model.explain(frame[:3])
     why = found.features(2)
@@ -70,7 +76,9 @@ def test_single_precision_and_a_table_with_names(data):
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):
-    model = mn.DAMClassifier(7, normalize="unit", varsigma=0.9, max_iter=3, random_state=0)
+    model = mn.DAMClassifier(
+        7, objective="joint", normalize="unit", varsigma=0.9, max_iter=3, random_state=0
+    )
     model.fit(data.x, data.y)
     found = model.explain(np.zeros((1, 5)))
     why = found.features()
@@ -89,7 +97,9 @@ def test_which_features_can_be_read():
 
 @pytest.fixture(scope="module")
 def named(data):
-    model = mn.DAMClassifier(7, varsigma=0.9, normalize="unit", random_state=0).fit(data.x, data.y)
+    model = mn.DAMClassifier(
+        7, objective="joint", varsigma=0.9, normalize="unit", random_state=0
+    ).fit(data.x, data.y)
     return model.name_rows([f"a text about row {k} and other things" for k in range(61)])
 
 

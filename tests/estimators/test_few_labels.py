@@ -25,7 +25,7 @@ def two():
 
 
 def small(**options):
-    settings = {"varsigma": 1.0, "normalize": "none", "random_state": 0}
+    settings = {"objective": "joint", "varsigma": 1.0, "normalize": "none", "random_state": 0}
     return mn.DAMClassifier(100, **(settings | options))
 
 
@@ -129,5 +129,8 @@ def test_unlabeled_rows_help(make_clusters):
 
 def test_automatic_choices_with_few_labels(data, fresh):
     y = np.where(np.arange(61) < 12, data.y, -1)
-    models = [mn.DAMClassifier(unlabeled=-1, random_state=s).fit(data.x, y) for s in range(3)]
+    models = [
+        mn.DAMClassifier(objective="joint", unlabeled=-1, random_state=s).fit(data.x, y)
+        for s in range(3)
+    ]
     assert np.mean([model.score(fresh.x, fresh.y) for model in models]) > 0.8

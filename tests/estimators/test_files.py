@@ -28,7 +28,7 @@ def source(tmp_path_factory, rows):
 
 def small(**settings):
     given = {"varsigma": 0.7, "normalize": "unit", "max_iter": 2, "random_state": 0,
-             "device": "cpu", "precision": "float64"}  # fmt: skip
+             "device": "cpu", "precision": "float64", "objective": "joint"}  # fmt: skip
     return mn.DAMClassifier(P, **{**given, **settings})
 
 

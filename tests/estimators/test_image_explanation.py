@@ -23,7 +23,13 @@ def case(request):
         shape, patch=(3, 4), grid=2, n_memories=5, max_iter=3, random_state=0
     )  # fmt: skip
     model = mn.DAMClassifier(
-        7, normalize=normalize, varsigma=0.5, precision="float64", max_iter=3, random_state=0
+        7,
+        objective="joint",
+        normalize=normalize,
+        varsigma=0.5,
+        precision="float64",
+        max_iter=3,
+        random_state=0,
     )
     return make_pipeline(encoder, model).fit(x[:50], y[:50]), np.vstack([x[50:], 0 * x[:1] + 3])
 

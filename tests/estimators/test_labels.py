@@ -254,7 +254,13 @@ def test_columns_that_name_no_classes(names):
 def test_one_hot_frames_through_fit(data, fresh, frame):
     """As scikit-learn's and pandas' one-hot encoders give them."""
     names = np.array(["wasp", "ant", "bee"])
-    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0}
+    settings = {
+        "objective": "joint",
+        "n_memories": 7,
+        "normalize": "unit",
+        "varsigma": 0.9,
+        "random_state": 0,
+    }
     model = mn.DAMClassifier(**settings).fit(
         data.x, FRAMES[frame](np.eye(3)[data.y], names.tolist())
     )
@@ -366,7 +372,13 @@ def test_weights_by_name():
 
 
 def small(**settings):
-    settings = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0} | settings
+    settings = {
+        "objective": "joint",
+        "n_memories": 7,
+        "normalize": "unit",
+        "varsigma": 0.9,
+        "random_state": 0,
+    } | settings
     return mn.DAMClassifier(**settings)
 
 
@@ -401,6 +413,6 @@ def test_soft_labels_are_learned_as_given(data):
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_the_same_model_from_any_container(make_clusters, container):
     x = make_clusters(rows=7).x
-    settings = {"n_memories": 3, "max_iter": 2}
+    settings = {"objective": "joint", "n_memories": 3, "max_iter": 2}
     one, two = (small(**settings).fit(x, y) for y in (CONTAINERS[container](Y), Y))
     assert np.array_equal(one.class_weights_, two.class_weights_)

@@ -32,7 +32,9 @@ def test_shares_of_the_memories(read, fresh):
 
 def test_density_on_the_circle_integrates_to_one(make_clusters):
     x, y = make_clusters(features=2)
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=1.0, random_state=0).fit(x, y)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=1.0, random_state=0
+    ).fit(x, y)
     assert model.beta_ > 2  # not the trivial density
     angle = np.arange(4096) * (2 * np.pi / 4096)
     density = np.exp(model.score_samples(np.c_[np.cos(angle), np.sin(angle)]))
@@ -52,7 +54,9 @@ def test_noise_is_novel(image_model, images):
 
 @pytest.mark.parametrize("kind", ["center", "unit", "standard"])
 def test_recall_completes_what_is_not_known(data, fresh, kind):
-    model = mn.DAMClassifier(3, normalize=kind, varsigma=0.9, random_state=0).fit(data.x, data.y)
+    model = mn.DAMClassifier(
+        3, objective="joint", normalize=kind, varsigma=0.9, random_state=0
+    ).fit(data.x, data.y)
     known = np.random.default_rng(0).random(fresh.x.shape) < 0.4
     known[:, :2] = True
     x = np.where(known, fresh.x, fresh.x.mean())
@@ -109,7 +113,7 @@ def test_samples_look_like_their_class(image_model):
 def test_samples_of_all_classes_come_in_proportion(data):
     names = np.array(["ant", "bee", "wasp"])
     rare = np.where(data.y == 2, np.where(np.arange(61) % 4 == 0, 2, 0), data.y)
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, random_state=0)
+    model = mn.DAMClassifier(5, objective="joint", normalize="unit", varsigma=0.9, random_state=0)
     model.fit(data.x, names[rare])
     _, labels = model.sample(3000, random_state=0)
     share = [(labels == name).mean() for name in names] + [np.mean([v is None for v in labels])]
@@ -127,7 +131,7 @@ def test_growth_records_its_tree(grown):
     assert sizes[-1] == 23
     assert sizes == sorted(sizes)
     assert grown.status_ == "grown"
-    assert grown.memory_prior_[0] == pytest.approx(1 / 24)  # P_0 = 1 at the final width
+    assert grown.memory_prior_[0] == pytest.approx(0.01)  # at the final width
 
 
 def test_levels_of_growth_are_models(grown, images):
@@ -158,7 +162,7 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
 
 def test_certificate_of_a_converged_model(data):
     model = mn.DAMClassifier(
-        3, normalize="unit", varsigma=0.9, tol=1e-6, max_iter=300, random_state=0
+        3, objective="joint", normalize="unit", varsigma=0.9, tol=1e-9, max_iter=900, random_state=0
     ).fit(data.x, data.y)
     found = model.certify(data.x, data.y)
     assert found.converged
@@ -168,7 +172,9 @@ def test_certificate_of_a_converged_model(data):
 
 def test_certificate_of_a_copy_that_came_to_rest(data):
     names = np.array(["ant", "bee", "wasp"])
-    model = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
+    model = mn.DAMClassifier(
+        3, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
+    )
     model.fit(data.x, names[data.y])
     before, proba = model.params_, model.predict_proba(data.x)
     assert not model.certify(data.x, names[data.y], max_iter=0).converged

@@ -404,7 +404,13 @@ def test_a_blank_row_is_a_blank_picture(case):
 
 def small_classifier():
     return mn.DAMClassifier(
-        20, normalize="center", varsigma=0.15, solver=mn.FixedPoint(100), max_iter=5, random_state=0
+        20,
+        objective="joint",
+        normalize="center",
+        varsigma=0.15,
+        solver=mn.FixedPoint(100),
+        max_iter=5,
+        random_state=0,
     )
 
 

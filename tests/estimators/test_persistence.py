@@ -46,7 +46,13 @@ def assert_same(one, two, x):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_round_trip_is_exact(data, fresh, tmp_path, kind, precision):
     model = mn.DAMClassifier(
-        7, normalize=kind, varsigma=0.7, precision=precision, max_iter=3, random_state=0
+        7,
+        objective="joint",
+        normalize=kind,
+        varsigma=0.7,
+        precision=precision,
+        max_iter=3,
+        random_state=0,
     ).fit(data.x, data.y)
     model.save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
@@ -63,6 +69,7 @@ def test_round_trip_is_exact(data, fresh, tmp_path, kind, precision):
 def test_settings_come_back(data, tmp_path):
     model = mn.DAMClassifier(
         np.int64(5),
+        objective="joint",
         normalize="unit",
         varsigma=np.float32(0.5),
         beta=7.0,
@@ -101,7 +108,9 @@ def test_objects_among_the_settings_come_back(data, fresh, tmp_path, settings):
 def test_what_belongs_to_the_machine_is_not_stored(data, tmp_path):
     """Callbacks and the device are those of whoever loads the model."""
     store = mn.Checkpoint(tmp_path / "run")
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_iter=1, device="cpu")
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, device="cpu"
+    )
     model.set_params(callbacks=[store]).fit(*data).save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert (loaded.callbacks, loaded.device) == ((), "auto")
@@ -109,7 +118,9 @@ def test_what_belongs_to_the_machine_is_not_stored(data, tmp_path):
 
 @pytest.mark.parametrize("marker", [NAN, "?", object()], ids=["nan", "text", "object"])
 def test_marker_of_unlabeled_rows(data, tmp_path, marker):
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_iter=1, unlabeled=marker)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, unlabeled=marker
+    )
     model.fit(data.x, np.where(np.arange(61) < 30, "a", "b").astype(object))
     model.save(tmp_path / "model.safetensors")
     back = mn.load(tmp_path / "model.safetensors").unlabeled
@@ -131,13 +142,17 @@ def test_marker_of_unlabeled_rows(data, tmp_path, marker):
     ids=["int8", "uint64", "float", "str", "object"],
 )
 def test_labels_of_several_types(data, fresh, tmp_path, names):
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_iter=2, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=2, random_state=0
+    )
     model.fit(data.x, names[data.y]).save(tmp_path / "model.safetensors")
     assert_same(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
 
 
 def test_boolean_labels(data, fresh, tmp_path):
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_iter=2, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=2, random_state=0
+    )
     model.fit(data.x, data.y == 1).save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert loaded.classes_.dtype == bool
@@ -146,7 +161,9 @@ def test_boolean_labels(data, fresh, tmp_path):
 
 def test_feature_names(data, tmp_path):
     frame = pd.DataFrame(data.x, columns=list("abcde"))
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
+    )
     model.fit(frame, data.y).save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert loaded.feature_names_in_.tolist() == list("abcde")
@@ -169,7 +186,7 @@ def test_lineage(grown, images, tmp_path):
 
 
 def test_streaming_model(data, fresh, tmp_path):
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, random_state=0)
+    model = mn.DAMClassifier(5, objective="joint", normalize="unit", varsigma=0.9, random_state=0)
     model.partial_fit(data.x, data.y, classes=[0, 1, 2]).save(tmp_path / "model.safetensors")
     assert_same(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
 
@@ -227,7 +244,12 @@ def test_foreign_safetensors_file(tmp_path):
 def test_checkpoint_is_no_model(data, tmp_path):
     path = tmp_path / "run.safetensors"
     mn.DAMClassifier(
-        3, normalize="unit", varsigma=0.9, max_iter=1, callbacks=[mn.Checkpoint(path)]
+        3,
+        objective="joint",
+        normalize="unit",
+        varsigma=0.9,
+        max_iter=1,
+        callbacks=[mn.Checkpoint(path)],
     ).fit(*data)
     with pytest.raises(
         ValueError, match="is not a mnemosphere-model file but mnemosphere-checkpoint"
@@ -411,7 +433,9 @@ def test_a_tree_of_splits_that_is_none(grown, tmp_path):
 
 
 def test_what_could_not_be_read_is_not_written(data, tmp_path):
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
+    )
     model.fit(*data).temperature_ = NAN
     with pytest.raises(ValueError, match="this model cannot be saved: temperature is nan"):
         model.save(tmp_path / "m.safetensors")
@@ -461,7 +485,9 @@ def test_full_disk_leaves_the_old_file_and_no_litter(fitted, fresh, tmp_path, mo
     path = tmp_path / "model.safetensors"
     fitted.save(path)
     before = path.read_bytes()
-    other = mn.DAMClassifier(3, normalize="unit", varsigma=0.5, max_iter=1).fit(*fresh)
+    other = mn.DAMClassifier(3, objective="joint", normalize="unit", varsigma=0.5, max_iter=1).fit(
+        *fresh
+    )
 
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -478,7 +504,7 @@ def test_full_disk_leaves_the_old_file_and_no_litter(fitted, fresh, tmp_path, mo
 
 def test_labels_that_cannot_be_saved(data, tmp_path):
     days = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]")
-    model = mn.DAMClassifier(3, normalize="unit", varsigma=0.9, max_iter=1)
+    model = mn.DAMClassifier(3, objective="joint", normalize="unit", varsigma=0.9, max_iter=1)
     model.fit(data.x, days[data.y])
     with pytest.raises(
         ValueError, match=r"labels of dtype datetime64\[D\] cannot be saved: use numbers, strings"

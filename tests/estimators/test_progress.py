@@ -11,7 +11,13 @@ from rich.console import Console
 import mnemosphere as mn
 from mnemosphere.estimators import ProgressBar
 
-SETTINGS = {"n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0}
+SETTINGS = {
+    "objective": "joint",
+    "n_memories": 7,
+    "normalize": "unit",
+    "varsigma": 0.9,
+    "random_state": 0,
+}
 
 
 def test_progress_bar_goes_to_standard_error(data, capsys, monkeypatch):

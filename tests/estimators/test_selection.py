@@ -91,7 +91,10 @@ def test_the_normalization_is_the_one_that_shows_the_classes(make, classes, trut
     assert {trial["normalize"] for trial in choice.trials} == tried
     # Rows never seen are told apart by it, and by each of the others worse.
     fresh = make(1)
-    settings = {"n_memories": 31, "varsigma": 0.9, "max_iter": 10, "random_state": 0}
+    settings = {
+        "n_memories": 31, "varsigma": 0.9, "max_iter": 10, "random_state": 0,
+        "objective": "joint",
+    }  # fmt: skip
     accuracy = {
         kind: mn.DAMClassifier(normalize=kind, **settings).fit(x, y).score(*fresh)
         for kind in ("center", "unit", "standard")
@@ -139,7 +142,9 @@ def test_varsigma_does_nearly_as_well_on_new_rows_as_the_best(make_clusters, spr
     fresh = make_clusters(1, rows=997, spread=spread)
 
     def loss(varsigma):
-        model = mn.DAMClassifier(31, normalize="unit", varsigma=varsigma, random_state=0)
+        model = mn.DAMClassifier(
+            31, objective="joint", normalize="unit", varsigma=varsigma, random_state=0
+        )
         log_proba = model.set_params(max_iter=20).fit(x, y).predict_log_proba(fresh.x)
         return -log_proba[np.arange(997), fresh.y].mean()
 
@@ -159,10 +164,10 @@ def test_the_choice_is_the_trial_of_least_loss(make_clusters):
     )
     assert picked["log_loss"] == pytest.approx(best["log_loss"], abs=1e-3)
     # Two memories per class, and a fifth of the rows, with the same ς each.
-    assert [t["width"] for t in choice.trials] == [6] * 4 + [61] * 4
+    assert [t["width"] for t in choice.trials] == [6] * 6 + [61] * 6
     grid = [trial["varsigma"] for trial in choice.trials]
-    assert grid[:4] == grid[4:] == sorted(grid[:4])
-    assert grid[3] == 1.0
+    assert grid[:6] == grid[6:] == sorted(grid[:6])
+    assert grid[5] == 1.0
     assert choice.shrinkage is None
 
 
@@ -178,8 +183,8 @@ def test_whitening_helps_where_classes_are_thin():
     choice = chosen(*thin(0), 2)
     assert choice.normalize == "whitened"
     assert choice.shrinkage in (0.5, 0.1)
-    model = mn.DAMClassifier(random_state=0).fit(*thin(0))
-    plain = mn.DAMClassifier(random_state=0, normalize="standard").fit(*thin(0))
+    model = mn.DAMClassifier(objective="joint", random_state=0).fit(*thin(0))
+    plain = mn.DAMClassifier(objective="joint", random_state=0, normalize="standard").fit(*thin(0))
     assert model.normalize_ == "whitened"
     assert model.score(*thin(1)) > plain.score(*thin(1)) + 0.03
 

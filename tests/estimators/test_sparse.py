@@ -65,7 +65,7 @@ def test_classifier_as_with_dense_rows(data, never_dense, kind):
     x, y = data
     rows = sparse.csr_matrix(x)
     settings = {"normalize": kind, "random_state": 0, "max_iter": 3, "varsigma": 0.5,
-                "device": "cpu"}  # fmt: skip
+                "device": "cpu", "objective": "joint"}  # fmt: skip
     a = mn.DAMClassifier(P, **settings).fit(x, y)
     b = mn.DAMClassifier(P, **settings).fit(rows, y)
     np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
@@ -85,7 +85,10 @@ def test_classifier_as_with_dense_rows(data, never_dense, kind):
 def test_partial_fit_auto_and_tensors(data, never_dense):
     x, y = data
     rows = sparse.csr_matrix(x)
-    a, b = (mn.DAMClassifier(P, varsigma=0.5, random_state=0, device="cpu") for _ in range(2))
+    a, b = (
+        mn.DAMClassifier(P, objective="joint", varsigma=0.5, random_state=0, device="cpu")
+        for _ in range(2)
+    )
     for part in (slice(0, 100), slice(100, None)):
         a.partial_fit(x[part], y[part], classes=np.unique(y))
         b.partial_fit(rows[part], y[part], classes=np.unique(y))
@@ -126,19 +129,19 @@ def test_bad_sparse_rows_and_what_needs_dense_ones(data):
     rows.data[17] = np.nan
     row = int(np.searchsorted(rows.indptr, 17, side="right")) - 1
     with pytest.raises(ValueError, match=f"row {row} of X is NaN in column {rows.indices[17]}"):
-        mn.DAMClassifier(P).fit(rows, y)
-    model = mn.DAMClassifier(P, normalize="unit", varsigma=0.5, max_iter=2, random_state=0).fit(
-        x, y
-    )
+        mn.DAMClassifier(P, objective="joint").fit(rows, y)
+    model = mn.DAMClassifier(
+        P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
+    ).fit(x, y)
     with pytest.raises(TypeError, match="not for sparse rows"):
         model.recall(sparse.csr_matrix(x[:2]))
 
 
 def test_strongest_features_of_memories(data):
     x, y = data
-    model = mn.DAMClassifier(P, normalize="unit", varsigma=0.5, max_iter=2, random_state=0).fit(
-        x, y
-    )
+    model = mn.DAMClassifier(
+        P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
+    ).fit(x, y)
     terms = [f"term{k}" for k in range(N)]
     table = model.strongest_features(4, names=terms)
     assert len(table) == 4 * P

@@ -24,7 +24,7 @@ def rows(label, n, seed):
 
 def stream(*, rehearses, half_life=None):
     model = mn.DAMClassifier(
-        P, varsigma=0.8, normalize="none", random_state=0, device="cpu",
+        P, objective="joint", varsigma=0.8, normalize="none", random_state=0, device="cpu",
         solver=mn.FixedPoint(half_life=half_life),
     )  # fmt: skip
     for phase in ([0, 1], [2, 3]):

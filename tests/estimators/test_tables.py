@@ -19,7 +19,8 @@ N = 83
 
 def small(**settings):
     settings = {
-        "n_memories": 7, "normalize": "standard", "varsigma": 0.8, "max_iter": 5, "random_state": 0
+        "n_memories": 7, "normalize": "standard", "varsigma": 0.8, "max_iter": 5, "random_state": 0,
+        "objective": "joint",
     } | settings  # fmt: skip
     return mn.DAMClassifier(**settings)
 
@@ -158,7 +159,9 @@ def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memo
     y = np.arange(2100) % 70
     x = np.random.default_rng(0).normal(size=(70, 7))[y]
     x += 0.1 * np.random.default_rng(1).normal(size=x.shape)
-    model = mn.DAMClassifier(140, varsigma=0.5, normalize="unit", max_iter=2, random_state=0)
+    model = mn.DAMClassifier(
+        140, objective="joint", varsigma=0.5, normalize="unit", max_iter=2, random_state=0
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -182,6 +185,6 @@ def test_remarks_on_labels(name):
 def test_hundreds_of_classes_have_to_be_asked_for_and_copies_are_told():
     x, y = np.random.default_rng(0).normal(size=(402, 3)), np.arange(402) // 2
     with pytest.raises(ValueError, match=r"201 classes of 2.0 rows each.*n_memories=402 to go on"):
-        mn.DAMClassifier().fit(x, y)
+        mn.DAMClassifier(objective="joint").fit(x, y)
     with pytest.warns(UserWarning, match="n_memories=31 but only 30 rows"):
         small(n_memories=31).fit(x[:30], y[:30] % 2)

@@ -20,7 +20,9 @@ def wide():
     """A model, rows enough for torch to share out among threads, and the right answer."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2003, 41))
-    model = mn.DAMClassifier(53, normalize="unit", varsigma=0.9, max_iter=1, random_state=0)
+    model = mn.DAMClassifier(
+        53, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
+    )
     model.fit(x[:307], (x[:307, 0] > 0).astype(int))
     return model, x, model.predict_proba(x)
 
@@ -61,7 +63,7 @@ def test_spawned_jobs_answer_and_share_the_processors(wide, data):
     assert sum(threads for threads, _ in jobs) <= max(2, joblib.cpu_count())
     for k, (_, answer) in enumerate(jobs):
         np.testing.assert_allclose(answer, expected[k::2], rtol=1e-12)
-    small = mn.DAMClassifier(5, normalize="unit", max_iter=1, random_state=0)
+    small = mn.DAMClassifier(5, objective="joint", normalize="unit", max_iter=1, random_state=0)
     scores = [
         GridSearchCV(small, {"varsigma": [0.5, 0.9]}, cv=2, refit=False, n_jobs=n_jobs)
         .fit(*data)

@@ -42,7 +42,7 @@ def digits() -> Any:
 def image_model(digits: Any) -> mn.DAMClassifier:
     """A hundred memories of handwritten digits."""
     model = mn.DAMClassifier(
-        100, normalize="center", varsigma=0.23, max_iter=4, tol=0, random_state=0
+        100, objective="joint", normalize="center", varsigma=0.23, max_iter=4, tol=0, random_state=0
     )
     return model.fit(digits.x_train, digits.y_train)
 
@@ -71,5 +71,7 @@ def wines() -> Any:
 @pytest.fixture(scope="session")
 def wine_model(wines: Any) -> mn.DAMClassifier:
     x, y = wines
-    model = mn.DAMClassifier(11, normalize="standard", varsigma=0.6, random_state=0).fit(x, y)
+    model = mn.DAMClassifier(
+        11, objective="joint", normalize="standard", varsigma=0.6, random_state=0
+    ).fit(x, y)
     return model.calibrate(x, y).calibrate_novelty(x, 0.05)

@@ -58,7 +58,9 @@ def test_names_cannot_break_out_of_their_cells():
     rng = np.random.default_rng(0)
     names = np.array(["a|b", "<script>", "line\nbreak", "---\x1b[31m"], dtype=object)
     x, y = rng.normal(size=(40, 5)), names[np.arange(40) % 4]
-    model = mn.DAMClassifier(5, normalize="unit", varsigma=0.5, random_state=0).fit(x, y)
+    model = mn.DAMClassifier(
+        5, objective="joint", normalize="unit", varsigma=0.5, random_state=0
+    ).fit(x, y)
     text = model.card(x, y, title="evil\n---\nname: [")
     matter, body = front(text)
     assert matter["model-index"][0]["name"] == "evil --- name: ["

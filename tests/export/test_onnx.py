@@ -35,6 +35,7 @@ def run(model, path, x):
 
 def fit(kind, y=None, **settings):
     x, labels = rows(kind)
+    settings = {"objective": "joint"} | settings
     model = mn.DAMClassifier(29, normalize=kind, varsigma=0.6, random_state=0, **settings)
     return model.fit(x, labels if y is None else y[labels])
 
@@ -67,7 +68,13 @@ def test_images_at_full_size(kind, digits, tmp_path):
     if kind == "none":
         x, fresh = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, fresh))
     model = mn.DAMClassifier(
-        53, normalize=kind, varsigma=0.3, precision="float32", max_iter=2, random_state=0
+        53,
+        objective="joint",
+        normalize=kind,
+        varsigma=0.3,
+        precision="float32",
+        max_iter=2,
+        random_state=0,
     ).fit(x, digits.y_train[:500])
     found = run(model, tmp_path / "m.onnx", fresh)
     wanted = model.predict_proba(fresh)
@@ -90,7 +97,13 @@ def test_two_layers_give_the_same_answers(precision, normalize, tmp_path):
         power=0.4, max_iter=2, random_state=0,
     )  # fmt: skip
     model = mn.DAMClassifier(
-        29, normalize="unit", varsigma=0.3, precision=precision, max_iter=2, random_state=0
+        29,
+        objective="joint",
+        normalize="unit",
+        varsigma=0.3,
+        precision=precision,
+        max_iter=2,
+        random_state=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the blank ones
@@ -118,7 +131,7 @@ def test_two_layers_give_the_same_answers(precision, normalize, tmp_path):
 def test_a_pipeline_of_other_parts_is_refused(tmp_path):
     x, y = rows("unit")
     pipeline = make_pipeline(
-        StandardScaler(), mn.DAMClassifier(5, varsigma=0.5, normalize="unit")
+        StandardScaler(), mn.DAMClassifier(5, objective="joint", varsigma=0.5, normalize="unit")
     ).fit(x[:50], y[:50])
     with pytest.raises(TypeError, match="PatchEncoder and DAMClassifier is wanted, got Standard"):
         mn.to_onnx(pipeline, tmp_path / "m.onnx")

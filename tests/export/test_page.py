@@ -269,7 +269,13 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
 
 def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
     model = mn.DAMClassifier(
-        23, growth=5, normalize="center", varsigma=0.3, max_iter=3, random_state=0
+        23,
+        objective="joint",
+        growth=5,
+        normalize="center",
+        varsigma=0.3,
+        max_iter=3,
+        random_state=0,
     ).fit(digits.x_train[:600], digits.y_train[:600])
     model.explore(tmp_path / "p.html", digits.x_test[:89], digits.y_test[:89], layout="pca")
     browser.open(tmp_path / "p.html")
@@ -332,7 +338,9 @@ def test_names_are_text_whatever_they_say(browser, tmp_path):
     x = pandas.DataFrame(rng.normal(size=(60, 6)), columns=NASTY)
     y = np.array(NASTY, dtype=object)[np.arange(60) % 6]
     x.iloc[:, 0] += np.arange(60) % 6
-    model = mn.DAMClassifier(7, normalize="standard", varsigma=0.5, random_state=0).fit(x, y)
+    model = mn.DAMClassifier(
+        7, objective="joint", normalize="standard", varsigma=0.5, random_state=0
+    ).fit(x, y)
     model.explore(tmp_path / "p.html", x, y, title=NASTY[0])
     for width in (1280, 390):
         browser.open(tmp_path / "p.html", width=width)

@@ -110,4 +110,4 @@ def test_a_missing_folder_is_named(wine_model, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         wine_model.explore(tmp_path / "nowhere" / "p.html")
     with pytest.raises(Exception, match="not fitted"):
-        mn.DAMClassifier().explore(tmp_path / "p.html")
+        mn.DAMClassifier(objective="joint").explore(tmp_path / "p.html")

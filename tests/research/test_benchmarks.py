@@ -47,7 +47,13 @@ def test_fidelity_asks_the_memory_of_largest_overlap():
     stored = load("digits")
     x, y = stored.x_train[:400], stored.y_train[:400]
     model = DAMClassifier(
-        31, varsigma=0.25, normalize="center", max_iter=3, random_state=0, device="cpu"
+        31,
+        objective="joint",
+        varsigma=0.25,
+        normalize="center",
+        max_iter=3,
+        random_state=0,
+        device="cpu",
     ).fit(x, y)
     rows = stored.x_test
     predicted = model.predict(rows)

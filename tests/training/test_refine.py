@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mnemosphere.model import objectives
-from mnemosphere.model.kernel import evaluate
+from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.objectives import JointConditional, conditional
 from mnemosphere.numerics import sphere
 from mnemosphere.training.callbacks import PassRecord
@@ -130,25 +130,55 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(many, case, descents):
     assert rows_of(rows) | rows_of(held) == rows_of(case.dataset)
 
 
-def test_few_rows_judge_by_turns(case, descents):
+def test_few_rows_judge_by_turns(case, descents, monkeypatch):
     """Three hold-outs of a third of each class, then all rows, for the passes best on average."""
+    seen = []
+    plain = module._Descent.by_turns
+
+    def by_turns(self, starts, splits):
+        seen.append((starts, splits, plain(self, starts, splits)))
+        return seen[-1][2]
+
+    monkeypatch.setattr(module._Descent, "by_turns", by_turns)
     trained, calls = go(case, refinement=Refinement(max_iter=6, metric="none"))
-    *turns, (start, everything, _, again, last) = descents
+    ((starts, splits, (found, stop, _)),) = seen
+    ((start, everything, _, again, last),) = descents
     assert [stage for stage, *_ in calls] == ["fold0.", "fold1.", "fold2.", "all"]
+    assert [s.params for s in starts] == [solution.params for _, _, solution in calls[:3]]
     counts = torch.bincount(case.targets.argmax(1), minlength=4)
-    held = [settings["validation"] for _, _, _, settings, _ in turns]
+    held = [part for _, part in splits]
     for part in held:
         got = torch.bincount(part.rows.targets.argmax(1), minlength=4)
         assert got.tolist() == (counts // 3).tolist()
     assert len({frozenset(rows_of(part)) for part in held}) == 3
-    curves = np.array([[r.validation_loss for r in result.history] for *_, result in turns])
-    assert again["max_iter"] == len(last.history) == 1 + int(curves.mean(0).argmin())
+    assert again["max_iter"] == len(last.history) == stop
     assert start is calls[3][2].params
     assert everything.n_rows == 157
     assert_same_params(trained.params, last.params)
     assert [rows for _, rows in trained.unseen] == held
-    for (params, _), (*_, result) in zip(trained.unseen, turns, strict=True):
-        assert_same_params(params, result.params)
+    for (params, _), refined in zip(trained.unseen, found, strict=True):
+        assert_same_params(params, refined)
+
+
+def test_turns_end_at_the_pass_that_is_best_on_average(case):
+    """Of the passes on the way, none has a lower mean loss of the rows held out."""
+    descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
+                              seeded(5), ())  # fmt: skip
+    splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]
+    starts = [Joint(case.params)(rows, "") for rows, _ in splits]
+    found, stop, _ = descent.by_turns(starts, splits)
+    solver = descent._plan(starts[0].params, splits[0][0]).solver
+    means = np.zeros(10)
+    for k, (start, (rows, held)) in enumerate(zip(starts, splits, strict=True)):
+        params, state = start.params, solver.start(start.params)
+        means[0] += evaluate(params, held.rows, conditional)
+        for n in range(1, 10):
+            stats = accumulate(params, rows.rows, conditional)
+            params, state = solver.step(params, state, stats, rows.rows, 1.0)
+            means[n] += evaluate(params, held.rows, conditional)
+            if n == stop:
+                torch.testing.assert_close(found[k].w, params.w, rtol=1e-9, atol=1e-9)
+    assert stop == means.argmin() > 0
 
 
 def test_with_nobody_to_judge_it_is_the_joint_solution(case, descents):
@@ -220,7 +250,7 @@ def test_a_loss_of_zero_is_the_best_there_is(many, case, monkeypatch):
     """Rows told apart beyond rounding: the pass that first does so is the one to stop after."""
     stops = []
 
-    def descend(params, rows, held, refinement, stage, stop, **_):
+    def descend(self, params, rows, held, stage, stop=None):
         stops.append(stop)
         losses = [0.3, 0.0, 0.0] if held is not None else [None]
         history = tuple(
@@ -228,7 +258,7 @@ def test_a_loss_of_zero_is_the_best_there_is(many, case, monkeypatch):
         )
         return FitResult(params, {}, history, "max_iter")
 
-    monkeypatch.setattr(module, "_descend", descend)
+    monkeypatch.setattr(module._Descent, "__call__", descend)
     monkeypatch.setattr(module, "_gained", lambda *_, **__: True)
     go(case)
     assert stops == [None, 2]
@@ -278,7 +308,7 @@ def test_the_objective_is_the_one_asked_for(case, descents, weight):
     assert descents[0][3]["rule"] == JointConditional(weight)
 
 
-def test_passes_patience_and_schedule(case, descents):
+def test_passes_patience_and_schedule(many, case, descents):
     """Steps fade out over all passes; the patience is a third of them at least."""
     go(case, refinement=Refinement(max_iter=12, patience=2, metric="none"), learn_beta=False)
     start, rows, solver, settings, result = descents[0]

@@ -40,6 +40,7 @@ from mnemosphere.training.sgd import SGD
 Floats = NDArray[np.floating[Any]]
 
 _FEW_NUMBERS = 1_000_000  # in X: double precision costs nothing there
+_ENDED = ("converged", "stopped early", "refined", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _NAMED = 5  # rows that a warning names
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
@@ -68,7 +69,6 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     beta: float | str
     max_iter: int | None
     tol: float
-    uniform_weight: float
     precision: str
     random_state: Any
     callbacks: Sequence[Callback]
@@ -197,7 +197,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         self.history_ = [record.as_dict() for record in trained.history]
         self.status_, self.lineage_ = trained.status, trained.lineage
         self.n_iter_ = len(trained.history)
-        self.converged_ = trained.status in ("converged", "stopped early", "grown", "stable")
+        self.converged_ = trained.status in _ENDED
         self._set_params(trained.params)
         last = [r for r in trained.history if r.phase == trained.history[-1].phase]
         losses = [record.loss for record in last[-2:]]

@@ -16,7 +16,7 @@ from mnemosphere.estimators.calibration import (
     temperature_on,
 )
 from mnemosphere.estimators.class_model import ClassModel
-from mnemosphere.estimators.start import Start
+from mnemosphere.estimators.start import Start, usual_uniform_weight
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.training import few_labels
@@ -31,6 +31,7 @@ __all__ = ["ClassTraining"]
 
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
+_REFINED_ROWS = 10_000  # up to so many, "auto" takes the time that the refinement needs
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
@@ -38,6 +39,7 @@ class ClassTraining(ClassModel):
     """The training that the settings of a classifier ask for."""
 
     objective: float | str | Refinement
+    uniform_weight: float | str
     _own_labels: bool  # memories start with the labels of their rows, and learn their weights
 
     def _start(self, *, grows: bool = True) -> Start:
@@ -45,15 +47,20 @@ class ClassTraining(ClassModel):
         width = self.n_memories_
         n_memories = min(self.growth, width) if grows and self.growth is not None else width
         beta = None if self.beta == "learn" else float(self.beta)
-        # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
+        given = self.uniform_weight
+        uniform = None
+        if n_memories < width or not isinstance(given, str):
+            uniform = usual_uniform_weight(width) if isinstance(given, str) else given
+            # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
+            uniform *= n_memories / width
         return Start(
-            n_memories, beta, self.uniform_weight * n_memories / width,
+            n_memories, beta, uniform,
             own_labels=self._own_labels, smoothing=self.label_smoothing,
         )  # fmt: skip
 
     def _train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
         """The solution by the chosen solver, or the conditional refinement of the joint one."""
-        refinement = self._refinement()
+        refinement = self._refinement(dataset)
         if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
             generator = torch.Generator().manual_seed(seed)
             apart = None
@@ -153,11 +160,18 @@ class ClassTraining(ClassModel):
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
         return solver.rows_per_step is None or len(self.classes_) >= _MANY_CLASSES
 
-    def _refinement(self) -> Refinement | None:
+    def _refinement(self, dataset: Dataset | None = None) -> Refinement | None:
         """The refinement that the objective asks for; None for the joint likelihood."""
         if isinstance(self.objective, Refinement):
             return self.objective
-        names = {"joint": 0.0, "conditional": 1.0}
+        # A tree of splits, and rows without labels, belong to the joint likelihood.
+        refined = (
+            dataset is not None
+            and dataset.n_rows <= _REFINED_ROWS
+            and self.growth is None
+            and not few_labels.has_unlabeled(dataset)
+        )
+        names = {"joint": 0.0, "conditional": 1.0, "auto": float(refined)}
         weight = names[self.objective] if isinstance(self.objective, str) else self.objective
         return None if weight == 0 else Refinement(float(weight))
 

@@ -53,11 +53,12 @@ class DAMClassifier(
     n_memories : int or "auto"
         "auto": a fifth of the distinct rows, at least two per class, at most 1000; or two per
         class where held-out rows prefer it.
-    objective : {"joint", "conditional"}, float in [0, 1] or Refinement
+    objective : {"auto", "joint", "conditional"}, float in [0, 1] or Refinement
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the
         joint solution and is judged by rows held out; `Refinement` has its settings. It also
-        learns a metric where rows have at most 150 coordinates.
+        learns a metric where rows have at most 150 coordinates. "auto": "conditional" up to
+        10,000 rows, where all have labels and memories are not grown, else "joint".
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"
@@ -76,8 +77,9 @@ class DAMClassifier(
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
-    uniform_weight : float
-        Weight P_0 of the uniform component relative to a memory.
+    uniform_weight : float or "auto"
+        Weight P_0 of the uniform component relative to a memory. "auto": 1, as in the paper, but
+        at most a hundredth of all weight, so less with fewer than 99 memories.
     unlabeled : object or None
         The value of y that marks a row without label; NaN stands for NaN and None. None: every
         row is labeled.
@@ -116,7 +118,7 @@ class DAMClassifier(
         "n_memories": [_COUNT, StrOptions({"auto"})],
         "objective": [
             Interval(Real, 0, 1, closed="both"),
-            StrOptions({"joint", "conditional"}),
+            StrOptions({"auto", "joint", "conditional"}),
             Refinement,
         ],
         "growth": [None, _COUNT],
@@ -127,7 +129,7 @@ class DAMClassifier(
         "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
-        "uniform_weight": [Interval(Real, 0, None, closed="left")],
+        "uniform_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "unlabeled": "no_validation",
         "class_weight": [StrOptions({"balanced"}), dict, None],
         "precision": [StrOptions({"auto", "float32", "float64"})],
@@ -141,7 +143,7 @@ class DAMClassifier(
         self,
         n_memories: int | str = "auto",
         *,
-        objective: float | str | Refinement = "joint",
+        objective: float | str | Refinement = "auto",
         growth: int | None = None,
         varsigma: float | str = "auto",
         beta: float | str = "learn",
@@ -150,7 +152,7 @@ class DAMClassifier(
         max_iter: int | None = None,
         tol: float = 1e-4,
         label_smoothing: float = 0.1,
-        uniform_weight: float = 1.0,
+        uniform_weight: float | str = "auto",
         unlabeled: object = None,
         class_weight: dict[Any, float] | str | None = None,
         precision: str = "auto",

@@ -18,9 +18,9 @@ would judge too little.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,12 +30,11 @@ from mnemosphere.data.dataset import ArrayDataset, held_out
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.estimators.pilot import HELD, STEPS, Problem, judge, problems, through_metric
 from mnemosphere.estimators.start import Start
-from mnemosphere.model import metric, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import tempered_log_loss
-from mnemosphere.model.kernel import accumulate, log_joint
-from mnemosphere.model.m_step import maximize_bound
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
@@ -51,12 +50,11 @@ ROWS_PER_MEMORY = 5
 PILOT_ROWS = 1000
 FINE_ROWS = 5000
 _LEAST_VARSIGMA = 0.05
-_VARSIGMAS = (0.08, 0.2, 0.45, 1.0)
+_VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _SHRINKAGES = (0.5, 0.1)
 _FEW_PER_CLASS = 2
-_PILOT_STEPS = 5
-_SMALL, _FOLDS = 600, 3  # rows below which one held-out set is too small to trust
-_HELD = 0.2
+_SMALL, _FOLDS, _ROUNDS = 600, 5, 3  # hold-outs in turn: below so many rows, and from there on
+_AHEAD = 1.1  # a combination that is worse by more after one turn is out
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
@@ -120,46 +118,94 @@ def choose(
     if partly and n_labeled < _PILOT_LABELS:  # too few to judge by
         kinds = kinds[:1]
 
-    trials: list[dict[str, Any]] = []
-    for kind in kinds:
-        more = sample.dataset("standard" if kind == "whitened" else kind)
-        data = ArrayDataset(more.rows.take(slice(0, PILOT_ROWS)))
-        if partly:
-            found = [_pilot_partly(data, more, start, varsigma, seed) | {"width": widths[0]}]
-        else:
-            share = data.n_rows / max(rows.n_rows, 1)
-            found = []
-            for shrinkage in _SHRINKAGES if kind == "whitened" else (None,):
-                for width in widths:
-                    scaled = width if width < start.n_memories else max(2, round(width * share))
-                    found += [
-                        trial | {"width": width}
-                        for trial in _pilot(data, start, scaled, varsigma, shrinkage, seed)
-                    ]
-        trials += [{"stage": "pilot", "normalize": kind, **trial} for trial in found]
-    if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
-        best = _fine_stage(sample, trials, start, varsigma, seed)
+    if partly:
+        trials = []
+        for kind in kinds:
+            more = sample.dataset(kind)
+            data = ArrayDataset(more.rows.take(slice(0, PILOT_ROWS)))
+            found = _pilot_partly(data, more, start, varsigma, seed)
+            trials.append({"stage": "pilot", "normalize": kind, "width": start.n_memories, **found})
+        contenders = trials
     else:
-        best = _preferred(trials)
+        trials, contenders = _pilots(sample, kinds, widths, rows.n_rows, start, varsigma, seed)
+    if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
+        fine, best = _fine_stage(sample, contenders, start, varsigma, seed)
+        trials = [*trials, *fine]
+    else:
+        best = _preferred(contenders)
     return Choice(
         best["normalize"], float(best["varsigma"]), int(best["width"]), best.get("shrinkage"),
         tuple(trials),
     )  # fmt: skip
 
 
-def _fine_stage(
+def _pilots(
     sample: _Sample,
-    trials: list[dict[str, Any]],
+    kinds: list[str],
+    widths: list[int],
+    n_rows: int,
     start: Start,
     varsigma: float | None,
     seed: int,
-) -> dict[str, Any]:
-    """On more rows and at full width: the better geometries of the pilot, then ς around the best.
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(all trials, those of combinations that stayed in the race), where every row has a label."""
+    small = sample.rows.n_rows < _SMALL
+    if not small:
+        sample = replace(sample, dtype=torch.float32)  # it only compares
+    data: dict[str, ArrayDataset] = {}
+    race: dict[Any, dict[float, Tensor]] = {}  # combination: ς: losses (folds, temperatures)
+    for kind in kinds:
+        rows = sample.dataset("standard" if kind == "whitened" else kind).rows
+        data[kind] = ArrayDataset(rows.take(slice(0, PILOT_ROWS)))
+        for shrinkage in _SHRINKAGES if kind == "whitened" else (None,):
+            candidates = _VARSIGMAS if varsigma is None else (varsigma,)
+            for width in widths:
+                race[kind, shrinkage, width] = dict.fromkeys(candidates, torch.empty(0))
+    trials: dict[Any, dict[str, Any]] = {}
+    # Few rows judge by turns. More take longer: what is far behind after one turn leaves the race.
+    for folds in [range(_FOLDS)] if small else [range(1), range(1, _ROUNDS)]:
+        trials_now: list[Problem] = []
+        for (kind, shrinkage, width), before in race.items():
+            share = data[kind].n_rows / max(n_rows, 1)
+            scaled = max(2, round(width * share)) if width == start.n_memories else width
+            narrow = replace(start, n_memories=scaled, own_labels=True)
+            for fold in folds:
+                trials_now += problems(data[kind], narrow, [*before], shrinkage, seed + fold)
+        found = iter(judge(trials_now, start))
+        for key, before in race.items():
+            for _, vs in itertools.product(folds, [*before]):
+                new = next(found)[None]
+                before[vs] = torch.cat([before[vs].to(new), new])
+            for vs, losses in before.items():
+                kind, shrinkage, width = key
+                trials[*key, vs] = {
+                    "stage": "pilot", "normalize": kind, "varsigma": vs,
+                    "log_loss": float(losses.mean(0).amin()), "width": width,
+                    **({} if shrinkage is None else {"shrinkage": shrinkage}),
+                }  # fmt: skip
+        limit = _AHEAD * min(trials[*key, vs]["log_loss"] for key in race for vs in race[key])
+        race = {
+            key: {vs: v for vs, v in race[key].items() if not trials[*key, vs]["log_loss"] > limit}
+            for key in race
+        }
+        race = {key: left for key, left in race.items() if left}
+    return [*trials.values()], [trials[*key, vs] for key in race for vs in race[key]]
+
+
+def _fine_stage(
+    sample: _Sample,
+    contenders: list[dict[str, Any]],
+    start: Start,
+    varsigma: float | None,
+    seed: int,
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """(trials, the best) on more rows and at full width: geometries, then ς around the best.
 
     A pilot of few memories favors a metric that makes up for them.
     """
     groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
-    for found in trials:
+    trials: list[dict[str, Any]] = []
+    for found in contenders:
         groups.setdefault((found["normalize"] == "whitened", found["width"]), []).append(found)
 
     def trial(like: dict[str, Any], vs: float) -> dict[str, Any]:
@@ -172,7 +218,7 @@ def _fine_stage(
 
     firsts = [_preferred(group) for group in groups.values()]
     best = min((trial(t, t["varsigma"]) for t in firsts), key=lambda t: float(t["log_loss"]))
-    return best if varsigma is not None else _climb(lambda vs: trial(best, vs), best)
+    return trials, best if varsigma is not None else _climb(lambda vs: trial(best, vs), best)
 
 
 @dataclass(frozen=True)
@@ -196,7 +242,8 @@ class _Sample:
             if self.rows.n_features < least:
                 continue
             lost = on_sphere(self.rows, Normalizer(kind), self.dtype)[1]
-            if int(lost.sum()) <= _LOST * self.rows.n_rows:
+            weight = torch.ones_like(lost) if self.weight is None else self.weight
+            if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
                 kinds.append(kind)
         return [*kinds, "standard", *(["whitened"] if whitened else [])]
 
@@ -249,56 +296,11 @@ def _climb(trial: Callable[[float], dict[str, Any]], first: dict[str, Any]) -> d
     return best
 
 
-def _through(
-    fitted: ArrayDataset, judged: ArrayDataset, shrinkage: float | None
-) -> tuple[ArrayDataset, ArrayDataset]:
-    """Both as the metric sees them that the labels of `fitted` give."""
-    if shrinkage is None:
-        return fitted, judged
-    a = metric.whitening(fitted.rows, shrinkage)
-    return ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows))
-
-
 def _log_loss(params: Parameters, judged: Batch) -> float:
     """Mean −log P(class | x) of labeled rows, the class being one of the C."""
     own = log_joint(params, judged.x)[:, :-1].double().log_softmax(1)
     truth = judged.targets[:, :-1].argmax(1)
     return -judged.mean(own.gather(1, truth[:, None])[:, 0])
-
-
-def _pilot(
-    data: ArrayDataset,
-    start: Start,
-    n_memories: int,
-    varsigma: float | None,
-    shrinkage: float | None,
-    seed: int,
-) -> list[dict[str, Any]]:
-    """Held-out log-loss for each ς after a few exact steps, weights learned."""
-    candidates = _VARSIGMAS if varsigma is None else (varsigma,)
-    judged_by: dict[float, list[tuple[Parameters, Batch]]] = {vs: [] for vs in candidates}
-    for fold in range(_FOLDS if data.n_rows < _SMALL else 1):
-        generator = torch.Generator().manual_seed(seed + fold)
-        fitted, judged = data.split(_HELD, generator=generator)
-        # Too few rows: judge on what there is.
-        fitted, judged = _through(fitted, fitted if judged is None else judged, shrinkage)
-        small = replace(start, n_memories=min(n_memories, fitted.n_rows), own_labels=True)
-        drawn = generator.get_state()
-        for vs in candidates:
-            params = small(fitted, vs, torch.Generator().manual_seed(0).set_state(drawn))
-            for _ in range(_PILOT_STEPS):
-                stats = accumulate(params, fitted.rows, objectives.joint)
-                params = maximize_bound(
-                    params, stats.w_bar, stats.p_bar,
-                    learn_beta=start.beta is None, hold_weights=False,
-                )  # fmt: skip
-            judged_by[vs].append((params, judged.rows))
-    judge = partial(tempered_log_loss, smoothing=start.smoothing, n_rows=fitted.n_rows)
-    trials: list[dict[str, Any]] = []
-    for vs, pairs in judged_by.items():
-        found: dict[str, Any] = {"varsigma": vs, "log_loss": judge(pairs)}
-        trials.append(found if shrinkage is None else found | {"shrinkage": shrinkage})
-    return trials
 
 
 def _pilot_partly(
@@ -317,8 +319,8 @@ def _pilot_partly(
     initial = Start(width, None, start.uniform_weight)(data, varsigma, generator)
     settled = few_labels.settle(initial, data, learn_beta=True, generator=generator).params
     losses = []
-    for _ in range(_FOLDS):
-        held = held_out(data.rows.targets, _HELD, generator=generator)
+    for _ in range(_ROUNDS):
+        held = held_out(data.rows.targets, HELD, generator=generator)
         if not bool(held.any()):
             held = data.rows.targets.sum(1) > 0
         hidden = torch.where(held[:, None], 0.0, data.rows.targets)
@@ -348,8 +350,8 @@ def _held_out_loss(
 ) -> float:
     """Log-loss of the full model over rows that were not fitted, after a few passes."""
     generator = torch.Generator().manual_seed(seed)
-    fitted, judged = data.split(_HELD, generator=generator)
-    fitted, judged = _through(fitted, fitted if judged is None else judged, shrinkage)
+    fitted, judged = data.split(HELD, generator=generator)
+    fitted, judged = through_metric(fitted, fitted if judged is None else judged, shrinkage)
     small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
     params = small(fitted, varsigma, generator)
     learn_beta = start.beta is None
@@ -359,7 +361,7 @@ def _held_out_loss(
         ).params
     exact = start.own_labels
     solver = FixedPoint(None if exact else max(fitted.n_rows // 10, 1), learn_beta, exact)
-    passes = _PILOT_STEPS if exact else 2
+    passes = STEPS if exact else 2
     result = fit(params, fitted, solver, max_iter=passes, generator=generator)
     rows = judged.rows.take(judged.rows.targets.sum(1) > 0)
-    return tempered_log_loss([(result.params, rows)], start.smoothing, fitted.n_rows)
+    return float(tempered_log_loss(result.params, rows, start.smoothing, fitted.n_rows).amin())

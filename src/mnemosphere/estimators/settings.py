@@ -207,7 +207,7 @@ def resolve(estimator: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _owners(found: Mapping[str, Any]) -> set[str]:
     """The parts that these settings bring into play."""
     solver = type(SOLVERS[found["solver"]]).__name__
-    refines = found.get("objective", "joint") not in ("joint", 0) and solver != "SGD"
+    refines = found.get("objective", "joint") not in ("auto", "joint", 0) and solver != "SGD"
     return {solver, "Refinement"} if refines else {solver}
 
 

@@ -12,11 +12,16 @@ from mnemosphere.model import initialize
 from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters, from_memories
 
-__all__ = ["Start"]
+__all__ = ["Start", "usual_uniform_weight"]
 
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
 
 _NO_VARSIGMA = 1e-9  # below, no β makes up for it
+
+
+def usual_uniform_weight(n_memories: int) -> float:
+    """That of a memory, as in the paper, but at most a hundredth of all."""
+    return min(1.0, n_memories / 99)
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Start:
 
     n_memories: int
     beta: float | None = None  # None: the one that fits the memories
-    uniform_weight: float = 1.0
+    uniform_weight: float | None = 1.0  # None: `usual_uniform_weight`
     own_labels: bool = False  # memories start with the labels of their rows; else with none
     smoothing: float = 0.0  # of the labels
 
@@ -54,9 +59,10 @@ class Start:
         mass = dataset.label_mass()
         # Where no row has a label, every class is as good as any.
         p_q = mass / mass.sum() if bool(mass.sum() > 0) else torch.ones_like(mass) / len(mass)
-        params = from_memories(
-            w, p_q, beta=beta, varsigma=varsigma, uniform_weight=self.uniform_weight
-        )
+        uniform = self.uniform_weight
+        if uniform is None:
+            uniform = usual_uniform_weight(self.n_memories)
+        params = from_memories(w, p_q, beta=beta, varsigma=varsigma, uniform_weight=uniform)
         if labels is None:
             return params
         missing = (1 - labels.sum(1, keepdim=True)).clamp_min(0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -36,12 +37,22 @@ class Batch:
             return float(self.n_rows)
         return float(self.sample_weight.double().sum())
 
-    def take(self, rows: Tensor | slice) -> Self:
+    def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Self:
         """A part of the rows."""
         with side_stream(lane=2):  # needed only after the first product with x
             targets = self.targets[rows]
             weight = None if self.sample_weight is None else self.sample_weight[rows]
         return type(self)(self.x[rows], targets, weight)
+
+    @classmethod
+    def stack(cls, several: Sequence[Self]) -> Self:
+        """Dense rows of several problems, as many each, along a leading axis: see `kernel`."""
+        weights = [one.sample_weight for one in several if one.sample_weight is not None]
+        return cls(
+            torch.stack([one.x for one in several]),
+            torch.stack([one.targets for one in several]),
+            torch.stack(weights) if weights else None,
+        )
 
     @property
     def has_gaps(self) -> bool:

@@ -24,7 +24,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = [
-    "at_temperature", "best_temperature", "net_class_weights", "precise", "tempered_log_loss",
+    "at_temperature", "best_temperature", "net_class_weights", "precise",
+    "tempered_log_loss",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
@@ -44,16 +45,17 @@ def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | Non
     memory classes that none of its rows has. A fiftieth of a row of the prior is added to each.
     """
     p = params.p.double()
-    p_h = p.sum(1, keepdim=True)
-    prior = p[:, :-1].sum(0)
-    prior = torch.cat([prior / prior.sum(), prior.new_zeros(1)])
+    p_h = p.sum(-1, keepdim=True)
+    prior = p.sum(-2, keepdim=True)
+    prior = torch.cat([prior[..., :-1], torch.zeros_like(prior[..., -1:])], -1)
+    prior = prior / prior.sum(-1, keepdim=True)
     soft = p / torch.where(p_h > 0, p_h, 1.0) if counts is None else counts.double()
-    total = soft.sum(1, keepdim=True)
-    net = (soft - smoothing / p.shape[1] * total).clamp_min(0.0) / (1 - smoothing)
+    total = soft.sum(-1, keepdim=True)
+    net = (soft - smoothing / p.shape[-1] * total).clamp_min(0.0) / (1 - smoothing)
     if counts is not None:
         net = net + _PSEUDO_ROWS * prior
     # A soft label with nothing but smoothing in it says as much as the prior.
-    left = net.sum(1, keepdim=True)
+    left = net.sum(-1, keepdim=True)
     net = torch.where(left > 0, net / torch.where(left > 0, left, 1.0), prior)
     return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
 
@@ -90,10 +92,13 @@ def best_temperature(judged: Sequence[tuple[Parameters, Batch]]) -> float:
     judged: (parameters with the class weights of `net_class_weights`, labeled rows they have not
     seen), one pair or several. 1 where no T is better.
     """
-    trials = [_tempered_loss(params, rows.take(slice(0, _MOST_ROWS))) for params, rows in judged]
+    trials = []
+    for params, rows in judged:
+        some = rows.take(slice(0, _MOST_ROWS))
+        trials.append((some.total_weight, _tempered_loss(params, some)))
 
     def loss(log_t: float) -> float:
-        return sum(trial(log_t) for trial in trials)
+        return sum(weight * float(trial(log_t)) for weight, trial in trials)
 
     low, high = math.log(_COLDEST), math.log(_HOTTEST)
     step = (high - low) / (_GRID - 1)
@@ -112,38 +117,40 @@ def best_temperature(judged: Sequence[tuple[Parameters, Batch]]) -> float:
     return math.exp(best)
 
 
-def tempered_log_loss(
-    judged: Sequence[tuple[Parameters, Batch]], smoothing: float, n_rows: int
-) -> float:
-    """Mean log-loss of the classes of labeled rows at the best of a few temperatures.
+def tempered_log_loss(params: Parameters, rows: Batch, smoothing: float, n_rows: int) -> Tensor:
+    """Mean log-loss of the classes of labeled rows at each of a few temperatures, (..., T).
 
-    Parameters whose class weights were learned from n_rows with that smoothing, freely.
+    Parameters whose class weights were learned from n_rows with that smoothing, freely; a leading
+    axis of them and of the rows holds several problems.
     """
-    nets = [
-        (p.replace(p=net_class_weights(p, smoothing, p.p * n_rows)), rows) for p, rows in judged
-    ]
-    trials = [_tempered_loss(params, rows) for params, rows in nets]
-    total = sum(rows.total_weight for _, rows in nets)
-    return min(sum(trial(log_t) for trial in trials) for log_t in _FEW_TEMPERATURES) / total
+    net = params.replace(p=net_class_weights(params, smoothing, params.p * n_rows))
+    loss = _tempered_loss(net, rows)
+    return torch.stack([loss(log_t) for log_t in _FEW_TEMPERATURES], -1)
 
 
-def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], float]:
-    """Summed −log P(class | x) of labeled rows as a function of log T; overlaps taken once."""
-    truth = rows.targets[:, :-1].argmax(1, keepdim=True)
+def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], Tensor]:
+    """Mean −log P(class | x) of labeled rows as a function of log T; overlaps taken once."""
+    truth = rows.targets[..., :-1].argmax(-1, keepdim=True)
     x, gaps = split(params.see(rows.x))
-    h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
-    h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
+    log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
+    h = params.beta_eff[..., None, None] * (x @ params.w.mT) - log_ratio
+    h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
-    prior = params.p.sum(1).clamp_min(tiny)
-    log_prior, soft = prior.log(), params.p[:, :-1] / prior[:, None]
+    prior = params.p.sum(-1).clamp_min(tiny)
+    log_prior, soft = prior.log()[..., None, :], params.p[..., :-1] / prior[..., None]
 
-    def loss(log_t: float) -> float:
+    def loss(log_t: float) -> Tensor:
         score = log_prior + math.exp(-log_t) * h
         if gaps is not None:
-            score[:, 1:] += gaps.over(params.w, params.beta_eff * math.exp(-log_t))[0]
-        share = score.softmax(1)
+            beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
+            score[..., 1:] += gaps.over(params.w, beta_eff)[0]
+        share = score.softmax(-1)
         proba = share @ soft  # (B, P+1) (P+1, C)
-        own = proba.gather(1, truth)[:, 0] / proba.sum(1).clamp_min(tiny)
-        return -rows.mean(own.clamp_min(tiny).log()) * rows.total_weight
+        own = proba.gather(-1, truth)[..., 0] / proba.sum(-1).clamp_min(tiny)
+        own = own.clamp_min(tiny).log().double()
+        if rows.sample_weight is None:
+            return -own.mean(-1)
+        weight = rows.sample_weight.double()
+        return -(own * weight).sum(-1) / weight.sum(-1)
 
     return loss

@@ -38,9 +38,9 @@ class Gaps(NamedTuple):
 
     def over(self, w: Tensor, beta_eff: Tensor | float) -> tuple[Tensor, Tensor]:
         """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (B, P)."""
-        m = self.unknown.sum(1, keepdim=True)
+        m = self.unknown.sum(-1, keepdim=True)
         a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
-        kappa = beta_eff * self.room * (self.unknown @ w.square().T).clamp_min(0).sqrt()  # (B, P)
+        kappa = beta_eff * self.room * (self.unknown @ w.square().mT).clamp_min(0).sqrt()  # (B, P)
         root = torch.hypot(kappa, b.expand_as(kappa))
         lift = root - b - a * ((a + root) / (a + b)).log()
         return lift, beta_eff * self.room.square() / (a + root)
@@ -64,9 +64,9 @@ def split(x: Tensor) -> tuple[Tensor, Gaps | None]:
         return x, None
     unknown = x.isnan()
     known = torch.where(unknown, 0.0, x)
-    room = (1 - known.square().sum(1, keepdim=True)).clamp_min(0).sqrt()
+    room = (1 - known.square().sum(-1, keepdim=True)).clamp_min(0).sqrt()
     # A row without gaps has no room but rounding.
-    return known, Gaps(unknown.to(x), torch.where(unknown.any(1, keepdim=True), room, 0.0))
+    return known, Gaps(unknown.to(x), torch.where(unknown.any(-1, keepdim=True), room, 0.0))
 
 
 def overlaps(w: Tensor, x: Tensor, beta_eff: Tensor | float) -> Tensor:

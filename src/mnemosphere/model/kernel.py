@@ -15,6 +15,9 @@ Rows may have gaps, NaN where a feature is not known: see `model.gaps`.
 
 Memories may be divided among processes (`axis`): then w has those of this one, all else is whole,
 and the largest exponent and the density of each row are taken over all of them.
+
+A leading axis of parameters (ς a tensor then) and batch holds several small problems of one shape,
+which take one call in place of many.
 """
 
 from __future__ import annotations
@@ -125,26 +128,29 @@ class Statistics:
 
     def gradient_w(self, params: Parameters) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
-        return self.w_bar * (-params.beta_eff / self.count.to(params.w.dtype))
+        return self.w_bar * self._per_row(params)
 
     def gradient_p(self, params: Parameters) -> Tensor:
         """∂p = −p̄/p, (P+1, C+1)."""
         # Where p = 0 the component takes no part in the class, and p_bar = 0 with it.
         ratio = self.p_bar / params.p.clamp_min(torch.finfo(params.p.dtype).tiny)
-        return ratio / -self.count.to(params.p.dtype)
+        return ratio / -self.count.to(params.p.dtype)[..., None, None]
 
     def gradient_beta(self, params: Parameters, resultant: Tensor | None = None) -> Tensor:
         """∂β = A_N(β) Σ mass − ς Σ overlap, (); resultant: A_N(β), where it is known."""
         if resultant is None:
             resultant = mean_resultant(params.beta, params.n_features)
-        push = resultant * self.p_bar[1:].sum()
-        return (push - params.varsigma * self.overlap.sum()) / self.count.to(params.w.dtype)
+        push = resultant * self.p_bar[..., 1:, :].sum((-2, -1))
+        return (push - params.varsigma * self.overlap.sum(-1)) / self.count.to(params.w.dtype)
 
     def gradient_metric(self, params: Parameters) -> Tensor | None:
         """∂A = −ςβ Σ_b t_b x_bᵀ/‖Ax_b‖, (N, M); None without a metric."""
         if self.metric_bar is None:
             return None
-        return self.metric_bar * (-params.beta_eff / self.count.to(params.w.dtype))
+        return self.metric_bar * self._per_row(params)
+
+    def _per_row(self, params: Parameters) -> Tensor:
+        return (-params.beta_eff / self.count.to(params.w.dtype))[..., None, None]
 
 
 class _Forward(NamedTuple):
@@ -164,15 +170,15 @@ class _Pass:
     """What every chunk of one pass shares."""
 
     def __init__(self, params: Parameters, axis: Sums = ALONE) -> None:
-        self.axis, self.own = axis, axis.part(params.p.shape[0] - 1)
+        self.axis, self.own = axis, axis.part(params.p.shape[-2] - 1)
         with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
-        self.w, self.beta_eff = params.w, params.beta_eff
-        self.scaled_w = (params.beta_eff * params.w).T  # (N, P)
+        self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
+        self.scaled_w = (self.beta_eff * params.w).mT  # (N, P)
         if not self.scaled_w.is_cuda:
             self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
-        self.p0 = params.p[0]
-        self.p = params.p[1:][self.own]
+        self.p0 = params.p[..., 0, :]
+        self.p = params.p[..., 1:, :][..., self.own, :]
         if self.p.is_cuda:
             self.p = self.p.T.contiguous().T  # its products are twice as fast this way
         self.metric = params.metric
@@ -182,8 +188,8 @@ class _Pass:
         if self.metric is None:
             x, gaps = split(x)
         else:
-            x = x @ self.metric.T
-            norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            x = x @ self.metric.mT
+            norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
             norm.clamp_min_(torch.finfo(x.dtype).tiny)
             x = x / norm
         e = x @ self.scaled_w  # (B, P)
@@ -193,21 +199,29 @@ class _Pass:
             e += lift
         join()
         # The largest exponent of the row, the uniform component's 0 included.
-        top = self.axis.largest(torch.maximum(e.amax(1), self.log_ratio))
-        e.sub_(top[:, None]).exp_()
-        h0 = self.log_ratio - top
+        top = self.axis.largest(torch.maximum(e.amax(-1), self.log_ratio[..., None]))
+        e.sub_(top[..., None]).exp_()
+        h0 = self.log_ratio[..., None] - top
         e0 = h0.exp()
+        joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
         if self.axis.size == 1:
-            joint = torch.addmm(e0[:, None] * self.p0, e, self.p)  # (B, C+1)
+            _add_product(joint, e, self.p)
         else:
-            joint = self.axis.sum(e @ self.p)[0] + e0[:, None] * self.p0
+            joint += self.axis.sum(e @ self.p)[0]
         joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
-        return _Forward(e, e0, joint, joint.log() - h0[:, None], x, gaps, expected, norm)
+        return _Forward(e, e0, joint, joint.log() - h0[..., None], x, gaps, expected, norm)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a b to it; matrices, or as many matrices each."""
+    (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b)
 
 
 def log_joint(params: Parameters, x: Tensor, axis: Sums = ALONE) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
     run = _Pass(params, axis)
+    if params.w.ndim > 2:
+        return run.forward(x).log_joint
     out = x.new_empty(x.shape[0], params.n_columns)
     for rows in chunks(x.shape[0], _width(params, axis), x.device):
         out[rows] = run.forward(x[rows]).log_joint
@@ -266,53 +280,55 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
 
 def _width(params: Parameters, axis: Sums) -> int:
     """Memories of one process, at most: all take chunks of the same rows."""
-    return -(-(params.p.shape[0] - 1) // axis.size)
+    return -(-(params.p.shape[-2] - 1) // axis.size)
 
 
 def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = ALONE) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
     run = _Pass(params, axis)
+    many = params.w.ndim > 2
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
         w_bar = w_bar.T.contiguous().T
-    ratio0 = torch.zeros_like(params.p[0])  # p_bar / p of the uniform component
-    ratio = params.p.new_zeros(params.n_columns, params.n_memories)  # and of the memories
-    loss = torch.zeros((), dtype=torch.float64, device=batch.x.device)
+    ratio0 = torch.zeros_like(params.p[..., :1, :].mT)  # p_bar / p of the uniform component
+    ratio = torch.zeros_like(run.p.mT).contiguous()  # and of the memories
+    loss = torch.zeros_like(params.beta, dtype=torch.float64)
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
-    for rows in chunks(batch.n_rows, _width(params, axis), batch.x.device):
-        part = batch.take(rows)
+    n_rows = batch.x.shape[-2]
+    cut = chunks(n_rows, _width(params, axis), batch.x.device)
+    for part in [batch] if many else map(batch.take, cut):
         f = run.forward(part.x)
         row_loss, weights = rule(f.log_joint, part.targets)
         if part.sample_weight is not None:
-            weights = weights * part.sample_weight[:, None]
+            weights = weights * part.sample_weight[..., None]
         with side_stream(row_loss, lane=2):
             if part.sample_weight is not None:
                 row_loss = row_loss * part.sample_weight
-            loss += row_loss.sum(dtype=torch.float64)
+            loss += row_loss.sum(-1, dtype=torch.float64)
         s = weights / f.joint  # (B, C+1)
-        ratio0.addmv_(s.T, f.e0)  # (C+1, B) (B,)
-        ratio.addmm_(s.T, f.e)  # (C+1, P): twice as fast this way round
+        _add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
+        _add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
         with side_stream(s, f.e, f.x):
-            r = f.e.mul_(s @ run.p.T)  # (B, P), in place: e is not needed any more
-            w_bar.addmm_(r.T, f.x)  # (P, N)
+            r = f.e.mul_(s @ run.p.mT)  # (B, P), in place: e is not needed any more
+            _add_product(w_bar, r.mT, f.x)  # (P, N)
             if f.gaps is not None and f.expected is not None:
-                w_bar.addcmul_(params.w, (r * f.expected).T @ f.gaps.unknown)
+                w_bar.addcmul_(params.w, (r * f.expected).mT @ f.gaps.unknown)
             if metric_bar is not None and f.norm is not None:
                 across = sphere.to_tangent(f.x, r @ params.w) / f.norm  # (B, N)
-                metric_bar.addmm_(across.T, part.x)  # (N, M)
+                _add_product(metric_bar, across.mT, part.x)  # (N, M)
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
-        count = torch.full_like(loss, float(batch.n_rows))
+        count = torch.full_like(loss, float(n_rows))
     else:
-        count = batch.sample_weight.sum(dtype=torch.float64)
-    p_bar = torch.cat([ratio0[None], ratio.T])
+        count = batch.sample_weight.sum(-1, dtype=torch.float64)
+    p_bar = torch.cat([ratio0.mT, ratio.mT], -2)
     if axis.size > 1:
         p_bar = torch.zeros_like(params.p)
         p_bar[1:][run.own] = ratio.T
-        p_bar = torch.cat([ratio0[None], axis.sum(p_bar[1:])[0]])
+        p_bar = torch.cat([ratio0.T, axis.sum(p_bar[1:])[0]])
     with side_stream(lane=1, after=0):
-        overlap = (w_bar * params.w).sum(1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+        overlap = (w_bar * params.w).sum(-1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
     return Statistics(
         w_bar=w_bar,
         p_bar=p_bar * params.p,

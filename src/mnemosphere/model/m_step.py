@@ -61,13 +61,13 @@ def maximize_bound(
     uniform component's and the class prior held: see `share_out`. axis: the processes that
     memories are divided among, each with its own rows of w̄; p̄ is whole.
     """
-    norms = w_bar.norm(dim=1)
+    norms = w_bar.norm(dim=-1)
     # A memory with no pull at all stays where it is.
-    w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
+    w = sphere.project(torch.where(norms[..., None] > 0, w_bar, params.w))
     beta = params.beta
     if learn_beta:
-        mass = p_bar[1:].double().sum().clamp_min(torch.finfo(torch.float64).tiny)
-        resultant = params.varsigma * axis.sum(norms.double().sum())[0] / mass
+        mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
+        resultant = params.varsigma * axis.sum(norms.double().sum(-1))[0] / mass
         beta = inverse_mean_resultant(
             resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), params.n_features
         ).to(params.beta)
@@ -89,21 +89,25 @@ def share_out(params: Parameters, p_bar: Tensor, *, hold_classes: bool = False) 
     prior: then the memories are one row beside the uniform component's in the polytope, and share
     what each class has there. p_h and p_q become the sums of p.
     """
-    uniform, apart = params.p_h[:1], p_bar[:1].sum()
+    first, rest = p_bar[..., :1, :], p_bar[..., 1:, :]
+    uniform, apart = params.p_h[..., :1], first.sum(-1)  # (1,)
     # Where no row is left to it, the uniform component keeps its classes.
-    first = torch.where(apart > 0, uniform * (p_bar[:1] / apart), params.p[:1])
+    own = uniform[..., None] * (first / apart[..., None])
+    first = torch.where(apart[..., None] > 0, own, params.p[..., :1, :])
     if not hold_classes:
-        p = torch.cat([first, (1 - uniform) * (p_bar[1:] / p_bar[1:].sum())])
-        return params.replace(p=p, p_h=torch.cat([uniform, p[1:].sum(1)]), p_q=p.sum(0))
-    total = p_bar[1:].sum(0, keepdim=True)
+        rest = (1 - uniform)[..., None] * (rest / rest.sum((-2, -1), keepdim=True))
+        p = torch.cat([first, rest], -2)
+        return params.replace(p=p, p_h=torch.cat([uniform, rest.sum(-1)], -1), p_q=p.sum(-2))
+    total = rest.sum(-2, keepdim=True)
     # Hardly any row left to the uniform component is as good as none, and safer to divide by.
-    least = _LEAST_SHARE * total.sum()
-    two = torch.cat([first * (torch.maximum(apart, least) / first.sum().clamp_min(1e-300)), total])
-    p = polytope.maximize(two, torch.cat([uniform, 1 - uniform]), params.p_q, tol=_tol(p_bar)).p
+    least = _LEAST_SHARE * total.sum(-1)
+    size = torch.maximum(apart, least) / first.sum(-1).clamp_min(1e-300)
+    two = torch.cat([first * size[..., None], total], -2)
+    p = polytope.maximize(two, torch.cat([uniform, 1 - uniform], -1), params.p_q, tol=_tol(p_bar)).p
     # A class that no memory answers for is shared by all, by their weights.
-    share = torch.where(total > 0, p_bar[1:], params.p_h[1:, None])
-    p = torch.cat([p[:1], p[1:] * share / share.sum(0)])
-    return params.replace(p=p, p_h=torch.cat([uniform, p[1:].sum(1)]))
+    share = torch.where(total > 0, rest, params.p_h[..., 1:, None])
+    p = torch.cat([p[..., :1, :], p[..., 1:, :] * share / share.sum(-2, keepdim=True)], -2)
+    return params.replace(p=p, p_h=torch.cat([uniform, p[..., 1:, :].sum(-1)], -1))
 
 
 def approach_beta(beta: Tensor, resultant: Tensor, n: int, *, steps: int) -> Tensor:

@@ -54,17 +54,17 @@ class JointConditional:
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
-        given = targets.sum(1)
+        given = targets.sum(-1)
         # Rounding leaves a full label a hair away from 1; that is no missing mass, let alone
         # negative mass.
         missing = torch.nn.functional.threshold(1 - given, 1e-6, 0.0)
-        log_predictions = log_joint.log_softmax(1)  # one kernel, where logsumexp is eight
+        log_predictions = log_joint.log_softmax(-1)  # one kernel, where logsumexp is eight
         # Weight of log P(x); minus its coefficient in the loss.
         on_marginal = missing if self.conditional == 0.0 else missing - self.conditional * given
         with side_stream(targets, log_joint, log_predictions, on_marginal, lane=2):
-            log_marginal = log_joint[:, 0] - log_predictions[:, 0]
-            loss = -torch.addcmul((targets * log_joint).sum(1), on_marginal, log_marginal)
-        return loss, torch.addcmul(targets, on_marginal[:, None], log_predictions.exp())
+            log_marginal = log_joint[..., 0] - log_predictions[..., 0]
+            loss = -torch.addcmul((targets * log_joint).sum(-1), on_marginal, log_marginal)
+        return loss, torch.addcmul(targets, on_marginal[..., None], log_predictions.exp())
 
 
 @dataclass(frozen=True)

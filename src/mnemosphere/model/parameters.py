@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -40,12 +40,12 @@ class Parameters:
     @property
     def n_memories(self) -> int:
         """P."""
-        return self.w.shape[0]
+        return self.w.shape[-2]
 
     @property
     def n_features(self) -> int:
         """N."""
-        return self.w.shape[1]
+        return self.w.shape[-1]
 
     @property
     def n_coordinates(self) -> int:
@@ -55,7 +55,7 @@ class Parameters:
     @property
     def n_columns(self) -> int:
         """C+1: the classes and "none of them"."""
-        return self.p.shape[1]
+        return self.p.shape[-1]
 
     def see(self, x: Tensor) -> Tensor:
         """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
@@ -89,6 +89,20 @@ class Parameters:
         """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
+    @classmethod
+    def stack(cls, several: Sequence[Self]) -> Self:
+        """Parameters of one shape along a leading axis, ς a tensor too: see `kernel`."""
+        tensors = [one.to_tensors() for one in several]
+        together: Any = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
+        together["varsigma"] = together["varsigma"].to(together["w"])
+        return cls(**together)
+
+    def unstack(self) -> list[Self]:
+        """Undo `stack`."""
+        parts = self.to_tensors()
+        several = range(self.w.shape[0])
+        return [self.from_tensors({name: t[k] for name, t in parts.items()}) for k in several]
+
     def to(
         self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> Self:
@@ -104,7 +118,7 @@ class Parameters:
         tensors = {name: getattr(self, name) for name in _TENSORS}
         if self.metric is not None:
             tensors["metric"] = self.metric
-        return {**tensors, "varsigma": torch.tensor(self.varsigma, dtype=torch.float64)}
+        return {**tensors, "varsigma": torch.as_tensor(self.varsigma, dtype=torch.float64)}
 
     @classmethod
     def from_tensors(

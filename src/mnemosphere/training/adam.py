@@ -77,7 +77,7 @@ class Adam(GradientSolver):
         }  # fmt: skip
         return of_metric | {
             "w": torch.zeros_like(params.w),
-            "w_square": torch.zeros_like(params.w[:, 0]),
+            "w_square": torch.zeros_like(params.w[..., 0]),
             "p": torch.zeros_like(params.p),
             "p_square": torch.zeros_like(params.p_h),
             "beta": torch.zeros_like(params.beta),
@@ -100,8 +100,8 @@ class Adam(GradientSolver):
 
         g = sphere.to_tangent(params.w, stats.gradient_w(params))
         m_w = a * sphere.to_tangent(params.w, state["w"]) + (1 - a) * g
-        v_w = b * state["w_square"] + (1 - b) * g.square().sum(1)
-        w = sphere.retract(params.w, -angle * m_w / self._size(v_w, params.p_h[1:])[:, None])
+        v_w = b * state["w_square"] + (1 - b) * g.square().sum(-1)
+        w = sphere.retract(params.w, -angle * m_w / self._size(v_w, params.p_h[..., 1:])[..., None])
 
         g = stats.gradient_p(params)
         if self.learn_weights:
@@ -111,9 +111,9 @@ class Adam(GradientSolver):
         else:
             g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
         m_p = a * state["p"] + (1 - a) * g
-        v_p = b * state["p_square"] + (1 - b) * g.square().sum(1)
+        v_p = b * state["p_square"] + (1 - b) * g.square().sum(-1)
         tiny = torch.finfo(params.p.dtype).tiny
-        step = -rate * m_p / self._size(v_p, params.p_h)[:, None]  # of log p
+        step = -rate * m_p / self._size(v_p, params.p_h)[..., None]  # of log p
         if self.learn_weights:
             weighted = share_out(params, params.p * step.clamp(-1, 1).exp())
         else:
@@ -149,15 +149,17 @@ class Adam(GradientSolver):
         if old is None or g is None:
             return None, {}
         a, b = self.decay
-        start = torch.eye(*old.shape, dtype=old.dtype, device=old.device)
+        start = torch.eye(*old.shape[-2:], dtype=old.dtype, device=old.device)
         length = start.norm()
         g = g + self.metric_decay * (old - start)
-        g = g - (g * old).sum() / length.square() * old  # across: the length means nothing
+        # Across: the length means nothing.
+        g = g - (g * old).sum((-2, -1), keepdim=True) / length.square() * old
         m = a * state["metric"] + (1 - a) * g
-        v = b * state["metric_square"] + (1 - b) * g.square().sum()
+        v = b * state["metric_square"] + (1 - b) * g.square().sum((-2, -1))
         step = self.metric_angle * rate * length / v.sqrt().clamp_min(torch.finfo(v.dtype).tiny)
-        new = old - step.to(old.dtype) * m
-        return new * (length / new.norm()), {"metric": m, "metric_square": v}
+        new = old - step.to(old.dtype)[..., None, None] * m
+        new = new * (length / torch.linalg.matrix_norm(new, keepdim=True))
+        return new, {"metric": m, "metric_square": v}
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
@@ -181,5 +183,5 @@ class Adam(GradientSolver):
         that weight too, so that k copies with 1/k of the prior count as one.
         """
         tiny = torch.finfo(square.dtype).tiny
-        typical = ((square / weight.clamp_min(tiny)).sum() / weight.sum()).sqrt()
+        typical = ((square / weight.clamp_min(tiny)).sum(-1) / weight.sum(-1)).sqrt()[..., None]
         return torch.maximum(square.sqrt(), self.floor * weight * typical).clamp_min(tiny)

@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -143,43 +144,48 @@ def refine(
     solution of all rows is what remains. If they do, the refinement is done again with all of
     them, for as many passes as were best, unless there are very many.
     """
-
-    def descend(
-        params: Parameters, rows: Dataset, held: Dataset | None, stage: str, stop: int | None = None
-    ) -> FitResult:
-        return _descend(
-            params, rows, held, refinement, stage, stop,
-            learn_beta=learn_beta, learn_weights=learn_weights, generator=generator,
-            callbacks=callbacks,
-        )  # fmt: skip
-
+    descent = _Descent(refinement, learn_beta, learn_weights, generator, callbacks)
     if dataset.n_rows < _LEAST_ROWS:
         return joint(dataset, "")
-    few = dataset.n_rows <= _FEW_ROWS
-    trials: list[_Trial] = []
-    history: tuple[PassRecord, ...] = ()
-    for fold in range(_FOLDS if few else 1):
-        name = f"fold{fold}." if few else ""
-        fraction = 1 / 3 if few else refinement.validation_fraction
+    turns = dataset.n_rows <= _FEW_ROWS and _is_dense_array(dataset)
+    splits = []
+    for _ in range(_FOLDS if turns else 1):
+        fraction = 1 / 3 if turns else refinement.validation_fraction
         rows, held = dataset.split(fraction, generator=generator)
         if held is None:
             return joint(dataset, "")
-        start = joint(rows, name)
-        if start.status == "interrupted":
-            return start
-        result = descend(start.params, rows, held, f"{name}refine")
-        history = join_histories(join_histories(history, start.history), result.history)
-        trials.append(_Trial(start, result, held))
-        if result.status == "interrupted":
-            break
+        splits.append((rows, held))
+    starts: list[Trained] = []
+    history: tuple[PassRecord, ...] = ()
+    for fold, (rows, _) in enumerate(splits):
+        starts.append(joint(rows, f"fold{fold}." if turns else ""))
+        history = join_histories(history, starts[-1].history)
+        if starts[-1].status == "interrupted":
+            return starts[-1]._replace(history=history)
+    if turns:
+        own = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=generator)))
+        found, stop, status = current().once(
+            lambda: replace(descent, generator=own).by_turns(starts, splits)
+        )
+    else:
+        result = descent(starts[0].params, *splits[0], "refine")
+        found, status = [result.params], result.status
+        stop = _best_pass(starts[0].params, result, splits[0][1], refinement.rule)
+        history = join_histories(history, result.history)
 
+    trials = [
+        (old.params, new, held) for old, new, (_, held) in zip(starts, found, splits, strict=True)
+    ]
     group = current()
-    stop = group.same(_best_pass(trials, refinement.rule))
-    gained = stop > 0 and group.same(_gained(trials, refinement.rule, beyond=0.5 if few else 2.0))
-    unseen = tuple((t.result.params if gained else t.start.params, t.held) for t in trials)
-    best = Trained(unseen[-1][0], history, result.status, start.lineage, unseen)
-    if result.status == "interrupted" or (gained and dataset.n_rows > ALL_AGAIN):
+    stop = group.same(stop)
+    beyond = 0.5 if turns else 2.0
+    gained = stop > 0 and group.same(_gained(trials, refinement.rule, beyond=beyond))
+    unseen = tuple((new if gained else old, held) for old, new, held in trials)
+    best = Trained(unseen[-1][0], history, status, starts[-1].lineage, unseen)
+    if status == "interrupted":
         return best
+    if gained and dataset.n_rows > ALL_AGAIN:
+        return best._replace(status="refined")
 
     whole = joint(dataset, "all")
     history = join_histories(history, whole.history)
@@ -187,42 +193,34 @@ def refine(
         return whole._replace(history=history, unseen=unseen)
     if whole.status == "interrupted":
         return best._replace(history=history, status=whole.status)
-    again = descend(whole.params, dataset, None, "again", stop)
+    again = descent(whole.params, dataset, None, "again", stop)
     history = join_histories(history, again.history)
     if again.status == "interrupted":
         return best._replace(history=history, status=again.status)
-    return Trained(again.params, history, result.status, whole.lineage, unseen)
+    # Steps have faded out by then: there is no more to wait for.
+    return Trained(again.params, history, "refined", whole.lineage, unseen)
 
 
-class _Trial(NamedTuple):
-    """One hold-out: the joint solution of the other rows, and what became of it."""
-
-    start: Trained
-    result: FitResult
-    held: Dataset
+def _is_dense_array(dataset: Dataset) -> bool:
+    return isinstance(dataset, ArrayDataset) and not isinstance(dataset.rows.x, SparseRows)
 
 
-def _best_pass(trials: Sequence[_Trial], rule: LabelRule) -> int:
-    """The number of passes with the least mean loss of the rows held out; 0: none at all."""
-    curves = []
-    for trial in trials:
-        losses = [record.validation_loss or 0.0 for record in trial.result.history]
-        curves.append([judge(trial.start.params, trial.held, rule)[0], *losses])
-    means = [sum(losses) for losses in zip(*curves, strict=False)]  # as far as all of them went
-    return means.index(min(means))
+def _best_pass(before: Parameters, result: FitResult, held: Dataset, rule: LabelRule) -> int:
+    """The number of passes with the least loss of the rows held out; 0: none at all."""
+    losses = [record.validation_loss or 0.0 for record in result.history]
+    losses = [judge(before, held, rule)[0], *losses]
+    return losses.index(min(losses))
 
 
-def _gained(trials: Sequence[_Trial], rule: LabelRule, *, beyond: float) -> bool:
+def _gained(
+    trials: Sequence[tuple[Parameters, Parameters, Dataset]], rule: LabelRule, *, beyond: float
+) -> bool:
     """Whether the loss of the rows held out falls beyond chance."""
     group = current()
     falls, weights = [], []
-    for trial in trials:
-        held = trial.held.shard(group.rank, group.size)
-        for batch in held.batches(None):
-            before, after = (
-                rule(log_joint(params, batch.x), batch.targets)[0]
-                for params in (trial.start.params, trial.result.params)
-            )
+    for *params, held in trials:
+        for batch in held.shard(group.rank, group.size).batches(None):
+            before, after = (rule(log_joint(p, batch.x), batch.targets)[0] for p in params)
             falls.append((before - after).double())
             weight = batch.sample_weight
             weights.append(torch.ones_like(falls[-1]) if weight is None else weight.double())
@@ -230,61 +228,119 @@ def _gained(trials: Sequence[_Trial], rule: LabelRule, *, beyond: float) -> bool
     return improves(fall, weight, beyond=beyond)
 
 
-def _descend(
-    params: Parameters,
-    dataset: Dataset,
-    held: Dataset | None,
-    refinement: Refinement,
-    stage: str,
-    stop: int | None,
-    *,
-    learn_beta: bool,
-    learn_weights: bool,
-    generator: torch.Generator,
-    callbacks: Sequence[Callback],
-) -> FitResult:
-    """Descend by Adam with noise; the best by the held-out rows; `stop` ends after so many passes.
+class _Plan(NamedTuple):
+    """What a descent starts from, and how it goes."""
 
-    The schedule is that of all passes, whether or not they are taken.
-    """
-    size = min(dataset.n_rows, _BATCH)
-    unit, steps = angular_unit(params), math.ceil(dataset.n_rows / size)
-    passes = refinement.max_iter or max(_PASSES, math.ceil(_ALL_STEPS / steps))
-    some = dataset.sample(_FEW_ROWS, generator=torch.Generator().manual_seed(0)).x
-    sparse = isinstance(some, SparseRows)
-    # A metric would fill sparse rows, and mix gaps with what is known.
-    learned = refinement.metric == "learn" and params.n_features <= MAX_RANK
-    if learned and not (sparse or has_gaps(some)):
-        params = params.replace(metric=torch.eye(params.n_features).to(params.w))
-    solver = Adam(
-        passes * steps, angle=_ANGLE * unit, batch_size=size, tolerance=_MARGINALS,
-        learn_weights=learn_weights, metric_decay=1 / dataset.n_rows,
-    )  # fmt: skip
-    solver = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
-    length = min(unit, _MOST_NOISE) if refinement.noise == "auto" else float(refinement.noise)
-    if length > 0 and sparse:
-        if refinement.noise != "auto":
-            raise ValueError("noise would make sparse rows dense: pass Refinement(noise=0)")
-        length = 0.0
-    result = fit(
-        params,
-        dataset,
-        solver,
-        rule=refinement.rule,
-        max_iter=passes if stop is None else stop,
-        validation=held,
-        patience=None if held is None else max(refinement.patience, passes // 3),
-        generator=generator,
-        callbacks=callbacks,
-        stage=stage,
-        noise=SphereNoise(length) if length > 0 else None,
-    )
-    if solver.tolerance is not None or learn_weights:
-        return result
-    # Replayed steps take a set number of sweeps: put the marginals right at the end.
-    best = result.params
-    p = polytope.retract(best.p, torch.zeros_like(best.p), best.p_h, best.p_q, tol=_MARGINALS)
-    return replace(result, params=best.replace(p=p))
+    params: Parameters
+    solver: Adam
+    noise: SphereNoise | None
+    passes: int
+    patience: int
+
+
+@dataclass(frozen=True)
+class _Descent:
+    """Adam with noise; the schedule is that of all passes, whether or not they are taken."""
+
+    refinement: Refinement
+    learn_beta: bool
+    learn_weights: bool
+    generator: torch.Generator
+    callbacks: Sequence[Callback]
+
+    def __call__(
+        self,
+        params: Parameters,
+        dataset: Dataset,
+        held: Dataset | None,
+        stage: str,
+        stop: int | None = None,
+    ) -> FitResult:
+        """The best by the held-out rows; `stop` ends after so many passes."""
+        plan = self._plan(params, dataset)
+        result = fit(
+            plan.params,
+            dataset,
+            plan.solver,
+            rule=self.refinement.rule,
+            max_iter=plan.passes if stop is None else stop,
+            validation=held,
+            patience=None if held is None else plan.patience,
+            generator=self.generator,
+            callbacks=self.callbacks,
+            stage=stage,
+            noise=plan.noise,
+        )
+        if plan.solver.tolerance is not None or self.learn_weights:
+            return result
+        # Replayed steps take a set number of sweeps: put the marginals right at the end.
+        best = result.params
+        p = polytope.retract(best.p, torch.zeros_like(best.p), best.p_h, best.p_q, tol=_MARGINALS)
+        return replace(result, params=best.replace(p=p))
+
+    def by_turns(
+        self, starts: Sequence[Trained], splits: Sequence[tuple[Dataset, Dataset]]
+    ) -> tuple[list[Parameters], int, str]:
+        """(parameters of each hold-out at the best number of passes for all, that, the status).
+
+        The hold-outs go side by side: problems are small, and take as long as one of them.
+        """
+        rule = self.refinement.rule
+        plans = [self._plan(s.params, rows) for s, (rows, _) in zip(starts, splits, strict=True)]
+        solver, noise = plans[0].solver, plans[0].noise
+        learned = Batch.stack([next(rows.batches(None)) for rows, _ in splits])
+        judged = Batch.stack([next(held.batches(None)) for _, held in splits])
+        n_rows, size = learned.x.shape[1], solver.batch_size
+
+        def loss(params: Parameters) -> float:
+            return judged.mean(rule(log_joint(params, judged.x), judged.targets)[0])
+
+        params = Parameters.stack([plan.params for plan in plans])
+        state = solver.start(params)
+        best, least, stop, status = params, loss(params), 0, "max_iter"
+        try:
+            for n in range(1, plans[0].passes + 1):
+                order = torch.randperm(n_rows, generator=self.generator).to(learned.x.device)
+                for cut in range(0, n_rows, size):
+                    batch = learned.take((slice(None), order[cut : cut + size]))
+                    if noise is not None:
+                        noisy = noise(batch.x.flatten(0, 1), self.generator)
+                        batch = replace(batch, x=noisy.view_as(batch.x))
+                    stats = accumulate(params, batch, rule)
+                    params, state = solver.step(params, state, stats, batch, size / n_rows)
+                now = loss(params)
+                if now < least:
+                    best, least, stop = params, now, n
+                elif n - stop >= plans[0].patience:
+                    status = "stopped early"
+                    break
+        except KeyboardInterrupt:
+            status = "interrupted"
+        return best.unstack(), stop, status
+
+    def _plan(self, params: Parameters, dataset: Dataset) -> _Plan:
+        refinement = self.refinement
+        size = min(dataset.n_rows, _BATCH)
+        unit, steps = angular_unit(params), math.ceil(dataset.n_rows / size)
+        passes = refinement.max_iter or max(_PASSES, math.ceil(_ALL_STEPS / steps))
+        some = dataset.sample(_FEW_ROWS, generator=torch.Generator().manual_seed(0)).x
+        sparse = isinstance(some, SparseRows)
+        # A metric would fill sparse rows, and mix gaps with what is known.
+        learned = refinement.metric == "learn" and params.n_features <= MAX_RANK
+        if learned and not (sparse or has_gaps(some)):
+            params = params.replace(metric=torch.eye(params.n_features).to(params.w))
+        solver = Adam(
+            passes * steps, angle=_ANGLE * unit, batch_size=size, tolerance=_MARGINALS,
+            learn_weights=self.learn_weights, metric_decay=1 / dataset.n_rows,
+        )  # fmt: skip
+        solver = solver.resolve(dataset.n_rows, learn_beta=self.learn_beta, device=dataset.device)
+        length = min(unit, _MOST_NOISE) if refinement.noise == "auto" else float(refinement.noise)
+        if length > 0 and sparse:
+            if refinement.noise != "auto":
+                raise ValueError("noise would make sparse rows dense: pass Refinement(noise=0)")
+            length = 0.0
+        noise = SphereNoise(length) if length > 0 else None
+        return _Plan(params, solver, noise, passes, max(refinement.patience, passes // 3))
 
 
 def join_histories(

@@ -1,0 +1,105 @@
+"""Small trials of settings: a few exact steps on some rows, judged by the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.estimators.start import Start
+from mnemosphere.model import metric, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import tempered_log_loss
+from mnemosphere.model.kernel import accumulate
+from mnemosphere.model.m_step import maximize_bound
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
+
+__all__ = ["HELD", "STEPS", "Problem", "judge", "problems", "through_metric"]
+
+HELD = 0.2  # of the rows judge
+STEPS = 5
+_TOGETHER = 1 << 21  # rows × memories of problems that go side by side
+
+
+def through_metric(
+    fitted: ArrayDataset, judged: ArrayDataset, shrinkage: float | None
+) -> tuple[ArrayDataset, ArrayDataset]:
+    """Both as the metric sees them that the labels of `fitted` give."""
+    if shrinkage is None:
+        return fitted, judged
+    a = metric.whitening(fitted.rows, shrinkage)
+    return ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows))
+
+
+class Problem(NamedTuple):
+    """Parameters to start from, rows to fit and rows to judge by; or several of one shape."""
+
+    params: Parameters
+    fitted: Batch
+    judged: Batch
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, features and memories."""
+        return (*self.fitted.x.shape, *self.judged.x.shape, self.params.n_memories)
+
+
+def problems(
+    data: ArrayDataset, start: Start, varsigmas: Sequence[float], shrinkage: float | None, seed: int
+) -> Iterator[Problem]:
+    """One hold-out, for each ς."""
+    generator = torch.Generator().manual_seed(seed)
+    fitted, judged = data.split(HELD, generator=generator)
+    # Too few rows: judge on what there is.
+    fitted, judged = through_metric(fitted, fitted if judged is None else judged, shrinkage)
+    small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
+    params = small(fitted, 1.0, generator)
+    betas = params.beta.expand(len(varsigmas))
+    if start.beta is None:  # as if the start had been told of ς
+        resultant = mean_resultant(params.beta.double(), params.n_features)
+        resultant = resultant * torch.tensor(varsigmas).to(resultant)
+        betas = inverse_mean_resultant(resultant, params.n_features).to(betas)
+    for vs, beta in zip(varsigmas, betas, strict=True):
+        yield Problem(params.replace(varsigma=vs, beta=beta), fitted.rows, judged.rows)
+
+
+def judge(trials: list[Problem], start: Start) -> list[Tensor]:
+    """Log-loss by temperature for each problem, after a few exact steps, weights learned.
+
+    Problems are small and many: those of one shape go side by side.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for k, problem in enumerate(trials):
+        groups.setdefault(problem.shape, []).append(k)
+    losses: dict[int, Tensor] = {}
+    for group in groups.values():
+        first = trials[group[0]]
+        room = max(1, _TOGETHER // (first.fitted.n_rows * first.params.n_memories))
+        size = 1 if isinstance(first.fitted.x, SparseRows) else room
+        for cut in range(0, len(group), size):
+            part = group[cut : cut + size]
+            problem = trials[part[0]]
+            if len(part) > 1:
+                problem = Problem(
+                    Parameters.stack([trials[k].params for k in part]),
+                    Batch.stack([trials[k].fitted for k in part]),
+                    Batch.stack([trials[k].judged for k in part]),
+                )
+            losses |= zip(part, _few_steps(problem, start).reshape(len(part), -1), strict=True)
+    return [losses[k] for k in range(len(trials))]
+
+
+def _few_steps(problem: Problem, start: Start) -> Tensor:
+    params, fitted, judged = problem
+    for _ in range(STEPS):
+        stats = accumulate(params, fitted, objectives.joint)
+        params = maximize_bound(
+            params, stats.w_bar, stats.p_bar, learn_beta=start.beta is None, hold_weights=False
+        )
+    return tempered_log_loss(params, judged, start.smoothing, fitted.x.shape[-2])
