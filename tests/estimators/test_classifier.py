@@ -407,7 +407,7 @@ def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
     x, y = make_clusters(rows=rows, spread=2.0)
     settings = {"n_memories": 7, "normalize": "standard", "varsigma": 0.7, "random_state": 0}
     settings["max_iter"] = 15
-    joint = mn.DAMClassifier(**settings).fit(x, y)
+    joint = mn.DAMClassifier(**settings, objective="joint").fit(x, y)
     both = [
         mn.DAMClassifier(**settings, objective=objective).fit(x, y)
         for objective in (mn.Refinement(max_iter=15), mn.Refinement(0.5, max_iter=15))
