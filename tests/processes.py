@@ -25,6 +25,8 @@ def run_group(
 
         def child(rank: int, pipe: Any) -> None:
             torch.set_num_threads(1)
+            for _, other in pipes[rank + 1 :]:
+                other.close()
             dist.init_process_group(
                 "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=n,
                 timeout=timedelta(seconds=timeout),
@@ -43,14 +45,18 @@ def run_group(
             processes = [
                 context.Process(target=child, args=(rank, pipes[rank][1])) for rank in range(n)
             ]
-            for process in processes:
+            for process, (_, theirs) in zip(processes, pipes, strict=True):
                 process.start()
+                theirs.close()  # so that the end of a process is the end of its pipe
         try:
             found = []
             for rank, (pipe, _) in enumerate(pipes[:wait_for]):
                 if not pipe.poll(2 * _SECONDS):
                     raise TimeoutError(f"rank {rank} of {n} hangs")
-                found.append(pipe.recv())
+                try:
+                    found.append(pipe.recv())
+                except EOFError as error:  # it was killed
+                    found.append(error)
             return found
         finally:
             for process in processes:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,6 +19,7 @@ from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint, distributed, fit, grow
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.growth import Splitting
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
@@ -253,3 +256,30 @@ def test_a_process_that_is_gone_is_named(monkeypatch, how):
     message = str(found[0])
     assert message.startswith(f"rank 2 of 3 on {os.uname().nodename} did not answer")
     assert sum(error.tells for error in found) == 1
+
+
+def test_kills_at_random_moments_and_restarts_end_with_the_same_bits(monkeypatch, tmp_path):
+    """What torchrun does: when a process is gone all are started again."""
+    monkeypatch.setattr(distributed, "_GRACE", 0.1)
+    rng = np.random.default_rng(0)
+
+    def run(name: str, victim: int, moment: float) -> Any:
+        def work(rank: int) -> Any:
+            if rank == victim:
+                threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            began = time.monotonic()
+            stored = Checkpoint(tmp_path / name, interval=0.0)
+            result = fit(PARAMS, DATASET, FixedPoint(71), max_iter=3, callbacks=[stored])
+            return result.params.w, result.params.p, time.monotonic() - began
+
+        return run_group(2, work)
+
+    straight = run("straight", -1, 0.0)[0]
+    kills = 0
+    for k in range(4):
+        for _ in range(2):
+            found = run(f"run{k}", int(rng.integers(2)), float(rng.uniform(0, straight[2])))
+            kills += any(isinstance(one, BaseException) for one in found)
+        ended = run(f"run{k}", -1, 0.0)
+        assert all(torch.equal(a, b) for w in ended for a, b in zip(w[:2], straight, strict=False))
+    assert kills >= 4

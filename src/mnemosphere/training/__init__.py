@@ -10,6 +10,7 @@ from mnemosphere.training.callbacks import (
     SplitRecord,
 )
 from mnemosphere.training.checkpoint import Checkpoint
+from mnemosphere.training.distributed import DistributedError, alone
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import GrowthResult, Splitting, grow
@@ -18,6 +19,7 @@ from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.refine import Refinement, refine
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver, SolverState
+from mnemosphere.training.wide import fit_wide
 
 __all__ = [
     "SGD",
@@ -25,6 +27,7 @@ __all__ = [
     "Callback",
     "Checkpoint",
     "Convergence",
+    "DistributedError",
     "EarlyStopping",
     "FitResult",
     "FixedPoint",
@@ -38,7 +41,9 @@ __all__ = [
     "SphereNoise",
     "SplitRecord",
     "Splitting",
+    "alone",
     "fit",
+    "fit_wide",
     "grow",
     "refine",
 ]

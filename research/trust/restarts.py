@@ -1,0 +1,115 @@
+"""Groups of torchrun of which a random process is killed, again and again: the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mnemosphere as mn
+from mnemosphere.training.callbacks import Callback, Run
+from mnemosphere.training.distributed import current
+from research.trust import Attempt
+from research.trust.kills import fresh, same_bits
+
+KILLS = 4  # in one run
+_LIMIT = 240.0  # seconds for a run
+
+
+def cases(folder: Path) -> dict[str, tuple[Any, Any, Any]]:
+    """Rows in memory and in files, exact steps and batches, growth."""
+    rng = np.random.default_rng(0)
+    y = np.arange(601) % 3
+    x = 3 * rng.normal(size=(3, 6))[y] + 1.2 * rng.normal(size=(601, 6))
+    if current().first and not (folder / "y.npy").exists():
+        for name, values in (("x", x), ("y", y)):
+            np.save(folder / f"new_{name}.npy", values)
+            os.rename(folder / f"new_{name}.npy", folder / f"{name}.npy")
+    current().same(None)
+    files = mn.Dataset.open(folder / "x.npy", label=str(folder / "y.npy"), memory=4000)
+    wide: dict[str, Any] = {"varsigma": 0.9, "normalize": "unit", "tol": 0.0, "random_state": 0}
+    return {
+        "files, exact": (mn.DAMClassifier(7, solver=mn.FixedPoint(None), max_iter=12, **wide),
+                         files, None),
+        "files, batches": (mn.DAMClassifier(7, solver=mn.FixedPoint(64), max_iter=6, **wide),
+                           files, None),
+        "sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=64), max_iter=9, **wide),
+                x, y),
+        "growth": (mn.DAMClassifier(9, growth=2, solver=mn.FixedPoint(50), max_iter=4, **wide),
+                   x, y),
+        "clusters": (mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=9, tol=0.0,
+                                     random_state=0), files, None),
+    }  # fmt: skip
+
+
+class Slow(Callback):
+    """Take some time over every batch, so that kills meet all parts of a fit."""
+
+    def on_batch(self, run: Run, share_done: float) -> None:
+        """Wait a little."""
+        time.sleep(0.01)
+
+
+def work(folder: Path, name: str, kills: list[tuple[int, float]]) -> None:
+    """One process: fit, and be killed in attempt k where kills[k] says so; rank 0 writes."""
+    case = cases(folder)
+    again, group = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), current()
+    if again < len(kills) and kills[again][0] == group.rank:
+        timer = threading.Timer(kills[again][1], os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
+    began = time.monotonic()
+    model, x, y = case[name]
+    model.set_params(callbacks=[Slow(), mn.Checkpoint(folder / "run", interval=0.0)]).fit(x, y)
+    if group.first:
+        model.save(folder / "model")
+        (folder / "seconds").write_text(str(time.monotonic() - began), encoding="utf-8")
+
+
+def start(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]) -> str:
+    """Have torchrun do it; how that ended."""
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+             str(ranks), "--max-restarts", str(len(kills)), "-m", "research.trust.restarts",
+             str(folder), name, json.dumps(kills)]  # fmt: skip
+    env = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT, env=env)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}: {done.stderr[-800:]}")
+    return "ended"
+
+
+def attempts(n: int, folder: Path, seed: int, n_kills: int = KILLS) -> Iterator[Attempt]:
+    """Runs of one kind, each killed so many times at random moments in random processes."""
+    rng = np.random.default_rng(seed)
+    names = list(cases(fresh(folder / "names")))
+    name, ranks = names[seed // max(n, 1) % len(names)], 2 + int(rng.integers(2))
+    straight = fresh(folder / "straight")
+    start(straight, name, ranks, [])
+    seconds = float((straight / "seconds").read_text(encoding="utf-8"))
+    for k in range(n):
+        kills = [(int(rng.integers(ranks)), float(rng.uniform(0, seconds))) for _ in range(n_kills)]
+
+        def attempt(place: Path = folder / f"run{k}", kills: Any = kills) -> str:
+            ended = start(fresh(place), name, ranks, kills)
+            if ended != "ended":
+                return ended
+            one, other = mn.load(place / "model"), mn.load(straight / "model")
+            return "the same bits" if same_bits(one, other) else "another result"
+
+        yield f"{name}, {ranks} ranks, killed {kills}", attempt
+
+
+if __name__ == "__main__":
+    work(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))

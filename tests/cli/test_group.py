@@ -1,0 +1,91 @@
+"""`train` and `cluster` as torchrun starts them: many processes, one voice, one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mnemosphere as mn
+import mnemosphere.plots.fitted  # before the fork: it takes long to import
+from mnemosphere.cli import app, shell
+from processes import run_group
+
+FAST = ["--memories", "4", "--varsigma", "0.9", "--normalize", "unit", "--max-iter", "2"]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> str:
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    x = rng.normal(size=(60, 3)) + 4 * np.eye(3)[y]
+    path = tmp_path_factory.mktemp("data") / "rows.csv"
+    pd.DataFrame(x, columns=["a", "b", "c"]).assign(kind=y).to_csv(path, index=False)
+    return str(path)
+
+
+def run(size: int, *words: str, restarts: int = 0) -> list[tuple[int, str, str]]:
+    """(exit code, output, errors) of every process."""
+
+    def work(rank: int) -> Any:
+        os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
+                       "TORCHELASTIC_RESTART_COUNT": str(restarts)}  # fmt: skip
+        shell._GRACE = 0.0
+        out, err, code = io.StringIO(), io.StringIO(), 0
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                app(list(words), prog_name="mnemosphere")
+            except SystemExit as end:
+                code = end.code
+        return code, out.getvalue(), err.getvalue()
+
+    return run_group(size, work)
+
+
+def test_many_processes_write_one_model(table, tmp_path):
+    found = run(2, "train", table, "--label", "kind", "--out", str(tmp_path / "run"), *FAST)
+    assert [code for code, *_ in found] == [0, 0], found
+    assert "wrote" in found[0][1]
+    assert found[1][1:] == ("", "")
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    assert names == ["config.toml", "history.png", "memories.png", "model.safetensors",
+                     "results.json"]  # fmt: skip
+    (alone,) = run(1, "train", table, "--label", "kind", "--out", str(tmp_path / "one"), *FAST)
+    assert alone[0] == 0
+    one, many = (mn.load(tmp_path / name / "model.safetensors") for name in ("one", "run"))
+    np.testing.assert_allclose(many.memories_, one.memories_, rtol=0, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_a_restart_goes_on_with_the_run(table, tmp_path):
+    out = tmp_path / "run"
+    draft = tmp_path / "run.partial"
+    draft.mkdir()
+    (draft / "config.toml").write_text("seed = 5\nmemories = 4\nvarsigma = 0.9\n", encoding="utf-8")
+    words = ["train", table, "--label", "kind", "--out", str(out), "--max-iter", "2"]
+    refused = run(2, *words)
+    assert {code for code, *_ in refused} == {2}
+    found = run(2, *words, "--normalize", "unit", restarts=1)
+    assert [code for code, *_ in found] == [0, 0], found
+    assert "seed = 5" in (out / "config.toml").read_text(encoding="utf-8")
+    assert not draft.exists()
+
+
+def test_one_process_says_what_is_wrong(table, tmp_path):
+    out = str(tmp_path / "run")
+    for words, text in (
+        (["train", table, "--label", "nosuch", "--out", out], "no column 'nosuch'"),
+        (["predict", out, table], "only train and cluster are for many processes"),
+    ):
+        found = run(2, *words)
+        assert {code for code, *_ in found} == {2}
+        said = [err for *_, err in found if err]
+        assert len(said) == 1, found
+        assert said[0].startswith("error: rank ")
+        assert text in said[0]
+    assert list(tmp_path.iterdir()) == []
