@@ -25,7 +25,7 @@ from research.trust import Tally, commands, promises
 # Attempts in all, and in one part.
 CAMPAIGNS = {
     "kills": (1_000, 20),
-    "restarts": (50, 5),  # of four kills each
+    "restarts": (40, 1),  # of up to six kills each
     "model_files": (100_000, 2_000),
     "inputs": (10_000, 200),
     "commands": (len(commands.cases()), 20),

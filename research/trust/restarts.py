@@ -21,7 +21,7 @@ from mnemosphere.training.distributed import current
 from research.trust import Attempt
 from research.trust.kills import fresh, same_bits
 
-KILLS = 4  # in one run
+KILLS = 6  # in one run, at most
 _LIMIT = 240.0  # seconds for a run
 
 
@@ -64,7 +64,7 @@ def work(folder: Path, name: str, kills: list[tuple[int, float]]) -> None:
     case = cases(folder)
     again, group = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), current()
     if again < len(kills) and kills[again][0] == group.rank:
-        timer = threading.Timer(kills[again][1], os.kill, (os.getpid(), signal.SIGKILL))
+        timer = threading.Timer(kills[again][1], _die, (folder,))
         timer.daemon = True
         timer.start()
     began = time.monotonic()
@@ -73,6 +73,13 @@ def work(folder: Path, name: str, kills: list[tuple[int, float]]) -> None:
     if group.first:
         model.save(folder / "model")
         (folder / "seconds").write_text(str(time.monotonic() - began), encoding="utf-8")
+
+
+def _die(folder: Path) -> None:
+    """Count a kill, and be killed."""
+    with (folder / "kills").open("a", encoding="utf-8") as file:
+        file.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def start(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]) -> str:
@@ -94,19 +101,28 @@ def attempts(n: int, folder: Path, seed: int, n_kills: int = KILLS) -> Iterator[
     """Runs of one kind, each killed so many times at random moments in random processes."""
     rng = np.random.default_rng(seed)
     names = list(cases(fresh(folder / "names")))
-    name, ranks = names[seed // max(n, 1) % len(names)], 2 + int(rng.integers(2))
+    name, ranks = names[seed % len(names)], 2 + int(rng.uniform() < 0.25)
     straight = fresh(folder / "straight")
     start(straight, name, ranks, [])
     seconds = float((straight / "seconds").read_text(encoding="utf-8"))
     for k in range(n):
-        kills = [(int(rng.integers(ranks)), float(rng.uniform(0, seconds))) for _ in range(n_kills)]
+        # Of a part of the whole each: what was done before a kill is not done again.
+        kills = [
+            (int(rng.integers(ranks)), float(rng.uniform(0, 2 * seconds / n_kills)))
+            for _ in range(n_kills)
+        ]
 
         def attempt(place: Path = folder / f"run{k}", kills: Any = kills) -> str:
-            ended = start(fresh(place), name, ranks, kills)
+            fresh(place)
+            (place / "kills").touch()
+            ended = start(place, name, ranks, kills)
             if ended != "ended":
                 return ended
             one, other = mn.load(place / "model"), mn.load(straight / "model")
-            return "the same bits" if same_bits(one, other) else "another result"
+            died = len((place / "kills").read_text(encoding="utf-8"))
+            return (
+                f"the same bits after {died} kills" if same_bits(one, other) else "another result"
+            )
 
         yield f"{name}, {ranks} ranks, killed {kills}", attempt
 
