@@ -76,7 +76,8 @@ def test_the_new_file_is_on_disk_before_it_takes_the_name(tmp_path, monkeypatch)
 def test_tensors_and_header_come_back(tmp_path):
     path = tmp_path / "file"
     whole = torch.arange(12, dtype=torch.float64).reshape(3, 4)
-    tensors = {"a.w": whole, "a.same": whole, "b.turned": whole.T, "n": torch.tensor(3)}
+    tensors = {"a.w": whole, "a.same": whole, "b.turned": whole.T, "n": torch.tensor(3),
+               "none": whole[:0], "large": LARGE, "flags": whole > 3}  # fmt: skip
     header = {"format": "kind", "version": 7, "deep": {"list": [1, None, "x"]}}
     files.write_tensors(path, tensors, header)
     found, back = files.read_tensors(path, "kind", 7)

@@ -274,7 +274,7 @@ def judge(folder: Path, arguments: list[str]) -> str:
     before = _seen(folder)
     result = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(app, arguments)
     said = result.stdout + result.stderr
-    if result.exit_code == 1 and result.exception is not None:
+    if result.exit_code == 1 and not isinstance(result.exception, SystemExit):
         said += repr(result.exception)
     return check(before, folder, result.exit_code, said)
 

@@ -29,7 +29,7 @@ _COUNTS = [0, 1, 2, 3, 5, 50, 10**6, 10**30, -1, 2.0, 2.5, math.nan, True, "auto
 _SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedPoint(1),
             mn.FixedPoint(7), mn.FixedPoint(7, half_life=1e-300), mn.FixedPoint(7, half_life=1e300),
             mn.FixedPoint(None, learn_beta=False, learn_weights=True), mn.SGD(batch_size=3),
-            mn.SGD(1e300), mn.SGD(1e-300, 0.0),
+            mn.SGD(1e30), mn.SGD(1e-300, 0.0),
             mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(),
             mn.SGD(validation_fraction=1e-12, batch_size=5)]  # fmt: skip
 COMMON = {

@@ -117,7 +117,7 @@ def _start(action: Callable[[], None], rank: int, ranks: int, store: str) -> int
     try:
         if ranks > 1:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what one says when the other is killed
-            dist.init_process_group("gloo", store, timedelta(seconds=60), ranks, rank)
+            dist.init_process_group("gloo", store, timedelta(seconds=20), ranks, rank)
         action()
         code = 0
     finally:

@@ -53,6 +53,8 @@ def models(seed: int = 0) -> dict[str, Any]:
 
 def use(model: Any, x: np.ndarray) -> list[np.ndarray]:
     """Everything a loaded model is asked for; numbers that are not finite raise ValueError."""
+    if not hasattr(model, "predict"):  # a pipeline that ends in an encoder
+        return [np.asarray(model.transform(x))]
     answers = [np.asarray(model.predict(x))]
     if hasattr(model, "predict_proba"):
         answers.append(model.predict_proba(x))
@@ -199,9 +201,10 @@ def mutate_tensors(
         if flat.numel():
             wild = [math.nan, math.inf, -math.inf, -1.0, 0.0, 1e30, 1e-30, 1e300]
             value = wild[int(rng.integers(len(wild)))]
-            whole = not tensor.is_floating_point()
+            whole = not tensor.is_floating_point() and tensor.dtype != torch.bool
+            most = torch.iinfo(tensor.dtype).max if whole else 0
             flat[int(rng.integers(flat.numel()))] = (
-                int(rng.integers(-(2**40), 2**40)) % 2**31 if whole else value
+                int(rng.integers(2**40)) % most if whole else value
             )
         tensors[name] = flat.reshape(tensor.shape)
     elif kind == "scale":

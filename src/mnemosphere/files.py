@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ __all__ = [
 
 _WHOLE = 1 << 19  # bytes of a tensor up to which every one of them goes into the hash itself
 _COLUMNS, _LINES = 509, 512  # 64-bit words that are summed together, 2 MB of them
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -88,13 +90,18 @@ def _take_in(digest: Any, name: str, array: NDArray[Any], *, copy: bool = False)
     out = np.empty_like(content) if copy else content
     line = 8 * _COLUMNS
     rest = content.size // line * line if content.size > _WHOLE else 0
-    for start in range(0, rest, _LINES * line):
+
+    def sums(start: int) -> bytes:
         part = slice(start, min(start + _LINES * line, rest))
         if copy:
             out[part] = content[part]
         block = out[part].view(np.uint64).reshape(-1, _COLUMNS)
-        digest.update(block.sum(0).data)
-        digest.update(block.sum(1).data)
+        return block.sum(0).tobytes() + block.sum(1).tobytes()
+
+    starts = range(0, rest, _LINES * line)
+    with ThreadPoolExecutor(_THREADS) as pool:  # makes as many as are needed
+        for found in pool.map(sums, starts) if len(starts) > 1 else map(sums, starts):
+            digest.update(found)
     if copy:
         out[rest:] = content[rest:]
     digest.update(out[rest:].data)
@@ -146,7 +153,7 @@ def read_arrays(
             # Copies: what is mapped from the file would change when the file does.
             for name in sorted(file.keys()) if readable else ():
                 arrays[name] = _take_in(digest, name, file.get_tensor(name), copy=True)
-    except (SafetensorError, ValueError, RecursionError) as error:
+    except (SafetensorError, TypeError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
             f"{path} is damaged or not a safetensors file ({reason}): choose another file"

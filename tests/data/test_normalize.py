@@ -213,6 +213,14 @@ def test_restore_undoes_standard():
     np.testing.assert_allclose(normalizer.restore(pole)[0].numpy(), x.mean(axis=0), rtol=1e-12)
 
 
+def test_a_point_beyond_the_largest_number_is_shown_at_it():
+    rows = stored(np.array([[-1.5e308, 1.0], [1.5e308, 2.0]]))
+    far = torch.tensor([[3.0, 0.0, 1.0]], dtype=torch.float64)
+    shown = Normalizer.fit("standard", rows).restore(far)
+    assert shown[0, 0] == torch.finfo(torch.float64).max
+    assert shown[0, 1] == pytest.approx(1.5)
+
+
 def test_a_point_beyond_the_equator_is_shown_at_unit_length():
     normalizer = Normalizer.fit("standard", stored(table("float64")))
     w = torch.tensor([[0.6] + [0.0] * 6 + [-0.8]], dtype=torch.float64)

@@ -228,7 +228,9 @@ def test_uniform_weight_is_that_of_the_uniform_component(data):
     assert model.fit(data.x, data.y).memory_prior_[0] == pytest.approx(0.3)
     held = clone(model).set_params(solver=mn.FixedPoint(learn_weights=False))
     assert held.fit(data.x, data.y).memory_prior_ == pytest.approx([0.3] + 7 * [0.1])
-    model.set_params(uniform_weight=0.0).fit(data.x, data.y)
+    model.set_params(uniform_weight=0.0, precision="float32").fit(data.x, data.y)
+    assert np.isfinite(model.class_weights_).all()
+    model.set_params(precision="auto").fit(data.x, data.y)
     assert model.memory_prior_[0] == 0.0
     assert np.array_equal(model.novelty(data.x), np.zeros(61))
 

@@ -205,6 +205,15 @@ def test_more_passes_than_asked_for_are_refused(problem, path):
         run(case, SOLVERS["sgd"], 2, path)
 
 
+def test_part_of_a_pass_too_many_is_refused(problem, path):
+    case = problem(50, rows=53, varsigma=0.5)
+    watch = [Checkpoint(path, interval=0.0), Break("batch", 5, ZeroDivisionError)]
+    with pytest.raises(ZeroDivisionError):
+        run(case, SOLVERS["sgd"], 3, callbacks=watch)
+    with pytest.raises(ValueError, match="has 2 passes, more than max_iter=1: raise max_iter"):
+        run(case, SOLVERS["sgd"], 1, path)
+
+
 def test_no_folder(problem, tmp_path):
     with pytest.raises(ValueError, match=r"no folder .*: create it first"):
         run(problem(50), SOLVERS["sgd"], 1, tmp_path / "none" / "run")

@@ -252,7 +252,8 @@ class Normalizer:
         # side of the sphere has no counterpart, and its direction is shown at unit length.
         last = torch.where(w[..., -1:] > 1e-6, w[..., -1:] / n**0.5, 1.0)
         mean, scale = self.mean.to(w.device), self.scale.to(w.device)
-        return mean + scale * (w[..., :-1] / last).double()
+        most = torch.finfo(torch.float64).max  # of numbers near it, a memory may lie beyond
+        return (mean + scale * (w[..., :-1] / last).double()).clamp(-most, most)
 
 
 def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tensor | None:

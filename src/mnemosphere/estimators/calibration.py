@@ -25,7 +25,7 @@ Floats = NDArray[np.floating[Any]]
 
 _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration
 _SMALL, _FOLDS = 2000, 3  # up to so many rows, several hold-outs in turn
-_LEAST_LABELED = 30
+_LEAST_ROWS = 30
 _PASSES = (50, 3)  # of a model that only tells the temperature: exact, incremental
 
 
@@ -60,7 +60,7 @@ def cross_fitted_temperature(
 
     Each has memories in proportion to its rows; the joint likelihood, by the fixed point.
     """
-    if float(dataset.label_mass().sum()) < _LEAST_LABELED:
+    if dataset.n_rows < _LEAST_ROWS:
         return 1.0
     small = dataset.n_rows <= _SMALL
     judged = []

@@ -101,8 +101,8 @@ def share_out(params: Parameters, p_bar: Tensor, *, hold_classes: bool = False) 
     total = rest.sum(-2, keepdim=True)
     # Hardly any row left to the uniform component is as good as none, and safer to divide by.
     least = _LEAST_SHARE * total.sum(-1)
-    size = torch.maximum(apart, least) / first.sum(-1).clamp_min(1e-300)
-    two = torch.cat([first * size[..., None], total], -2)
+    classes = first / first.sum(-1, keepdim=True).clamp_min(torch.finfo(p_bar.dtype).tiny)
+    two = torch.cat([classes * torch.maximum(apart, least)[..., None], total], -2)
     p = polytope.maximize(two, torch.cat([uniform, 1 - uniform], -1), params.p_q, tol=_tol(p_bar)).p
     # A class that no memory answers for is shared by all, by their weights.
     share = torch.where(total > 0, rest, params.p_h[..., 1:, None])

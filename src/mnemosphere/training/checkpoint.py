@@ -157,9 +157,10 @@ class Checkpoint(Callback):
             _fill(run, header, tensors)
         except (KeyError, RuntimeError, ValueError) as error:
             raise ValueError(f"checkpoint {path} is damaged: {error}; delete it") from error
-        if run.n_iter > run.max_iter:
+        passes = run.n_iter + (header["batches"] > 0)
+        if passes > run.max_iter:
             raise ValueError(
-                f"checkpoint {path} has {run.n_iter} passes, more than max_iter={run.max_iter}: "
+                f"checkpoint {path} has {passes} passes, more than max_iter={run.max_iter}: "
                 "raise max_iter or choose another path"
             )
 

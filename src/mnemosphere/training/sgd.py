@@ -19,6 +19,7 @@ from mnemosphere.training.solver import GradientSolver, SolverState
 __all__ = ["SGD"]
 
 _MIN_BETA = 1e-6  # a mixture as good as uniform
+_MOST_RATE = 1e30  # single precision holds it
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class SGD(GradientSolver):
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
+        if self.learning_rate > _MOST_RATE:
+            raise ValueError(f"learning_rate must be <= {_MOST_RATE}, got {self.learning_rate}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
         if min(self.batch_size, self.sweeps, self.patience) < 1:
