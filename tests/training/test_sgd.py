@@ -274,7 +274,7 @@ def test_permutation_of_memories_and_classes(problem):
     [
         ({"learning_rate": 0.0}, "learning_rate must be > 0, got 0"),
         ({"learning_rate": math.nan}, "learning_rate must be > 0, got nan"),
-        ({"learning_rate": 1e300}, "learning_rate must be <= 1e+30, got 1e+300"),
+        ({"learning_rate": 1e300}, r"learning_rate must be <= 1e\+30, got 1e\+300"),
         ({"momentum": 1.0}, r"momentum must lie in \[0, 1\), got 1"),
         ({"batch_size": 0}, "batch_size, sweeps and patience must be >= 1, got .*batch_size=0"),
         ({"sweeps": 0}, "batch_size, sweeps and patience must be >= 1, got .*sweeps=0"),
