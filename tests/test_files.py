@@ -237,6 +237,13 @@ def test_plain_values_are_those_of_json():
     assert json.loads(json.dumps(files.plain(value))) == plain
 
 
+def test_types_that_no_file_of_ours_has_are_refused(tmp_path):
+    path, header = tmp_path / "file", json.dumps({"format": "kind", "version": 6})
+    save_file({"a": torch.zeros(3, dtype=torch.bfloat16)}, path, {"mnemosphere": header})
+    with pytest.raises(ValueError, match="is damaged or not a safetensors file"):
+        files.read_tensors(path, "kind", 7, older=[6])
+
+
 def test_what_is_said_of_a_damaged_file_is_short(tmp_path):
     """safetensors quotes what it cannot read, however long."""
     path = tmp_path / "file"

@@ -96,7 +96,7 @@ def _take_in(digest: Any, name: str, array: NDArray[Any], *, copy: bool = False)
         if copy:
             out[part] = content[part]
         block = out[part].view(np.uint64).reshape(-1, _COLUMNS)
-        return block.sum(0).tobytes() + block.sum(1).tobytes()
+        return bytes(block.sum(0)) + bytes(block.sum(1))
 
     starts = range(0, rest, _LINES * line)
     with ThreadPoolExecutor(_THREADS) as pool:  # makes as many as are needed

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.encoding import Encoding, is_frame
 from mnemosphere.files import read_arrays
+from mnemosphere.schema import maybe, number
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +31,7 @@ class QuickModel:
 
     def __init__(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         own, classes = header["own"], header["classes"]
+        _check(own, len(classes["values"]), arrays)
         self.classes_ = np.array(classes["values"], dtype=np.dtype(classes["dtype"]))
         self.n_features_in_ = header["n_features_in"]
         self.novelty_threshold_ = own["novelty_threshold"]
@@ -102,8 +104,25 @@ def read_quick(path: Path) -> QuickModel | None:
         if head["estimator"] != "DAMClassifier" or head["normalize"] == "none":
             return None
         return QuickModel(*read_arrays(path, FORMAT, VERSION))
-    except (KeyError, OSError, RecursionError, TypeError, ValueError):
+    except (AttributeError, IndexError, KeyError, MemoryError, OSError, RecursionError, TypeError,
+            ValueError):  # fmt: skip
         return None
+
+
+def _check(own: dict[str, Any], n_classes: int, arrays: dict[str, NDArray[Any]]) -> None:
+    """Raise ValueError where a file with the right checksum holds no sound model all the same."""
+    number(0, _LARGEST, above=True)(own["temperature"], "temperature")
+    maybe(number(-_LARGEST, _LARGEST))(own["novelty_threshold"], "novelty_threshold")
+    p, n = arrays["params.w"].shape
+    shapes = {"params.w": (p, n), "params.p_h": (p + 1,), "params.beta": (),
+              "params.varsigma": (), "own.log_ratio": (),
+              "own.net_class_weights": (p + 1, n_classes + 1)}  # fmt: skip
+    for name in [*shapes, *(name for name in arrays if name.startswith("normalizer."))]:
+        array = arrays[name]
+        if array.dtype.kind != "f" or array.shape != shapes.get(name, array.shape):
+            raise ValueError(f"{name} is {array.shape} of {array.dtype}")
+        if not np.isfinite(array).all() or (name.startswith("own.net") and array.min() < 0):
+            raise ValueError(f"{name} has numbers that are not finite or below 0")
 
 
 def _numbers(X: Any) -> Floats:
