@@ -104,8 +104,8 @@ def read_quick(path: Path) -> QuickModel | None:
         if head["estimator"] != "DAMClassifier" or head["normalize"] == "none":
             return None
         return QuickModel(*read_arrays(path, FORMAT, VERSION))
-    except (AttributeError, IndexError, KeyError, MemoryError, OSError, RecursionError, TypeError,
-            ValueError):  # fmt: skip
+    except (AttributeError, IndexError, KeyError, MemoryError, OSError, OverflowError,
+            RecursionError, SyntaxError, TypeError, ValueError):  # fmt: skip
         return None
 
 
