@@ -9,10 +9,10 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ except ImportError:  # not everywhere
 
 __all__ = [
     "checksum", "join_prefixes", "plain", "read_arrays", "read_tensors", "remove_leftovers",
-    "strip_prefix", "to_json", "write_atomically", "write_tensors",
+    "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
 ]  # fmt: skip
 
 _WHOLE = 1 << 19  # bytes of a tensor up to which every one of them goes into the hash itself
@@ -40,16 +40,27 @@ _THREADS = min(4, os.cpu_count() or 1)
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old one or the new one whole."""
+    with writing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes its name when all is written and nothing has failed."""
     remove_leftovers(path)
-    # An ordinary file, so that it gets the permissions the user's other files get.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    while True:
+        # An ordinary file, so that it gets the permissions the user's other files get.
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        opened = temporary.open("xb")
+        if fcntl is None:
+            break
+        fcntl.flock(opened, fcntl.LOCK_EX)  # says that somebody is at work; a crash lets go of it
+        if temporary.exists():
+            break
+        opened.close()  # somebody was quicker and took it for a leftover
     try:
-        with temporary.open("xb") as file:
-            if fcntl is not None:  # says that somebody is at work; a crash lets go of it
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if not temporary.exists():  # somebody was quicker and took it for a leftover
-                    return write_atomically(path, content)
-            file.write(content)
+        with opened as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
             if fcntl is not None:

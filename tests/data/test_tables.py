@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from mnemosphere import machine
-from mnemosphere.data.tables import read_table, write_table
+from mnemosphere.data.table_writer import table_writer, write_table
+from mnemosphere.data.tables import read_table
 
 # Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
 # lines, a blank line, a line of commas, no end of line at the end.
@@ -142,6 +143,32 @@ def test_what_is_written_is_read_back(tmp_path, suffix):
     write_table(frame, path)
     assert read_table(str(path)).values.to_dict("list") == frame.to_dict("list")
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".parquet", ".feather", ".json", ".npy"])
+def test_parts_are_written_as_the_whole(tmp_path, suffix):
+    frame = pd.DataFrame({"a": np.arange(7) / 3, "b": [None, None, "x", "y,z", "", None, "w"]})
+    table = frame[["a"]].to_numpy() if suffix == ".npy" else frame
+    paths = [tmp_path / f"{name}{suffix}" for name in ("parts", "whole")]
+    with table_writer(paths[0], 7, frame) as write:
+        for part in (slice(0, 2), slice(2, 3), slice(3, 7)):
+            write(table[part])
+        assert not paths[0].exists()
+    write_table(table, paths[1])
+    if suffix in (".parquet", ".feather"):
+        read = pd.read_parquet if suffix == ".parquet" else pd.read_feather
+        pd.testing.assert_frame_equal(*map(read, paths))
+    else:
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+    def fails():
+        with table_writer(tmp_path / f"bad{suffix}", 7, frame) as write:
+            write(table[:2])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 # Bounded reading

@@ -62,7 +62,7 @@ def cluster(
     if folder is not None:
         import pandas as pd
 
-        from mnemosphere.data.tables import write_table
+        from mnemosphere.data.table_writer import write_table
 
         frame = pd.DataFrame({rows.kind: rows.names, "cluster": model.labels_, "probability": sure})
         with folder.writing() as draft:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
     Columns,
-    Data,
+    Files,
+    MaxMemory,
     Model,
     Overwrite,
     Picture,
@@ -21,6 +22,7 @@ from mnemosphere.cli.shell import Terminal, cell, cells
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
     from mnemosphere.data.columns import Rows
+    from mnemosphere.data.file_rows import FileRows
 
 _SHOWN = 10  # memories of a certificate, confusions
 _NOVEL = option("Rows of another kind, to be told apart by novelty.", metavar="DATA")
@@ -31,11 +33,12 @@ _CERTIFY = option("Is each memory a minimum, a saddle, or not converged?", "--ce
 def evaluate(
     request: Request,
     model: Model,
-    data: Data,
+    data: Files,
     novel: Annotated[str | None, _NOVEL] = None,
     certify: Annotated[bool, _CERTIFY] = False,
     out: Picture = None,
     overwrite: Overwrite = False,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Measure a model: accuracy, log-loss, calibration, every class, the worst rows.
 
@@ -44,24 +47,32 @@ def evaluate(
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.cli.rows import files_for, large, open_model, rows_for
 
     terminal = request.terminal
     if out is not None:
-        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
+        check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, labeled=True)
-    every = rows_for(opened, data, request.columns, "all", labels=True)
-    rows = every.part(request.split)
+    every: Rows | FileRows
+    rows: Rows | FileRows
+    trained: Rows | FileRows
+    files = large(data, request.columns, max_memory)
+    if files is None:
+        every = whole = rows_for(opened, data, request.columns, "all", labels=True)
+        rows, trained = whole.part(request.split), whole.part(request.split, "train")
+    else:
+        every = read = files_for(opened, files, request.columns, max_memory, labels=True)
+        rows, trained = _parts(opened, read, request.split)
     if request.split is None and len(rows) < len(every):
         terminal.note(f"{len(rows)} held-out rows of {len(every)} (--split all for every row)")
-    found = {"model": opened.path, "data": data, **report.score(opened.model, rows)}
+    found = {"model": opened.path, "data": every.table.name, **report.score(opened.model, rows)}
     if found["unknown_labels"]:
         terminal.note(f"{found['unknown_labels']} rows have labels the model does not know: they "
                       "count as wrong, and are left out of log-loss and tables")  # fmt: skip
     if novel is not None:
         found["novelty"] = _novelty(opened, rows, novel)
     if certify:
-        found["certificate"] = _certificate(opened.model, every.part(request.split, "train"))
+        found["certificate"] = _certificate(opened.model, trained)
     if out is not None:
         plots.save(plots.confusion_matrix(found["confusion"], opened.classes), out)
     terminal.result(found)
@@ -70,14 +81,30 @@ def evaluate(
         terminal.say("", f"wrote {out}")
 
 
-def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
+def _parts(
+    opened: Opened, files: FileRows, split: str | None
+) -> tuple[Rows | FileRows, Rows | FileRows]:
+    """(rows to measure on, rows trained on) of files; all where it was trained on others."""
+    about = opened.record.get("data", {})
+    if split == "all" or about.get("checksum") != files.table.checksum:
+        if split in ("train", "test"):
+            raise ValueError(f"{files.table.name} has no {split} rows of its own: drop --split")
+        return files, files
+    trained, held = files.hold_out(about["test_fraction"], about["seed"])
+    return (trained if split == "train" or held is None else held), trained
+
+
+def _novelty(opened: Opened, rows: Rows | FileRows, other: str) -> dict[str, Any]:
     """How well novelty tells rows of another kind apart."""
     import numpy as np
     from sklearn.metrics import roc_auc_score
 
     from mnemosphere.cli.rows import rows_for
 
-    scores = [opened.model.novelty_score(r.x) for r in (rows, rows_for(opened, other, Columns()))]
+    scores = [
+        np.concatenate([opened.model.novelty_score(part.x) for part in given.batches()])
+        for given in (rows, rows_for(opened, other, Columns()))
+    ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
     # A row without direction is infinitely far: beyond all others is far enough here.
     ranked = np.nan_to_num(np.concatenate(scores), posinf=np.finfo(float).max)
@@ -89,7 +116,7 @@ def _novelty(opened: Opened, rows: Rows, other: str) -> dict[str, Any]:
     return found
 
 
-def _certificate(model: Any, rows: Rows) -> dict[str, Any]:
+def _certificate(model: Any, rows: Rows | FileRows) -> dict[str, Any]:
     """Residual and curvature of every memory."""
     model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
     return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}

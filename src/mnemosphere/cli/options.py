@@ -34,6 +34,14 @@ _DATA = typer.Argument(
 )
 Data = Annotated[str, _DATA]
 OptionalData = Annotated[str | None, _DATA]
+_FILES = typer.Argument(
+    help="A .csv, .tsv, .parquet, .feather, .npy, .npz or IDX file, several of one kind, a pattern "
+    "such as 'rows/*.parquet', or mnist-small, digits, …",
+    show_default=False,
+    autocompletion=_complete_data,
+)
+Files = Annotated[list[str], _FILES]
+OptionalFiles = Annotated[list[str] | None, _FILES]
 Model = Annotated[
     Path, typer.Argument(help="Model file, or the folder of a run.", show_default=False)
 ]
@@ -41,6 +49,11 @@ Overwrite = Annotated[bool, option("Replace what --out names.", "--overwrite")]
 Picture = Annotated[Path | None, option("Picture of it.", "--out", "-o", metavar="FILE")]
 RowNames = Annotated[list[str] | None, option("Row, by its id or line; may be repeated.")]
 Seed = Annotated[int, option("Same seed, same bits.", min=0)]
+_MEMORY = "Megabytes for the rows; files that take more are read as they are needed."
+MaxMemory = Annotated[
+    float | None,
+    option(_MEMORY, min=0, show_default="what is free", rich_help_panel=_ROWS),
+]
 ImageShape = Annotated[
     str | None, option("Draw rows as images, such as 28x28.", metavar="HxW", rich_help_panel=_ROWS)
 ]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import Data, Model, Overwrite, Request, command, option
+from mnemosphere.cli.options import (
+    Files,
+    MaxMemory,
+    Model,
+    Overwrite,
+    Request,
+    command,
+    option,
+)  # fmt: skip
 from mnemosphere.cli.output import MODEL, TABLES, check_file
 from mnemosphere.cli.shell import cells
 
@@ -23,37 +32,44 @@ _REJECT = option("No prediction for rows as novel as this share of held-out rows
 def predict(
     request: Request,
     model: Model,
-    data: Data,
+    data: Files,
     out: Annotated[Path | None, _OUT] = None,
     overwrite: Overwrite = False,
     nearest: Annotated[int, option("Deciding memories per row.", min=0)] = 3,
     prior: Annotated[str | None, _PRIOR] = None,
     reject: Annotated[float | None, _REJECT] = None,
+    max_memory: MaxMemory = None,
 ) -> None:
     """Predict rows: class, probabilities, novelty, and the memories that decided.
 
-    Columns are found by the names the model was trained on; others are left alone.
+    Columns are found by the names the model was trained on; others are left alone. Files that
+    memory does not hold are predicted part by part, and written as it goes.
     """
-    from mnemosphere.cli.rows import open_model, rows_for
-    from mnemosphere.data.tables import write_table
+    from mnemosphere.cli.rows import large, open_model, rows_for
+    from mnemosphere.data.table_writer import write_table
 
     terminal = request.terminal
     if out is not None:
-        check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, data))
-    quick = None
-    if prior is None and reject is None:
+        check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
+    settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "rejects": reject is not None}
+    quick, files = None, large(data, request.columns, max_memory)
+    if prior is None and reject is None and files is None:
         quick = _quickly(model, data, request, nearest)
     if quick is None:
         opened = open_model(model, labeled=prior is not None)
         if reject is not None:
             _set_threshold(opened, reject)
+        if files is not None:
+            _predict_files(request, opened, files, max_memory, out, settings)
+            return
         rows = rows_for(opened, data, request.columns, request.split)
-        quick = opened, *_predictions(opened, rows, nearest, prior, rejects=reject is not None)
+        quick = opened, *_predictions(opened, rows, **settings)
     opened, frame, proba = quick
     if out is not None:
         write_table(proba if out.suffix == ".npy" else frame, out)
     records = frame.to_dict("records")
-    terminal.result({"model": opened.path, "data": data, "predictions": records})
+    named = data[0] if len(data) == 1 else data
+    terminal.result({"model": opened.path, "data": named, "predictions": records})
     if out is not None:
         terminal.say(f"wrote {out}: {len(frame)} rows, {frame.shape[1]} columns")
         return
@@ -62,7 +78,9 @@ def predict(
         terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
 
 
-def _quickly(path: Path, data: str, request: Request, nearest: int) -> tuple[Any, Any, Any] | None:
+def _quickly(
+    path: Path, data: list[str], request: Request, nearest: int
+) -> tuple[Any, Any, Any] | None:
     """(the model, the frame, the probabilities) without torch; None where it takes more."""
     import numpy as np
 
@@ -90,6 +108,42 @@ def _frame(opened: Opened, rows: Rows, found: Any, proba: Any, more: dict[str, A
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     columns |= {name: values for name, values in more.items() if values is not None}
     return pd.DataFrame(columns)
+
+
+def _predict_files(
+    request: Request, opened: Opened, files: list[Path], memory: float | None, out: Path | None,
+    settings: dict[str, Any],
+) -> None:  # fmt: skip
+    """Rows that memory does not hold: the first ones are shown, or all are written."""
+    import numpy as np
+
+    from mnemosphere.cli.rows import files_for
+    from mnemosphere.data.table_writer import table_writer
+    from mnemosphere.estimators.progress import track
+
+    terminal, rows = request.terminal, files_for(opened, files, request.columns, memory)
+    if request.split is not None:
+        raise ValueError(f"{rows.table.name} has no split of its own: drop --split")
+    parts = (_predictions(opened, part, **settings) for part in rows.batches())
+    if out is None:
+        if terminal.json_only:
+            raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
+        frame, _ = next(parts)
+        terminal.table(cells(frame[:_SHOWN].to_dict("records"), percent=False))
+        terminal.note(f"{len(rows) - _SHOWN} more rows: write all to a file with --out")
+        return
+    first = next(parts)
+    # With --reject a part may have no prediction at all.
+    like = first[0].assign(prediction=np.resize(opened.model.classes_, len(first[0])))
+    with (
+        table_writer(out, len(rows), like) as write,
+        track("predicting", len(rows), rows.x.n_bytes, shown=terminal.live) as done,
+    ):
+        for frame, proba in itertools.chain([first], parts):
+            write(proba if out.suffix == ".npy" else frame)
+            done(len(frame))
+    terminal.result({"model": opened.path, "data": rows.table.name, "rows": len(rows), "out": out})
+    terminal.say(f"wrote {out}: {len(rows)} rows, {like.shape[1]} columns")
 
 
 def _set_threshold(opened: Opened, rate: float) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 from mnemosphere.data.columns import Rows
+from mnemosphere.data.file_rows import FileRows
 from mnemosphere.estimators import evaluation
 from mnemosphere.machine import device_name, versions
 
@@ -15,22 +14,13 @@ _WORST = 10
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
-def score(model: Any, rows: Rows) -> dict[str, Any]:
+def score(model: Any, rows: Rows | FileRows) -> dict[str, Any]:
     """What `evaluation.evaluate` finds on the labeled rows, with the worst of them by name."""
-    rows = rows.take(rows.labeled)
-    if rows.y is None or not len(rows):
-        raise ValueError(f"no row of {rows.table.name} has a label: name the column with --label")
-    found = evaluation.evaluate(model, rows.x, rows.y)
-    prediction, truth = found.pop("prediction"), found.pop("truth_probability")
-    found["worst_rows"] = [
-        {
-            rows.kind: str(rows.names[k]),
-            "truth": rows.y[k].item(),
-            "prediction": prediction[k].item(),
-            "probability_of_truth": float(truth[k]),
-        }
-        for k in np.argsort(truth, kind="stable")[:_WORST]
-    ]
+    labeled = (part.take(part.labeled) for part in rows.batches())
+    parts = ((part.x, part.y, part.names) for part in labeled if part.y is not None and len(part))
+    found = evaluation.evaluate(model, parts, _WORST)
+    worst = found["worst_rows"]
+    found["worst_rows"] = [{rows.kind: str(row.pop("row")), **row} for row in worst]
     return found
 
 

@@ -7,15 +7,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.data.columns import Rows, choose, parse_shape
-from mnemosphere.data.tables import one_line, read_table
+from mnemosphere.data.paths import too_large
+from mnemosphere.data.tables import one_line, read_tables
 from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
+
+if TYPE_CHECKING:
+    from mnemosphere.data.file_rows import FileRows
 
 # What commands read of the record of a run, where it is there.
 _NOTED = {
@@ -114,7 +118,7 @@ def _record(path: Path) -> dict[str, Any]:
 
 
 def rows_for(
-    opened: Opened, data: str, columns: Columns, split: str | None = None, *,
+    opened: Opened, data: str | Sequence[str], columns: Columns, split: str | None = None, *,
     labels: bool = False,
 ) -> Rows:  # fmt: skip
     """The rows of DATA as the model takes them.
@@ -122,7 +126,8 @@ def rows_for(
     labels: they are needed. Then the rows are those held out, where the data have a split of their
     own or the model was trained on this very file; else all, where the data have none of their own.
     """
-    table, about = read_table(data, columns.max_rows), opened.record.get("data", {})
+    table = read_tables(listed(data), columns.max_rows)
+    about, data = opened.record.get("data", {}), table.name
     wanted = [str(n) for n in getattr(opened.first, "feature_names_in_", [])]
     label, n = columns.label, opened.first.n_features_in_
     if label is None and about.get("label") in table.columns:
@@ -163,16 +168,69 @@ def _named_like(rows: Rows, wanted: Sequence[str]) -> Rows:
     return rows if wanted else replace(rows, x=np.asarray(rows.x))
 
 
-def load_rows(data: str, columns: Columns, guess_label: str) -> Rows:
+def load_rows(data: str | Sequence[str], columns: Columns, guess_label: str) -> Rows:
     """The rows of DATA where there is no model yet."""
-    chosen = {name: value for name, value in vars(columns).items() if name != "max_rows"}
-    return choose(read_table(data, columns.max_rows), guess_label=guess_label, **chosen)
+    table = read_tables(listed(data), columns.max_rows)
+    return choose(table, guess_label=guess_label, **_chosen(columns))
 
 
-def about_data(used: Rows, **more: Any) -> dict[str, Any]:
+def _chosen(columns: Columns) -> dict[str, Any]:
+    return {name: value for name, value in vars(columns).items() if name != "max_rows"}
+
+
+def large(data: str | Sequence[str], columns: Columns, memory: float | None) -> list[Path] | None:
+    """The files of DATA where memory, in megabytes, does not hold them; else None."""
+    n_bytes = None if memory is None else round(memory * 2**20)
+    return None if columns.max_rows is not None else too_large(listed(data), n_bytes)
+
+
+def load_files(
+    files: Sequence[Path], columns: Columns, memory: float | None, **more: Any
+) -> FileRows:
+    """Their rows, of which memory holds a part at a time."""
+    from mnemosphere.data.file_rows import FileRows
+    from mnemosphere.data.source import MEMORY
+
+    held = MEMORY if memory is None else min(round(memory * 2**20), MEMORY)
+    return FileRows.open(files, memory=held, **{**_chosen(columns), **more})
+
+
+def files_for(
+    opened: Opened, files: Sequence[Path], columns: Columns, memory: float | None, *,
+    labels: bool = False,
+) -> FileRows:  # fmt: skip
+    """The same for a model, with the columns that it takes; labels: they are needed."""
+    about = opened.record.get("data", {})
+    wanted = tuple(str(n) for n in getattr(opened.first, "feature_names_in_", []))
+    if labels and columns.label is None:
+        columns = replace(columns, label=about.get("label"))
+    rows = load_files(
+        files, columns, memory, wanted=wanted, named=not labels,
+        guess_label="last" if labels else "named",
+    )  # fmt: skip
+    if rows.x.n_features != opened.first.n_features_in_:
+        raise ValueError(
+            f"{rows.table.name} has {rows.x.n_features} features, the model takes "
+            f"{opened.first.n_features_in_}: use data of the same columns; --label, --id and "
+            "--drop leave columns out"
+        )
+    return replace(rows, encoder=opened.encoder)
+
+
+def listed(data: str | Sequence[str]) -> list[str]:
+    """One or more names of files."""
+    return [data] if isinstance(data, str) else list(data)
+
+
+def about_data(used: Rows | FileRows, **more: Any) -> dict[str, Any]:
     """What a record says of the data."""
-    table, x = used.table, used.x if used.images is None else used.images
+    table = used.table
+    if used.in_memory:
+        n_features = (used.x if used.images is None else used.images).shape[1]
+    else:
+        n_features = used.x.n_features
     return {
-        "name": table.name, "checksum": table.checksum, "features": x.shape[1],
+        "name": table.name, "checksum": table.checksum,
+        "features": n_features,
         "label": used.label, "image_shape": table.image_shape, **more,
     }  # fmt: skip

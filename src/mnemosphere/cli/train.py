@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import math
+import shlex
 import sys
 import time
 import warnings
@@ -15,7 +17,8 @@ import typer
 from mnemosphere.cli.options import (
     Columns,
     ImageShape,
-    OptionalData,
+    MaxMemory,
+    OptionalFiles,
     Overwrite,
     Request,
     Seed,
@@ -28,19 +31,20 @@ from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was
 
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
+    from mnemosphere.data.file_rows import FileRows
 
 _NAMED = 5  # classes of the first line
 _REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
 _ENCODER = "Learn memories of patches of images first, without labels."
 _KEPT_SCORES = 2000  # held-out novelty scores in the record, for other rates
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows",
-        "image_shape", "seed", "shrink", "encoder")  # fmt: skip
+        "max_memory", "image_shape", "seed", "shrink", "encoder")  # fmt: skip
 
 
 @command(rows=True)
 def train(
     request: Request,
-    data: OptionalData = None,
+    data: OptionalFiles = None,
     out: Annotated[Path, option("Folder for model and record.", "--out", "-o")] = Path("run"),
     config: Annotated[Path | None, option("Settings in a TOML file; options win.")] = None,
     resume: Annotated[bool, option("Go on with OUT.partial.", "--resume")] = False,
@@ -50,6 +54,7 @@ def train(
     seed: Seed = 0,
     shrink: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
     yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
+    max_memory: MaxMemory = None,
     image_shape: ImageShape = None,
     encoder: Annotated[str | None, option(_ENCODER, metavar="patches")] = None,
 ) -> None:
@@ -58,7 +63,9 @@ def train(
     The folder gets model.safetensors, config.toml (every setting: train again with --config),
     results.json (accuracy, history, versions, seed, checksum of the data) and pictures. Rows
     without a label are used unlabeled. Held-out rows tell the accuracy and what counts as novel.
-    Ctrl-C leaves OUT.partial, from which --resume goes on.
+    Ctrl-C leaves OUT.partial, from which --resume goes on. Files that memory does not hold
+    (Parquet, Feather, CSV, .npy, IDX) are read again in every pass; all their rows need a label,
+    and at most 20,000 are held out.
     """
     from mnemosphere.estimators.settings import read_config, resolve, to_toml
     from mnemosphere.files import write_atomically
@@ -70,7 +77,7 @@ def train(
     stored = {} if source is None else read_config(source)
     own = {name: stored.pop(name) for name in _OWN if name in stored}
     own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
-    if own["data"] is None:
+    if not own["data"]:
         raise ValueError("no data: give DATA, or data in the file of --config")
     settings = resolve("DAMClassifier", stored | given_settings(ctx))
     rows, judged = _load(own)
@@ -87,15 +94,18 @@ def train(
         content["command"] = command_line(ctx)
         folder.finish(content)
     terminal.result(content)
-    _show(terminal, model, content, folder)
+    _show(terminal, model, content, folder, own)
 
 
-def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
+def _load(own: dict[str, Any]) -> tuple[Rows | FileRows, Rows | None]:
     """(rows to train on, rows to judge by), checked."""
-    from mnemosphere.cli.rows import load_rows
+    from mnemosphere.cli.rows import large, load_files, load_rows
     from mnemosphere.data.columns import parse_shape
 
     columns = Columns.given(own)
+    files = large(own["data"], columns, own["max_memory"])
+    if files is not None:
+        return _load_files(load_files(files, columns, own["max_memory"]), own, columns)
     rows = load_rows(own["data"], columns, "last")
     y = rows.take(rows.labeled).y
     if y is None or not len(y):
@@ -120,7 +130,26 @@ def _load(own: dict[str, Any]) -> tuple[Rows, Rows | None]:
     return rows, judged
 
 
-def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows) -> Any:
+def _load_files(
+    files: FileRows, own: dict[str, Any], columns: Columns
+) -> tuple[FileRows, Rows | None]:
+    """The same for files that memory does not hold."""
+    from mnemosphere.cli.rows import load_rows
+    from mnemosphere.data.columns import parse_shape
+
+    if own["encoder"] is not None:
+        raise ValueError("--encoder needs images that memory holds: leave it out")
+    if files.label is None:
+        raise ValueError(f"{files.table.name} has no labels: name them with --label")
+    shape = parse_shape(own["image_shape"], files.x.n_features)
+    files = replace(files, table=replace(files.table, image_shape=shape))
+    if own["test"] is None:
+        return files.hold_out(own["test_fraction"], own["seed"])
+    used = tuple(files.x.names or ())
+    return files, load_rows(own["test"], replace(columns, label=files.label, features=used), "last")
+
+
+def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | FileRows) -> Any:
     """The encoder of images, not fitted yet, or None."""
     from mnemosphere import PatchEncoder
 
@@ -133,43 +162,60 @@ def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows) -> Any:
     return PatchEncoder(rows.table.image_shape, device=settings["device"], random_state=own["seed"])
 
 
-def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows) -> Any:
+def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | FileRows) -> Any:
     """The classifier, not fitted yet."""
-    import numpy as np
-
     from mnemosphere.estimators.settings import build
     from mnemosphere.machine import pick_device
 
     pick_device(settings["device"])
-    y = rows.take(rows.labeled).y
-    model = build("DAMClassifier", settings, np.unique([] if y is None else y).tolist())
+    model = build("DAMClassifier", settings, _classes(rows)[0].tolist())
     model.random_state = own["seed"]
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     return model
 
 
-def _describe(terminal: Terminal, rows: Rows) -> None:
+def _describe(terminal: Terminal, rows: Rows | FileRows) -> None:
     """Rows, features and classes, in one line."""
     import numpy as np
 
-    found, counts = np.unique(np.asarray(rows.take(rows.labeled).y), return_counts=True)
+    from mnemosphere.estimators.progress import size_of
+
+    found, counts = _classes(rows)
     order = np.argsort(-counts, kind="stable")[:_NAMED]
     some = ", ".join(f"{found[k]} {counts[k] / counts.sum():.0%}" for k in order)
     more = ", …" if len(found) > _NAMED else ""
-    terminal.note(f"{len(rows)} rows to train on, {rows.x.shape[1]} features, {len(found)} classes"
-                  f"{f' in {rows.label!r}' if rows.label else ''}: {some}{more}")  # fmt: skip
+    where, n_features = "", rows.x.shape[1] if rows.in_memory else rows.x.n_features
+    if not rows.in_memory:
+        n = len(rows.x.readers)
+        where = f" in {n} file{'s' if n > 1 else ''} of {size_of(rows.x.n_bytes)}"
+    label = f" in {rows.label!r}" if rows.label else ""
+    terminal.note(f"{len(rows)} rows to train on{where}, {n_features} features, {len(found)} "
+                  f"classes{label}: {some}{more}")  # fmt: skip
 
 
-def _ask(model: Any, rows: Rows, yes: bool) -> None:
-    """Hundreds of classes of a few rows have to be wanted."""
+def _classes(rows: Rows | FileRows) -> tuple[Any, Any]:
+    """(the labels there are, how many rows have each)."""
     import numpy as np
 
+    from mnemosphere.estimators.from_files import scan
+
+    if rows.in_memory:
+        return np.unique(np.asarray(rows.take(rows.labeled).y), return_counts=True)
+    found = scan(rows.x, None)
+    if found.classes.dtype.kind == "f" and (found.classes % 1).any():
+        raise ValueError(f"column {rows.label!r}, taken for the label, holds measured numbers such "
+                         f"as {found.classes[0]}: name the label column with --label")  # fmt: skip
+    return found.classes, found.mass.numpy()
+
+
+def _ask(model: Any, rows: Rows | FileRows, yes: bool) -> None:
+    """Hundreds of classes of a few rows have to be wanted."""
     from mnemosphere.estimators.remarks import check_worth_it
     from mnemosphere.estimators.selection import choose_n_memories
 
-    n_rows = int(rows.labeled.sum())
-    n_classes = len(np.unique(np.asarray(rows.take(rows.labeled).y)))
+    found, counts = _classes(rows)
+    n_rows, n_classes = int(counts.sum()), len(found)
     if model.n_memories != "auto":
         return
     try:
@@ -184,12 +230,22 @@ def _ask(model: Any, rows: Rows, yes: bool) -> None:
 
 def _absolute(own: dict[str, Any]) -> dict[str, Any]:
     """Settings to store: paths that mean the same from any folder, nothing that is not set."""
-    files = {n for n in ("data", "test", "label") if own[n] is not None and Path(own[n]).is_file()}
+    from mnemosphere.cli.rows import listed
+
+    def absolute(value: str) -> str:
+        found = Path(value).is_file() or (glob.has_magic(value) and bool(glob.glob(value)))
+        return str(Path(value).absolute()) if found else value
+
     kept = {name: value for name, value in own.items() if value is not None}
-    return {n: str(Path(v).resolve()) if n in files else v for n, v in kept.items()}
+    for name in {"data", "test", "label"} & kept.keys():
+        paths = [absolute(value) for value in listed(kept[name])]
+        kept[name] = paths[0] if len(paths) == 1 else paths
+    return kept
 
 
-def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = None) -> float:
+def fit(
+    model: Any, rows: Rows | FileRows, terminal: Terminal, checkpoint: Path | None = None
+) -> float:
     """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
     import numpy as np
 
@@ -205,10 +261,10 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
     seconds = time.perf_counter() - began
     model.callbacks = ()
     if model.typical_rows_ is not None:
-        model.name_rows(rows.names)
+        model.name_rows(rows.names_of(model.typical_rows_))
     for warning in caught:
         text = str(warning.message)
-        if "set aside" in text:
+        if "set aside" in text and rows.in_memory:
             at = np.flatnonzero(np.isinf(model.novelty_score(rows.x)))
             names = ", ".join(rows.names[at[:5]]) + (", …" if len(at) > 5 else "")
             text = f"{len(at)} rows have no direction and were set aside: {rows.kind} {names}"
@@ -217,8 +273,8 @@ def fit(model: Any, rows: Rows, terminal: Terminal, checkpoint: Path | None = No
 
 
 def _run(
-    terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any, rows: Rows,
-    judged: Rows | None,
+    terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any,
+    rows: Rows | FileRows,    judged: Rows | None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     import numpy as np
 
@@ -228,11 +284,11 @@ def _run(
     from mnemosphere.estimators import save
     from mnemosphere.plots.fitted import memories_of
 
-    missing = len(rows) - int(rows.labeled.sum())
+    missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
         terminal.note(f"{missing} of {len(rows)} rows have no label: they are used unlabeled")
     began = time.perf_counter()
-    if first is not None:
+    if first is not None and rows.in_memory:
         first.fit(rows.x)
         rows, judged = rows.encoded(first), None if judged is None else judged.encoded(first)
     seconds = time.perf_counter() - began
@@ -272,8 +328,11 @@ def _run(
     }  # fmt: skip
 
 
-def _show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder) -> None:
+def _show(
+    terminal: Terminal, model: Any, content: dict[str, Any], folder: Folder, own: dict[str, Any]
+) -> None:
     from mnemosphere.cli import report
+    from mnemosphere.cli.rows import listed
     from mnemosphere.estimators.remarks import no_better_than_chance
 
     terminal.facts(
@@ -288,4 +347,4 @@ def _show(terminal: Terminal, model: Any, content: dict[str, Any], folder: Folde
     if poor is not None:
         terminal.note(f"note: {poor}")
     terminal.say("", folder.told())
-    terminal.note(f"next: mnemosphere explain {folder.shown} {content['data']['name']}")
+    terminal.note(f"next: mnemosphere explain {folder.shown} {shlex.quote(listed(own['data'])[0])}")

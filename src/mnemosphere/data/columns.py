@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.tables import Table, one_line
 
-__all__ = ["Rows", "choose", "parse_shape"]
+__all__ = ["Rows", "choose", "find_label", "labels_of", "parse_shape", "used_columns"]
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
@@ -36,6 +36,7 @@ class Rows:
     label: str | None  # the label column
     is_test: NDArray[np.bool_] | None = None
     images: Any = None  # (n, pixels) what x was encoded from, where it was
+    in_memory: Literal[True] = True
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,6 +47,14 @@ class Rows:
         if self.y is None:
             return np.zeros(len(self), dtype=bool)
         return np.array([value is not None for value in self.y], dtype=bool)
+
+    def names_of(self, rows: NDArray[Any]) -> dict[int, str]:
+        """Names of some rows, by their places."""
+        return {int(k): str(self.names[k]) for k in rows.reshape(-1) if k >= 0}
+
+    def batches(self) -> Iterator[Self]:
+        """All rows in one part: see `FileRows`."""
+        yield self
 
     def take(self, at: NDArray[Any]) -> Self:
         """Some of the rows, by their places or a mask."""
@@ -118,23 +127,14 @@ def choose(
     if not columns:  # the columns of an array are called by their numbers
         columns = [str(k) for k in range(values.shape[1])]
         guess_label = "no"
-    for name in (*drop, *features, *([] if id is None else [id])):
-        _find(name, columns, table.name)
     if label is not None and label not in columns and Path(label).is_file():
         other = _read_labels(Path(label))
         if len(other) != len(names):
             raise ValueError(f"{label} has {len(other)} labels, {table.name} {len(names)} rows")
         y, label = other, None
-    elif label is not None:
-        label = _find(label, columns, table.name)
-    elif y is None:
-        left = [c for c in columns if c not in {id, *drop, *features}]
-        called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
-        last = left[-1] if guess_label == "last" and left else None
-        label = None if guess_label == "no" else called or last
-    used = list(features) or [c for c in columns if c not in {label, id, *drop}]
-    if not used or label in used:
-        raise ValueError(f"{table.name}: no feature is left besides the label {label!r}")
+    elif label is not None or y is None:
+        label = find_label(columns, table.name, label, guess_label, id, drop, features)
+    used = used_columns(columns, table.name, label, id, drop, features)
     if isinstance(values, pd.DataFrame):
         x: Any = _check_finite(table, values[used])
         if features:  # asked for by name: an id is as good as any number then
@@ -147,8 +147,34 @@ def choose(
         x = values if len(used) == len(columns) else values[:, [place(c) for c in used]]
         column = None if label is None else pd.Series(values[:, place(label)])
         names, kind = (names, kind) if id is None else (values[:, place(id)].astype(str), id)
-    y = _labels(pd.Series(y) if column is None else column) if (y is not None or label) else None
+    y = labels_of(pd.Series(y) if column is None else column) if (y is not None or label) else None
     return Rows(table, x, y, np.asarray(names, dtype=str), kind, label, table.is_test)
+
+
+def find_label(
+    columns: Sequence[str], where: str, label: str | None, guess_label: str, id: str | None,
+    drop: Sequence[str], features: Sequence[str],
+) -> str | None:  # fmt: skip
+    """The label column: see `choose`."""
+    if label is not None:
+        return _find(label, columns, where)
+    left = [c for c in columns if c not in {id, *drop, *features}]
+    called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
+    last = left[-1] if guess_label == "last" and left else None
+    return None if guess_label == "no" else called or last
+
+
+def used_columns(
+    columns: Sequence[str], where: str, label: str | None, id: str | None, drop: Sequence[str],
+    features: Sequence[str],
+) -> list[str]:  # fmt: skip
+    """The columns that are features."""
+    for name in (*drop, *features, *([] if id is None else [id])):
+        _find(name, columns, where)
+    used = list(features) or [c for c in columns if c not in {label, id, *drop}]
+    if not used or label in used:
+        raise ValueError(f"{where}: no feature is left besides the label {label!r}")
+    return used
 
 
 def _read_labels(path: Path) -> NDArray[Any]:
@@ -191,7 +217,7 @@ def _check_finite(table: Table, frame: Any) -> Any:
     return frame
 
 
-def _labels(column: Any) -> NDArray[Any]:
+def labels_of(column: Any) -> NDArray[Any]:
     """Labels as whole numbers, truth values or text; None where there is none."""
     missing = column.isna().to_numpy() | (column == "").fillna(False).to_numpy(dtype=bool)
     known = column[~missing]

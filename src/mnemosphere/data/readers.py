@@ -6,6 +6,7 @@ another in any order. A piece is never larger than asked for, whatever the file 
 
 from __future__ import annotations
 
+import csv
 import math
 import struct
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.idx import IDX_TYPES
 
-__all__ = ["Piece", "Reader", "open_reader"]
+__all__ = ["Piece", "Reader", "column_names", "open_reader"]
 
 _BLOCK_BYTES = 1 << 20
 _ARROW = (".feather", ".arrow", ".ipc")
@@ -94,6 +95,23 @@ def open_reader(
         f"{path}: cannot stream files of type {path.suffix!r}, try .parquet, .feather, .arrow, "
         ".csv, .tsv, .npy or IDX (…-ubyte), not compressed"
     )
+
+
+def column_names(path: Path) -> list[str]:
+    """Names of all columns of a file; none of an array."""
+    name = path.name.lower()
+    try:
+        if name.endswith(".parquet"):
+            return [str(n) for n in _pyarrow("parquet").read_schema(path).names]
+        if name.endswith(_ARROW):
+            with _pyarrow("ipc").open_file(_pyarrow().OSFile(str(path))) as file:
+                return [str(n) for n in file.schema.names]
+        if name.endswith((".csv", ".tsv")):
+            with path.open(encoding="utf-8", newline="") as text:
+                return next(csv.reader(text, delimiter="\t" if name.endswith(".tsv") else ","), [])
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return []
 
 
 def _unreadable(path: Path, error: Exception) -> ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import glob
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
@@ -17,12 +16,13 @@ from torch import Tensor
 
 from mnemosphere.data.ahead import ahead
 from mnemosphere.data.iterated import BatchReader
+from mnemosphere.data.paths import expand
 from mnemosphere.data.readers import Piece, Reader, open_reader
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import checksum
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["Dataset", "RawRows", "join_rows"]
+__all__ = ["MEMORY", "SAMPLED", "Dataset", "RawRows", "join_rows"]
 
 MEMORY = 256 << 20
 _UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
@@ -48,6 +48,12 @@ class RawRows(NamedTuple):
         whole = first == 0 and last == self.rows.n_rows
         return self if whole else self.take(torch.arange(first, last))
 
+    def without(self, numbers: Tensor) -> RawRows:
+        """Those that are not called by these numbers."""
+        if len(numbers) == 0 or self.rows.number is None:
+            return self
+        return self.take((~torch.isin(self.rows.number, numbers)).nonzero()[:, 0])
+
 
 class Dataset:
     """Rows with labels and weights that are read as they are needed, pass after pass.
@@ -63,18 +69,21 @@ class Dataset:
         self.classes = None if classes is None else np.unique(np.asarray(classes))
         self.n_features, self.names = self.readers[0].n_features, self.readers[0].names
         self._range = 0, sum(reader.n_rows for reader in self.readers)
+        self._left_out = torch.zeros(0, dtype=torch.long)  # in order
+        self.noted: dict[str, Any] = {}  # what looks at all rows have told
 
     def shard(self, rank: int, size: int) -> Self:
         """The rows that process `rank` of `size` reads, which follow each other.
 
         Whole blocks, so that none is read twice, where they can be shared out evenly; else rows.
         """
-        n_rows, ends = self.n_rows, [0, *(hi for *_, hi in self._blocks())]
+        n_rows, ends = self._range[1], [0, *(hi for *_, hi in self._blocks())]
         even = [n_rows * k / size for k in range(size + 1)]
         cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
         if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
             cuts = [n_rows * k // size for k in range(size + 1)]
         part = copy.copy(self)
+        part.noted = {}
         part._range = cuts[rank], cuts[rank + 1]
         return part
 
@@ -96,7 +105,7 @@ class Dataset:
         features: the columns to use, numbers or lists of numbers; None: all others. classes: all
         labels there are, which saves a first look at the label column.
         """
-        files = _expand(paths)
+        files = expand(paths)
         beside = [_beside(name, files) for name in (label, weight)]
         readers = [
             open_reader(path, one, other, features)
@@ -141,7 +150,24 @@ class Dataset:
     @property
     def n_rows(self) -> int:
         """How many rows."""
-        return self._range[1] - self._range[0]
+        return self._range[1] - self._range[0] - len(self._gone(*self._range))
+
+    def without(self, numbers: Tensor) -> Self:
+        """The same rows but for those with these numbers, counted over all files."""
+        rest = copy.copy(self)
+        rest._left_out, rest.noted = torch.cat([self._left_out, numbers]).sort().values, {}
+        return rest
+
+    def _gone(self, low: int, high: int) -> Tensor:
+        """The numbers of the rows that are left out, of those from low to high."""
+        first, last = torch.searchsorted(self._left_out, torch.tensor([low, high])).tolist()
+        return self._left_out[first:last]
+
+    def numbers(self) -> Tensor:
+        """What the rows of all files are called that are not left out, in order."""
+        every = torch.ones(sum(reader.n_rows for reader in self.readers), dtype=torch.bool)
+        every[self._left_out] = False
+        return every.nonzero()[:, 0]
 
     @property
     def n_bytes(self) -> int:
@@ -182,16 +208,21 @@ class Dataset:
         blocks = self._blocks()
         for k in range(len(blocks)) if order is None else order.tolist():
             reader, block, first, number, low, high = blocks[k]
-            if skip >= high - low:
-                skip -= high - low
+            n_rows = high - low - len(self._gone(low, high))
+            if skip >= n_rows:
+                skip -= n_rows
                 continue
-            low, skip = low + skip, 0
             for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
                 raw = _stored(piece, number)
                 begin, end = max(low - number, 0), min(high - number, raw.rows.n_rows)
                 number += raw.rows.n_rows
-                if begin < end:
-                    raw = raw.part(begin, end)
+                if begin >= end:
+                    continue
+                gone = self._gone(number - raw.rows.n_rows + begin, number - raw.rows.n_rows + end)
+                raw = raw.part(begin, end).without(gone)
+                begin, skip = min(skip, raw.rows.n_rows), max(skip - raw.rows.n_rows, 0)
+                if begin < raw.rows.n_rows:
+                    raw = raw.part(begin, raw.rows.n_rows)
                     _check(raw, reader.path, first, self.names)
                     yield raw
 
@@ -247,17 +278,16 @@ class Dataset:
 
         Of a shard: those of the whole that are its own.
         """
-        n_all = sum(reader.n_rows for reader in self.readers)
-        at = torch.randperm(n_all, generator=torch.Generator().manual_seed(seed))[:n]
+        kept = self.numbers()
+        at = kept[torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:n]]
         at = at.sort().values
         found: list[RawRows] = []
-        first = self._range[0]
         for raw in ahead(self.pieces()):
-            last = first + raw.rows.n_rows
-            here = at[(at >= first) & (at < last)] - first
+            number = raw.rows.number
+            assert number is not None
+            here = torch.searchsorted(number, at[(at >= number[0]) & (at <= number[-1])])
             if len(here) or not found:
                 found.append(raw.take(here))
-            first = last
         return join_rows(found)
 
     def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
@@ -349,19 +379,6 @@ def join_rows(parts: Sequence[RawRows]) -> RawRows:
     return RawRows(StoredRows(values, _CPU, number), y, weight)
 
 
-def _expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    files: list[Path] = []
-    for path in map(str, given):
-        found = sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else [path]
-        if not found:
-            raise ValueError(f"no file matches {path!r}: check the pattern")
-        files += map(Path, found)
-    if not files:
-        raise ValueError("no files: pass a path, a list of paths or a pattern")
-    return files
-
-
 def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | None]:
     """One column name, or one file of labels, for each file."""
     if name is None:
@@ -370,7 +387,7 @@ def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | N
         "ubyte" not in files[0].name.lower()
     ):  # fmt: skip
         return [name] * len(files)
-    found = [str(path) for path in _expand(name)]
+    found = [str(path) for path in expand(name)]
     if len(found) != len(files):
         raise ValueError(f"{len(found)} files of labels or weights for {len(files)} files of rows")
     return [*found]

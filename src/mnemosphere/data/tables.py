@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
 import hashlib
 import io
@@ -10,7 +11,7 @@ import itertools
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,11 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
-from mnemosphere.files import to_json, write_atomically
+from mnemosphere.data.paths import HELD, expand
 from mnemosphere.machine import check_memory
 
-__all__ = ["SUFFIXES", "Table", "one_line", "read_table", "write_table"]
+__all__ = ["SUFFIXES", "Table", "one_line", "read_table", "read_tables"]
 
-_HELD = 3  # times the size of a file, at least, is what reading it takes
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
@@ -65,6 +65,30 @@ def read_table(source: str, max_rows: int | None = None) -> Table:
     parts = {name: getattr(table, name) for name in ("row_names", "labels", "is_test")}
     parts = {name: None if part is None else part[first] for name, part in parts.items()}
     return replace(table, values=table.values[first], **parts)
+
+
+def read_tables(sources: Sequence[str], max_rows: int | None = None) -> Table:
+    """One file or data set, or files below each other that have the same columns."""
+    alone = len(sources) == 1 and not glob.has_magic(sources[0])
+    paths = list(sources) if alone else [str(path) for path in expand(sources)]
+    if len(paths) == 1:
+        return read_table(paths[0], max_rows)
+    tables: list[Table] = []
+    for path in paths:
+        left = None if max_rows is None else max_rows - sum(len(t.row_names) for t in tables)
+        if left == 0:
+            break
+        tables.append(read_table(path, left))
+        first, last = tables[0], tables[-1]
+        odd = sorted({*first.columns} ^ {*last.columns})
+        if odd or not first.columns:
+            what = f"column {odd[0]!r} is in one alone" if odd else "they are no tables"
+            raise ValueError(f"{last.name} and {first.name} have other columns ({what})")
+    names = [f"{Path(t.name).name}:{name}" for t in tables for name in t.row_names]
+    digest = hashlib.sha256("".join(t.checksum for t in tables).encode()).hexdigest()
+    values = pd.concat([t.values for t in tables], ignore_index=True)
+    called = f"{paths[0]} and {len(tables) - 1} more"
+    return Table(called, values, np.array(names), tables[0].row_kind, f"sha256:{digest}")
 
 
 def _read(source: str, max_rows: int | None) -> Table:
@@ -111,7 +135,7 @@ def _read(source: str, max_rows: int | None) -> Table:
 
 
 def _check_size(path: Path, n_bytes: int) -> None:
-    check_memory(_HELD * n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
+    check_memory(HELD * n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
 
 
 def _first_lines(path: Path, suffix: str, max_rows: int) -> bytes:
@@ -301,25 +325,3 @@ def _from_arrays(path: Path, content: bytes, suffix: str, checksum: str) -> Tabl
 def one_line(error: BaseException) -> str:
     """What an exception says, without line breaks."""
     return " ".join(str(error).split())
-
-
-def write_table(table: Any, path: Path) -> None:
-    """Write a pandas frame (an array as .npy) by the suffix of the path, atomically."""
-    name, buffer = path.name.lower(), io.BytesIO()
-    if name.endswith(".npy"):
-        np.save(buffer, table)
-    elif name.endswith(".json"):
-        buffer.write((to_json(table.to_dict("records")) + "\n").encode())
-    elif name.endswith((".parquet", ".feather")):
-        try:
-            (table.to_parquet if name.endswith(".parquet") else table.to_feather)(buffer)
-        except ImportError as error:
-            raise ValueError(
-                f"{path.suffix} needs pyarrow: pip install 'mnemosphere[parquet]'"
-            ) from error
-    else:
-        text = table.to_csv(index=False, sep="\t" if name.endswith(".tsv") else ",").encode()
-        # No time stamp: the same rows give the same bytes.
-        buffer.write(gzip.compress(text, mtime=0) if name.endswith(".gz") else text)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, buffer.getvalue())

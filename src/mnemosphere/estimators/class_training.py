@@ -56,6 +56,7 @@ class ClassTraining(ClassModel):
         return Start(
             n_memories, beta, uniform,
             own_labels=self._own_labels, smoothing=self.label_smoothing,
+            refined=self._refinement() is not None and self.growth is None,
         )  # fmt: skip
 
     def _train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
@@ -72,7 +73,7 @@ class ClassTraining(ClassModel):
         return refine(
             # Each joint solution from the same seed, as if it were the only one.
             lambda rows, stage: self._solve(
-                rows, stage, torch.Generator().manual_seed(seed), callbacks
+                rows, stage, torch.Generator().manual_seed(seed), callbacks, refined=True
             ),
             dataset,
             refinement,
@@ -88,13 +89,18 @@ class ClassTraining(ClassModel):
         stage: str,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
+        *,
+        refined: bool = False,
     ) -> Trained:
         """The joint solution by the fixed point, or that of the objective by SGD."""
         rule: LabelRule = objectives.joint
         validation, patience = None, None
-        solver = self._solver(dataset.n_rows, dataset.device)
+        solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
         if isinstance(solver, FixedPoint):
             solver = replace(solver, learn_weights=self._own_labels)
+            if self.solver == "fixed-point" and start.from_means(dataset):
+                # Part of such rows would not tell what the others have.
+                solver = replace(solver, learn_weights=True, batch_size=None)
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
         phase_iter = 2
         if isinstance(solver, SGD):
@@ -103,7 +109,9 @@ class ClassTraining(ClassModel):
                 dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
             patience = None if validation is None else solver.patience
         passes = self.max_iter or passes
-        params = self._start()(dataset, self.varsigma_, generator)
+        params = start(dataset, self.varsigma_, generator)
+        if refined and self.growth is None and start.from_means(dataset):
+            return Trained(params, (), "converged")
         early: Trained | None = None
         if few_labels.has_unlabeled(dataset):
             settled = few_labels.settle(
@@ -167,7 +175,7 @@ class ClassTraining(ClassModel):
         # A tree of splits, and rows without labels, belong to the joint likelihood.
         refined = (
             dataset is not None
-            and dataset.n_rows <= _REFINED_ROWS
+            and (dataset.n_rows <= _REFINED_ROWS or self._start().from_means(dataset))
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)
         )

@@ -75,6 +75,14 @@ def gathered(answer: Callable[..., Any], source: Dataset) -> NDArray[Any]:
 
 def scan(source: Dataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
+    key = f"labels, unlabeled {unlabeled!r}"
+    if key not in source.noted:
+        source.noted[key] = _scan(source, unlabeled)
+    found: Scan = source.noted[key]
+    return found
+
+
+def _scan(source: Dataset, unlabeled: object) -> Scan:
     count: dict[Any, float] = {}
     partly = False
     for found, missing in current().gather(_labels(own_rows(source), unlabeled)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -103,16 +103,22 @@ class PortableModel(MemoryModel, ABC):
     def _smoothing(self) -> float:
         """ε of the soft labels."""
 
-    def name_rows(self, names: ArrayLike) -> Self:
+    def name_rows(self, names: ArrayLike | Mapping[int, str]) -> Self:
         """Call the training rows by ids or texts of yours, (n,) in the order of `fit`.
+
+        Or a mapping from numbers of rows, those of `typical_rows_` at least.
 
         Explanations, the table of memories, pages and model files then show these names, cut after
         200 letters, in place of numbers.
         """
         check_is_fitted(self, "params_")
-        given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
         if self.typical_rows_ is None:
             raise ValueError("no rows stand behind the memories of this model: fit it first")
+        if isinstance(names, Mapping):
+            told = [str(names.get(k, ""))[:_LETTERS] for k in self.typical_rows_.ravel().tolist()]
+            self.row_names_ = np.array(told, dtype=object).reshape(self.typical_rows_.shape)
+            return self
+        given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
         if given.ndim != 1 or len(given) <= self.typical_rows_.max():
             raise ValueError(
                 f"names has {len(given)} entries, but row {self.typical_rows_.max()} was trained "

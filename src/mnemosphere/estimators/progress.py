@@ -1,6 +1,10 @@
-"""A progress bar for training."""
+"""Progress bars: for training, and for rows that go by."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -17,12 +21,59 @@ from mnemosphere.training.callbacks import Callback, Run, SplitRecord
 _WIDE = 72  # columns that the whole line takes
 
 
+def amount(n_rows: int, all_rows: int, n_bytes: int) -> str:
+    """Rows done of all rows, and of the bytes of their files.
+
+    n_bytes: of all rows; 0 where they are in no file.
+    """
+    text = f"{n_rows:,} of {all_rows:,} rows"
+    if n_bytes:
+        text += f", {size_of(n_bytes * n_rows / max(all_rows, 1))} of {size_of(n_bytes)}"
+    return text
+
+
+def size_of(n_bytes: float) -> str:
+    """A number of bytes in words."""
+    power = min(max(int(math.log10(max(n_bytes, 1))) // 3, 1), 4)
+    return f"{n_bytes / 1000**power:.3g} {' kMGT'[power]}B"
+
+
+@contextmanager
+def track(what: str, n_rows: int, n_bytes: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar for rows that go by; call what comes back with the number of rows that are done."""
+    if not shown:
+        yield lambda n: None
+        return
+    bar = _bar(Console(stderr=True), narrow=False)
+    task, done = bar.add_task(what, total=float(n_rows), note=""), 0
+
+    def advance(n: int) -> None:
+        nonlocal done
+        done += n
+        bar.update(task, completed=float(done), note=amount(done, n_rows, n_bytes))
+
+    with bar:
+        yield advance
+
+
+def _bar(console: Console, *, narrow: bool) -> Progress:
+    return Progress(
+        TextColumn("[progress.description]{task.description}"),
+        *([] if narrow else [BarColumn(bar_width=16)]),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    )
+
+
 class ProgressBar(Callback):
-    """Loss, β, accuracy and time left, on standard error."""
+    """Loss, β, accuracy, rows and bytes of a long pass, and time left, on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
         self._bar: Progress | None = None
+        self._note = ""
         self._task = TaskID(0)
 
     @property
@@ -32,14 +83,7 @@ class ProgressBar(Callback):
 
     def on_start(self, run: Run) -> None:
         """Draw the bar."""
-        self._bar = Progress(
-            TextColumn("[progress.description]{task.description}"),
-            *([] if self._narrow else [BarColumn(bar_width=16)]),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(compact=True),
-            console=self._console,
-            transient=True,
-        )
+        self._bar, self._note = _bar(self._console, narrow=self._narrow), ""
         self._bar.start()
         self._task = self._bar.add_task(
             f"{run.params.n_memories} memories", total=float(run.max_iter), note=""
@@ -47,8 +91,13 @@ class ProgressBar(Callback):
 
     def on_batch(self, run: Run, share_done: float) -> None:
         """Move on."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=run.n_iter + share_done)
+        if self._bar is None:
+            return
+        note = self._note
+        if run.n_bytes and not self._narrow:  # files take long
+            done = amount(round(share_done * run.n_rows), run.n_rows, run.n_bytes)
+            note = f"{self._note or f'0/{run.max_iter}'}  {done}"
+        self._bar.update(self._task, completed=run.n_iter + share_done, note=note)
 
     def on_pass(self, run: Run) -> None:
         """Show the figures of the pass."""
@@ -58,6 +107,7 @@ class ProgressBar(Callback):
             note += f"  loss {record.loss:.3f}  β {record.beta:.3g}"
         if record.validation_accuracy is not None and not self._narrow:
             note += f"  {record.validation_accuracy:.1%}"
+        self._note = note
         if self._bar is not None:
             self._bar.update(self._task, completed=float(record.n_iter), note=note)
 

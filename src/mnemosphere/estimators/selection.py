@@ -19,6 +19,7 @@ would judge too little.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,6 +52,7 @@ PILOT_ROWS = 1000
 FINE_ROWS = 5000
 _LEAST_VARSIGMA = 0.05
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
+_WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = (0.5, 0.1)
 _FEW_PER_CLASS = 2
 _SMALL, _FOLDS, _ROUNDS = 600, 5, 3  # hold-outs in turn: below so many rows, and from there on
@@ -158,7 +160,8 @@ def _pilots(
         rows = sample.dataset("standard" if kind == "whitened" else kind).rows
         data[kind] = ArrayDataset(rows.take(slice(0, PILOT_ROWS)))
         for shrinkage in _SHRINKAGES if kind == "whitened" else (None,):
-            candidates = _VARSIGMAS if varsigma is None else (varsigma,)
+            scale = _scale(rows.x.shape[1])
+            candidates = [varsigma] if varsigma is not None else [scale * vs for vs in _VARSIGMAS]
             for width in widths:
                 race[kind, shrinkage, width] = dict.fromkeys(candidates, torch.empty(0))
     trials: dict[Any, dict[str, Any]] = {}
@@ -167,7 +170,8 @@ def _pilots(
         trials_now: list[Problem] = []
         for (kind, shrinkage, width), before in race.items():
             share = data[kind].n_rows / max(n_rows, 1)
-            scaled = max(2, round(width * share)) if width == start.n_memories else width
+            least = len(sample.targets[0]) - 1 if start.from_means(data[kind]) else 2
+            scaled = max(least, round(width * share)) if width == start.n_memories else width
             narrow = replace(start, n_memories=scaled, own_labels=True)
             for fold in folds:
                 trials_now += problems(data[kind], narrow, [*before], shrinkage, seed + fold)
@@ -218,7 +222,10 @@ def _fine_stage(
 
     firsts = [_preferred(group) for group in groups.values()]
     best = min((trial(t, t["varsigma"]) for t in firsts), key=lambda t: float(t["log_loss"]))
-    return trials, best if varsigma is not None else _climb(lambda vs: trial(best, vs), best)
+    if varsigma is not None:
+        return trials, best
+    least = _LEAST_VARSIGMA * _scale(sample.rows.n_features)
+    return trials, _climb(lambda vs: trial(best, vs), best, least)
 
 
 @dataclass(frozen=True)
@@ -278,13 +285,20 @@ def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
     return next(t for t in best.values() if t["log_loss"] <= limit)
 
 
-def _climb(trial: Callable[[float], dict[str, Any]], first: dict[str, Any]) -> dict[str, Any]:
+def _scale(n_features: int) -> float:
+    """What ς goes by where there are very many features: β_eff grows with ς²N."""
+    return min(1.0, math.sqrt(_WIDE / n_features))
+
+
+def _climb(
+    trial: Callable[[float], dict[str, Any]], first: dict[str, Any], least: float
+) -> dict[str, Any]:
     """Follow a falling loss upwards in ς, or downwards if it rises at once, by steps of 19%."""
     best = first
     for step in (_FINE_STEP, 1 / _FINE_STEP):
         moved = False
-        while _LEAST_VARSIGMA < best["varsigma"] < 1.0 or not moved:
-            vs = min(1.0, max(_LEAST_VARSIGMA, round(step * best["varsigma"], 4)))
+        while least < best["varsigma"] < 1.0 or not moved:
+            vs = min(1.0, max(least, round(step * best["varsigma"], 4)))
             if vs == best["varsigma"]:
                 break
             other = trial(vs)
@@ -359,9 +373,10 @@ def _held_out_loss(
         params = few_labels.settle(
             params, fitted, learn_beta=learn_beta, generator=generator
         ).params
-    exact = start.own_labels
+    exact = start.own_labels or small.from_means(fitted)
     solver = FixedPoint(None if exact else max(fitted.n_rows // 10, 1), learn_beta, exact)
     passes = STEPS if exact else 2
-    result = fit(params, fitted, solver, max_iter=passes, generator=generator)
+    if not small.is_solution(fitted):
+        params = fit(params, fitted, solver, max_iter=passes, generator=generator).params
     rows = judged.rows.take(judged.rows.targets.sum(1) > 0)
-    return float(tempered_log_loss(result.params, rows, start.smoothing, fitted.n_rows).amin())
+    return float(tempered_log_loss(params, rows, start.smoothing, fitted.n_rows).amin())

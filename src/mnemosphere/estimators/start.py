@@ -15,6 +15,9 @@ from mnemosphere.model.parameters import Parameters, from_memories
 __all__ = ["Start", "usual_uniform_weight"]
 
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
+_ROWS_OF_A_MEAN = 50
+_MANY = 1000  # features
+_PROBED, _FEW, _HARDLY = 128, 32, 0.02  # rows, some of them, and how little overlap
 
 _NO_VARSIGMA = 1e-9  # below, no β makes up for it
 
@@ -33,13 +36,37 @@ class Start:
     uniform_weight: float | None = 1.0  # None: `usual_uniform_weight`
     own_labels: bool = False  # memories start with the labels of their rows; else with none
     smoothing: float = 0.0  # of the labels
+    refined: bool = False  # whether the conditional refinement goes on from there
+
+    def from_means(self, dataset: Dataset) -> bool:
+        """Whether memories are means of labeled rows: where most rows have hardly an overlap.
+
+        So it is with texts: a memory on one row would answer for hardly any other.
+        """
+        if dataset.has_unlabeled() or dataset.n_rows < self.n_memories:
+            return False
+        x = dataset.sample(_PROBED, generator=torch.Generator().manual_seed(0)).filled().x
+        wide = x.shape[1] >= _MANY
+        return wide and float((x @ x[:_FEW].to_dense().T).abs().median()) < _HARDLY
+
+    def is_solution(self, dataset: Dataset) -> bool:
+        """Whether the refinement starts from here and not from the joint solution.
+
+        That would gather such rows by their commonest features, whatever their class.
+        """
+        return self.refined and self.from_means(dataset)
 
     def __call__(self, dataset: Dataset, varsigma: float, generator: torch.Generator) -> Parameters:
         """Parameters to train from."""
         if varsigma < _NO_VARSIGMA:
             raise ValueError(f"varsigma must lie in [{_NO_VARSIGMA}, 1], got {varsigma}")
         labels = None
-        if self.own_labels:
+        if self.from_means(dataset):
+            rows = dataset.sample(_ROWS_OF_A_MEAN * self.n_memories, generator=generator)
+            w, labels = initialize.class_means(
+                rows.x, rows.targets, self.n_memories, generator=generator
+            )
+        elif self.own_labels:
             rows = dataset.sample(_ROWS_TO_START_FROM * self.n_memories, generator=generator)
             order = initialize.class_by_class(rows.targets, generator=generator)
             w = initialize.from_data(

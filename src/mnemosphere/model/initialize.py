@@ -28,6 +28,32 @@ def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
     return order[place.argsort(stable=True)]  # ties by the draw, not by the names of classes
 
 
+def class_means(
+    x: Tensor, targets: Tensor, n_memories: int, *, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """(memories (P, N), label weights (P, C+1)): means of random rows of one class, its own alone.
+
+    Classes have memories in proportion, and share their rows out to them. For rows that mostly have
+    no feature in common: a memory on one of them would answer for hardly any other.
+    """
+    order = class_by_class(targets, generator=generator)
+    x, label = x[order], targets.argmax(1)[order]
+    own = label[:n_memories]
+    n_own = own.bincount(minlength=targets.shape[1])
+    kept = n_own[label] > 0
+    seen = torch.nn.functional.one_hot(label, targets.shape[1]).cumsum(0)
+    rank = seen.gather(1, label[:, None])[:, 0] - 1  # of each row in its class
+    first = n_own.cumsum(0) - n_own
+    memory = own.argsort(stable=True)[(first[label] + rank % n_own[label].clamp_min(1))[kept]]
+    of = x.new_zeros(x.shape[0], n_memories)
+    of[kept.nonzero()[:, 0], memory] = 1.0
+    w = of.T @ x  # (P, n) (n, N)
+    lost = w.norm(dim=1) == 0
+    if bool(lost.any()):
+        w[lost] = x[:n_memories][lost].to_dense()
+    return sphere.project(w), torch.nn.functional.one_hot(own, targets.shape[1]).to(w)
+
+
 def from_data(
     x: Tensor, n_memories: int, *, generator: torch.Generator, order: Tensor | None = None
 ) -> Tensor:

@@ -1,0 +1,188 @@
+"""Patterns of files, and files that memory does not hold, through the commands."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mnemosphere.estimators import load
+from mnemosphere.training.checkpoint import Checkpoint
+
+SMALL = ["--max-memory", "0.05"]
+N, PER_FILE = 1600, 400
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory, kit):
+    """Four files of a table in each format, and the table."""
+    folder = tmp_path_factory.mktemp("large")
+    table = kit.frame(3, N)
+    for k, part in enumerate(np.array_split(np.arange(len(table)), 4)):
+        some = table.iloc[part].reset_index(drop=True)
+        some.to_parquet(folder / f"p{k}.parquet", row_group_size=70)
+        some.to_csv(folder / f"c{k}.csv", index=False)
+        np.save(folder / f"x{k}.npy", np.ascontiguousarray(some.filter(like="length")))
+        np.save(folder / f"y{k}.npy", np.searchsorted(["ant", "bee", "cat"], some["kind"]))
+    return folder, table
+
+
+@pytest.fixture(scope="module")
+def trained(rows, call, kit):
+    """A model trained on the files as they are read, and the same rows in memory."""
+    folder, _ = rows
+    words = ["train", folder / "p*.parquet", "--label", "kind", "--id", "tag", *kit.fast]
+    call(*words, *SMALL, "--out", folder / "large")
+    call(*words, "--out", folder / "small")
+    return folder
+
+
+def test_a_pattern_trains_as_one_table(trained, rows):
+    large, small = (load(trained / name / "model.safetensors") for name in ("large", "small"))
+    x = rows[1].filter(like="length")
+    assert list(large.feature_names_in_) == list(small.feature_names_in_) == list(x.columns)
+    assert np.mean(large.predict(x) == small.predict(x)) > 0.99
+    assert large.score(x, rows[1]["kind"]) > 0.95
+    names = {path.name for path in (trained / "small").iterdir()}
+    assert {path.name for path in (trained / "large").iterdir()} == names
+    # The rows behind memories are named by file and row.
+    name, row = large.row_names_[0, 0].split(":")
+    assert large.typical_rows_[0, 0] == PER_FILE * int(name[1]) + int(row)
+
+
+def test_held_out_rows_are_not_trained_on_and_found_again(trained, run):
+    told = run("evaluate", trained / "large", trained / "p*.parquet", *SMALL, "--json").json
+    assert told["rows"] == 0.2 * N
+    known = run("evaluate", trained / "large", trained / "p*.parquet", *SMALL, "--json",
+                "--split", "train").json  # fmt: skip
+    assert known["rows"] == 0.8 * N
+    every = run("evaluate", trained / "large", trained / "p*.parquet", *SMALL, "--json",
+                "--split", "all").json  # fmt: skip
+    whole = run("evaluate", trained / "large", trained / "p*.parquet", "--json", "--split",
+                "all").json  # fmt: skip
+    for key in ("accuracy", "log_loss", "calibration_error", "most_frequent"):
+        assert every[key] == pytest.approx(whole[key], rel=1e-12), key
+    assert every["confusion"] == whole["confusion"]
+    parts = np.array(told["confusion"]) + np.array(known["confusion"])
+    assert parts.tolist() == every["confusion"]
+    assert [row["probability_of_truth"] for row in every["worst_rows"]] == pytest.approx(
+        [row["probability_of_truth"] for row in whole["worst_rows"]]
+    )
+    name, row = every["worst_rows"][0]["row"].split(":")
+    assert (trained / name).exists()
+    assert 0 <= int(row) < PER_FILE
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_predictions_are_written_as_it_goes(trained, run, tmp_path, suffix):
+    """In parts, and as they would be written at once."""
+    out = [tmp_path / f"{name}{suffix}" for name in ("parts", "once")]
+    for path, more in zip(out, (SMALL, []), strict=True):
+        run("predict", trained / "large", trained / "p*.parquet", "--id", "tag", *more,
+            "--reject", "0.01", "--out", path)  # fmt: skip
+    if suffix == ".parquet":
+        one, other = (pd.read_parquet(path) for path in out)
+        pd.testing.assert_frame_equal(one, other)
+        assert one["tag"].iloc[1500] == "bug-1500"
+    else:
+        assert out[0].read_bytes() == out[1].read_bytes()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_arrays_and_their_labels(rows, run, kit, tmp_path):
+    folder, table = rows
+    run("train", folder / "x*.npy", "--label", folder / "y*.npy", *kit.fast, "--out",
+        tmp_path / "run")  # fmt: skip
+    run("predict", tmp_path / "run", folder / "x*.npy", "--out", tmp_path / "p.npy")
+    proba = np.load(tmp_path / "p.npy")
+    truth = np.searchsorted(["ant", "bee", "cat"], table["kind"])
+    assert np.mean(proba.argmax(1) == truth) > 0.95
+    told = run("evaluate", tmp_path / "run", folder / "x*.npy", "--label", folder / "y*.npy",
+               "--split", "all", "--json").json  # fmt: skip
+    assert told["accuracy"] == pytest.approx(np.mean(proba.argmax(1) == truth))
+
+
+def test_several_files_and_the_first_rows(trained, run, rows):
+    files = [trained / f"c{k}.csv" for k in range(4)]
+    shown = run("predict", trained / "large", *files, *SMALL)
+    assert "1580 more rows" in shown.stderr
+    assert "c0.csv:0" in shown.stdout
+    error = run("predict", trained / "large", *files, *SMALL, "--json", code=2).error
+    assert "1600 rows are too many to print" in error
+    told = run("predict", trained / "large", *files, "--json", "--max-rows", "405").json
+    assert len(told["predictions"]) == 405
+    assert told["predictions"][403]["line"] == "c1.csv:5"
+
+
+def bad_cell(folder, column, value):
+    table = pd.read_parquet(folder / "p2.parquet")
+    table[column] = table[column].astype(object)
+    table.loc[234, column] = value
+    table.to_parquet(folder / "p2.parquet", row_group_size=70)
+
+
+BAD = {
+    "truncated": lambda folder: (folder / "p2.parquet").write_bytes(
+        (folder / "p2.parquet").read_bytes()[:-500]
+    ),
+    "columns": lambda folder: (
+        pd.read_parquet(folder / "p2.parquet")
+        .drop(columns="length3")
+        .to_parquet(folder / "p2.parquet")
+    ),
+    "NaN": lambda folder: bad_cell(folder, "length1", None),
+    "label": lambda folder: bad_cell(folder, "kind", None),
+    "empty": lambda folder: [path.unlink() for path in folder.glob("p*.parquet")],
+}
+SAYS = {
+    "truncated": "p2.parquet cannot be read",
+    "columns": "p2.parquet cannot be read (no column 'length3'",
+    "NaN": "p2.parquet: row 234 is NaN in column 'length1'",
+    "label": "p2.parquet: row 234 has no label",
+    "empty": "no file matches",
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_one_line_and_leave_nothing(trained, run, kit, tmp_path, case):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for path in trained.glob("p*.parquet"):
+        (folder / path.name).write_bytes(path.read_bytes())
+    BAD[case](folder)
+    words = ["--id", "tag", *SMALL, "--out"]
+    error = run("train", folder / "p*.parquet", "--label", "kind", *kit.fast, *words,
+                tmp_path / "run", code=2).error  # fmt: skip
+    assert SAYS[case] in error
+    if case != "label":  # which is not looked at
+        error = run("predict", trained / "large", folder / "p*.parquet", *words,
+                    tmp_path / "out.csv", code=2).error  # fmt: skip
+        assert SAYS[case] in error
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
+    """What is done is not done again, and the run ends with the same bits."""
+    words = ["train", rows[0] / "p*.parquet", "--label", "kind", "--id", "tag", *kit.fast, *SMALL,
+             "--batch-size", "60", "--quiet"]  # fmt: skip
+    done = []
+
+    def on_batch(self, run, share_done):
+        self.interval = 0.0
+        saved(self, run, share_done)
+        done.append((run.n_iter, share_done))
+        if len(done) == 30:
+            raise KeyboardInterrupt
+
+    saved = Checkpoint.on_batch
+    monkeypatch.setattr(Checkpoint, "on_batch", on_batch)
+    told = run(*words, "--out", tmp_path / "run", code=130).stderr
+    assert "go on with: mnemosphere train --resume" in told
+    assert done[-1][0] == 1
+    assert not (tmp_path / "run").exists()
+    run("train", "--resume", "--out", tmp_path / "run", "--quiet")
+    assert done[30][1] > done[29][1]
+    assert len(set(done)) == len(done)
+    run(*words, "--out", tmp_path / "whole")
+    one, other = (load(tmp_path / name / "model.safetensors") for name in ("run", "whole"))
+    np.testing.assert_array_equal(one.memories_, other.memories_)
+    np.testing.assert_array_equal(one.class_weights_, other.class_weights_)
+    assert one.n_iter_ == other.n_iter_ == 5
