@@ -261,6 +261,7 @@ def clusters_table() -> str:
     for found in run["sets"]:
         runs = found["runs"]
         ours = statistics.fmean(r["agreement"] for r in runs)
+        spherical = statistics.fmean(r["spherical_k_means"] for r in runs)
         same = statistics.fmean(r["k_means"][r["normalize"]] for r in runs)
         best = max(statistics.fmean(r["k_means"][k] for r in runs) for k in runs[0]["k_means"])
         chosen = ", ".join(dict.fromkeys(r["normalize"] for r in runs))
@@ -268,14 +269,39 @@ def clusters_table() -> str:
         lines.append(
             [
                 found["name"], str(found["rows"]), chosen, str(runs[0]["memories"]), f"{ours:.3f}",
-                f"{same:.3f}", f"{best:.3f}", str(found["classes"]), numbers,
+                f"{spherical:.3f}", f"{same:.3f}", f"{best:.3f}", str(found["classes"]), numbers,
             ]
         )  # fmt: skip
     head = [
-        "data", "rows", "normalization", "memories", "`DAMClusterer`", "k-means, same rows",
-        "k-means, best normalization", "classes", "found",
+        "data", "rows", "normalization", "memories", "`DAMClusterer`", "spherical k-means",
+        "k-means, same rows", "k-means, best normalization", "classes", "found",
     ]  # fmt: skip
     return f"{markdown(head, lines)}\n\n{source(run)}"
+
+
+def calibration_table() -> str:
+    """Both readings of every set, and their means."""
+    run = read("calibration")
+    ways = ("before", "after")
+    lines = [
+        [
+            f"{s['name']}, {s['rows']} × {s['features']}", str(s["classes"]),
+            *(f"{s[way]['log_loss']:.3f}" for way in ways),
+            *(f"{s[way]['calibration_error']:.3f}" for way in ways),
+            *(f"{s[way]['accuracy']:.1%}" for way in ways),
+        ]
+        for s in run["sets"]
+    ]  # fmt: skip
+    means = [
+        form.format(statistics.fmean(s[way][figure] for s in run["sets"]))
+        for figure, form in (
+            ("log_loss", "{:.3f}"), ("calibration_error", "{:.3f}"), ("accuracy", "{:.1%}")
+        )
+        for way in ways
+    ]  # fmt: skip
+    head = ["data", "classes", "log-loss before", "after", "calibration error before", "after",
+            "accuracy before", "after"]  # fmt: skip
+    return f"{markdown(head, [*lines, ['mean', '', *means]])}\n\n{source(run)}"
 
 
 def step_table() -> str:
@@ -454,6 +480,7 @@ TABLES = {
     "blanks": blanks_table,
     "novelty": novelty_table,
     "clusters": clusters_table,
+    "calibration": calibration_table,
     "step": step_table,
     "maximize": maximize_table,
     "unsupervised pass": unsupervised_table,

@@ -125,10 +125,10 @@ def as_set(*parts):
 def test_small_data_are_left_out_in_turn(make_clusters, monkeypatch):
     """Three models that have not seen the third that judges them, with memories in proportion."""
     train = make_clusters(3, rows=151, spread=3.0)
-    judge, fit = (Spy(monkeypatch, calibration, name) for name in ("best_temperature", "fit"))
+    judge, fit = (Spy(monkeypatch, calibration, name) for name in ("best_reading", "fit"))
     model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
     ((pairs,),) = judge.calls
-    assert model.temperature_ == judge.answers[0]
+    assert model.temperature_ == judge.answers[0].temperature
     assert len(pairs) == len(fit.calls) == 3
     losses, y = [], []
     for (net, held), (_, rows, *_), found in zip(pairs, fit.calls, fit.answers, strict=True):
@@ -159,7 +159,7 @@ def test_of_many_rows_some_are_set_apart(make_clusters, monkeypatch):
     monkeypatch.setattr(calibration, "_LARGE", 200)
     monkeypatch.setattr(calibration, "_APART", 61)
     train = make_clusters(3, rows=307, spread=3.0)
-    judge = Spy(monkeypatch, class_training, "temperature_on")
+    judge = Spy(monkeypatch, class_training, "reading_on")
     fit = Spy(monkeypatch, class_training, "fit")
     model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
     ((((params, apart),), *_),) = judge.calls
@@ -190,8 +190,8 @@ def test_rows_held_out_by_training_serve_for_the_temperature(make_clusters, monk
     refine = importlib.import_module("mnemosphere.training.refine")
     monkeypatch.setattr(refine, "_FEW_ROWS", 0)  # one hold-out
     train = make_clusters(3, rows=307, spread=3.0)
-    judge = Spy(monkeypatch, class_training, "temperature_on")
-    cross = Spy(monkeypatch, class_training, "cross_fitted_temperature")
+    judge = Spy(monkeypatch, class_training, "reading_on")
+    cross = Spy(monkeypatch, class_training, "cross_fitted_reading")
     model = mn.DAMClassifier(**(SETTINGS | settings)).fit(train.x, train.y)
     ((((params, held),), *_),) = judge.calls
     assert cross.calls == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from itertools import product
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_single_precision_and_a_table_with_names(data):
     assert "others (2)" in table
     assert f"why {found.verdict[2]} rather than {found.runner_up[2]}: odds " in str(why)
     assert str(why).splitlines()[0] in str(found)
+    assert "<table>" in why._repr_html_()
+    assert escape(why.title) in why._repr_html_()
     assert first["feature"] in found._repr_html_()
 
 

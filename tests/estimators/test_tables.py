@@ -9,6 +9,7 @@ import torch
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 
+import class_formula
 import mnemosphere as mn
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.model.gaps import overlaps
@@ -152,6 +153,22 @@ LABELS = {
     "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has under 1% .*rarest 2 of 302.*balanced"),
     "measured": (np.arange(70) * 3, "70 different numbers in 70 rows and looks like a measurement"),
 }
+
+
+@pytest.mark.parametrize("normalize", ["standard", "unit", "whitened"])
+def test_explanations_of_rows_with_blanks_add_up_to_the_probabilities(normalize):
+    rng = np.random.default_rng(3)
+    x, y = load_iris(return_X_y=True)
+    x = np.where(rng.random(x.shape) < 0.3, np.nan, x)
+    x[np.isnan(x).all(1)] = 1.0
+    model = small(normalize=normalize, label_smoothing=0.1).fit(x, y)
+    why = model.explain(x[:41], n_nearest=7)
+    proba = model.predict_proba(x[:41])
+    np.testing.assert_allclose(why.proba, proba, rtol=1e-10)
+    soft = class_formula.soft_labels_of(model)  # (P+1, C+1)
+    parts = np.einsum("bk,bkc->bc", why.share, soft[1:][why.memory])
+    parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
+    np.testing.assert_allclose(parts / parts.sum(1, keepdims=True), proba, rtol=1e-8)
 
 
 def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memories():

@@ -8,12 +8,17 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from torch.testing import assert_close
 
 from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import at_temperature, best_temperature, net_class_weights
+from mnemosphere.model.class_reading import (
+    at_temperature,
+    best_reading,
+    net_class_weights,
+    sharpen,
+)
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import soft_labels
 
@@ -160,6 +165,10 @@ def judged(problem, seed, *, varsigma=1.0, flips=0.15, **settings):
     return params, Batch(case.x, targets, case.sample_weight), index.numpy()
 
 
+def _best_temperature(pairs):
+    return best_reading(pairs, powers=False).temperature
+
+
 def plain_search(pairs):
     """log T by SciPy, and the summed loss as a function of it."""
 
@@ -196,7 +205,7 @@ def plain_search(pairs):
 def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
     pairs = [judged(problem, 11 + k, **size) for k, size in enumerate(sizes)]
     expected, loss = plain_search(pairs)
-    found = math.log(best_temperature([(params, rows) for params, rows, _ in pairs]))
+    found = math.log(_best_temperature([(params, rows) for params, rows, _ in pairs]))
     assert abs(expected) > 0.1  # not where the search starts
     assert found == pytest.approx(expected, abs=5e-3)
     assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
@@ -208,25 +217,59 @@ def test_weights_count_pairs_by_their_rows(problem):
     params, rows, _ = judged(problem, 13, rows=101, memories=5)
     weight = torch.ones(101).double()
     weight[:40] = 2.0
-    weighted = best_temperature([(params, Batch(rows.x, rows.targets, weight))])
+    weighted = _best_temperature([(params, Batch(rows.x, rows.targets, weight))])
     again = [(params, rows), (params, rows.take(slice(0, 40)))]
-    assert weighted == pytest.approx(best_temperature(again), rel=1e-9)
-    assert weighted != pytest.approx(best_temperature([(params, rows)]), rel=1e-3)
+    assert weighted == pytest.approx(_best_temperature(again), rel=1e-9)
+    assert weighted != pytest.approx(_best_temperature([(params, rows)]), rel=1e-3)
 
 
 def test_ends_are_finite(problem):
     """Rows all told right want a cold model, rows all told wrong a hot one."""
     params, rows, index = judged(problem, 14, rows=101, memories=5, flips=0.0)
     wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
-    hot = best_temperature([(params, Batch(rows.x, wrong))])
+    hot = _best_temperature([(params, Batch(rows.x, wrong))])
     assert 20 < hot < 100
     p = params.p.clone()
     p[0] = 0.0  # the nearest memory is always right, the uniform component is not
-    assert 0.04 < best_temperature([(params.replace(p=p), rows)]) < 0.2
+    assert 0.04 < _best_temperature([(params.replace(p=p), rows)]) < 0.2
 
 
 def test_where_no_temperature_is_better_it_is_one(problem):
     """Every memory has the same soft label: no share matters."""
     params, rows, _ = judged(problem, 15, rows=31, memories=5)
     flat = params.replace(p=torch.outer(params.p_h, torch.tensor([0.5, 0.25, 0.25, 0.0]).double()))
-    assert best_temperature([(flat, rows)]) == 1.0
+    assert _best_temperature([(flat, rows)]) == 1.0
+
+
+def test_sharpened_soft_labels_keep_the_weights_of_memories(smoothed):
+    params, _ = smoothed
+    p = net_class_weights(params, EPSILON)
+    found = sharpen(p, 1.7)
+    assert_close(found.sum(1), p.sum(1))
+    soft = (p / p.sum(1, keepdim=True)).numpy() ** 1.7
+    expected = p.sum(1, keepdim=True).numpy() * soft / soft.sum(1, keepdims=True)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+    assert sharpen(p, 1.0) is p
+
+
+def test_the_power_is_that_of_a_plain_search(problem):
+    """Soft labels made too sure by a power are found out, the temperature beside it."""
+    params, rows, index = judged(problem, 17, rows=811, memories=7, flips=0.3)
+    even = params.p_h[:, None] * torch.tensor([1 / 3, 1 / 3, 1 / 3, 0.0]).double()
+    sure = params.replace(p=sharpen(0.7 * params.p + 0.3 * even, 1.5))
+    found = best_reading([(sure, rows)])
+    w, x, beta = params.w.numpy(), rows.x.numpy(), float(params.beta)
+
+    def loss(at):
+        p = sharpen(sure.p, math.exp(at[1])).numpy()
+        shares = log_shares(w, p.sum(1), beta, params.varsigma, math.exp(at[0]), x)
+        own = log_probabilities(shares, p / p.sum(1, keepdims=True))
+        return -own[np.arange(len(index)), index].sum()
+
+    here = math.log(found.temperature), math.log(found.power)
+    best = minimize(loss, here, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9})
+    assert loss(here) == pytest.approx(best.fun, rel=2e-3)
+    assert found.power == pytest.approx(math.exp(best.x[1]), abs=0.2)
+    assert loss(here) < loss((here[0], 0.0)) - 1.0  # the power is worth a lot
+    few = rows.take(slice(0, 200))
+    assert best_reading([(sure, few)]).power == 1.0

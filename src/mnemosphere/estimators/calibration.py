@@ -1,4 +1,4 @@
-"""What held-out rows settle: a temperature for probabilities, a threshold for rejection."""
+"""What held-out rows settle: how probabilities are read, a threshold for rejection."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from torch import Tensor
 from mnemosphere.data.dataset import Dataset
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import best_temperature, net_class_weights
+from mnemosphere.model.class_reading import Reading, best_reading, net_class_weights
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["cross_fitted_temperature", "rejection_threshold", "share_apart", "temperature_on"]
+__all__ = ["cross_fitted_reading", "reading_on", "rejection_threshold", "share_apart"]
 
 Floats = NDArray[np.floating[Any]]
 
 _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration
-_SMALL, _FOLDS = 2000, 3  # up to so many rows, several hold-outs in turn
+_SMALL, _FOLDS = 5000, 3  # up to so many rows, several hold-outs in turn
 _LEAST_ROWS = 30
-_PASSES = (50, 3)  # of a model that only tells the temperature: exact, incremental
+_PASSES = (50, 4)  # of a model that only tells the reading: exact, incremental
 
 
 def share_apart(n_rows: int) -> float:
@@ -34,18 +34,18 @@ def share_apart(n_rows: int) -> float:
     return _APART / n_rows if n_rows > _LARGE else 0.0
 
 
-def temperature_on(
+def reading_on(
     unseen: Sequence[tuple[Parameters, Dataset]], smoothing: float, counts: Tensor | None = None
-) -> float:
-    """The temperature that suits rows which parameters have not seen, in pairs."""
+) -> Reading:
+    """The reading that suits rows which parameters have not seen, in pairs."""
     judged = []
     for params, rows in unseen:
         net = params.replace(p=net_class_weights(params, smoothing, counts))
         judged += [(net, part) for part in map(_labeled, rows.batches(None)) if part.n_rows > 0]
-    return best_temperature(judged) if judged else 1.0
+    return best_reading(judged) if judged else Reading()
 
 
-def cross_fitted_temperature(
+def cross_fitted_reading(
     dataset: Dataset,
     start: Start,
     varsigma: float,
@@ -55,24 +55,24 @@ def cross_fitted_temperature(
     max_iter: int | None,
     tol: float,
     seed: int,
-) -> float:
-    """The temperature that suits rows left out in turn, by models of the others.
+) -> Reading:
+    """The reading that suits rows left out in turn, by models of the others.
 
     Each has memories in proportion to its rows; the joint likelihood, by the fixed point.
     """
     if dataset.n_rows < _LEAST_ROWS:
-        return 1.0
+        return Reading()
     small = dataset.n_rows <= _SMALL
     judged = []
     for fold in range(_FOLDS if small else 1):
         generator = torch.Generator().manual_seed(seed + fold)
         rows, held = dataset.split(1 / 3 if small else 0.2, generator=generator)
         if held is None:
-            return 1.0
+            return Reading()
         width = max(1, round(start.n_memories * rows.n_rows / dataset.n_rows))
         params = replace(start, n_memories=width)(rows, varsigma, generator)
         solver = FixedPoint(learn_weights=start.own_labels)
-        solver = solver.resolve(rows.n_rows, learn_beta=learn_beta, device=rows.device)
+        solver = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=rows.device)
         passes = _PASSES[solver.rows_per_step is not None]
         passes = passes if max_iter is None else min(passes, max_iter)
         result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
@@ -80,7 +80,7 @@ def cross_fitted_temperature(
         params = result.params
         net = params.replace(p=net_class_weights(params, smoothing, counts))
         judged += [(net, _labeled(part)) for part in held.batches(None)]
-    return best_temperature(judged)
+    return best_reading(judged)
 
 
 def _labeled(batch: Batch) -> Batch:

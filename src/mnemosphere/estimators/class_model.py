@@ -32,7 +32,7 @@ from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.model.class_reading import (
     at_temperature,
-    best_temperature,
+    best_reading,
     net_class_weights,
     precise,
 )
@@ -261,7 +261,7 @@ class ClassModel(PortableModel, ABC):
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
         net = self.params_.replace(p=self._net_class_weights)
-        self.temperature_ = best_temperature([(net, judged.take(labeled))])
+        self.temperature_ = best_reading([(net, judged.take(labeled))], powers=False).temperature
         return self
 
     def with_class_prior(

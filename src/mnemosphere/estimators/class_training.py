@@ -11,13 +11,14 @@ from mnemosphere.data.dataset import Dataset
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import PASSES
 from mnemosphere.estimators.calibration import (
-    cross_fitted_temperature,
+    cross_fitted_reading,
+    reading_on,
     share_apart,
-    temperature_on,
 )
 from mnemosphere.estimators.class_model import ClassModel
 from mnemosphere.estimators.start import Start, usual_uniform_weight
 from mnemosphere.model import objectives
+from mnemosphere.model.class_reading import Reading
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback
@@ -144,15 +145,15 @@ class ClassTraining(ClassModel):
             label_counts=solver.label_counts(result.state, dataset.n_rows),
         )  # fmt: skip
 
-    def _find_temperature(self, dataset: Dataset, trained: Trained, seed: int) -> float:
-        """The temperature of class probabilities, on rows that training set apart or leaves out."""
+    def _find_reading(self, dataset: Dataset, trained: Trained, seed: int) -> Reading:
+        """How class probabilities are read, by rows that training set apart or leaves out."""
         if trained.unseen:
             own = trained.unseen[0][0] is trained.params  # else the counts are of other memories
             counts = trained.label_counts if own else None
-            return temperature_on(trained.unseen, self.label_smoothing, counts)
+            return reading_on(trained.unseen, self.label_smoothing, counts)
         if few_labels.has_unlabeled(dataset):  # too few labels to judge by
-            return 1.0
-        return cross_fitted_temperature(
+            return Reading()
+        return cross_fitted_reading(
             dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
             learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
         )  # fmt: skip

@@ -24,7 +24,7 @@ from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.streaming import forget_stream, known_classes, take_in_labeled
 from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import net_class_weights
+from mnemosphere.model.class_reading import net_class_weights, sharpen
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fixed_point import FixedPoint
@@ -202,7 +202,9 @@ class DAMClassifier(
         self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
         self._look_at_rows(stored, weight, dataset.n_rows)
         if trained.status != "interrupted":
-            self.temperature_ = current().same(self._find_temperature(dataset, trained, seed))
+            found = current().same(self._find_reading(dataset, trained, seed))
+            self.temperature_ = found.temperature
+            self._net_class_weights = sharpen(self._net_class_weights, found.power)
         return self
 
     def partial_fit(

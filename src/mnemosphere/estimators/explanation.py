@@ -23,6 +23,7 @@ from mnemosphere.estimators.feature_reasons import (
 )
 from mnemosphere.files import plain
 from mnemosphere.model import retrieval
+from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.text import format_table, html_table
@@ -256,15 +257,19 @@ def _cut(lines: Table, width: int) -> Table:
 def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     """Why each row got its class, by the memories with the largest P(memory | x).
 
-    A row with blanks is explained as `encode` fills them in.
+    Probabilities and shares of a row with blanks are averages over them, as in `predict_proba`; its
+    features are shown and taken apart as `encode` fills them in.
     """
     check_is_fitted(model, "params_")
     check_whole(n_nearest, "n_nearest", 1)
     params, stored = model._class_params, model._stored(X, reset=False)
     exact, lost = on_sphere(stored, model._normalizer, torch.float64)
-    x = exact.to(params.w.dtype)
-    proba = model._log_joint(params)(x, lost)[:, :-1].double().softmax(1)
-    nearest, share, uniform = _shares(params, x, lost, n_nearest)
+    x = seen = exact.to(params.w.dtype)
+    given = model._stored(X, reset=False, gaps=True)
+    if any(has_gaps(part) for _, part in given.chunks()):
+        seen, lost = on_sphere(given, model._normalizer, params.w.dtype)
+    proba = model._log_joint(params)(seen, lost)[:, :-1].double().softmax(1)
+    nearest, share, uniform = _shares(params, seen, lost, n_nearest)
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     memory = as_numpy(nearest)
     typical = model.typical_rows_ if model.row_names_ is None else model.row_names_

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,6 +125,12 @@ class FeatureReasons:
         from mnemosphere.text import format_table
 
         return f"{self.title}\n{format_table(self.table(), 100)}"
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        from mnemosphere.text import html_table
+
+        return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}"
 
     @property
     def title(self) -> str:

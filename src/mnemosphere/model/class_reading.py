@@ -6,14 +6,16 @@ With a share s_γ of every component in a row and a soft label g_γ of each,
 
 Trained on labels (1−ε)·onehot + ε/(C+1), soft labels hold a part ε/(C+1) of every class that no
 row asked for: net of it, g' = (g − ε/(C+1))/(1−ε). The temperature T says how many memories have a
-say: β is what suits the density of the rows, which need not be what suits their classes. Both keep
-the probabilities a sum over memories, so that shares times soft labels explain them exactly.
+say: β is what suits the density of the rows, which need not be what suits their classes. And soft
+labels of few rows each are surer than they should be, or less sure: g'^a, scaled to sum to 1. All
+keep the probabilities a sum over memories, so that shares times soft labels explain them exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,14 +26,17 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = [
-    "at_temperature", "best_temperature", "net_class_weights", "precise",
+    "Reading", "at_temperature", "best_reading", "net_class_weights", "precise", "sharpen",
     "tempered_log_loss",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
 _COLDEST, _HOTTEST = 0.1, 50.0
-_GRID, _REFINED = 16, 10  # trials of log T, then ever finer ones around the best
+_GRID, _REFINED = 16, 16  # trials of log T, then rounds of ever finer ones around the best
+_BEYOND = 0.5  # how far the finer ones may leave the range of log T
+_LEAST_ROWS = 300  # fewer do not tell how sure soft labels should be as well
+_POWER_STEP, _SHARPEST = 0.4, 1.0  # of log a
 _MOST_ROWS = 4096
 _NEWTON = 100
 _FEW_TEMPERATURES = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)  # their logarithms
@@ -86,35 +91,56 @@ def at_temperature(params: Parameters, temperature: float) -> Parameters:
     return params.replace(beta=beta, varsigma=beta_eff / float(beta))
 
 
-def best_temperature(judged: Sequence[tuple[Parameters, Batch]]) -> float:
-    """The T with the least log-loss of the classes of rows that were not trained on.
+class Reading(NamedTuple):
+    """How class probabilities are read from a trained memory."""
+
+    temperature: float = 1.0
+    power: float = 1.0  # a, of soft labels
+
+
+def sharpen(p: Tensor, power: float) -> Tensor:
+    """P (P+1, C+1) with soft labels to that power; row sums stay."""
+    if power == 1.0:
+        return p
+    p_h = p.sum(-1, keepdim=True)
+    soft = (p / torch.where(p_h > 0, p_h, 1.0)) ** power
+    total = soft.sum(-1, keepdim=True)
+    return p_h * soft / torch.where(total > 0, total, 1.0)
+
+
+def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = True) -> Reading:
+    """The T and the power with the least log-loss of the classes of rows not trained on.
 
     judged: (parameters with the class weights of `net_class_weights`, labeled rows they have not
-    seen), one pair or several. 1 where no T is better.
+    seen), one pair or several. 1 where no other is better; the power is 1 for few rows.
     """
     trials = []
     for params, rows in judged:
         some = rows.take(slice(0, _MOST_ROWS))
         trials.append((some.total_weight, _tempered_loss(params, some)))
+    powers = powers and sum(rows.n_rows for _, rows in judged) >= _LEAST_ROWS
 
-    def loss(log_t: float) -> float:
-        return sum(weight * float(trial(log_t)) for weight, trial in trials)
+    def loss(at: tuple[float, float]) -> float:
+        return sum(weight * float(trial(*at)) for weight, trial in trials)
 
     low, high = math.log(_COLDEST), math.log(_HOTTEST)
-    step = (high - low) / (_GRID - 1)
-    best, least = 0.0, loss(0.0)
-    for k in range(_GRID):
-        value = loss(low + k * step)
-        if value < least:
-            best, least = low + k * step, value
+    step, turn = (high - low) / (_GRID - 1), _POWER_STEP
+    best = min([(0.0, 0.0), *((low + k * step, 0.0) for k in range(_GRID))], key=loss)
+    least = loss(best)
+    step *= 0.6
     for _ in range(_REFINED):
-        step *= 0.6
-        for trial in (best - step, best + step):
-            value = loss(trial)
+        before = best
+        for by in ((step, 0.0), (-step, 0.0), *([(0.0, turn), (0.0, -turn)] if powers else [])):
+            at = (
+                min(max(best[0] + by[0], low - _BEYOND), high + _BEYOND),
+                min(max(best[1] + by[1], -_SHARPEST), _SHARPEST),
+            )
+            value = loss(at)
             if value < least:
-                best, least = trial, value
-                break
-    return math.exp(best)
+                best, least = at, value
+        if best == before:
+            step, turn = 0.5 * step, 0.5 * turn
+    return Reading(math.exp(best[0]), math.exp(best[1]))
 
 
 def tempered_log_loss(params: Parameters, rows: Batch, smoothing: float, n_rows: int) -> Tensor:
@@ -128,8 +154,8 @@ def tempered_log_loss(params: Parameters, rows: Batch, smoothing: float, n_rows:
     return torch.stack([loss(log_t) for log_t in _FEW_TEMPERATURES], -1)
 
 
-def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], Tensor]:
-    """Mean −log P(class | x) of labeled rows as a function of log T; overlaps taken once."""
+def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
+    """Mean −log P(class | x) of labeled rows as a function of log T, log a; overlaps once."""
     truth = rows.targets[..., :-1].argmax(-1, keepdim=True)
     x, gaps = split(params.see(rows.x))
     log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
@@ -137,9 +163,10 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[[float], Tensor]
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
     prior = params.p.sum(-1).clamp_min(tiny)
-    log_prior, soft = prior.log()[..., None, :], params.p[..., :-1] / prior[..., None]
+    log_prior = prior.log()[..., None, :]
 
-    def loss(log_t: float) -> Tensor:
+    def loss(log_t: float, log_a: float = 0.0) -> Tensor:
+        soft = sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
         score = log_prior + math.exp(-log_t) * h
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
