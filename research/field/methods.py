@@ -32,7 +32,7 @@ OURS = "dam"
 PROTOTYPES = "k-means prototypes"
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
 # Methods whose model is a set of places in the space of rows, each with a label.
-PROTOTYPE_TYPE = (OURS, "dam-conditional", PROTOTYPES, "nearest centroid", "GLVQ", "GMLVQ")
+PROTOTYPE_TYPE = (OURS, "dam-joint", PROTOTYPES, "nearest centroid", "GLVQ", "GMLVQ")
 # What comes with the extra `field`.
 NEEDS = {"GLVQ": "prosemble", "GMLVQ": "prosemble", "spherical k-means": "faiss"}
 
@@ -69,7 +69,7 @@ def prototypes(case: Case) -> Any:
 
 CLASSIFIERS: dict[str, Make] = {
     OURS: lambda c: mn.DAMClassifier(random_state=c.seed),
-    "dam-conditional": lambda c: mn.DAMClassifier(objective="conditional", random_state=c.seed),
+    "dam-joint": lambda c: mn.DAMClassifier(objective="joint", random_state=c.seed),
     NEIGHBORS: lambda c: TunedNeighbors(StandardScaler()),
     LOGISTIC: lambda c: scaled(LogisticRegression(max_iter=1000)),
     SVM: lambda c: Calibrated(scaled(SVC())),

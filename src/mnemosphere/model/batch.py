@@ -44,6 +44,11 @@ class Batch:
             weight = None if self.sample_weight is None else self.sample_weight[rows]
         return type(self)(self.x[rows], targets, weight)
 
+    def to(self, *, dtype: torch.dtype) -> Self:
+        """The same in another precision."""
+        weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
+        return type(self)(self.x.to(dtype), self.targets.to(dtype), weight)
+
     @classmethod
     def stack(cls, several: Sequence[Self]) -> Self:
         """Dense rows of several problems, as many each, along a leading axis: see `kernel`."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sums import ALONE, Sums
-from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics import polytope, sphere, two_rows
 from mnemosphere.numerics.bessel import (
     inverse_mean_resultant,
     log_omega_ratio,
@@ -102,11 +102,15 @@ def share_out(params: Parameters, p_bar: Tensor, *, hold_classes: bool = False) 
     # Hardly any row left to the uniform component is as good as none, and safer to divide by.
     least = _LEAST_SHARE * total.sum(-1)
     classes = first / first.sum(-1, keepdim=True).clamp_min(torch.finfo(p_bar.dtype).tiny)
-    two = torch.cat([classes * torch.maximum(apart, least)[..., None], total], -2)
-    p = polytope.maximize(two, torch.cat([uniform, 1 - uniform], -1), params.p_q, tol=_tol(p_bar)).p
+    weight = (classes * torch.maximum(apart, least)[..., None])[..., 0, :]
+    given = weight, total[..., 0, :], params.p_q, uniform[..., 0]
+    own, rest_of = (
+        torch.from_numpy(part).to(p_bar)[..., None, :]
+        for part in two_rows.divide(*(v.detach().double().cpu().numpy() for v in given))
+    )
     # A class that no memory answers for is shared by all, by their weights.
     share = torch.where(total > 0, rest, params.p_h[..., 1:, None])
-    p = torch.cat([p[..., :1, :], p[..., 1:, :] * share / share.sum(-2, keepdim=True)], -2)
+    p = torch.cat([own, rest_of * share / share.sum(-2, keepdim=True)], -2)
     return params.replace(p=p, p_h=torch.cat([uniform, p[..., 1:, :].sum(-1)], -1))
 
 

@@ -34,6 +34,7 @@ _PASSES, _ALL_STEPS = 15, 240  # at least so many of both
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
+_SINGLE_ROWS = 500  # from so many on, in single precision: they only judge, and take half the time
 _MARGINALS = 1e-7
 _MOST_NOISE = 0.3
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
@@ -295,7 +296,10 @@ class _Descent:
         def loss(params: Parameters) -> float:
             return judged.mean(rule(log_joint(params, judged.x), judged.targets)[0])
 
-        params = Parameters.stack([plan.params for plan in plans])
+        given = learned.x.dtype
+        dtype = torch.float32 if n_rows >= _SINGLE_ROWS else given
+        learned, judged = learned.to(dtype=dtype), judged.to(dtype=dtype)
+        params = Parameters.stack([plan.params.to(dtype=dtype) for plan in plans])
         state = solver.start(params)
         best, least, stop, status = params, loss(params), 0, "max_iter"
         try:
@@ -316,7 +320,11 @@ class _Descent:
                     break
         except KeyboardInterrupt:
             status = "interrupted"
-        return best.unstack(), stop, status
+        found = [
+            own.to(dtype=given).replace(varsigma=plan.params.varsigma)
+            for own, plan in zip(best.unstack(), plans, strict=True)
+        ]
+        return found, stop, status
 
     def _plan(self, params: Parameters, dataset: Dataset) -> _Plan:
         refinement = self.refinement

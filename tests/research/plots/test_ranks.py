@@ -22,13 +22,13 @@ def test_bars_join_the_largest_runs_that_do_not_differ(values, difference, expec
 
 
 def test_every_method_is_named_with_its_rank():
-    ranks = {"forest": 1.25, "dam": 2.5, "dam-conditional": 3.0, "centroid": 3.25}
+    ranks = {"forest": 1.25, "dam": 2.5, "dam-joint": 3.0, "centroid": 3.25}
     ax = critical_difference(new_axes(5, 2), ranks, 1.4, ours="dam")
     texts = {text.get_text(): text for text in ax.texts}
     assert {f"{name}  {rank:.2f}" for name, rank in ranks.items()} <= set(texts)
     assert "critical difference 1.40" in texts
     colors = {name: texts[f"{name}  {rank:.2f}"].get_color() for name, rank in ranks.items()}
-    assert colors["dam"] == colors["dam-conditional"] != colors["forest"] == colors["centroid"]
+    assert colors["dam"] == colors["dam-joint"] != colors["forest"] == colors["centroid"]
     best, worst = texts["forest  1.25"], texts["centroid  3.25"]
     assert best.get_position()[0] < 1 < 4 < worst.get_position()[0]
     bars = [line.get_xdata() for line in ax.lines if line.get_linewidth() > 3]

@@ -1,0 +1,61 @@
+"""Maximize Σ a log p + b log (c − p) where Σ p is given: a transportation polytope of two rows.
+
+Each column has p from a quadratic equation once the one multiplier t of the row is known,
+
+    a/p − b/(c − p) = t,    so    t p² − (a + b + t c) p + a c = 0,
+
+and Σ p falls with t, from Σ c to 0: Newton's steps within a bracket that they never leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["divide"]
+
+Array = NDArray[np.float64]
+
+_STEPS = 200  # bisection alone would be done by then
+_TOL = 1e-13
+_TINY, _FLOOR = 1e-300, 1e-30
+
+
+def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
+    """(p, c − p), each (..., C), of the maximum with Σ p = total (...).
+
+    a, b, c (..., C): weights a, b ≥ 0 and columns c ≥ 0, 0 ≤ total < Σ c. Weights are taken to be
+    at least 1e-30 of an even spread, as in `polytope.maximize`.
+    """
+    a, b, c = (np.asarray(v, dtype=np.float64) for v in (a, b, c))
+    total = np.asarray(total, dtype=np.float64)[..., None]
+    whole = c.sum(-1, keepdims=True)
+    even = _FLOOR * (a + b).sum(-1, keepdims=True) * c / whole**2
+    a, b = np.maximum(a, even * total), np.maximum(b, even * (whole - total))
+    low = -b.sum(-1, keepdims=True) / np.maximum(whole - total, _TINY)
+    high = a.sum(-1, keepdims=True) / np.maximum(total, _TINY)  # p ≤ a/t for t > 0, and c − p ≤ −b/t for t < 0
+    t = np.zeros_like(high)
+    for _ in range(_STEPS):
+        p, rest = _columns(a, b, c, t), _columns(b, a, c, -t)
+        over = p.sum(-1, keepdims=True) - total
+        low, high = np.where(over > 0, t, low), np.where(over > 0, high, t)
+        done = (np.abs(over) <= _TOL * total) | (high - low <= 1e-15 * np.abs(t))
+        if done.all():
+            break
+        with np.errstate(divide="ignore", over="ignore"):
+            slope = 1.0 / (a / np.maximum(p, _TINY) ** 2 + b / np.maximum(rest, _TINY) ** 2)
+        slope = np.where((p > 0) & (rest > 0), slope, 0.0).sum(-1, keepdims=True)
+        # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
+        newton = t + over * (over / np.maximum(total, _TINY) + 1) / np.maximum(slope, _TINY)
+        inside = (newton > low) & (newton < high)
+        t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
+    return np.where(total > 0, p, 0.0), np.where(total > 0, rest, c)
+
+
+def _columns(a: Array, b: Array, c: Array, t: Array) -> Array:
+    s = a + b + t * c
+    root = np.sqrt(np.square(a - b - t * c) + 4 * a * b)  # √(s² − 4tac) without cancellation
+    away = np.where(s < 0, -2 * t, 1.0)
+    return np.where(s < 0, (root - s) / away, 2 * a * c / np.maximum(s + root, _TINY))
