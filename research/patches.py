@@ -3,7 +3,8 @@
 python -m research patches study --device cuda    choices, judged by the last training rows alone
 python -m research patches final --device cuda    test accuracy, with 100 and 1000 memories
 python -m research patches deeper --device cuda   what else might help, judged like the study
-python -m research patches small --device cuda    few rows, and few labels among many rows
+python -m research patches small --device cuda    few rows
+python -m research patches labels --device cuda   few labels among many rows
 python -m research patches peers --device cuda    other classifiers on the same rows
 python -m research patches pictures               two layers of the data inside the package, drawn
 
@@ -345,7 +346,7 @@ def deeper(job: Job) -> None:
 
 
 def small(job: Job) -> None:
-    """Small data sets, and a few labels with patch memories of all rows."""
+    """Small data sets."""
     for name in ("mnist-small", "digits"):
         train, test = job.rows(name)
         for seed in job.seeds:
@@ -354,10 +355,14 @@ def small(job: Job) -> None:
                 _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
                 _one_layer(job, name, n_memories, seed, train, test)
             _neighbors_and_svm(job, name, seed, train, test)
+
+
+def labels(job: Job) -> None:
+    """A few labels, with patch memories of all rows."""
     for name, train, test in job.each():
-        for seed in job.seeds:
-            coded = encode(train.x, train, test, seed)
-            for per_class in LABELS[:1] if job.quick else LABELS:
+        encoded = {seed: encode(train.x, train, test, seed) for seed in job.seeds}
+        for per_class in LABELS[:1] if job.quick else LABELS:
+            for seed, coded in encoded.items():
                 few = some_of_each(train, per_class, seed)
                 at = _places(train, few)
                 some = coded._replace(train=coded.train[at])
@@ -526,13 +531,14 @@ PARTS: dict[str, Callable[[Job], None]] = {
     "final": final,
     "deeper": deeper,
     "small": small,
+    "labels": labels,
     "peers": peers,
     "pictures": pictures,
 }
-_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "peers": 1, "pictures": 1}
+_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "labels": 3, "peers": 1, "pictures": 1}
 _MEMORIES = {
-    "study": [200], "final": [100, 1000], "deeper": [1000], "small": [1000], "peers": [1000],
-    "pictures": [100],
+    "study": [200], "final": [100, 1000], "deeper": [1000], "small": [1000], "labels": [1000],
+    "peers": [1000], "pictures": [100],
 }  # fmt: skip
 
 
