@@ -13,7 +13,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 def fitted(rows: str, labels: str) -> mn.DAMClassifier:
     dataset = mn.Dataset.open(rows, label=labels, memory=4000)
     return mn.DAMClassifier(
-        7, varsigma=0.9, normalize="unit", max_iter=3, solver=mn.FixedPoint(None), random_state=0
+        7,
+        objective="joint",
+        varsigma=0.9,
+        normalize="unit",
+        max_iter=3,
+        solver=mn.FixedPoint(None),
+        random_state=0,
     ).fit(dataset)
 
 
@@ -33,8 +39,8 @@ def test_two_workers_of_ray_find_the_model_of_one_process(tmp_path):
 
         dataset = mn.Dataset.open(config["x.npy"], label=config["y.npy"], memory=4000)
         model = mn.DAMClassifier(
-            7, varsigma=0.9, normalize="unit", max_iter=3, solver=mn.FixedPoint(None),
-            random_state=0,
+            7, objective="joint", varsigma=0.9, normalize="unit", max_iter=3,
+            solver=mn.FixedPoint(None), random_state=0,
         ).fit(dataset)  # fmt: skip
         if ray.train.get_context().get_world_rank() == 0:
             model.save(config["model"])

@@ -32,10 +32,13 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
     a, b, c = (np.asarray(v, dtype=np.float64) for v in (a, b, c))
     total = np.asarray(total, dtype=np.float64)[..., None]
     whole = c.sum(-1, keepdims=True)
+    some = total > 0
+    total = np.where(some, total, whole / 2)  # of none, all is known
     even = _FLOOR * (a + b).sum(-1, keepdims=True) * c / whole**2
     a, b = np.maximum(a, even * total), np.maximum(b, even * (whole - total))
+    # p ≤ a/t for t > 0, and c − p ≤ −b/t for t < 0.
     low = -b.sum(-1, keepdims=True) / np.maximum(whole - total, _TINY)
-    high = a.sum(-1, keepdims=True) / np.maximum(total, _TINY)  # p ≤ a/t for t > 0, and c − p ≤ −b/t for t < 0
+    high = a.sum(-1, keepdims=True) / total
     t = np.zeros_like(high)
     for _ in range(_STEPS):
         p, rest = _columns(a, b, c, t), _columns(b, a, c, -t)
@@ -48,10 +51,10 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
             slope = 1.0 / (a / np.maximum(p, _TINY) ** 2 + b / np.maximum(rest, _TINY) ** 2)
         slope = np.where((p > 0) & (rest > 0), slope, 0.0).sum(-1, keepdims=True)
         # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
-        newton = t + over * (over / np.maximum(total, _TINY) + 1) / np.maximum(slope, _TINY)
+        newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
         inside = (newton > low) & (newton < high)
         t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
-    return np.where(total > 0, p, 0.0), np.where(total > 0, rest, c)
+    return np.where(some, p, 0.0), np.where(some, rest, c)
 
 
 def _columns(a: Array, b: Array, c: Array, t: Array) -> Array:
