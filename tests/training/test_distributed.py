@@ -283,3 +283,27 @@ def test_kills_at_random_moments_and_restarts_end_with_the_same_bits(monkeypatch
         ended = run(f"run{k}", -1, 0.0)
         assert all(torch.equal(a, b) for w in ended for a, b in zip(w[:2], straight, strict=False))
     assert kills >= 4
+
+
+def test_processes_of_an_earlier_start_are_not_taken_for_new_ones(tmp_path):
+    """The store still has what those before them left, as torchrun's has after a fault."""
+    store = torch.distributed.HashStore()
+    found: dict[tuple[int, int], str] = {}
+
+    def start(attempt: int, rank: int, wait: float) -> None:
+        time.sleep(wait)
+        found[attempt, rank] = distributed._agree(store, rank, 3, 20.0)
+
+    for attempt, waits in enumerate(([0.0, 0.1, 0.0], [0.0, 0.2, 0.1], [0.2, 0.0, 0.1])):
+        threads = [
+            threading.Thread(target=start, args=(attempt, rank, wait))
+            for rank, wait in enumerate(waits)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({found[attempt, rank] for rank in range(3)}) == 1
+    assert len(set(found.values())) == 3
+    with pytest.raises(RuntimeError, match=r"rank 1 of 3 on .* has waited 0.1 s"):
+        distributed._agree(store, 1, 3, 0.1)

@@ -20,6 +20,7 @@ import socket
 import sys
 import time
 import traceback
+import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -260,7 +261,38 @@ def _join() -> None:
     if torch.cuda.is_available():
         local = int(os.environ.get("LOCAL_RANK", 0))
         torch.cuda.set_device(local % torch.cuda.device_count())
-    dist.init_process_group(timeout=timedelta(seconds=float(os.environ.get(_TIMEOUT, 1800))))
+    timeout = timedelta(seconds=float(os.environ.get(_TIMEOUT, 1800)))
+    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))  # type: ignore[attr-defined]
+    start = _agree(store, rank, size, timeout.total_seconds())
+    store = dist.distributed_c10d.PrefixStore(start, store)
+    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout)
+
+
+def _agree(store: Any, rank: int, size: int, seconds: float) -> str:
+    """A name for this start of the group, which no process of an earlier one has.
+
+    After a fault torchrun starts processes with the store of those before them, addresses and all.
+    Each leaves a name of its own; rank 0 writes down those it finds, until all find theirs there.
+    """
+    own, deadline = uuid.uuid4().hex, time.monotonic() + seconds
+
+    def read(key: str) -> str:
+        return store.get(key).decode() if store.check([key]) else ""
+
+    store.set(f"name{rank}", own)
+    while time.monotonic() < deadline:
+        if rank == 0:
+            store.set("names", " ".join(read(f"name{k}") or "?" for k in range(size)))
+        names = read("names")
+        if names.split(" ")[rank : rank + 1] == [own]:
+            store.set(f"seen{rank}", names)
+            if rank == 0 and all(read(f"seen{k}") == names for k in range(size)):
+                store.set("start", names)
+            if read("start") == names:
+                return names.partition(" ")[0]
+        time.sleep(0.02)
+    raise RuntimeError(f"rank {rank} of {size} on {socket.gethostname()} has waited {seconds:g} s "
+                       "for the other processes to start: look at what they say")  # fmt: skip
 
 
 @contextlib.contextmanager
