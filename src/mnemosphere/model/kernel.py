@@ -291,8 +291,9 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
         w_bar = w_bar.T.contiguous().T
-    ratio0 = torch.zeros_like(params.p[..., :1, :].mT)  # p_bar / p of the uniform component
-    ratio = torch.zeros_like(run.p.mT).contiguous()  # and of the memories
+    # p_bar / p of the uniform component and of the memories; with strides that a GPU takes
+    ratio0 = params.p.new_zeros(*run.p.mT.shape[:-1], 1)
+    ratio = params.p.new_zeros(run.p.mT.shape)
     loss = torch.zeros_like(params.beta, dtype=torch.float64)
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     n_rows = batch.x.shape[-2]
