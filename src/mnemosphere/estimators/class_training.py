@@ -177,6 +177,7 @@ class ClassTraining(ClassModel):
         refined = (
             dataset is not None
             and (dataset.n_rows <= _REFINED_ROWS or self._start().from_means(dataset))
+            and len(self.classes_) < _MANY_CLASSES
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)
         )
