@@ -4,7 +4,7 @@
     python -m research pages --check    write nothing; exit code 1 if something is out of date
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
-table of the benchmarks in README.md, docs/benchmarks.md and docs/field.md, by the tables and
+table of the benchmarks in README.md and docs (benchmarks, field, theory), by the tables and
 pictures of the latest full run of an experiment in docs/paper-reproduced.md. `--check` looks at
 tables and at the copies of the experiments' pictures; pictures of benchmarks are drawn when pages
 are written.
@@ -19,7 +19,10 @@ from research.pages import field, pictures, reproduced, tables
 from research.pages.marks import filled
 from research.report import ROOT, STORED
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "field.md")
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "field", "theory")),
+)
 TABLES, PICTURES = tables.TABLES | field.TABLES, pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"

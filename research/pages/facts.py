@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from research.paper.capacity import growth_rates
 from research.paper.experiment import load_arrays
+from research.paper.prior import SHARES
 from research.report import Json
 
 Facts = dict[str, str]
@@ -143,8 +145,24 @@ def _fig4_starts(result: Json, folder: Path) -> Facts:
     return found
 
 
+def _capacity(result: Json, folder: Path) -> Facts:
+    rates = list(growth_rates(result["measured"]).values())
+    return {"low": f"{rates[0]:.2f}", "high": f"{rates[-1]:.2f}"}
+
+
+def _prior(result: Json, folder: Path) -> Facts:
+    found = {}
+    for solver in ("sgd", "fixed-point"):
+        for kind, words in SHARES.items():
+            rows = _rows(result, f"varsigma=0.25, {words}", solver)
+            found[f"{solver} {kind}"] = f"{_mean(rows, 'accuracy'):.2f}%"
+    return found
+
+
 _FACTS: dict[str, Callable[[Json, Path], Facts]] = {
     "fig2": _fig2,
+    "capacity": _capacity,
+    "prior": _prior,
     "table1": _table1,
     "regularizer": _regularizer,
     "fig4": _fig4,

@@ -69,7 +69,9 @@ def learned(varsigma: float, start: float = 1.0) -> Json:
 def label(name: str) -> str:
     """A case in words."""
     kind, _, value = name.partition("=")
-    return f"β = {value} held, ς = 1" if kind == "beta" else f"ς = {value}, β learned"
+    if kind == "beta":
+        return f"β = {value} held, ς = 1"
+    return f"ς = {value}" if "," in value else f"ς = {value}, β learned"
 
 
 def train_all(run: Run) -> list[Json]:

@@ -72,9 +72,7 @@ def _settings(quick: bool) -> Json:
         },
         "sizes_on_cpu": None
         if quick
-        else {
-            "mnist": {"sgd": [[1000, 1250, 1500], 1, 1], "sgd-split": [[1500, 1600, 1625], 1, 1]}
-        },
+        else {"mnist": {"sgd": [[1000, 1250], 1, 1], "sgd-split": [_FEW, 1, 1]}},
         "rows": 1200 if quick else None,
         "varsigma": 0.25,
         "smoothing": 0.1,

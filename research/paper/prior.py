@@ -24,16 +24,16 @@ from research.paper.curves import draw_curves
 from research.paper.experiment import Experiment, save_picture
 from research.report import Comparison, Json
 
-_SHARES = {"equal": "equal weights", "halved": "half of them halved", "falling": "weights by rank"}
+SHARES = {"equal": "equal weights", "halved": "half of them halved", "falling": "weights by rank"}
 
 
 def _name(shares: str) -> str:
-    return f"varsigma=0.25, {_SHARES[shares]}"
+    return f"varsigma=0.25, {SHARES[shares]}"
 
 
 def _settings(quick: bool) -> Json:
     start = learned(0.25, start=20.0 if quick else 1.0)
-    cases = [{**start, "name": _name(shares), "shares": shares} for shares in _SHARES]
+    cases = [{**start, "name": _name(shares), "shares": shares} for shares in SHARES]
     return settings(cases, 1000, quick=quick, quick_memories=16, quick_passes=2)
 
 
@@ -41,7 +41,7 @@ def _compare(measured: Json) -> list[Comparison]:
     found, rows = [], measured["rows"]
     for solver in SOLVERS:
         equal = mean(values(rows, _name("equal"), solver, "accuracy"))
-        for shares in _SHARES:
+        for shares in SHARES:
             case = _name(shares)
             note = cost(rows, case, solver)
             found += compared(measured, case, solver, label(case), "accuracy", note=note)

@@ -29,6 +29,7 @@ from research.theory.setting import StepDone, no_progress
 
 _IDLE = 0.45  # a memory whose overlaps with the two vectors differ by less is idle
 _FLOOR = 1e-4
+_MIXED = 0.1  # what the shares of chains from two starts may differ by
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,20 @@ class Occupation:
         odds = np.log(share / (1 - share))
         return odds.mean(1), odds.std(1, ddof=1) / np.sqrt(odds.shape[1])
 
+    def mixed(self) -> list[bool]:
+        """Whether chains of both starts visit the branches equally often, for each N."""
+        gap = np.abs(np.asarray(self.from_idle) - np.asarray(self.from_paired)).max(1)
+        return [bool(value < _MIXED) for value in gap]
+
     @figure_style()
     def draw(self) -> Axes:
-        """Left: log odds against β for every N. Right: those of each data set beside the theory."""
+        """Log odds against β for every N whose chains mix; those of each data set beside theory."""
         figure = new_figure(8.4, 3.6)
         left, right = figure.subplots(1, 2)
         mean, error = self.measured()
         for k, n in enumerate(self.n_features):
+            if not self.mixed()[k]:
+                continue
             inside = (self.share[k] > 0.002).all(0) & (self.share[k] < 0.998).all(0)
             known = np.isfinite(self.log_odds[k]).all(0)
             beta = np.asarray(self.beta)

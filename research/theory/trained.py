@@ -302,7 +302,8 @@ def map_splits(
     rho: float = 3.0,
     upsilon: float = 1.0,
     n_sets: int = 3,
-    passes: int = 1500,
+    passes: int = 800,
+    tol: float = 0.01,
     progress: StepDone = no_progress,
     generator: torch.Generator,
 ) -> Splits:
@@ -319,13 +320,13 @@ def map_splits(
         for i, size in enumerate(sizes):
             progress(k * len(sizes) + i, n_sets * len(sizes))
             predicted[i, k] = bisect(
-                partial(planted.is_saddle, size), 0.5 * limit, 1.5 * limit, 1e-4
+                partial(planted.is_saddle, size), 0.5 * limit, 1.5 * limit, tol / 10
             )
 
             def parts(beta: float, planted: _Planted = planted, size: int = size) -> bool:
                 return n_distinct(planted.trained(size, beta, passes)) > 1
 
-            measured[i, k] = bisect(parts, 0.9 * predicted[i, k], 1.1 * predicted[i, k], 0.01)
+            measured[i, k] = bisect(parts, 0.9 * predicted[i, k], 1.1 * predicted[i, k], tol)
             if k == 0:
                 table[i] = [n_distinct(planted.trained(size, beta, 600)) for beta in betas]
     return Splits(
@@ -387,6 +388,8 @@ class Corrections:
         right.errorbar(self.computed, mean, error, fmt="o", color=BLUE, markersize=3.5, capsize=1.5)
         low = float(np.nanmin(self.computed)) * 1.1
         right.plot([low, 0], [low, 0], color="#999999", linewidth=0.8)
+        for scale in (right.set_xscale, right.set_yscale):
+            scale("symlog", linthresh=0.5)
         right.set_xlabel(r"computed $N\cdot\Delta m$")
         right.set_ylabel(r"$N\cdot\Delta m$, Gibbs minus theory")
         for axes in (ax, right):
@@ -408,6 +411,6 @@ def corrections(stored: Json) -> Corrections:
         np.array([[r["n_features"] * r["clamped_difference"] for r in row] for row in pick]),
         np.array([[r["n_features"] * r["clamped_standard_error"] for r in row] for row in pick]),
         np.array(
-            [np.nan if row[-1].get("correction") is None else row[-1]["correction"] for row in pick]
+            [np.nan if row[-1]["correction"] is None else row[-1]["correction"] for row in pick]
         ),
     )

@@ -110,6 +110,7 @@ def splits(
     upsilon: Upsilon = 1.0,
     beta: Annotated[list[float] | None, typer.Option(help="Values of β, repeated.")] = None,
     size: Annotated[list[int] | None, typer.Option(help="Values of P, repeated.")] = None,
+    sets: Annotated[int, typer.Option(help="Planted data sets.", min=1)] = 2,
     out: Annotated[Path, picture("splits.png")] = Path("splits.png"),
     seed: Seed = 0,
     json_: Json = False,
@@ -121,12 +122,13 @@ def splits(
     study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
     with study.work("training") as step:
         found = trained.map_splits(
-            size or [2, 4, 6, 9, 12],
-            beta or [3.0, 3.5, 3.8, 4.1, 4.5, 6.0],
+            size or [2, 4, 6, 12],
+            beta or [3.0, 3.25, 3.5, 3.75, 4.25, 5.5],
             n_teacher=teacher,
             n_features=features,
             rho=rho,
             upsilon=upsilon,
+            n_sets=sets,
             progress=step,
             generator=study.generator,
         )
@@ -139,8 +141,8 @@ def splits(
 def log_z(
     ctx: typer.Context,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
-    sets: Annotated[int, typer.Option(help="Data sets for each.", min=2)] = 8,
-    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps at every node.", min=30)] = 400,
+    sets: Annotated[int, typer.Option(help="Data sets for each.", min=2)] = 5,
+    sweeps: Annotated[int, typer.Option(help="Gibbs sweeps at every node.", min=30)] = 200,
     out: Annotated[Path, picture("log-z.png")] = Path("log-z.png"),
     seed: Seed = 0,
     json_: Json = False,
@@ -148,13 +150,14 @@ def log_z(
     debug: Debug = False,
 ) -> None:
     """Integrate log Z of planted data: what finite N adds to N f, beside the computed term."""
-    settings = [Setting(2, 1, 5.0, 1.0, 0.5), Setting(2, 2, 6.0, 1.0, 0.3),
-                Setting(2, 2, 8.0, 1.0, 1.0), Setting(3, 2, 8.0, 1.0, 1.0)]  # fmt: skip
+    settings = [
+        Setting(2, 1, 5.0, 1.0, 0.5), Setting(2, 2, 6.0, 1.0, 0.3), Setting(2, 2, 8.0, 1.0, 1.0)
+    ]  # fmt: skip
     chosen = {"settings": [asdict(s) for s in settings], "sets": sets, "sweeps": sweeps}
     study = Study(ctx, Terminal(json_only=json_, quiet=quiet), chosen, seed, picture=out)
     with study.work("integrating") as step:
         found = integrate_levels(
-            settings, size or [100, 200, 400], n_sets=sets, n_sweeps=sweeps, progress=step,
+            settings, size or [100, 150, 200], n_sets=sets, n_sweeps=sweeps, progress=step,
             generator=study.generator,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
@@ -164,11 +167,11 @@ def log_z(
 def occupation(
     ctx: typer.Context,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
-    beta_range: Annotated[tuple[float, float], typer.Option(help="Of the ladder.")] = (6.0, 9.5),
-    steps: Annotated[int, typer.Option(help="Values of β.", min=2)] = 15,
-    sets: Annotated[int, typer.Option(help="Data sets for each N.", min=2)] = 4,
-    chains: Annotated[int, typer.Option(help="Ladders side by side.", min=2)] = 16,
-    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 4000,
+    beta_range: Annotated[tuple[float, float], typer.Option(help="Of the ladder.")] = (7.0, 9.5),
+    steps: Annotated[int, typer.Option(help="Values of β.", min=2)] = 11,
+    sets: Annotated[int, typer.Option(help="Data sets for each N.", min=2)] = 2,
+    chains: Annotated[int, typer.Option(help="Ladders side by side.", min=2)] = 6,
+    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 1000,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     out: Annotated[Path, picture("occupation.png")] = Path("occupation.png"),
     seed: Seed = 0,

@@ -310,7 +310,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         s = weights / f.joint  # (B, C+1)
         _add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         _add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        with side_stream(s, f.e, f.x):
+        with side_stream(s, f.e, f.x, run.p):
             r = f.e.mul_(s @ run.p.mT)  # (B, P), in place: e is not needed any more
             _add_product(w_bar, r.mT, f.x)  # (P, N)
             if f.gaps is not None and f.expected is not None:

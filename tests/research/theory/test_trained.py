@@ -1,6 +1,7 @@
 """Studies of training beside the theory: what they count, and what they must find."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,12 +23,12 @@ def test_distinct_memories_are_groups_of_linked_ones():
 
 def test_memories_part_in_training_where_the_theory_says():
     found = trained.map_splits(
-        [2, 3], [1.0, 4.0], n_teacher=2, n_features=17, rho=10.0, upsilon=1.0, n_sets=1,
-        passes=600, generator=torch.Generator().manual_seed(0),
+        [2], [1.0, 4.0], n_teacher=2, n_features=7, rho=10.0, upsilon=1.0, n_sets=1,
+        passes=200, tol=0.05, generator=torch.Generator().manual_seed(0),
     )  # fmt: skip
     assert found.limit == pytest.approx(math.sqrt(2) * (math.sqrt(5) + 1) / 2)
-    assert found.distinct.tolist() == [[1, 2], [1, 2]]
-    np.testing.assert_allclose(found.measured, found.predicted, rtol=0.02)
+    assert found.distinct.tolist() == [[1, 2]]
+    np.testing.assert_allclose(found.measured, found.predicted, rtol=0.03)
     assert abs(found.predicted[0, 0] / found.limit - 1) > 0.03  # the data have their own
 
 
@@ -47,12 +48,14 @@ def test_two_bundles_need_two_memories_once_it_is_cold_enough():
     assert found.stable == [True, True]
 
 
-def test_corrections_times_n_are_constant_over_the_stored_settings():
+def test_corrections_are_constant_times_one_over_n_and_as_computed():
     found = trained.corrections(read("theory_vs_gibbs"))
     assert found.n_features == [100, 300, 1000]
-    assert found.spread() < 1.5
     # A wrong power of N would show: without the factor the same test fails by far.
     n = np.array(found.n_features)
-    bare = trained.Corrections(found.names, found.n_features, found.scaled / n, found.error / n,
-                               found.computed)  # fmt: skip
-    assert bare.spread() > 100
+    bare = replace(found, scaled=found.scaled / n, error=found.error / n)
+    assert found.spread() < 3 < 50 * found.spread() < bare.spread()
+    assert np.isfinite(found.computed).sum() >= 30
+    slope, correlation = found.slope()
+    assert slope == pytest.approx(1, abs=0.15)
+    assert correlation > 0.97
