@@ -1,7 +1,8 @@
 """Text: sections of Debian packages from their descriptions, TF-IDF rows that stay sparse.
 
-Rows are the packages that `apt-cache dumpavail` knows: their descriptions, less their own names.
-Packages of one source are all trained on or all judged by, so that nothing leaks.
+Rows are the packages that `apt-cache dumpavail` knows: their descriptions, less their own names, as
+words and pairs of words. Packages of one source are all trained on or all judged by, so that
+nothing leaks.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def main(argv: list[str]) -> None:
     from sklearn.naive_bayes import MultinomialNB
 
     made = parser(__doc__, "text")
-    made.add_argument("--memories", type=int, default=300)
+    made.add_argument("--memories", type=int, default=84)
+    made.add_argument("--passes", type=int, default=4, help="of the refinement")
     made.add_argument("--most", type=int, help="so many packages, for a quick look")
     args = made.parse_args(argv)
     found = list(packages())[: args.most]
@@ -56,17 +58,18 @@ def main(argv: list[str]) -> None:
     # A fifth of the sources, by a checksum of their names.
     test = np.array([zlib.crc32(source.encode()) % 5 == 0 for source, *_ in found])
     texts = np.array([text for *_, text in found], dtype=object)
-    vectorizer = TfidfVectorizer(max_features=TERMS, sublinear_tf=True, dtype=np.float32)
+    vectorizer = TfidfVectorizer(
+        max_features=TERMS, sublinear_tf=True, ngram_range=(1, 2), dtype=np.float32
+    )
     x, x_test = vectorizer.fit_transform(texts[~test]), vectorizer.transform(texts[test])
     terms = vectorizer.get_feature_names_out()
     ours = {
-        "joint": mn.DAMClassifier(
-            args.memories, objective="joint", normalize="unit", random_state=0, device="cpu"
-        ),
-        "conditional": mn.DAMClassifier(
-            args.memories, normalize="unit", random_state=0, device="cpu",
-            objective=mn.Refinement(max_iter=5),
-        ),
+        name: mn.DAMClassifier(
+            args.memories, normalize="unit", random_state=0, device="cpu", objective=objective
+        )
+        for name, objective in (
+            ("conditional", mn.Refinement(max_iter=args.passes)), ("joint", "joint")
+        )
     }  # fmt: skip
     others = {
         "logistic regression": LogisticRegression(C=10.0, max_iter=200),
@@ -88,7 +91,7 @@ def main(argv: list[str]) -> None:
                      "seconds": time.perf_counter() - began,
                      "resident_megabytes_so_far": peak})  # fmt: skip
         print(rows[-1], flush=True)
-        if name == "joint":
+        if name == "conditional":
             table = model.strongest_features(8, names=terms)
             share = dict(zip(range(args.memories), model.support_, strict=True))
             for section in SHOWN:
@@ -101,7 +104,8 @@ def main(argv: list[str]) -> None:
         **report.head(report.command_line(["text", *argv])),
         "packages": len(y), "train": int((~test).sum()), "test": int(test.sum()),
         "sections": len(kept), "terms": len(terms), "entries": int(x.nnz),
-        "memories": args.memories, "varsigma": ours["joint"].varsigma_,
+        "memories": args.memories, "passes": args.passes,
+        "varsigma": {name: model.varsigma_ for name, model in ours.items()},
         "models": rows, "strongest": strongest,
     }  # fmt: skip
     report.write(args.out, content)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 
 from mnemosphere.plots import save
-from research.pages import field, pictures, reproduced, tables
+from research.pages import field, pictures, reproduced, rows, tables
 from research.pages.marks import filled
 from research.report import ROOT, STORED
 
@@ -23,7 +23,8 @@ PAGES = (
     ROOT / "README.md",
     *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "field", "theory")),
 )
-TABLES, PICTURES = tables.TABLES | field.TABLES, pictures.PICTURES | field.PICTURES
+TABLES = tables.TABLES | field.TABLES | rows.TABLES
+PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 

@@ -37,7 +37,18 @@ def model(source):
     return small().fit(source)
 
 
-def test_as_good_as_in_memory(source, rows, model):
+@pytest.mark.parametrize("kind", ["unit", "standard"])
+def test_full_passes_are_those_in_memory(source, rows, kind):
+    settings = {"normalize": kind, "solver": mn.FixedPoint(None), "objective": "joint"}
+    one, other = small(**settings).fit(source), small(**settings).fit(*rows)
+    for name in ("memories_", "class_weights_", "temperature_", "support_", "typical_rows_"):
+        wanted = getattr(other, name)
+        np.testing.assert_allclose(getattr(one, name), wanted, rtol=0, atol=1e-10, err_msg=name)
+    assert one.score(source) == other.score(*rows)
+
+
+def test_batches_are_as_good_as_in_memory(source, rows, model):
+    """Their order is another one."""
     inside = small().fit(*rows)
     assert not source.fits
     assert model.classes_.tolist() == inside.classes_.tolist()

@@ -14,6 +14,7 @@ from torch import Tensor
 from mnemosphere.data.ahead import ahead
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.rows import merge_copies
 from mnemosphere.data.source import SAMPLED, Dataset, RawRows, join_rows
 from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
 from mnemosphere.estimators.labels import class_index, class_weights, encode, is_missing
@@ -159,7 +160,7 @@ def learn_labeled(model: Any, source: Dataset, seed: int) -> Learned:
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
-    raw = sample_rows(source, seed)
+    raw = _in_order(sample_rows(source, seed), label)
     targets, weight = label(raw.y, raw)
     model.classes_ = found.classes
     on_device = None if weight is None else weight.to(device)
@@ -179,12 +180,20 @@ def learn_rows(model: Any, source: Dataset, prior: Tensor | None, seed: int) -> 
         del y
         return torch.zeros(1, 1, dtype=torch.float64).expand(raw.rows.n_rows, -1), _weights(raw)
 
-    raw = sample_rows(source, seed)
+    raw = _in_order(sample_rows(source, seed), label)
     weight = _weights(raw)
     on_device = None if weight is None else weight.to(device)
     model._resolve_auto(raw.rows.on(device), on_device, prior, seed)
     mass = torch.zeros(1, dtype=torch.float64)
     return _dataset(model, source, raw, label, mass, True)
+
+
+def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
+    """Sampled rows in the order that they would have in memory, where few are put in order."""
+    rows, *_ = merge_copies(raw.rows, *label(raw.y, raw))
+    if rows.n_rows < raw.rows.n_rows or rows.number is None or raw.rows.number is None:
+        return raw
+    return raw.take(torch.searchsorted(raw.rows.number, rows.number))
 
 
 def _dataset(
