@@ -32,7 +32,7 @@ __all__ = ["ClassTraining"]
 
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
-_REFINED_ROWS = 10_000  # up to so many, "auto" takes the time that the refinement needs
+_REFINED_ROWS, _REFINED_WORK = 10_000, 3 * 10**8  # up to these "auto" refines: it takes seconds
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
@@ -169,6 +169,11 @@ class ClassTraining(ClassModel):
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
         return solver.rows_per_step is None or len(self.classes_) >= _MANY_CLASSES
 
+    def _is_quick(self, dataset: Dataset) -> bool:
+        width = self.n_features_in_ + len(self.classes_)
+        work = dataset.n_rows * self.n_memories_ * width
+        return dataset.n_rows <= _REFINED_ROWS and work <= _REFINED_WORK
+
     def _refinement(self, dataset: Dataset | None = None) -> Refinement | None:
         """The refinement that the objective asks for; None for the joint likelihood."""
         if isinstance(self.objective, Refinement):
@@ -176,7 +181,7 @@ class ClassTraining(ClassModel):
         # A tree of splits, and rows without labels, belong to the joint likelihood.
         refined = (
             dataset is not None
-            and (dataset.n_rows <= _REFINED_ROWS or self._start().from_means(dataset))
+            and (self._is_quick(dataset) or self._start().from_means(dataset))
             and len(self.classes_) < _MANY_CLASSES
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)

@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 _STEPS = 200  # bisection alone would be done by then
 _TOL = 1e-13
-_TINY, _FLOOR = 1e-300, 1e-30
+_TINY, _SMALL, _FLOOR = 1e-300, 1e-150, 1e-30
 
 
 def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
@@ -48,7 +48,7 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
         if done.all():
             break
         with np.errstate(divide="ignore", over="ignore"):
-            slope = 1.0 / (a / np.maximum(p, _TINY) ** 2 + b / np.maximum(rest, _TINY) ** 2)
+            slope = 1.0 / (a / np.maximum(p, _SMALL) ** 2 + b / np.maximum(rest, _SMALL) ** 2)
         slope = np.where((p > 0) & (rest > 0), slope, 0.0).sum(-1, keepdims=True)
         # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
         newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)

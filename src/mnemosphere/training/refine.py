@@ -30,7 +30,7 @@ from mnemosphere.training.noise import SphereNoise
 __all__ = ["Refinement", "Trained", "angular_unit", "join_histories", "refine"]
 
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
-_PASSES, _ALL_STEPS = 15, 240  # at least so many of both
+_PASSES, _ALL_STEPS = 15, 120  # at least so many of both
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
