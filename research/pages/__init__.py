@@ -4,10 +4,9 @@
     python -m research pages --check    write nothing; exit code 1 if something is out of date
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
-table of the benchmarks in README.md and docs (benchmarks, field, theory), by the tables and
-pictures of the latest full run of an experiment in docs/paper-reproduced.md. `--check` looks at
-tables and at the copies of the experiments' pictures; pictures of benchmarks are drawn when pages
-are written.
+table of the benchmarks in README.md and in pages of docs, by the tables and pictures of the latest
+full run of an experiment in docs/paper-reproduced.md. `--check` looks at tables and at the copies
+of the experiments' pictures; pictures of benchmarks are drawn when pages are written.
 """
 
 from __future__ import annotations
@@ -15,15 +14,13 @@ from __future__ import annotations
 import argparse
 
 from mnemosphere.plots import save
-from research.pages import field, pictures, reproduced, rows, tables
+from research.pages import field, many, pictures, reproduced, rows, tables
 from research.pages.marks import filled
 from research.report import ROOT, STORED
 
-PAGES = (
-    ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("benchmarks", "field", "theory")),
-)
-TABLES = tables.TABLES | field.TABLES | rows.TABLES
+DOCS = ("benchmarks.md", "field.md", "theory.md", "more-than-one-machine.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
+TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"

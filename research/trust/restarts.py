@@ -1,4 +1,4 @@
-"""Groups of torchrun of which a random process is killed, again and again: the same bits."""
+"""Groups of which a random process is killed, again and again, and started anew: the same bits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 
 import mnemosphere as mn
+from mnemosphere.training import distributed
 from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.distributed import current
 from research.trust import Attempt
@@ -59,16 +63,15 @@ class Slow(Callback):
         time.sleep(0.01)
 
 
-def work(folder: Path, name: str, kills: list[tuple[int, float]]) -> None:
-    """One process: fit, and be killed in attempt k where kills[k] says so; rank 0 writes."""
-    case = cases(folder)
-    again, group = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), current()
-    if again < len(kills) and kills[again][0] == group.rank:
-        timer = threading.Timer(kills[again][1], _die, (folder,))
+def work(folder: Path, name: str, kill: tuple[int, float] | None) -> None:
+    """One process: fit, and be killed where `kill` = (rank, seconds) says so; rank 0 writes."""
+    model, x, y = cases(folder)[name]
+    group = current()
+    if kill is not None and kill[0] == group.rank:
+        timer = threading.Timer(kill[1], _die, (folder,))
         timer.daemon = True
         timer.start()
     began = time.monotonic()
-    model, x, y = case[name]
     model.set_params(callbacks=[Slow(), mn.Checkpoint(folder / "run", interval=0.0)]).fit(x, y)
     if group.first:
         model.save(folder / "model")
@@ -82,7 +85,47 @@ def _die(folder: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]) -> str:
+def by_forks(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]) -> str:
+    """What torchrun does, without the time that imports take: all again when one is gone.
+
+    Those that are left have to end by themselves.
+    """
+    for kill in [*kills, None]:
+        with tempfile.TemporaryDirectory() as store:
+            children = [_fork(folder, name, rank, ranks, kill, store) for rank in range(ranks)]
+            codes: dict[int, int] = {}
+            began = time.monotonic()
+            while len(codes) < ranks and time.monotonic() - began < _LIMIT:
+                for child in set(children) - codes.keys():
+                    found, status = os.waitpid(child, os.WNOHANG)
+                    codes |= {found: os.waitstatus_to_exitcode(status)} if found else {}
+                time.sleep(0.002)
+        for child in set(children) - codes.keys():
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        if len(codes) < ranks:
+            return "hangs"
+        if not any(codes.values()):
+            return "ended"
+    raise RuntimeError(f"exit codes {sorted(codes.values())} where nothing was killed")
+
+
+def _fork(folder: Path, name: str, rank: int, ranks: int, kill: Any, store: str) -> int:
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        distributed._GRACE = 0.1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what one says when another is killed
+        dist.init_process_group("gloo", f"file://{store}/group", timedelta(seconds=60), ranks, rank)
+        work(folder, name, kill)
+        code = 0
+    finally:
+        os._exit(code)  # nothing of the parent runs here
+
+
+def by_torchrun(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]) -> str:
     """Have torchrun do it; how that ended."""
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
              str(ranks), "--max-restarts", str(len(kills)), "-m", "research.trust.restarts",
@@ -97,7 +140,9 @@ def start(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]) -
     return "ended"
 
 
-def attempts(n: int, folder: Path, seed: int, n_kills: int = KILLS) -> Iterator[Attempt]:
+def attempts(
+    n: int, folder: Path, seed: int, n_kills: int = KILLS, start: Any = by_forks
+) -> Iterator[Attempt]:
     """Runs of one kind, each killed so many times at random moments in random processes."""
     rng = np.random.default_rng(seed)
     names = list(cases(fresh(folder / "names")))
@@ -128,4 +173,5 @@ def attempts(n: int, folder: Path, seed: int, n_kills: int = KILLS) -> Iterator[
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))
+    again, all_kills = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), json.loads(sys.argv[3])
+    work(Path(sys.argv[1]), sys.argv[2], all_kills[again] if again < len(all_kills) else None)
