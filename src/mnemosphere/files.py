@@ -170,13 +170,11 @@ def read_arrays(
             f"{path} is damaged or not a safetensors file ({reason}): choose another file"
         ) from error
     if header.get("format") != kind:
-        raise ValueError(
-            f"{path} is not a {kind} file but {header.get('format', 'of another program')}: "
-            "choose another file"
-        )
+        other = _short(header.get("format", "of another program"))
+        raise ValueError(f"{path} is not a {kind} file but {other}: choose another file")
     if not readable:
         raise ValueError(
-            f"{path} has format version {found}, this release reads "
+            f"{path} has format version {_short(found)}, this release reads "
             f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
         )
     if (told is not None or found == version) and told != digest.hexdigest():
@@ -185,6 +183,11 @@ def read_arrays(
             "get or save it again"
         )
     return header, arrays
+
+
+def _short(value: object) -> str:
+    """A value that a file has where a short one belongs."""
+    return str(value)[:40]
 
 
 def strip_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

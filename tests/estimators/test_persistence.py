@@ -423,6 +423,7 @@ def test_a_tree_of_splits_that_is_none(grown, tmp_path):
         ("level", torch.tensor(0)),
         ("lambda_min", torch.full_like(tree.lambda_min, -torch.inf)),
         ("members.1", tree.members[1].clone().fill_(0)),
+        ("members.0", torch.tensor(0)),
         ("members.9", tree.members[1]),
         ("models.0.w", tree.models[1].w),
         ("gate", tree.level),

@@ -121,8 +121,11 @@ def _check(own: dict[str, Any], n_classes: int, arrays: dict[str, NDArray[Any]])
         array = arrays[name]
         if array.dtype.kind != "f" or array.shape != shapes.get(name, array.shape):
             raise ValueError(f"{name} is {array.shape} of {array.dtype}")
-        if not np.isfinite(array).all() or (name.startswith("own.net") and array.min() < 0):
-            raise ValueError(f"{name} has numbers that are not finite or below 0")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} has numbers that are not finite")
+    net = arrays["own.net_class_weights"]
+    if net.min() < 0 or np.abs(net.sum(1) - arrays["params.p_h"]).max() > 1e-3:
+        raise ValueError("net_class_weights and the weights of memories differ")
 
 
 def _numbers(X: Any) -> Floats:

@@ -123,6 +123,8 @@ class Normalizer:
         check_tensors(tensors, _LEARNED, {"N": n_features, "M": n_features + (kind in _SCALED)})
         if any((name in tensors) != (kind in _SCALED) for name in ("mean", "scale")):
             raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
+        if "metric" in tensors and not 1e-30 < float(tensors["metric"].abs().max()) < 1e30:
+            raise ValueError("normalizer.metric is no map that a row could be seen through")
         return cls(kind, **tensors)
 
     @property

@@ -99,7 +99,7 @@ class Lineage:
 
     def check(self) -> Self:
         """Raise ValueError unless this is a tree and its models are the levels of it."""
-        sizes = [m.shape[0] for m in self.members]
+        sizes = [m.numel() for m in self.members]
         check_tensors({name: getattr(self, name) for name in _NODES}, _NODES, {"n": self.n_nodes})
         # A node appears after its parent, one level further down or more; the first have none.
         parent, first = self.parent.clamp(0, self.n_nodes - 1), self.parent < 0
