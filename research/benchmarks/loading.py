@@ -57,7 +57,7 @@ def unchecked(path: Path) -> Iterator[None]:
     digest = mock.Mock(hexdigest=lambda: told)
     with (
         mock.patch.object(files.hashlib, "sha256", return_value=digest),
-        mock.patch.object(files, "_take_in", lambda _, __, tensor, copy: tensor.clone()),
+        mock.patch.object(files, "_take_in", lambda _, __, array, copy: array.copy()),
         mock.patch.object(files, "check_depth", nothing),
         mock.patch.object(persistence, "check_fields", nothing),
         mock.patch.object(memory_model, "check_tensors", nothing),

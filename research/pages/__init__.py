@@ -14,11 +14,11 @@ from __future__ import annotations
 import argparse
 
 from mnemosphere.plots import save
-from research.pages import field, many, pictures, reproduced, rows, tables
+from research.pages import field, many, pictures, reproduced, rows, tables, trust
 from research.pages.marks import filled
 from research.report import ROOT, STORED
 
-DOCS = ("benchmarks.md", "field.md", "theory.md", "more-than-one-machine.md")
+DOCS = ("benchmarks.md", "field.md", "theory.md", "trust.md", "more-than-one-machine.md")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
 TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES

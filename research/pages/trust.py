@@ -1,0 +1,54 @@
+"""Tables of the page on trust: what the campaigns tried, and what the checks of a file cost."""
+
+from __future__ import annotations
+
+from research.pages.marks import markdown
+from research.pages.stored import read, source
+from research.report import Json
+from research.trust import DEFECTS
+
+_NAMES = {
+    "model_files": "model files with something changed",
+    "kills": "fits killed and started again",
+    "checkpoints": "checkpoints with something changed",
+    "settings": "runs taken up with other settings or data",
+    "inputs": "rows and settings of every kind",
+    "commands": "commands with bad files, interrupts, closed pipes",
+    "promises": "promises over random problems",
+}
+
+
+def campaigns_table() -> str:
+    """Each campaign at its full size, and again after what it found was mended."""
+    found, again = read("trust_found"), read("trust")
+    lines = []
+    for key, name in _NAMES.items():
+        one = found[key]
+        two = again.get(key, {"tried": "not yet", "defects": "not yet"})
+        fine = {k: n for k, n in one["outcomes"].items() if k not in DEFECTS}
+        told = ", ".join(f"{n:,} {k}" for k, n in sorted(fine.items(), key=lambda kv: -kv[1]))
+        lines.append([name, f"{one['tried']:,}", told, f"{one['defects']:,}", two["tried"],
+                      two["defects"]])  # fmt: skip
+    head = ["campaign", "tried", "fine", "defects found, mended", "tried again", "defects left"]
+    runs: list[Json] = [run for file in (found, again) for run in file.values()]
+    return "\n\n".join([markdown(head, lines), "\n".join(dict.fromkeys(map(source, runs)))])
+
+
+def loading_table() -> str:
+    """Milliseconds to read a model file, and what the checks add to that."""
+    run = read("loading")
+    lines = [
+        [
+            f"{row['memories']:,}", f"{row['bytes'] / 1e6:.1f}",
+            "from the disk" if row["cold"] else "from memory",
+            f"{row['read']:.2g}", f"{row['unchecked']:.2g}", f"{row['load']:.2g}",
+            f"{max(0.0, row['load'] - row['unchecked']) / row['read']:.0%}",
+        ]
+        for row in run["rows"]
+    ]  # fmt: skip
+    head = ["memories", "MB", "file", "read, ms", "loaded without checks, ms", "loaded, ms",
+            "checks, of the time to read"]  # fmt: skip
+    return f"{markdown(head, lines)}\n\n{source(run)}"
+
+
+TABLES = {"trust campaigns": campaigns_table, "trust loading": loading_table}
