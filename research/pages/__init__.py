@@ -20,7 +20,7 @@ from research.report import ROOT, STORED
 
 DOCS = ("benchmarks.md", "field.md", "theory.md", "trust.md", "more-than-one-machine.md")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES
+TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES | trust.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
