@@ -24,7 +24,11 @@ from mnemosphere.numerics import sphere, vmf
 
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @parametrize_with_checks(
-    [mn.DAMClassifier(15, objective="joint", normalize="standard", varsigma=0.8, random_state=0)]
+    [
+        mn.DAMClassifier(
+            15, objective="joint", normalize="standard", varsigma=0.8, max_iter=9, random_state=0
+        )
+    ]
 )
 def test_check_estimator(estimator, check):
     check(estimator)

@@ -30,7 +30,9 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize(
+    "figure", [pytest.param(f, marks=[pytest.mark.slow] * (f == "splits")) for f in FIGURES]
+)
 def test_a_figure_is_a_picture_and_its_numbers(run, tmp_path, figure):
     out = tmp_path / "new" / "figure.png"
     shown = run("theory", figure, *FIGURES[figure], "--out", out, "--seed", "3", "--json")
