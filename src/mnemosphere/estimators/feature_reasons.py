@@ -146,7 +146,12 @@ def _odds(log_odds: float) -> str:
 
 
 def readable(names: list[str]) -> bool:
-    """Whether features can be shown to people: few, or with names that are more than numbers."""
+    """Whether features can be shown to people: few, or with names that are more than numbers.
+
+    Numbers of a vector tell nobody anything.
+    """
+    if all(re.search(r"\[\d+\]$", name) for name in names):
+        return False
     stems = {re.sub(r"\d+", "", name) for name in names}
     return len(names) <= _ALL_SHOWN or len(stems) > len(names) / 2
 
