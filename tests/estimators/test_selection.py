@@ -189,6 +189,17 @@ def test_whitening_helps_where_classes_are_thin():
     assert model.score(*thin(1)) > plain.score(*thin(1)) + 0.03
 
 
+def test_a_metric_does_not_win_by_the_pilot_alone():
+    """However far ahead it is there: few memories favor it. The fine stage has others too."""
+    choice = chosen(*thin(0, rows=1201), 2)
+    best = {}
+    for trial in choice.trials:
+        key = trial["stage"], trial["normalize"] == "whitened"
+        best[key] = min(trial["log_loss"], best.get(key, np.inf))
+    assert best["pilot", False] > 1.1 * best["pilot", True]
+    assert ("fine", False) in best
+
+
 def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
     """From the pilot's ς upwards or downwards, as long as the loss falls."""
     x, y = make_clusters(rows=1201, spread=2.0)

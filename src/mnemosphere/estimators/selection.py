@@ -165,6 +165,11 @@ def _pilots(
             for width in widths:
                 race[kind, shrinkage, width] = dict.fromkeys(candidates, torch.empty(0))
     trials: dict[Any, dict[str, Any]] = {}
+
+    def group(key: tuple[str, float | None, int]) -> object:
+        """Those among which the race is: all, or where a fine stage follows those alike there."""
+        return (key[0] == "whitened", key[2]) if n_rows > PILOT_ROWS else None
+
     # Few rows judge by turns. More take longer: what is far behind after one turn leaves the race.
     for folds in [range(_FOLDS)] if small else [range(1), range(1, _ROUNDS)]:
         trials_now: list[Problem] = []
@@ -187,9 +192,16 @@ def _pilots(
                     "log_loss": float(losses.mean(0).amin()), "width": width,
                     **({} if shrinkage is None else {"shrinkage": shrinkage}),
                 }  # fmt: skip
-        limit = _AHEAD * min(trials[*key, vs]["log_loss"] for key in race for vs in race[key])
+        best: dict[Any, float] = {}
+        for key in race:
+            least = min(trials[*key, vs]["log_loss"] for vs in race[key])
+            best[group(key)] = min(least, best.get(group(key), math.inf))
         race = {
-            key: {vs: v for vs, v in race[key].items() if not trials[*key, vs]["log_loss"] > limit}
+            key: {
+                vs: v
+                for vs, v in race[key].items()
+                if not trials[*key, vs]["log_loss"] > _AHEAD * best[group(key)]
+            }
             for key in race
         }
         race = {key: left for key, left in race.items() if left}
