@@ -95,7 +95,7 @@ def together(folder) -> list[dict[str, Any]]:
     return run_group(3, lambda rank: fitted(folder, QUICK))
 
 
-def compare(alone: dict[str, Any], together: list[dict[str, Any]]) -> None:
+def assert_same_models(alone: dict[str, Any], together: list[dict[str, Any]]) -> None:
     for key, value in alone.items():
         if key == "lost":
             assert [found[key] for found in together] == [value, *[[]] * (len(together) - 1)]
@@ -106,7 +106,7 @@ def compare(alone: dict[str, Any], together: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("name", [name for name in QUICK if name != "batches"])
 def test_each_reads_a_part_and_all_have_the_model_of_one(alone, together, name):
-    compare(alone[name], [found[name] for found in together])
+    assert_same_models(alone[name], [found[name] for found in together])
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_longer_fits_and_other_numbers_of_processes(folder, size):
     names = tuple(name for name in CASES if name != "batches")
     alone, found = fitted(folder, names), run_group(size, lambda rank: fitted(folder, names))
     for name in names:
-        compare(alone[name], [other[name] for other in found])
+        assert_same_models(alone[name], [other[name] for other in found])
 
 
 def test_batches_of_other_rows_come_to_a_model_as_good(alone, together):

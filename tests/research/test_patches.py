@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from research import patches
-from research.patches import Rows
+from research import image_peers, patches
+from research.image_peers import Rows
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def test_shifted_rows_are_the_rows_moved_by_a_pixel(rows):
 def test_neighbors_by_products_are_those_of_scikit_learn(rows, monkeypatch):
     train, test = rows.take(slice(0, 90)), rows.take(slice(90, None))
     expected = KNeighborsClassifier(3).fit(train.x.numpy(), train.y).score(test.x.numpy(), test.y)
-    assert patches.neighbors(train, test) == pytest.approx(100 * expected)
-    monkeypatch.setattr(patches, "NEIGHBOR_ROWS", 10)
-    assert patches.neighbors(train, test) == pytest.approx(100 * expected)
+    assert image_peers.neighbors(train, test) == pytest.approx(100 * expected)
+    monkeypatch.setattr(image_peers, "NEIGHBOR_ROWS", 10)
+    assert image_peers.neighbors(train, test) == pytest.approx(100 * expected)
     assert 50 < 100 * expected < 100
 
 
 def test_the_kernel_machine_learns(rows):
-    assert patches.svm(rows.take(slice(0, 90)), rows.take(slice(90, None))) > 80
+    assert image_peers.svm(rows.take(slice(0, 90)), rows.take(slice(90, None))) > 80
 
 
 def test_a_part_leaves_a_report_after_every_line(tmp_path, monkeypatch, capsys):

@@ -18,6 +18,7 @@ __all__ = [
     "Batches",
     "Cursor",
     "Dataset",
+    "InMemory",
     "Part",
     "Shard",
     "StreamedBatch",
@@ -140,8 +141,24 @@ class Shard:
             yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 
 
+class InMemory(Batches):
+    """What data that every process holds have in common."""
+
+    @property
+    def n_bytes(self) -> int:
+        """No file is read in a pass."""
+        return 0
+
+    def shard(self, rank: int, size: int) -> Shard:
+        """What process `rank` of `size` goes through: a part of each batch."""
+        return Shard(self, rank, size)
+
+    def set_aside(self, n_rows: int) -> None:
+        """None is met in a pass."""
+
+
 @dataclass(frozen=True)
-class ArrayDataset:
+class ArrayDataset(InMemory):
     """Rows on the sphere, held on one device."""
 
     rows: Batch
@@ -163,18 +180,6 @@ class ArrayDataset:
     def device(self) -> torch.device:
         """Where the rows are."""
         return self.rows.x.device
-
-    @property
-    def n_bytes(self) -> int:
-        """All rows are in memory."""
-        return 0
-
-    def shard(self, rank: int, size: int) -> Shard:
-        """What process `rank` of `size` goes through: a part of each batch."""
-        return Shard(self, rank, size)
-
-    def set_aside(self, n_rows: int) -> None:
-        """None is met in a pass."""
 
     def batches(
         self,

@@ -45,9 +45,6 @@ class BatchReader(Reader):
                 f"the batches had {self._n} rows and now {n}: they must be the same every time"
             )
 
-    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
-        raise NotImplementedError
-
 
 def _batch(given: Any) -> Piece:
     parts = list(given) if isinstance(given, (tuple, list)) else [given]

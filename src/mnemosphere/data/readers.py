@@ -34,20 +34,34 @@ class Piece(NamedTuple):
 
 
 class Reader(ABC):
-    """One file."""
+    """Rows in blocks, read a piece at a time."""
 
+    path: Path  # what messages call it
     n_features: int
     names: list[str] | None = None  # of the features
     blocks: list[int]  # rows of each
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._stat = self._look()
 
     @property
     def n_rows(self) -> int:
         """How many rows."""
         return sum(self.blocks)
+
+    @property
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """What a pass reads."""
+
+    @abstractmethod
+    def read(self, block: int, piece_rows: int, *, labels_only: bool = False) -> Iterator[Piece]:
+        """The rows of a block in pieces."""
+
+
+class _FileReader(Reader):
+    """One file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stat = self._look()
 
     @property
     def n_bytes(self) -> int:
@@ -155,7 +169,7 @@ class _Numbers:
         return flat.astype(self.dtype.newbyteorder("="), copy=False).reshape(last - first, -1)
 
 
-class _NumberReader(Reader):
+class _NumberReader(_FileReader):
     """An array (n, …), its labels and weights in files of their own."""
 
     def __init__(self, path: Path, label: str | None, weight: str | None) -> None:
@@ -181,7 +195,7 @@ class _NumberReader(Reader):
             yield Piece(x, y, weight)
 
 
-class _ColumnReader(Reader):
+class _ColumnReader(_FileReader):
     """A file with named columns: which of them are features."""
 
     def _choose(

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Cursor, Shard, held_out, random_order
+from mnemosphere.data.dataset import Cursor, InMemory, held_out, random_order
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
@@ -94,7 +94,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class PatchDataset:
+class PatchDataset(InMemory):
     """Patches without labels, cut anew from the stored images for every batch.
 
     Patches of one value have no direction on the sphere and are left out.
@@ -146,18 +146,6 @@ class PatchDataset:
     def device(self) -> torch.device:
         """Where batches come out."""
         return self.images.device
-
-    @property
-    def n_bytes(self) -> int:
-        """All images are in memory."""
-        return 0
-
-    def shard(self, rank: int, size: int) -> Shard:
-        """What process `rank` of `size` goes through: a part of each batch."""
-        return Shard(self, rank, size)
-
-    def set_aside(self, n_rows: int) -> None:
-        """None is met in a pass."""
 
     def batches(
         self,
