@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -35,7 +36,8 @@ def run_group(
                 found = work(rank)
             except BaseException as error:
                 found = error
-            pipe.send(found)
+            # By value: tensors in shared memory would be gone with a process that is killed.
+            pipe.send_bytes(pickle.dumps(found))
             pipe.recv()  # nobody leaves before all have an answer
             os._exit(0)
 
@@ -54,8 +56,8 @@ def run_group(
                 if not pipe.poll(2 * _SECONDS):
                     raise TimeoutError(f"rank {rank} of {n} hangs")
                 try:
-                    found.append(pipe.recv())
-                except EOFError as error:  # it was killed
+                    found.append(pickle.loads(pipe.recv_bytes()))
+                except (EOFError, OSError) as error:  # it was killed
                     found.append(error)
             return found
         finally:
