@@ -219,6 +219,7 @@ def _fine_stage(
 
     A pilot of few memories favors a metric that makes up for them.
     """
+    sample = replace(sample, dtype=torch.float32)  # it only compares
     groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
     trials: list[dict[str, Any]] = []
     for found in contenders:

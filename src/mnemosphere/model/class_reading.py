@@ -13,6 +13,7 @@ keep the probabilities a sum over memories, so that shares times soft labels exp
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -121,7 +122,8 @@ def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = T
     powers = powers and sum(rows.n_rows for _, rows in judged) >= _LEAST_ROWS
 
     def loss(at: tuple[float, float]) -> float:
-        return sum(weight * float(trial(*at)) for weight, trial in trials)
+        total = sum(weight * float(trial(*at)) for weight, trial in trials)
+        return round(total / sum(weight for weight, _ in trials), 12)  # rounding is no gain
 
     low, high = math.log(_COLDEST), math.log(_HOTTEST)
     step, turn = (high - low) / (_GRID - 1), _POWER_STEP
@@ -165,15 +167,20 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     prior = params.p.sum(-1).clamp_min(tiny)
     log_prior = prior.log()[..., None, :]
 
-    def loss(log_t: float, log_a: float = 0.0) -> Tensor:
+    @functools.lru_cache(1)
+    def labels(log_a: float) -> tuple[Tensor, Tensor]:
+        # Of all classes a row needs its own and their sum: no product with (P+1, C).
         soft = sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
+        return torch.take_along_dim(soft.mT, truth, -2), soft.sum(-1, keepdim=True)
+
+    def loss(log_t: float, log_a: float = 0.0) -> Tensor:
         score = log_prior + math.exp(-log_t) * h
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:] += gaps.over(params.w, beta_eff)[0]
         share = score.softmax(-1)
-        proba = share @ soft  # (B, P+1) (P+1, C)
-        own = proba.gather(-1, truth)[..., 0] / proba.sum(-1).clamp_min(tiny)
+        soft, total = labels(log_a)  # (B, P+1), (P+1, 1)
+        own = (share * soft).sum(-1) / (share @ total)[..., 0].clamp_min(tiny)
         own = own.clamp_min(tiny).log().double()
         if rows.sample_weight is None:
             return -own.mean(-1)
