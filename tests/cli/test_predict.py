@@ -70,11 +70,13 @@ def test_predict_loads_neither_torch_nor_scikit_learn(trained, fresh):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("blanks", [0.0, 0.3])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("normalize", ["center", "unit", "standard", "whitened"])
-def test_the_quick_reading_of_a_file_is_the_estimators(tmp_path, kit, normalize, precision):
+def test_the_quick_reading_of_a_file_is_the_estimators(tmp_path, kit, normalize, precision, blanks):
     rng = np.random.default_rng(0)
     table = kit.frame(0).drop(columns="tag").assign(color=rng.choice(["red", "blue", "gray"], 91))
+    table = table.mask(rng.random(table.shape) < blanks).assign(kind=table["kind"])
     model = mn.DAMClassifier(
         13,
         objective="joint",
@@ -109,13 +111,14 @@ def test_what_is_not_for_the_quick_reading_is_left_to_the_estimators(tmp_path, k
     model.save(tmp_path / "m.safetensors")
     quick = read_quick(tmp_path / "m.safetensors")
     assert (persistence.FORMAT, persistence.VERSION) == (quick_module.FORMAT, quick_module.VERSION)
-    for value in (np.nan, np.inf, 1e200, "word"):  # blank, no number, extreme, not a number
+    for value in (np.inf, 1e200, "word"):  # no number, extreme, not a number
         odd = table.astype(object)
         odd.iloc[3, 2] = value
         assert quick.unit_rows(odd) is None
     flat = table.copy()
-    flat.iloc[3] = 2.5  # no direction
-    assert quick.unit_rows(flat) is None
+    for value in (2.5, np.nan):  # no direction
+        flat.iloc[3] = value
+        assert quick.unit_rows(flat) is None
     mn.DAMClusterer(2, n_memories=4, max_iter=2, random_state=0).fit(table).save(tmp_path / "c")
     assert read_quick(tmp_path / "c") is None
     (tmp_path / "d").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1] + b"x")

@@ -1,8 +1,8 @@
 """`predict` in NumPy: to import torch and scikit-learn takes longer than to predict some rows.
 
 What a model file holds of a classifier is enough for probabilities, novelty and the memories that
-decided, the formulas of `model.class_reading` and `model.retrieval`. Rows with blanks, without
-direction or of extreme size, other models, and many rows are left to the estimators.
+decided, the formulas of `model.class_reading`, `model.retrieval` and, for blanks, `model.gaps`. Rows
+without direction or of extreme size, other models, and many rows are left to the estimators.
 """
 
 from __future__ import annotations
@@ -46,16 +46,23 @@ class QuickModel:
         self._temperature = own["temperature"]
 
     def unit_rows(self, X: Any) -> Floats | None:
-        """Rows on the sphere, (n, N'); None where they are not for this class."""
+        """Rows on the sphere, (n, N'), NaN in their gaps; None where they are not for this class."""
         try:
             x = self._encoding(X) if self._encoding is not None else _numbers(X)
         except (TypeError, ValueError):
             return None
         if len(x) * self._w.size > _MOST or x.shape[1] < 1:
             return None
-        mean, scale = (self._found.get(f"normalizer.{name}") for name in ("mean", "scale"))
+        gaps, n = np.isnan(x), x.shape[1]
+        learned = ("mean", "scale", "energy", "metric")
+        mean, scale, energy, metric = (self._found.get(f"normalizer.{name}") for name in learned)
         if mean is not None and scale is not None:
-            x = np.hstack([(x - mean) / scale, np.full((len(x), 1), x.shape[1] ** 0.5)])
+            z = np.where(gaps, 0.0, (x - mean) / scale)
+            x = np.hstack([z, np.full((len(x), 1), n**0.5)])
+        elif gaps.any():  # a neutral value: one that becomes 0 on the sphere
+            known = np.where(gaps, 0.0, x)
+            middle = known.sum(1, keepdims=True) / np.maximum((~gaps).sum(1, keepdims=True), 1)
+            x = np.where(gaps, middle if self._kind == "center" else 0.0, x)
         peak = np.abs(x).max(axis=1)
         if not ((peak < _LARGEST) & (peak > _SMALLEST)).all():  # NaN is neither
             return None
@@ -63,18 +70,41 @@ class QuickModel:
             x = x - x.mean(axis=1, keepdims=True)
             if not (np.abs(x).max(axis=1) > _FLAT * peak).all():
                 return None
-        metric = self._found.get("normalizer.metric")
         if metric is not None:
             x = x @ metric.T
         norm = np.linalg.norm(x, axis=1, keepdims=True)
-        return x / norm if x.shape[1] == self._w.shape[1] and norm.all() else None
+        if x.shape[1] != self._w.shape[1] or not norm.all():
+            return None
+        x = x / norm
+        if metric is not None or not gaps.any():
+            return x
+        if mean is not None:  # the norm of what is known, as `Normalizer.with_gaps` has it
+            known = 1 / (1 + gaps.sum(1) * x[:, -1] ** 2 / n)
+            gaps = np.hstack([gaps, np.zeros((len(x), 1), bool)])
+        else:
+            known = np.where(gaps, 0.0, 1 / n if energy is None else energy).sum(1)
+        x = x * np.sqrt(np.where(gaps.any(1), known, 1.0))[:, None]
+        return np.where(gaps, np.nan, x)
+
+    def _overlaps(self, x: Floats, beta_eff: float) -> Floats:
+        """β_eff⟨w, x⟩ (n, P), over the gaps the mean of its exponential, as `model.gaps` has it."""
+        unknown = np.isnan(x)
+        known = np.where(unknown, 0.0, x)
+        h: Floats = beta_eff * (known @ self._w.T)
+        if not unknown.any():
+            return h
+        m = unknown.sum(1, keepdims=True)
+        a, b = np.maximum((m - 1) / 2, 0.0), (m + 1) / 2
+        room = np.maximum(1 - (known**2).sum(1, keepdims=True), 0.0) * (m > 0)
+        root = np.hypot(beta_eff * np.sqrt(room * (unknown @ self._w.T**2)), b)
+        return h + root - b - a * np.log((a + root) / (a + b))
 
     def predictions(self, x: Floats, n_memories: int) -> tuple[Floats, dict[str, NDArray[Any]]]:
         """(probabilities (n, C), novelty, whether a row is novel, deciding memories) of unit rows.
 
         The columns are those of `predict`; their names too.
         """
-        h = self._beta_eff * (x @ self._w.T) - self._log_ratio  # (n, P)
+        h = self._overlaps(x, self._beta_eff) - self._log_ratio  # (n, P)
         prior = self._found["params.p_h"].astype(np.float64)
         density = _log_sum(np.log(np.maximum(prior[1:], 1e-300)) + h)
         with np.errstate(over="ignore"):
@@ -84,7 +114,9 @@ class QuickModel:
             columns["novel"] = -density > self.novelty_threshold_
         net = self._found["own.net_class_weights"].astype(np.float64)  # (P+1, C+1)
         weight = np.maximum(net.sum(1), np.finfo(np.float64).tiny)
-        score = np.hstack([np.zeros((len(x), 1)), h / self._temperature]) + np.log(weight)
+        t = self._temperature
+        h = self._overlaps(x, self._beta_eff / t) - self._log_ratio / t
+        score = np.hstack([np.zeros((len(x), 1)), h]) + np.log(weight)
         share = np.exp(score - _log_sum(score)[:, None])
         proba = share @ (net[:, :-1] / weight[:, None])
         best = np.argsort(-share[:, 1:], axis=1, kind="stable")[:, :n_memories]
