@@ -8,6 +8,7 @@ against the options that exist.
 from __future__ import annotations
 
 import ast
+import html
 import pkgutil
 import re
 import shlex
@@ -23,6 +24,7 @@ from research import pages
 from research.__main__ import benchmarks
 from research.app import app as research_app
 from research.field.command import parse as field_options
+from research.pages.formulas import on_page_content
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -179,6 +181,20 @@ def test_every_page_is_in_the_navigation():
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = set(re.findall(r": ([\w-]+\.md)$", text, re.MULTILINE))
     assert listed == {page.name for page in PAGES[1:]}
+
+
+def test_every_formula_is_drawn_when_the_site_is_built():
+    """No script of elsewhere draws them, so nothing of their source may be left."""
+    texts = [p.read_text(encoding="utf-8") for p in PAGES if p.name.startswith("theory")]
+    found = [f for text in texts for f in re.findall(r"\$\$(.+?)\$\$|\$([^$]+)\$", text, re.DOTALL)]
+    assert len(found) > 100
+    for block, inline in found:
+        kind = "div" if block else "span"
+        source = html.escape(f"\\[{block}\\]" if block else f"\\({inline}\\)")
+        drawn = on_page_content(f'<{kind} class="arithmatex">{source}</{kind}>')
+        assert "<math" in drawn
+        left = re.search(r">[^<]*(\\|&)[^<]*<", re.sub("&#x[0-9A-F]+;|&lt;|&gt;", "", drawn))
+        assert left is None, (block or inline, left)
 
 
 def test_nothing_in_the_documentation_names_a_place_on_one_machine():

@@ -19,7 +19,8 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils import ClassifierTags
+from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
@@ -31,15 +32,27 @@ SIZES = (101, 61, 151, 37, 83)
 N = 7
 
 
-# For predict_proba of sparse rows they look up what only classifiers have.
-_FOR_CLASSIFIERS = dict.fromkeys(
-    ("check_estimator_sparse_array", "check_estimator_sparse_matrix"), "asks for classifier_tags"
-)
+class TaggedClusterer(mn.DAMClusterer):
+    """Of whatever predicts probabilities of sparse rows, two checks ask the tags of a classifier
+    and expect the four classes of their labels.
+    """
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags = ClassifierTags()
+        return tags
+
+
+_OF_CLASSIFIERS = ("check_estimator_sparse_array", "check_estimator_sparse_matrix")
+_CHECKS = [
+    (TaggedClusterer(4, random_state=0) if check.func.__name__ in _OF_CLASSIFIERS else own, check)
+    for own, check in estimator_checks_generator(mn.DAMClusterer(random_state=0))
+]
 
 
 @pytest.mark.filterwarnings("ignore:.*one cluster has")  # noise has no clusters
-@parametrize_with_checks(
-    [mn.DAMClusterer(random_state=0)], expected_failed_checks=lambda _: _FOR_CLASSIFIERS
+@pytest.mark.parametrize(
+    ("estimator", "check"), _CHECKS, ids=[check.func.__name__ for _, check in _CHECKS]
 )
 def test_check_estimator(estimator, check):
     check(estimator)
