@@ -1,7 +1,7 @@
 """`predict` in NumPy: to import torch and scikit-learn takes longer than to predict some rows.
 
 What a model file holds of a classifier is enough for probabilities, novelty and the memories that
-decided, the formulas of `model.class_reading`, `model.retrieval` and, for blanks, `model.gaps`. Rows
+decided, the formulas of `model.class_reading`, `model.retrieval` and `model.gaps`. Rows
 without direction or of extreme size, other models, and many rows are left to the estimators.
 """
 
@@ -46,7 +46,7 @@ class QuickModel:
         self._temperature = own["temperature"]
 
     def unit_rows(self, X: Any) -> Floats | None:
-        """Rows on the sphere, (n, N'), NaN in their gaps; None where they are not for this class."""
+        """Rows on the sphere, (n, N'), NaN in gaps; None where they are not for this class."""
         try:
             x = self._encoding(X) if self._encoding is not None else _numbers(X)
         except (TypeError, ValueError):
