@@ -48,7 +48,7 @@ class QuickModel:
     def unit_rows(self, X: Any) -> Floats | None:
         """Rows on the sphere, (n, N'), NaN in gaps; None where they are not for this class."""
         try:
-            x = self._encoding(X) if self._encoding is not None else _numbers(X)
+            x: Floats = self._encoding(X) if self._encoding is not None else _numbers(X)
         except (TypeError, ValueError):
             return None
         if len(x) * self._w.size > _MOST or x.shape[1] < 1:
@@ -97,7 +97,8 @@ class QuickModel:
         a, b = np.maximum((m - 1) / 2, 0.0), (m + 1) / 2
         room = np.maximum(1 - (known**2).sum(1, keepdims=True), 0.0) * (m > 0)
         root = np.hypot(beta_eff * np.sqrt(room * (unknown @ self._w.T**2)), b)
-        return h + root - b - a * np.log((a + root) / (a + b))
+        h += root - b - a * np.log((a + root) / (a + b))
+        return h
 
     def predictions(self, x: Floats, n_memories: int) -> tuple[Floats, dict[str, NDArray[Any]]]:
         """(probabilities (n, C), novelty, whether a row is novel, deciding memories) of unit rows.
