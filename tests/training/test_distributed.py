@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -172,7 +173,8 @@ def test_parts_that_do_not_divide_the_processes_are_refused():
 def test_what_processes_exchange():
     def work(rank: int) -> Any:
         group = distributed.current()
-        mine = torch.tensor([rank, 10.0]), torch.tensor(rank + 0.5, dtype=torch.float64)
+        fine = [rank + 1 / 3, 2.0**40 + rank, -math.pi * 1e-20]  # more digits than singles have
+        mine = torch.tensor([rank, 10.0]), torch.tensor(fine, dtype=torch.float64)
         return (
             [t.tolist() for t in group.sum(*mine)],
             [t.tolist() for t in group.from_first(*mine)],
@@ -185,8 +187,9 @@ def test_what_processes_exchange():
 
     found = run_group(3, work)
     for rank, got in enumerate(found):
-        assert got[0] == [[3.0, 30.0], 4.5]
-        assert got[1] == [[0.0, 10.0], 0.5]
+        assert got[0][0] == [3.0, 30.0]
+        assert got[0][1] == pytest.approx([4.0, 3 * 2.0**40 + 3, -3e-20 * math.pi], rel=1e-15)
+        assert got[1] == [[0.0, 10.0], [1 / 3, 2.0**40, -math.pi * 1e-20]]
         assert got[2] == [2.0, 10.0]
         assert got[3] == [{"rank": 0}, {"rank": 1}, {"rank": 2}]
         assert got[4:] == (("a", 0), (False, 0), rank == 0)

@@ -62,8 +62,8 @@ def maximize_bound(
     memories are divided among, each with its own rows of w̄; p̄ is whole.
     """
     norms = w_bar.norm(dim=-1)
-    # A memory with no pull at all stays where it is.
-    w = sphere.project(torch.where(norms[..., None] > 0, w_bar, params.w))
+    pulled = norms[..., None] > 0  # a memory with no pull at all stays where it is
+    w = sphere.project(w_bar if pulled.all() else torch.where(pulled, w_bar, params.w))
     beta = params.beta
     if learn_beta:
         mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)

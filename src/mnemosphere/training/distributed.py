@@ -11,6 +11,7 @@ find it there. So all end, and one of them says why.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
 import io
@@ -22,6 +23,7 @@ import time
 import traceback
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
@@ -98,19 +100,17 @@ class Processes(Group):
         self._types = {part.partition(":")[0] for part in config.split(",")}
         store = dist.distributed_c10d._get_default_store()
         self._store = dist.distributed_c10d.PrefixStore("mnemosphere", store)
-        self.handle: Any = dist.group.WORLD
+        self._world = weakref.ref(dist.group.WORLD)  # whoever made the group has to let it go
         self._store.set(f"host{self.rank}", socket.gethostname())
         self.same(None)  # whoever is missing is named here
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
-        """Sums over all processes, in float64, as one buffer."""
-        exchange = partial(dist.all_reduce, group=self._group)
-        return self._flat(tensors, torch.float64, exchange)
+        """Sums over all processes, each in its own precision, as one buffer."""
+        return self._sum(tensors, partial(dist.all_reduce, group=self._group))
 
     def sum_on_first(self, *tensors: Tensor) -> list[Tensor]:
         """As `sum`, but what the other processes get means nothing."""
-        exchange = partial(dist.reduce, dst=self._root, group=self._group)
-        return self._flat(tensors, torch.float64, exchange)
+        return self._sum(tensors, partial(dist.reduce, dst=self._root, group=self._group))
 
     def largest(self, tensor: Tensor) -> Tensor:
         """The largest of each number over all processes."""
@@ -119,10 +119,13 @@ class Processes(Group):
 
     def from_first(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which all others have in the same shapes."""
-        dtype = torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
-        return self._flat(
-            tensors, dtype, partial(dist.broadcast, src=self._root, group=self._group)
-        )
+        exchange = partial(dist.broadcast, src=self._root, group=self._group)
+        order = sorted(range(len(tensors)), key=lambda k: -tensors[k].element_size())  # aligned
+        raw = [tensors[k].reshape(-1).view(torch.uint8) for k in order]
+        raw = dict(zip(order, self._flat(raw, torch.uint8, exchange), strict=True))
+        if self.first:
+            return list(tensors)
+        return [raw[k].view(t.dtype).view(t.shape) for k, t in enumerate(tensors)]
 
     def same(self, value: T) -> T:
         """What rank 0 has, whatever it is."""
@@ -158,6 +161,23 @@ class Processes(Group):
                 found.append(part)
         return found[0], found[1]
 
+    def _sum(self, tensors: Sequence[Tensor], exchange: Callable[[Tensor], Any]) -> list[Tensor]:
+        singles = [t for t in tensors if t.dtype == torch.float32]
+        others = [t for t in tensors if t.dtype != torch.float32]
+        if not singles or not others:
+            return self._flat(tensors, torch.float32 if singles else torch.float64, exchange)
+        # Doubles go as three singles each, in a place of this process: nothing of them is lost.
+        device = singles[0].device
+        left = torch.cat([t.reshape(-1).to(device, torch.float64) for t in others])
+        table = singles[0].new_zeros(self.size, 3, len(left))
+        for part in table[self.rank]:
+            part.copy_(left)
+            left = left - part
+        *singles, table = self._flat([*singles, table], torch.float32, exchange)
+        parts = table.double().sum((0, 1)).split([t.numel() for t in others])
+        found = [iter(singles), (p.view(t.shape).to(t) for p, t in zip(parts, others, strict=True))]
+        return [next(found[t.dtype != torch.float32]) for t in tensors]
+
     def _flat(
         self, tensors: Sequence[Tensor], dtype: torch.dtype, exchange: Callable[[Tensor], Any]
     ) -> list[Tensor]:
@@ -168,6 +188,11 @@ class Processes(Group):
         self._try(lambda: exchange(flat))
         parts = torch.split(flat, [t.numel() for t in tensors])
         return [part.view(t.shape).to(t) for part, t in zip(parts, tensors, strict=True)]
+
+    @property
+    def exists(self) -> bool:
+        """Whether this is still the group that there is."""
+        return self._world() is dist.group.WORLD
 
     # Faults.
 
@@ -199,7 +224,6 @@ class Processes(Group):
         teller, _, text = mine.partition(" ")
         found = DistributedError(text)
         found.tells = int(teller) == self.rank
-        self.handle = None  # the last reference: only then connections close
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
         return found
@@ -247,7 +271,7 @@ def current() -> Group:
         if _joined is not None or not _started_by_a_launcher():  # a group that ended is not joined
             return _SOLO
         _join()
-    if _joined is None or _joined.handle is not dist.group.WORLD:
+    if _joined is None or not _joined.exists:
         _joined = Processes()
         sys.excepthook = _say_once
     return _joined
@@ -266,6 +290,13 @@ def _join() -> None:
     start = _agree(store, rank, size, timeout.total_seconds())
     store = dist.distributed_c10d.PrefixStore(start, store)
     dist.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout)
+    atexit.register(_part)
+
+
+def _part() -> None:
+    """Close connections before Python ends: it aborts where threads of theirs are left."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _agree(store: Any, rank: int, size: int, seconds: float) -> str:

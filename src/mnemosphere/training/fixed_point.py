@@ -153,7 +153,8 @@ class FixedPoint:
         if share < 1.0 and self.half_life is not None:  # at first, the mean of all there were
             rate = max(1 - 0.5 ** (float(stats.count) / self.half_life), min(1.0, share / passes))
         count = stats.count.to(params.w.dtype)
-        w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
+        w_bar = stats.w_bar / count
+        torch.lerp(state["w_bar"], w_bar, rate, out=w_bar)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
