@@ -122,10 +122,10 @@ class Processes(Group):
         exchange = partial(dist.broadcast, src=self._root, group=self._group)
         order = sorted(range(len(tensors)), key=lambda k: -tensors[k].element_size())  # aligned
         raw = [tensors[k].reshape(-1).view(torch.uint8) for k in order]
-        raw = dict(zip(order, self._flat(raw, torch.uint8, exchange), strict=True))
+        found = dict(zip(order, self._flat(raw, torch.uint8, exchange), strict=True))
         if self.first:
             return list(tensors)
-        return [raw[k].view(t.dtype).view(t.shape) for k, t in enumerate(tensors)]
+        return [found[k].view(t.dtype).view(t.shape) for k, t in enumerate(tensors)]
 
     def same(self, value: T) -> T:
         """What rank 0 has, whatever it is."""
@@ -174,7 +174,7 @@ class Processes(Group):
             part.copy_(left)
             left = left - part
         *singles, table = self._flat([*singles, table], torch.float32, exchange)
-        parts = table.double().sum((0, 1)).split([t.numel() for t in others])
+        parts = torch.split(table.double().sum((0, 1)), [t.numel() for t in others])
         found = [iter(singles), (p.view(t.shape).to(t) for p, t in zip(parts, others, strict=True))]
         return [next(found[t.dtype != torch.float32]) for t in tensors]
 
