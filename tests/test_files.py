@@ -237,6 +237,66 @@ def test_plain_values_are_those_of_json():
     assert json.loads(json.dumps(files.plain(value))) == plain
 
 
+@pytest.mark.parametrize("way", ["one by one", "threads", "in turn"])
+def test_large_files_are_read_and_summed_at_once(tmp_path, monkeypatch, way):
+    """Also where the large tensor begins at an odd place, and where threads take turns to read."""
+    monkeypatch.setattr(files, "_MANY", 1 << 40 if way == "one by one" else 0)
+    if way == "in turn":
+        monkeypatch.delattr(os, "preadv")
+    path = tmp_path / "file"
+    tensors = {"a": torch.arange(3, dtype=torch.int32), "b": LARGE.int()[:-5], "flag": LARGE > 9}
+    files.write_tensors(path, tensors, {"format": "kind", "version": 7})
+    _, back = files.read_tensors(path, "kind", 7)
+    assert all(torch.equal(back[name], tensors[name]) for name in tensors)
+    for at in (100, 2_000_000, 3_000_001):  # bytes from the end
+        with path.open("r+b") as file:
+            file.seek(-at, os.SEEK_END)
+            old = file.read(1)
+            file.seek(-at, os.SEEK_END)
+            file.write(bytes([old[0] ^ 4]))
+        with pytest.raises(ValueError, match="its checksum differs"):
+            files.read_tensors(path, "kind", 7)
+        with path.open("r+b") as file:
+            file.seek(-at, os.SEEK_END)
+            file.write(old)
+    os.truncate(path, path.stat().st_size - 3)
+    with pytest.raises(ValueError, match=r"it has \d+ bytes of numbers, not \d+"):
+        files.read_tensors(path, "kind", 7)
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"data_offsets": [0, 8]},
+        {"data_offsets": [4, 8]},
+        {"data_offsets": [0.0, 4]},
+        {"data_offsets": [0, 4, 8]},
+        {"data_offsets": "04"},
+        {"shape": [2]},
+        {"shape": [-1]},
+        {"shape": [1.0]},
+        {"shape": [True]},
+        {"shape": 1},
+        {"shape": [1] * 70},
+        {"shape": [10**30]},
+        {"dtype": ["F32"]},
+        {"dtype": "F4"},
+    ],
+    ids=str,
+)
+def test_tensors_fill_the_file_and_nothing_else(tmp_path, about):
+    path, ours = tmp_path / "file", json.dumps({"format": "kind", "version": 6})
+    sound = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    for told, fine in ((sound, True), (sound | about, False)):
+        header = json.dumps({"__metadata__": {"mnemosphere": ours}, "a": told}).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+        if fine:
+            assert files.read_tensors(path, "kind", 7, older=[6])[1]["a"].tolist() == [0.0]
+        else:
+            with pytest.raises(ValueError, match="is damaged or not a safetensors file"):
+                files.read_tensors(path, "kind", 7, older=[6])
+
+
 def test_types_that_no_file_of_ours_has_are_refused(tmp_path):
     path, header = tmp_path / "file", json.dumps({"format": "kind", "version": 6})
     save_file({"a": torch.zeros(3, dtype=torch.bfloat16)}, path, {"mnemosphere": header})

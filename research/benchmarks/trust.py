@@ -24,14 +24,14 @@ from research.trust import Tally, commands, promises
 
 # Attempts in all, and in one part.
 CAMPAIGNS = {
-    "kills": (1_000, 20),
+    "kills": (1_000, 100),
     "restarts": (40, 1),  # of up to six kills each
-    "model_files": (100_000, 2_000),
-    "inputs": (10_000, 200),
-    "commands": (len(commands.cases()), 20),
-    "promises": (240 * len(promises.PROMISES), 10 * len(promises.PROMISES)),
-    "settings": (2_500, 100),
-    "checkpoints": (5_000, 125),
+    "model_files": (100_000, 4_000),
+    "inputs": (10_000, 500),
+    "commands": (len(commands.cases()), 100),
+    "promises": (240 * len(promises.PROMISES), 20 * len(promises.PROMISES)),
+    "settings": (2_500, 250),
+    "checkpoints": (1_000, 125),
 }
 _LIMIT = 3600.0  # seconds for a part
 

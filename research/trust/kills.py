@@ -144,7 +144,10 @@ def attempts(n: int, folder: Path, seed: int) -> Iterator[Attempt]:
         name = list(known)[k % len(known)]
         ranks = 2 if name.startswith("two ranks") else 1
         if name not in straight:
-            began, place = time.monotonic(), fresh(folder / "straight")
+            place = fresh(folder / "straight")
+            # Here first, so that what a fit imports need not be imported after every kill.
+            fit(known[name], place, place / "model")
+            began, place = time.monotonic(), fresh(place)
             killed(lambda: fit(known[name], place, place / "model"), _LIMIT, ranks)  # noqa: B023
             seconds[name] = time.monotonic() - began
             straight[name] = mn.load(place / "model")

@@ -9,15 +9,18 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 
+from mnemosphere.machine import check_memory
 from mnemosphere.schema import check_depth
 
 if TYPE_CHECKING:
@@ -29,13 +32,21 @@ except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "checksum", "join_prefixes", "plain", "read_arrays", "read_tensors", "remove_leftovers",
+    "checksum", "join_prefixes", "opened", "plain", "read_tensors", "remove_leftovers",
     "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
 ]  # fmt: skip
 
 _WHOLE = 1 << 19  # bytes of a tensor up to which every one of them goes into the hash itself
-_COLUMNS, _LINES = 509, 512  # 64-bit words that are summed together, 2 MB of them
-_THREADS = min(4, os.cpu_count() or 1)
+_COLUMNS = 509  # 64-bit words of a line; lines and columns of a block are summed
+_LINE = 8 * _COLUMNS
+_BLOCK = 512 * _LINE  # 2 MB
+_THREADS, _MANY = 4, 8 << 20  # from so many bytes on
+_LONGEST_HEADER = 100_000_000  # bytes, as safetensors has it
+_LARGE = 1 << 30  # bytes, from which on memory is looked at
+_TYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
+    "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
+}  # fmt: skip
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -89,34 +100,47 @@ def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
     2 MB: that takes a tenth of the time, and any change of less than 4 kB changes some sum.
     """
     digest = hashlib.sha256(json.dumps(header).encode())
-    for name in sorted(tensors):
-        _take_in(digest, name, tensors[name].detach().cpu().contiguous().numpy())
-    return digest.hexdigest()
+    arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
+    sums = {name: _each(_sums, _parts(array)[0], array.nbytes) for name, array in arrays.items()}
+    return _digest(digest, arrays, sums)
 
 
-def _take_in(digest: Any, name: str, array: NDArray[Any], *, copy: bool = False) -> NDArray[Any]:
-    """Add an array to a checksum; returns it or a copy, made on the way while it is at hand."""
-    digest.update(repr((name, f"torch.{array.dtype}", array.shape)).encode())
-    content = array.reshape(-1).view(np.uint8)
-    out = np.empty_like(content) if copy else content
-    line = 8 * _COLUMNS
-    rest = content.size // line * line if content.size > _WHOLE else 0
-
-    def sums(start: int) -> bytes:
-        part = slice(start, min(start + _LINES * line, rest))
-        if copy:
-            out[part] = content[part]
-        block = out[part].view(np.uint64).reshape(-1, _COLUMNS)
-        return bytes(block.sum(0)) + bytes(block.sum(1))
-
-    starts = range(0, rest, _LINES * line)
-    with ThreadPoolExecutor(_THREADS) as pool:  # makes as many as are needed
-        for found in pool.map(sums, starts) if len(starts) > 1 else map(sums, starts):
+def _digest(
+    digest: Any, arrays: Mapping[str, NDArray[Any]], sums: Mapping[str, Iterable[bytes]]
+) -> str:
+    """The checksum from the hash of the header, arrays and the sums of their blocks."""
+    for name, array in sorted(arrays.items()):
+        digest.update(repr((name, _torch_name(array.dtype), array.shape)).encode())
+        for found in sums[name]:
             digest.update(found)
-    if copy:
-        out[rest:] = content[rest:]
-    digest.update(out[rest:].data)
-    return out.view(array.dtype).reshape(array.shape)
+        digest.update(_parts(array)[1].data)
+    return str(digest.hexdigest())
+
+
+@lru_cache
+def _torch_name(dtype: np.dtype[Any]) -> str:
+    return f"torch.{dtype.name}"
+
+
+def _each(action: Callable[[Any], bytes], items: Sequence[Any], n_bytes: int) -> list[bytes]:
+    """`action` of each; for so many bytes threads may be worth their start."""
+    if n_bytes < _MANY:
+        return [action(item) for item in items]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(action, items))
+
+
+def _parts(array: NDArray[Any]) -> tuple[list[NDArray[np.uint8]], NDArray[np.uint8]]:
+    """The blocks of an array that are summed, and the rest, which goes into the hash as it is."""
+    content = array.reshape(-1).view(np.uint8)
+    rest = content.size // _LINE * _LINE if content.size > _WHOLE else 0
+    blocks = [content[at : min(at + _BLOCK, rest)] for at in range(0, rest, _BLOCK)]
+    return blocks, content[rest:]
+
+
+def _sums(block: NDArray[np.uint8]) -> bytes:
+    words = block.view(np.uint64).reshape(-1, _COLUMNS)
+    return bytes(words.sum(0)) + bytes(words.sum(1))
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
@@ -132,57 +156,141 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 def read_tensors(
     path: Path, kind: str, version: int, *, older: Sequence[int] = ()
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read (header, tensors) of a file as `read_arrays` does."""
+    """Read (header, tensors) of a file that `opened` opens."""
     import torch
 
-    header, arrays = read_arrays(path, kind, version, older=older)
-    return header, {name: torch.from_numpy(array) for name, array in arrays.items()}
+    with opened(path, kind, version, older=older) as (header, arrays):
+        return header, {name: torch.from_numpy(array) for name, array in arrays().items()}
 
 
-def read_arrays(
+@contextlib.contextmanager
+def opened(
     path: Path, kind: str, version: int, *, older: Sequence[int] = ()
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read (header, arrays) of a file whose format is `kind`; ValueError where it is not.
+) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, NDArray[Any]]]]]:
+    """The header of a file whose format is `kind`, and what reads its arrays.
 
-    older: versions that are read too; they need not have a checksum.
+    ValueError where the file is no such one or damaged, from either of them. older: versions that
+    are read too; they may lack a checksum.
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
     known = [*older, version]
-    arrays: dict[str, NDArray[Any]] = {}
-    if hasattr(os, "posix_fadvise"):  # the disk reads on while a part of it is checked
-        with path.open("rb") as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+    with path.open("rb", buffering=0) as file:
+        with _refusing(path):
+            header, places = _read_header(file)
+        told, found = header.pop("checksum", None), header.get("version")
+        if header.get("format") != kind:
+            other = _short(header.get("format", "of another program"))
+            raise ValueError(f"{path} is not a {kind} file but {other}: choose another file")
+        if type(found) is not int or found not in known:
+            raise ValueError(
+                f"{path} has format version {_short(found)}, this release reads "
+                f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
+            )
+        digest = hashlib.sha256(json.dumps(header).encode())
+
+        def arrays() -> dict[str, NDArray[Any]]:
+            size = places[-1].end if places else 0
+            if size > _LARGE:
+                check_memory(size, "cpu", str(path), "load it where there is more")
+            with _refusing(path):
+                read, sums = _read_data(file, places)
+            if (told is not None or found == version) and told != _digest(digest, read, sums):
+                raise ValueError(
+                    f"{path} is damaged: it has been changed since it was written (its checksum "
+                    "differs); get or save it again"
+                )
+            return read
+
+        yield header, arrays
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
-            check_depth(header)
-            header = header if isinstance(header, dict) else {}
-            told, found = header.pop("checksum", None), header.get("version")
-            readable = header.get("format") == kind and type(found) is int and found in known
-            digest = hashlib.sha256(json.dumps(header).encode())
-            # Copies: what is mapped from the file would change when the file does.
-            for name in sorted(file.keys()) if readable else ():
-                arrays[name] = _take_in(digest, name, file.get_tensor(name), copy=True)
-    except (SafetensorError, TypeError, ValueError, RecursionError) as error:
+        yield
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
             f"{path} is damaged or not a safetensors file ({reason}): choose another file"
         ) from error
-    if header.get("format") != kind:
-        other = _short(header.get("format", "of another program"))
-        raise ValueError(f"{path} is not a {kind} file but {other}: choose another file")
-    if not readable:
-        raise ValueError(
-            f"{path} has format version {_short(found)}, this release reads "
-            f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
-        )
-    if (told is not None or found == version) and told != digest.hexdigest():
-        raise ValueError(
-            f"{path} is damaged: it has been changed since it was written (its checksum differs); "
-            "get or save it again"
-        )
-    return header, arrays
+
+
+class _Place(NamedTuple):
+    """Where the data of a file hold an array."""
+
+    begin: int
+    end: int
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+
+def _read_header(file: FileIO) -> tuple[dict[str, Any], list[_Place]]:
+    """Our header, and where arrays lie, in order; ValueError where they do not fill the file."""
+    length = int.from_bytes(file.read(8), "little")
+    left = os.fstat(file.fileno()).st_size - 8 - length
+    if left < 0 or length > _LONGEST_HEADER:
+        raise ValueError("its header is too long")
+    told = json.loads(file.read(length))
+    header = json.loads((told.pop("__metadata__", None) or {}).get("mnemosphere", "{}"))
+    check_depth(header)
+    places = sorted(
+        _Place(begin, end, name, np.dtype(_TYPES[about["dtype"]]), tuple(about["shape"]))
+        for name, about in told.items()
+        for begin, end in [about["data_offsets"]]
+    )
+    at = 0
+    for place in places:
+        whole = all(type(n) is int and n >= 0 for n in (*place[:2], *place.shape))
+        size = place.dtype.itemsize * math.prod(place.shape) if whole else -1
+        if place.begin != at or place.end - at != size:
+            raise ValueError(f"{_short(place.name)} is not of the size that it has")
+        at = place.end
+    if at != left:
+        raise ValueError(f"it has {left} bytes of numbers, not {at}")
+    return header if isinstance(header, dict) else {}, places
+
+
+def _read_data(
+    file: FileIO, places: Sequence[_Place]
+) -> tuple[dict[str, NDArray[Any]], dict[str, list[bytes]]]:
+    """Arrays, and the sums of their blocks, taken as these are read.
+
+    What one thread has read it sums while another reads.
+    """
+    start, turn = file.tell(), Lock()
+
+    def read(part: NDArray[np.uint8], at: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(file.fileno(), [part.data], at)
+        with turn:
+            file.seek(at)
+            return file.readinto(part.data)
+
+    arrays = {place.name: np.empty(place.shape, place.dtype) for place in places}
+    pieces: list[tuple[str, int, NDArray[np.uint8], bool]] = []
+    for at, _, name, *_ in places:
+        blocks, rest = _parts(arrays[name])
+        for part in [*blocks, rest]:
+            pieces.append((name, at, part, part is not rest))
+            at += part.size
+
+    def take(piece: tuple[str, int, NDArray[np.uint8], bool]) -> bytes:
+        _, at, part, summed = piece
+        done = 0
+        while done < part.size:
+            more = read(part[done:], start + at + done)
+            if not more:
+                raise ValueError("it ends too early")
+            done += more
+        return _sums(part) if summed else b""
+
+    sums: dict[str, list[bytes]] = {place.name: [] for place in places}
+    found = _each(take, pieces, places[-1].end if places else 0)
+    for (name, *_), one in zip(pieces, found, strict=True):
+        sums[name].append(one)
+    return arrays, sums
 
 
 def _short(value: object) -> str:

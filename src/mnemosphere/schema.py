@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -179,11 +181,11 @@ class Array:
                 f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "
                 f"{' or '.join(kinds)}"
             )
-        known = tensor[~tensor.isnan()] if self.nan else tensor
-        sound = known.isfinite()
-        if self.low > -math.inf:
-            sound &= known >= self.low
-        if not bool(sound.all()):
+        known = tensor.numpy()  # whose calls are the quicker ones
+        known = known[~np.isnan(known)] if self.nan else known
+        low, high = (known.min(), known.max()) if known.size else (0.0, 0.0)
+        # NaN is in no range.
+        if known.size and not (self.low <= low and -math.inf < low and high < math.inf):
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 

@@ -82,7 +82,7 @@ ROWS = {
         r"every row of X is all zeros, so none has a direction: use normalize='standard'",
     ),
     "constant data, centered": (
-        lambda c: small(normalize="center").fit(np.ones((61, 5)), c.y),
+        lambda c: small(normalize="center", varsigma="auto").fit(np.ones((61, 5)), c.y),
         ValueError,
         r"every row of X is constant, so none has a direction: use normalize='standard'",
     ),

@@ -47,3 +47,14 @@ def test_columns_without_weight():
     np.testing.assert_allclose(rest, [0.5, 0.25], rtol=1e-12)
     p, rest = divide([0.3, 2.0], [1.0, 2.0], [0.5, 0.5], 0.0)
     assert (p.tolist(), rest.tolist()) == ([0.0, 0.0], [0.5, 0.5])
+
+
+@pytest.mark.parametrize("total", [1e-140, 1e-160, 1e-308])
+def test_a_row_of_next_to_nothing(total):
+    """A multiplier so large is all that the equation of a column has: p = a/t."""
+    a, b, c, _ = problem(3, 2)
+    a, b, c = (np.append(v, last) for v, last in ((a, 0.7), (b, 0.2), (c, 0.0)))
+    p, rest = divide(a, b, c, total)
+    np.testing.assert_allclose(p[:-1] / total, a[:-1] / a[:-1].sum(), rtol=1e-3)
+    np.testing.assert_allclose(rest, c, rtol=1e-12)
+    assert p[-1] == 0

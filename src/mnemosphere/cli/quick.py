@@ -7,7 +7,6 @@ without direction or of extreme size, other models, and many rows are left to th
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.data.encoding import Encoding, is_frame
-from mnemosphere.files import read_arrays
+from mnemosphere.files import opened
 from mnemosphere.schema import maybe, number
 
 Floats = NDArray[np.float64]
@@ -130,13 +129,10 @@ class QuickModel:
 def read_quick(path: Path) -> QuickModel | None:
     """The classifier in a model file; None where the file is for the estimators to judge."""
     try:
-        with path.open("rb") as file:  # the length of the header, then the header
-            size = int.from_bytes(file.read(8), "little")
-            told = json.loads(file.read(min(size, 1 << 26)))
-        head = json.loads(told["__metadata__"]["mnemosphere"])
-        if head["estimator"] != "DAMClassifier" or head["normalize"] == "none":
-            return None
-        return QuickModel(*read_arrays(path, FORMAT, VERSION))
+        with opened(path, FORMAT, VERSION) as (header, arrays):
+            if header["estimator"] != "DAMClassifier" or header["normalize"] == "none":
+                return None
+            return QuickModel(header, arrays())
     except (AttributeError, IndexError, KeyError, MemoryError, OSError, OverflowError,
             RecursionError, SyntaxError, TypeError, ValueError):  # fmt: skip
         return None

@@ -134,7 +134,7 @@ class MemoryModel(SphereEstimator, ABC):
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Undo `_state`."""
         self.normalize_ = header["normalize"]
-        self._encoding = Encoding.from_json(header["columns"]) if header["columns"] else None
+        self._encoding = Encoding.from_json(header["columns"]) if header.get("columns") else None
         self.classes_ = labels_from_json(header["classes"])
         self._normalizer = Normalizer.from_tensors(
             self.normalize_, strip_prefix(tensors, "normalizer"), self._n_numbers

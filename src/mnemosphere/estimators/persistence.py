@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
+from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.files import plain, read_tensors, strip_prefix, write_tensors
+from mnemosphere.files import opened, plain, strip_prefix, write_tensors
 from mnemosphere.schema import (
     Check,
     check_fields,
@@ -99,7 +103,8 @@ def save(model: Any, path: str | Path) -> None:
     check_is_fitted(model)
     header, tensors = _take_apart(model)
     try:
-        _rebuild(json.loads(json.dumps(header)), {name: t.cpu() for name, t in tensors.items()})
+        told = json.loads(json.dumps(header))
+        _fill(_prepare(told), told, {name: t.cpu() for name, t in tensors.items()})
     except ValueError as error:  # what could not be read is not written
         raise ValueError(f"this model cannot be saved: {error}") from error
     write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
@@ -141,41 +146,44 @@ def load(path: str | Path) -> Any:
         raise FileNotFoundError(f"no model file at {path}: check the path")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
-    header, tensors = read_tensors(path, FORMAT, VERSION, older=_OLDER)
+    with opened(path, FORMAT, VERSION, older=_OLDER) as (header, arrays):
+        own = {k: v for k, v in header.items() if k not in _OF_FILES}
+        with _refusing(path):
+            model = _prepare(own)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays().items()}
     if header["version"] in _OLDER and any(_LAYERS.search(name) for name in tensors):
         raise ValueError(f"{path} has a PatchEncoder of before its cells were soft: fit it again")
+    with _refusing(path):
+        return _fill(model, own, tensors)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
     try:
-        return _rebuild({k: v for k, v in header.items() if k not in _OF_FILES}, tensors)
+        yield
     except ValueError as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{path} is damaged: {reason}; save the model again") from error
 
 
-def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
-    """The estimator that `_take_apart` took apart; ValueError where it is none."""
+def _prepare(header: dict[str, Any]) -> Any:
+    """The estimator with its settings, all that a header says checked; ValueError where it errs."""
     name = header.get("estimator")
     if name == _PIPELINE:
         check_fields(header, {"estimator": text, "steps": items(_step, 1)})
-        steps = [
-            (step.pop("name"), _rebuild(step, strip_prefix(tensors, f"steps.{i}")))
-            for i, step in enumerate(header["steps"])
-        ]
-        model = Pipeline(steps)
+        model = Pipeline([(step["name"], _prepare(_own(step))) for step in header["steps"]])
         model._validate_steps()
-        for (_, before), (_, after) in itertools.pairwise(steps):
-            if before._n_features_out != after.n_features_in_:
-                raise ValueError("a step of the pipeline does not take what the one before gives")
         return model
     if not isinstance(name, str) or name not in _ESTIMATORS:
         raise ValueError(f"estimator is {name!r}")
     kind = _ESTIMATORS[name]
-    if "columns" in kind._HEADER:  # files of version 2 know only columns of numbers
-        header = {"columns": []} | header
-    check_fields(header, _COMMON | kind._HEADER)
+    # Files of version 2 know only columns of numbers.
+    older: dict[str, Any] = {"columns": []} if "columns" in kind._HEADER else {}
+    check_fields(older | header, _COMMON | kind._HEADER)
     try:
         settings = {key: _from_json(value) for key, value in header["settings"].items()}
         model = kind(**settings)
-        model._validate_params()
+        validate_parameter_constraints(kind._parameter_constraints, settings, name)
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"its settings are not those of a {name} ({error})") from error
     model.n_features_in_ = header["n_features_in"]
@@ -186,11 +194,29 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
         model.feature_names_in_ = np.array(names, dtype=object)
     model.history_, model.status_ = header["history"], header["status"]
     model.n_iter_, model.converged_ = len(model.history_), header["converged"]
+    return model
+
+
+def _fill(model: Any, header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
+    """Give it what it has learned; ValueError where that does not fit."""
+    if isinstance(model, Pipeline):
+        parts = [step for _, step in model.steps]
+        for i, (step, own) in enumerate(zip(parts, header["steps"], strict=True)):
+            _fill(step, own, strip_prefix(tensors, f"steps.{i}"))
+        for before, after in itertools.pairwise(parts):
+            if before._n_features_out != after.n_features_in_:
+                raise ValueError("a step of the pipeline does not take what the one before gives")
+        return model
     try:
         model._set_state(header, tensors)
     except KeyError as error:
         raise ValueError(f"the tensor {error} is missing") from error
     return model
+
+
+def _own(step: dict[str, Any]) -> dict[str, Any]:
+    """What a step of a pipeline says of its estimator."""
+    return {key: value for key, value in step.items() if key != "name"}
 
 
 def _step(value: Any, name: str) -> None:

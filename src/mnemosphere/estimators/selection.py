@@ -115,8 +115,10 @@ def choose(
         few = _FEW_PER_CLASS * (targets.shape[1] - 1)
         # In the pilot a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if few * 2 <= share * start.n_memories else widths
-    if len(kinds) == 1 and kinds[0] != "whitened" and varsigma is not None and len(widths) == 1:
-        return Choice(kinds[0], varsigma, start.n_memories, None, ())
+    settled = kinds[0] != "whitened" and varsigma is not None and len(widths) == 1
+    # What was asked for can leave no row a direction: then there is nothing to judge by.
+    if len(kinds) == 1 and (settled or not sample.dataset(kinds[0]).n_rows):
+        return Choice(kinds[0], varsigma or 1.0, start.n_memories, None, ())
     if partly and n_labeled < _PILOT_LABELS:  # too few to judge by
         kinds = kinds[:1]
 

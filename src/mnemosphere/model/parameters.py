@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -76,7 +77,7 @@ class Parameters:
             raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
         if self.w.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be float32 or float64, got {self.w.dtype}")
-        if self.beta.ndim != 0 or not torch.isfinite(self.beta) or self.beta <= 0:
+        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
             raise ValueError(f"beta must be one finite positive number, got {self.beta}")
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")

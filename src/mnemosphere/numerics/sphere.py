@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,11 +38,11 @@ def check(x: Tensor, name: str = "x") -> Tensor:
         raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{name} must have rows on its last axis, got shape {tuple(x.shape)}")
-    norm = torch.linalg.vector_norm(x, dim=-1)
+    norm = torch.linalg.vector_norm(x.detach(), dim=-1).cpu().numpy()  # whose calls are quick
     tol = torch.finfo(x.dtype).eps * (64.0 + x.shape[-1] ** 0.5)
-    bad = ~((norm - 1.0).abs() <= tol)  # NaN and inf compare false: they are bad too
-    if bool(bad.any()):
-        row = tuple(int(i) for i in bad.nonzero()[0])
+    bad = ~(np.abs(norm - 1.0) <= tol)  # NaN and inf compare false: they are bad too
+    if bad.any():
+        row = tuple(int(i[0]) for i in np.nonzero(bad)) if norm.ndim else ()
         where = f"row {row[0] if len(row) == 1 else row} of {name}" if row else name
         if not bool(torch.isfinite(x[row]).all()):
             raise ValueError(f"{where} has entries that are not finite: clean the input")

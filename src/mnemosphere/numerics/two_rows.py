@@ -32,8 +32,8 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
     a, b, c = (np.asarray(v, dtype=np.float64) for v in (a, b, c))
     total = np.asarray(total, dtype=np.float64)[..., None]
     whole = c.sum(-1, keepdims=True)
-    some = total > 0
-    total = np.where(some, total, whole / 2)  # of none, all is known
+    given, some = total, total > _SMALL * whole
+    total = np.where(some, total, whole / 2)  # of none, or so little, all is known: p = a/t
     even = _FLOOR * (a + b).sum(-1, keepdims=True) * c / whole**2
     a, b = np.maximum(a, even * total), np.maximum(b, even * (whole - total))
     # p ≤ a/t for t > 0, and c − p ≤ −b/t for t < 0.
@@ -54,7 +54,9 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
         newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
         inside = (newton > low) & (newton < high)
         t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
-    return np.where(some, p, 0.0), np.where(some, rest, c)
+    share = np.where(c > 0, a, 0.0)
+    little = given * (share / np.maximum(share.sum(-1, keepdims=True), _TINY))
+    return np.where(some, p, little), np.where(some, rest, c)
 
 
 def _columns(a: Array, b: Array, c: Array, t: Array) -> Array:
