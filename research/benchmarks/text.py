@@ -92,7 +92,7 @@ def main(argv: list[str]) -> None:
                      "resident_megabytes_so_far": peak})  # fmt: skip
         print(rows[-1], flush=True)
         if name == "conditional":
-            table = model.strongest_features(8, names=terms)
+            table = model.name_features(terms).strongest_features(8)
             share = dict(zip(range(args.memories), model.support_, strict=True))
             for section in SHOWN:
                 own = table[table["label"] == section]

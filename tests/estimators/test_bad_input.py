@@ -583,6 +583,11 @@ USE = {
         ValueError,
         r"no rows stand behind the memories of this model: fit it first",
     ),
+    "too few names for the features": (
+        lambda c: c.model.name_features(["a", "b"]),
+        ValueError,
+        r"names must have one entry for each of 5 features, got 2",
+    ),
     "picture of another shape": (
         lambda c: c.model.explain(c.x).plot(image_shape=(2, 2)),
         ValueError,

@@ -1,6 +1,7 @@
 """Sparse rows through the estimators: the same answers as dense ones, and never made dense."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy import sparse
@@ -137,18 +138,44 @@ def test_bad_sparse_rows_and_what_needs_dense_ones(data):
         model.recall(sparse.csr_matrix(x[:2]))
 
 
-def test_strongest_features_of_memories(data):
+def test_memories_and_decisions_name_features(data, never_dense, tmp_path):
     x, y = data
+    rows = sparse.csr_matrix(x)
     model = mn.DAMClassifier(
         P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
-    ).fit(x, y)
-    terms = [f"term{k}" for k in range(N)]
-    table = model.strongest_features(4, names=terms)
+    ).fit(rows, y)
+    first = np.argsort(-np.abs(model.memories_[2]))[:4]
+    assert model.strongest_features(1)["feature"].iloc[2] == first[0]
+    terms = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"][:N]
+    model.name_features(np.array(terms)).save(tmp_path / "m.safetensors")
+    model = mn.load(tmp_path / "m.safetensors")
+    table = model.strongest_features(4)
     assert len(table) == 4 * P
-    first = table[table["memory"] == "#2"]
-    order = np.argsort(-np.abs(model.memories_[2]))[:4]
-    assert first["feature"].tolist() == [terms[k] for k in order]
-    np.testing.assert_allclose(first["weight"], model.memories_[2][order])
-    assert model.strongest_features(1)["feature"].iloc[2] == order[0]
-    with pytest.raises(ValueError, match="one entry for each of 53 features"):
-        model.strongest_features(names=["a"])
+    own = table[table["memory"] == "#2"]
+    assert own["feature"].tolist() == [terms[k] for k in first]
+    np.testing.assert_allclose(own["weight"], model.memories_[2][first])
+    found = model.explain(rows[:2])
+    why = found.features(1)
+    assert why.names == terms
+    best = terms[int(np.abs(why.difference).argmax())]
+    assert best in str(found).split("why ")[2].splitlines()[3]
+    drawn = {text.get_text() for ax in found.plot(1).axes for text in ax.get_yticklabels()}
+    assert any(text.startswith(f"{best} ") for text in drawn)
+    assert not hasattr(model, "feature_names_in_")  # so that rows without names are welcome
+    model.fit(rows, y)
+    assert model.strongest_features(1)["feature"].iloc[2] == first[0]
+
+
+def test_frames_of_sparse_columns(data, never_dense):
+    x, y = data
+    terms = [f"{a}{b}" for a in "abcdefgh" for b in "stuvwxyz"][:N]
+    frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(x), columns=terms)
+    a, b = (
+        mn.DAMClassifier(
+            P, objective="joint", normalize="unit", varsigma=0.5, max_iter=2, random_state=0
+        ).fit(rows, y)
+        for rows in (sparse.csr_matrix(x), frame)
+    )
+    np.testing.assert_array_equal(a.memories_, b.memories_)
+    assert b.explain(frame[:1]).features(0).names == terms
+    np.testing.assert_allclose(b.predict_proba(frame), a.predict_proba(x), rtol=1e-12)

@@ -162,6 +162,22 @@ def test_features_by_memories_stand_above_the_same_columns(w, p, p_h):
         plots.memory_gallery(w, p, classes="abc", feature_names=names[1:])
 
 
+def test_of_many_features_each_memory_names_its_strongest(p, p_h):
+    w = np.random.default_rng(3).normal(size=(len(p) - 1, 101))
+    names = [f"term {k}" for k in range(101)]
+    figure = plots.memory_gallery(w, p, p_h, classes="abc", feature_names=names, indices=[3, 1, 8])
+    upper, lower = figure.axes[:2]
+    wanted = []
+    for k in (3, 1, 8):
+        wanted += [f"#{k}", *(names[j] for j in np.argsort(-abs(w[k]))[:6])]
+    assert texts(upper) == wanted
+    lengths = [bar.get_width() for bar in upper.patches]
+    best = np.sort(abs(w[[3, 1, 8]]), axis=1)[:, :-7:-1]
+    np.testing.assert_allclose(lengths, 0.9 * best.ravel() / best.max())
+    assert tick_names(lower.xaxis) == ["#3", "#1", "#8"]
+    figure.draw_without_rendering()
+
+
 def test_a_subfigure_can_hold_the_gallery(w, p):
     whole = Figure(layout="constrained")
     left, right = whole.subfigures(1, 2)

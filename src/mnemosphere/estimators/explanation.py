@@ -76,7 +76,7 @@ class Explanation:
     overlap: NDArray[Any]  # (n, k)
     uniform_share: NDArray[Any]  # (n,) of the uniform component
     soft_label: NDArray[Any]  # (n, k, C+1)
-    memories: NDArray[Any]  # (n, k, N), likewise
+    patterns: NDArray[Any] = field(repr=False)  # (m, N) every memory among these once, in order
     typical_rows: NDArray[Any] | None  # (n, k, 3) training rows: numbers, −1 for none, or names
     source: Source = field(repr=False)
 
@@ -96,6 +96,13 @@ class Explanation:
     def probability(self) -> NDArray[Any]:
         """Of the verdict, (n,)."""
         found: NDArray[Any] = self.proba.max(axis=1)
+        return found
+
+    @property
+    def memories(self) -> NDArray[Any]:
+        """The memories like `rows`, (n, k, N)."""
+        _, place = np.unique(self.memory, return_inverse=True)
+        found: NDArray[Any] = self.patterns[place.reshape(self.memory.shape)]
         return found
 
     @property
@@ -273,7 +280,7 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     memory = as_numpy(nearest)
     typical = model.typical_rows_ if model.row_names_ is None else model.row_names_
-    names = model._feature_names() or [f"x{i}" for i in range(model.n_features_in_)]
+    names = model._feature_names() or [f"x{i}" for i in range(model._n_numbers)]
     return Explanation(
         rows=x if isinstance(x, SparseRows) else as_numpy(model._normalizer.restore(x)),
         classes=model.classes_,
@@ -283,7 +290,7 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
         overlap=as_numpy((exact @ params.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
         soft_label=as_numpy(soft[nearest]),
-        memories=model.memories_[memory],
+        patterns=model.memories_[np.unique(memory)],
         typical_rows=None if typical is None else typical[memory],
         source=Source(params, model._normalizer, stored.values, list(map(str, names))),
     )

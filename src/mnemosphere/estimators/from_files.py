@@ -226,6 +226,7 @@ def _weights(raw: RawRows) -> Tensor | None:
 def _set_features(model: Any, source: Dataset) -> torch.device:
     model.n_features_in_ = source.n_features
     model.__dict__.pop("feature_names_in_", None)
+    model._named = None
     if source.names is not None and len(source.names) == source.n_features:
         model.feature_names_in_ = np.array(source.names, dtype=object)
     return pick_device(model.device)

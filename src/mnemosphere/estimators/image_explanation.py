@@ -83,7 +83,7 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     known = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
     known |= {
         "rows": as_numpy(X).reshape(len(found), -1).astype(np.float64),
-        "memories": _pictures(encoder, model, found.memory),
+        "patterns": _pictures(encoder, model, np.unique(found.memory)),
         "overlap": as_numpy(terms.sum(-1)),
     }
     return ImageExplanation(
@@ -102,11 +102,8 @@ def memory_pictures(pipeline: Pipeline) -> NDArray[Any]:
 
 
 def _pictures(encoder: PatchEncoder, model: MemoryModel, memory: NDArray[Any]) -> NDArray[Any]:
-    """Pictures (..., pixels) of these memories, each drawn once."""
-    each, place = np.unique(memory, return_inverse=True)
-    pictures = as_numpy(encoder.inverse_transform(model.memories_[each]))
-    found: NDArray[Any] = pictures[place.reshape(memory.shape)]
-    return found
+    """Pictures (m, pixels) of these memories."""
+    return as_numpy(encoder.inverse_transform(model.memories_[memory]))
 
 
 def _drawn(image_shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -153,18 +152,14 @@ def _nearest(params: Parameters) -> tuple[list[int], NDArray[np.float64]]:
     return nearest, np.concatenate(overlaps)
 
 
-def strongest_features(
-    model: PortableModel, n_features: int, names: Sequence[object] | None = None
-) -> Any:
+def strongest_features(model: PortableModel, n_features: int) -> Any:
     """The largest coordinates of each memory; see `PortableModel.strongest_features`."""
     import pandas as pd
 
     check_is_fitted(model, "params_")
     check_whole(n_features, "n_features", 1)
-    n = model.n_features_in_
-    called = model._feature_names() or range(n) if names is None else names
-    if len(called) != n:
-        raise ValueError(f"names must have one entry for each of {n} features, got {len(called)}")
+    n = model._n_numbers
+    called = model._feature_names() or range(n)
     soft = model._class_params.p[1:]
     labels = [*model.classes_.tolist(), None]
     w = model.params_.w[:, :n]  # without the coordinate that "standard" appends

@@ -38,6 +38,7 @@ _ROWS_BEHIND = {
     "typical": Array("P 3", torch.int64, low=-1), "support": Array("P", low=0, nan=True),
     "names": Array("bytes", torch.uint8, optional=True),
 }  # fmt: skip
+_FEATURES = {"names": Array("bytes", torch.uint8)}
 _LETTERS = 200  # of the name of a row
 
 
@@ -77,9 +78,10 @@ class PortableModel(MemoryModel, ABC):
         if self.typical_rows_ is not None and self.support_ is not None:
             tensors["rows.typical"] = torch.from_numpy(self.typical_rows_)
             tensors["rows.support"] = torch.from_numpy(self.support_)
-        if self.row_names_ is not None:  # as bytes: a header is no place for many texts
-            told = json.dumps(self.row_names_.tolist()).encode()
-            tensors["rows.names"] = torch.frombuffer(bytearray(told), dtype=torch.uint8)
+        if self.row_names_ is not None:
+            tensors["rows.names"] = _as_bytes(self.row_names_.tolist())
+        if self._named is not None:
+            tensors["features.names"] = _as_bytes(self._named)
         return header, tensors
 
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -89,7 +91,7 @@ class PortableModel(MemoryModel, ABC):
             check_tensors(rows, _ROWS_BEHIND, {"P": self.n_memories_})
             names = None
             if "names" in rows:
-                told = json.loads(rows["names"].numpy().tobytes())
+                told = _from_bytes(rows["names"])
                 items(items(text, 3))(told, "rows.names")
                 names = np.array(told, dtype=object)
                 if names.shape != rows["typical"].shape:
@@ -97,6 +99,14 @@ class PortableModel(MemoryModel, ABC):
             self._set_rows_behind(
                 RowsBehind(rows["typical"].numpy(), rows["support"].numpy(), names)
             )
+        features = strip_prefix(tensors, "features")
+        if features:
+            check_tensors(features, _FEATURES, {})
+            told = _from_bytes(features["names"])
+            items(text)(told, "features.names")
+            if len(told) != self._n_numbers:
+                raise ValueError(f"features.names are of {len(told)} features")
+            self._named = told
 
     @property
     @abstractmethod
@@ -125,6 +135,22 @@ class PortableModel(MemoryModel, ABC):
                 "on: pass one per row of X, as it was given to fit"
             )
         self.row_names_ = np.where(self.typical_rows_ < 0, "", given[self.typical_rows_])
+        return self
+
+    def name_features(self, names: ArrayLike) -> Self:
+        """Call the features by names of yours, (N,): `vectorizer.get_feature_names_out()`.
+
+        For sparse matrices, arrays and tensors, which have none of their own. Explanations, tables,
+        pictures, pages and model files then show them.
+        """
+        check_is_fitted(self, "params_")
+        given = [str(name) for name in as_numpy(names).tolist()]
+        if len(given) != self._n_numbers:
+            raise ValueError(
+                f"names must have one entry for each of {self._n_numbers} features, got "
+                f"{len(given)}"
+            )
+        self._named = given
         return self
 
     # Decisions.
@@ -167,16 +193,13 @@ class PortableModel(MemoryModel, ABC):
         """
         return memory_table(self, X, y)
 
-    def strongest_features(
-        self, n_features: int = 10, *, names: Sequence[object] | None = None
-    ) -> Any:
+    def strongest_features(self, n_features: int = 10) -> Any:
         """The features in which each memory points furthest, as a pandas frame; terms of a text.
 
         One line for each of the `n_features` largest coordinates on the sphere, by modulus: memory,
-        label, rank, feature, weight. names (N,): what the features are called, such as
-        `vectorizer.get_feature_names_out()`; else their names in training, or their numbers.
+        label, rank, feature (by its name, see `name_features`, or its number), weight.
         """
-        return strongest_features(self, n_features, names)
+        return strongest_features(self, n_features)
 
     def without_memories(self, memories: Iterable[int | str], *, class_prior: str = "hold") -> Self:
         """A fitted model without some memories (numbers or names), not retrained.
@@ -240,3 +263,12 @@ class PortableModel(MemoryModel, ABC):
         from mnemosphere.export.onnx_graph import to_onnx
 
         to_onnx(self, path)
+
+
+def _as_bytes(names: list[Any]) -> Tensor:
+    """Texts as a tensor: a header is no place for many."""
+    return torch.frombuffer(bytearray(json.dumps(names).encode()), dtype=torch.uint8)
+
+
+def _from_bytes(tensor: Tensor) -> Any:
+    return json.loads(tensor.numpy().tobytes())

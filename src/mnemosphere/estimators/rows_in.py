@@ -36,6 +36,7 @@ class RowsIn:
     device: str
     _normalizer: Normalizer
     _encoding: Encoding | None = None  # of a frame whose columns are not all numbers
+    _named: list[str] | None = None  # what the user calls the features
 
     def _stored(self, X: Any, *, reset: bool, gaps: bool = False) -> StoredRows:
         """X as it is stored, checked for shape, names and numbers.
@@ -52,6 +53,7 @@ class RowsIn:
         else:
             device = self.params_.w.device
         if reset:
+            self._named = None
             self._encoding = None if tensor or not is_frame(X) else self._learn_columns(X)
         if self._encoding is not None and not tensor:
             rows: Any = self._encode_columns(X, self._encoding, reset)
@@ -162,6 +164,8 @@ class RowsIn:
 
     def _feature_names(self) -> list[Any] | None:
         """Names of the numbers that rows consist of, (N,)."""
+        if self._named is not None:
+            return list(self._named)
         if self._encoding is not None:
             return list(self._encoding.names)
         names = getattr(self, "feature_names_in_", None)

@@ -107,7 +107,7 @@ def _image_shape(
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
-        named = hasattr(model, "feature_names_in_") or model._normalizer.mean is not None
+        named = model._feature_names() is not None or model._normalizer.mean is not None
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None

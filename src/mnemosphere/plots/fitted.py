@@ -34,6 +34,8 @@ def memories_of(
 ) -> Figure | SubFigure | Axes:
     """Memories of a classifier above their class weights, or of a clusterer by cluster.
 
+    Where features have names that can be read, those of both by them.
+
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
     w, normalizer = model.memories_ if pictures is None else pictures, model._normalizer
@@ -42,14 +44,14 @@ def memories_of(
     ):  # standard units: features as given are not alike
         w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
     parts = (w, model.class_weights_, model.memory_prior_)
-    if hasattr(model, "memory_labels_"):
+    names = [str(name) for name in model._feature_names() or []]
+    named = shape is None and pictures is None and bool(names) and readable(names)
+    if hasattr(model, "memory_labels_") and not named:
         scale = float(np.quantile(np.abs(w), 0.99)) or None
         return latent_classes(*parts, image_shape=shape, vmax=scale)
-    names = [str(name) for name in model._feature_names() or []]
     return memory_gallery(
         *parts, classes=model.classes_.tolist(), image_shape=shape,
-        feature_names=names if shape is None and names and readable(names) else None,
-        indices=representative(model, count),
+        feature_names=names if named else None, indices=representative(model, count),
     )  # fmt: skip
 
 

@@ -38,6 +38,8 @@ _GAP, _BAND = 0.1, 0.26  # between tiles, and for the names above one; a tile is
 _MAX_PROFILES = 100  # small multiples of more memories would be specks
 _MAX_GRID = 120  # columns of that matrix that lines may separate
 _MAX_FEATURES = 25  # rows of names
+_MAX_MAPPED = 100  # features of which those rows tell most; of more, each memory has its own
+_TERMS, _TERM_COLUMNS = 6, 5  # that are named of a memory then; memories side by side
 _MAX_NAMES = 50  # that fit under the class-weight matrix
 
 
@@ -234,7 +236,8 @@ def memory_gallery(
 
     w (P, N), p (P+1, C+1), p_h (P+1,). The name of a memory stands above it and below its column.
     With feature_names (N,), a memory is a column of features too, those first that tell memories
-    apart; entries should then be in like units.
+    apart; entries should then be in like units. Of more than 100 features, such as the terms of
+    texts, each memory names its own strongest.
     """
     w = as_patterns(w, "w", image_shape)
     soft = as_soft_labels(p, p_h)
@@ -252,12 +255,16 @@ def memory_gallery(
     if feature_names is not None:
         same_length(w.shape[1], "feature", feature_names=feature_names)
         upper = 0.5 + 0.2 * min(w.shape[1], _MAX_FEATURES)
+        if w.shape[1] > _MAX_MAPPED:
+            width, upper = 10.0, 0.15 * (_TERMS + 2) * -(-len(chosen) // _TERM_COLUMNS)
     lower = float(np.clip(0.9 + 0.2 * n_classes, 1.8, 6.0))
     if figure is None:
         figure = new_figure(width, upper + lower + 0.5)
     top, bottom = figure.subplots(2, 1, height_ratios=[upper, lower])
     if feature_names is None:
         memories(w, image_shape, indices=chosen, cmap=cmap, ax=top)
+    elif w.shape[1] > _MAX_MAPPED:
+        _strongest(top, w[chosen], feature_names, [memory_name(k) for k in chosen])
     else:
         _feature_map(top, w[chosen], feature_names, cmap)
     top.set_title(_counted(len(chosen), len(w)))
@@ -278,6 +285,23 @@ def _feature_map(ax: Axes, shown: Array, names: Sequence[object], cmap: Colormap
     ax.figure.colorbar(
         image, ax=ax, label="standard units", fraction=0.06, aspect=24, pad=0.01, extend="both"
     )
+
+
+def _strongest(ax: Axes, shown: Array, names: Sequence[object], memory: list[str]) -> None:
+    """The features in which each memory (n, N) points furthest, with bars as long as they are."""
+    scale = largest(shown)
+    for k, w in enumerate(shown):
+        row, column = divmod(k, _TERM_COLUMNS)
+        top = -row * (_TERMS + 2.0)
+        ax.text(column, top, memory[k], fontsize=8, va="center", weight="bold")
+        best = np.argsort(-np.abs(w), kind="stable")[:_TERMS]
+        for line, i in enumerate(best, start=1):
+            color = BLUE if w[i] > 0 else ORANGE
+            ax.barh(top - line, 0.9 * abs(w[i]) / scale, 0.85, left=column, color=color, alpha=0.3)
+            ax.text(column + 0.01, top - line, plain(names[i], 24), fontsize=7.5, va="center")
+    ax.set_xlim(-0.02, min(len(shown), _TERM_COLUMNS))
+    ax.set_ylim(top - _TERMS - 0.6, 0.8)
+    ax.set_axis_off()
 
 
 @figure_style()
