@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
 from mnemosphere.estimators import load
 from mnemosphere.training.checkpoint import Checkpoint
@@ -186,3 +187,40 @@ def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
     np.testing.assert_array_equal(one.memories_, other.memories_)
     np.testing.assert_array_equal(one.class_weights_, other.class_weights_)
     assert one.n_iter_ == other.n_iter_ == 5
+
+
+def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, monkeypatch):
+    """Every row gets its cluster as the files are read, with the same bits after Ctrl-C."""
+    folder, table = rows
+    words = ["cluster", folder / "p*.parquet", "--label", "kind", "--drop", "tag", *SMALL,
+             "--clusters", 3, "--memories", 6, "--normalize", "standard", "--varsigma", 1,
+             "--batch-size", 60, "--max-iter", 4, "--quiet"]  # fmt: skip
+    saved, done = Checkpoint.on_batch, []
+
+    def on_batch(self, run, share_done):
+        self.interval = 0.0
+        saved(self, run, share_done)
+        done.append(share_done)
+        if len(done) == 40:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "on_batch", on_batch)
+    told = run(*words, "--out", tmp_path / "run", code=130).stderr
+    assert "go on with the same command and --resume" in told
+    assert "nothing to resume" in run(*words, "--out", tmp_path / "x", "--resume", code=2).error
+    run(*words, "--out", tmp_path / "run", "--resume")
+    found = run(*words, "--out", tmp_path / "whole", "--json").json
+    one, other = (load(tmp_path / name / "model.safetensors") for name in ("run", "whole"))
+    np.testing.assert_array_equal(one.memories_, other.memories_)
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+    written = pd.read_csv(tmp_path / "run" / "rows.csv")
+    x = table.filter(like="length")
+    assert written["row"].tolist()[399:401] == ["p0.parquet:399", "p1.parquet:0"]
+    np.testing.assert_array_equal(written["cluster"], one.predict(x))
+    np.testing.assert_allclose(written["probability"], one.predict_proba(x).max(1))
+    assert found["agreement"] == pytest.approx(
+        adjusted_rand_score(table["kind"], one.labels_), rel=1e-12
+    )
+    assert found["mean_log_density"] == pytest.approx(one.score(x))
+    assert found["bic"] == pytest.approx(one.bic(x))
+    assert [line["rows"] for line in found["clusters"]] == np.bincount(one.labels_).tolist()

@@ -51,6 +51,29 @@ def test_new_classes_are_learned_and_old_ones_kept():
     assert (owners >= 3).all()
 
 
+@pytest.mark.parametrize("rehearses", [False, True])
+def test_a_stream_goes_on_after_its_model_was_stored(tmp_path, rehearses):
+    """Wherever it is cut: before the new classes, while they get their memories, and after."""
+    batches = [rows(phase, 40, 7 * phase[0] + seed) for phase in ([0, 1], [2], [2, 3])
+               for seed in range(2)]  # fmt: skip
+    models = []
+    for stored in (False, True):
+        model = mn.DAMClassifier(
+            P, objective="joint", varsigma=0.8, normalize="none", random_state=0, device="cpu"
+        )
+        for batch in batches:
+            model.partial_fit(*batch, rehearse=rehearses)
+            if stored:
+                model.save(tmp_path / "m.safetensors")
+                model = mn.load(tmp_path / "m.safetensors")
+        models.append(model)
+    whole, parts = models
+    assert parts.classes_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(parts.memories_, whole.memories_)
+    np.testing.assert_array_equal(parts.class_weights_, whole.class_weights_)
+    assert parts.beta_ == whole.beta_
+
+
 @pytest.fixture
 def model():
     generator = torch.Generator().manual_seed(0)

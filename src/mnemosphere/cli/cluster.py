@@ -2,72 +2,91 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mnemosphere.cli.options import Data, ImageShape, Overwrite, Request, Seed, command, option
-from mnemosphere.cli.output import MODEL, Folder
+from mnemosphere.cli.options import (
+    Files,
+    ImageShape,
+    MaxMemory,
+    Overwrite,
+    Request,
+    Seed,
+    command,
+    option,
+)  # fmt: skip
+from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder, was_restarted
 from mnemosphere.cli.settings import given_settings
-from mnemosphere.cli.shell import Interrupted, cells, command_line
+from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
+    from mnemosphere.data.file_rows import FileRows
 
 _OUT = option("Folder for model, rows with their clusters, record, picture.", "--out", "-o")
+_LABELS = 3  # that are named of a cluster
 
 
 @command(rows=True, split=True)
 def cluster(
     request: Request,
-    data: Data,
+    data: Files,
     out: Annotated[Path | None, _OUT] = None,
+    resume: Annotated[bool, option("Go on with OUT.partial.", "--resume")] = False,
     overwrite: Overwrite = False,
     seed: Seed = 0,
+    max_memory: MaxMemory = None,
     image_shape: ImageShape = None,
 ) -> None:
     """Find clusters in rows without labels, each held by a few memories you can look at.
 
     A label column (--label, or one called label, target, class or y, never just the last) is not
-    trained on: it only tells how far the clusters agree with it.
+    trained on: it only tells how far the clusters agree with it. Files that memory does not hold
+    are read again in every pass. Ctrl-C or a kill leave OUT.partial, from which the same command
+    with --resume goes on.
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
-    from mnemosphere.cli.rows import about_data, load_rows
+    from mnemosphere.cli.rows import about_data
     from mnemosphere.cli.train import fit
-    from mnemosphere.data.columns import parse_shape
     from mnemosphere.estimators.settings import build, resolve
     from mnemosphere.plots.fitted import memories_of
 
     terminal = request.terminal
-    folder = None if out is None else Folder(out, overwrite=overwrite)
+    if resume and out is None:
+        raise ValueError("--resume needs the folder that was written to: name it with --out")
+    resume = resume or (out is not None and was_restarted(out))
+    folder = None if out is None else Folder(out, overwrite=overwrite, resume=resume)
     settings = resolve("DAMClusterer", given_settings(request.ctx))
-    rows = load_rows(data, request.columns, "named").part(request.split, "train")
-    shape = parse_shape(image_shape, rows.x.shape[1]) or rows.table.image_shape
+    rows = _load(request, data, max_memory)
+    shape = _shape(rows, image_shape)
     model = build("DAMClusterer", settings)
     model.random_state = seed
-    seconds = fit(model, rows, terminal)
-    sure = model.predict_proba(rows.x).max(axis=1)
-    content = {
-        "clusters": _clusters(model, rows, sure),
-        "agreement": _agreement(model, rows),
-        "mean_log_density": model.score(rows.x),
-        "bic": model.bic(rows.x) if model.varsigma_ == 1 else None,
-        "seconds": seconds,
-        "seed": seed,
-        "settings": settings,
-        "command": command_line(request.ctx),
-        **report.about_model(model),
-        "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
-    }
-    if folder is not None:
-        import pandas as pd
-
-        from mnemosphere.data.table_writer import write_table
-
-        frame = pd.DataFrame({rows.kind: rows.names, "cluster": model.labels_, "probability": sure})
-        with folder.writing() as draft:
+    with contextlib.nullcontext() if folder is None else folder.writing() as draft:
+        seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
+        if draft is not None and model.status_ == "interrupted":
             model.save(draft / MODEL)
-            write_table(frame, draft / "rows.csv")
+            raise Interrupted(
+                f"interrupted after {model.n_iter_} passes: the model so far is in {out}.partial, "
+                "go on with the same command and --resume"
+            )
+        found = _look(model, rows, terminal, None if draft is None else draft / "rows.csv")
+        content = {
+            "clusters": found.clusters(model),
+            "agreement": found.agreement(),
+            "mean_log_density": found.log_density / len(rows),
+            "bic": model.bic(rows.x) if model.varsigma_ == 1 else None,
+            "seconds": seconds,
+            "seed": seed,
+            "settings": settings,
+            "command": command_line(request.ctx),
+            **report.about_model(model),
+            "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
+        }
+        if folder is not None and draft is not None:
+            model.save(draft / MODEL)
             plots.save(memories_of(model, shape), draft / "clusters.png")
             folder.finish(content)
     terminal.result(content)
@@ -82,33 +101,97 @@ def cluster(
         raise Interrupted("interrupted: the clusters are those of the memories so far")
 
 
-def _clusters(model: Any, rows: Rows, sure: Any) -> list[dict[str, Any]]:
-    """Size, memories and, where there are labels, the most frequent of them, per cluster."""
+def _load(request: Request, data: list[str], memory: float | None) -> Rows | FileRows:
+    from mnemosphere.cli.rows import large, load_files, load_rows
+
+    columns = request.columns
+    files = large(data, columns, memory)
+    if files is None:
+        return load_rows(data, columns, "named").part(request.split, "train")
+    if request.split is not None:
+        raise ValueError(f"{files[0]} has no split of its own: drop --split")
+    named = columns.id is not None and columns.label is None
+    return load_files(files, columns, memory, guess_label="named", named=named)
+
+
+def _shape(rows: Rows | FileRows, given: str | None) -> tuple[int, ...] | None:
+    from mnemosphere.data.columns import parse_shape
+
+    n_features = rows.x.shape[1] if rows.in_memory else rows.x.n_features
+    return parse_shape(given, n_features) or rows.table.image_shape
+
+
+@dataclass
+class _Found:
+    """What a look at all rows tells of the clusters."""
+
+    rows: Any  # (C,) how many each has
+    probability: Any  # (C,) summed over them
+    labels: dict[str, Any] = field(default_factory=dict)  # (C,) how many rows of each have it
+    log_density: float = 0.0  # summed
+
+    def clusters(self, model: Any) -> list[dict[str, Any]]:
+        """Size, memories and, where there are labels, the most frequent of them, per cluster."""
+        found = []
+        for k, n in enumerate(self.rows.tolist()):
+            line = {
+                "cluster": k,
+                "rows": n,
+                "share": n / int(self.rows.sum()),
+                "memories": int((model.memory_labels_ == k).sum()),
+                "probability": float(self.probability[k]) / n if n else None,
+            }
+            if self.labels:
+                known = sorted(
+                    ((int(c[k]), name) for name, c in self.labels.items() if c[k]),
+                    key=lambda pair: (-pair[0], pair[1]),
+                )
+                total = sum(n for n, _ in known)
+                line["labels"] = ", ".join(f"{name} {n / total:.0%}" for n, name in known[:_LABELS])
+            found.append(line)
+        return found
+
+    def agreement(self) -> float | None:
+        """Adjusted Rand index between clusters and labels: 0 for chance, 1 for the same."""
+        import numpy as np
+
+        if not self.labels:
+            return None
+        counts = np.stack(list(self.labels.values())).astype(float)
+        sums = counts, counts.sum(0), counts.sum(1), counts.sum()
+        both, ours, theirs, every = (float((n * (n - 1) / 2).sum()) for n in sums)  # pairs
+        chance, most = ours * theirs / max(every, 1), (ours + theirs) / 2
+        return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
+def _look(model: Any, rows: Rows | FileRows, terminal: Terminal, path: Path | None) -> _Found:
+    """Go over all rows once more, and write the cluster of each as it goes."""
     import numpy as np
+    import pandas as pd
 
-    found = []
-    for k in model.classes_.tolist():
-        mine = model.labels_ == k
-        line = {
-            "cluster": k,
-            "rows": int(mine.sum()),
-            "share": float(mine.mean()),
-            "memories": int((model.memory_labels_ == k).sum()),
-            "probability": float(sure[mine].mean()) if mine.any() else None,
-        }
-        if rows.y is not None:
-            labels, counts = np.unique(rows.y[mine & rows.labeled].astype(str), return_counts=True)
-            best = np.argsort(-counts, kind="stable")[:3]
-            line["labels"] = ", ".join(f"{labels[j]} {counts[j] / counts.sum():.0%}" for j in best)
-        found.append(line)
+    from mnemosphere.data.table_writer import table_writer
+    from mnemosphere.estimators.progress import track
+
+    n_clusters, n_bytes = len(model.classes_), 0 if rows.in_memory else rows.x.n_bytes
+    found = _Found(np.zeros(n_clusters, dtype=np.int64), np.zeros(n_clusters))
+    first = 0
+    with (
+        contextlib.nullcontext() if path is None else table_writer(path, len(rows)) as write,
+        track("clusters of", len(rows), n_bytes, shown=terminal.live) as done,
+    ):
+        for part in rows.batches():
+            own = model.labels_[first : first + len(part)]
+            first += len(part)
+            sure = model.predict_proba(part.x).max(axis=1)
+            found.rows += np.bincount(own, minlength=n_clusters)
+            found.probability += np.bincount(own, sure, minlength=n_clusters)
+            found.log_density += float(model.score_samples(part.x).sum())
+            if part.y is not None:
+                names = part.y[part.labeled].astype(str)
+                for name in np.unique(names):
+                    here = np.bincount(own[part.labeled][names == name], minlength=n_clusters)
+                    found.labels[name] = found.labels.get(name, 0) + here
+            if write is not None:
+                write(pd.DataFrame({part.kind: part.names, "cluster": own, "probability": sure}))
+            done(len(part))
     return found
-
-
-def _agreement(model: Any, rows: Rows) -> float | None:
-    """Adjusted Rand index between clusters and labels: 0 for chance, 1 for the same."""
-    from sklearn.metrics import adjusted_rand_score
-
-    labeled = rows.labeled
-    if rows.y is None or not labeled.any():
-        return None
-    return float(adjusted_rand_score(rows.y[labeled].astype(str), model.labels_[labeled]))

@@ -47,7 +47,11 @@ def was_restarted(path: Path) -> bool:
     """Whether torchrun has started this again after a fault, with a run to go on with."""
     draft = path.resolve().with_name(f"{path.name}.partial")
     again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    return again and (draft / CONFIG).is_file()
+    return again and _can_resume(draft)
+
+
+def _can_resume(draft: Path) -> bool:
+    return (draft / CONFIG).is_file() or any(draft.glob(f"{CHECKPOINT}*"))
 
 
 class Folder:
@@ -71,8 +75,8 @@ class Folder:
         if self.path.is_dir() and any(self.path.iterdir()):
             self._check_ours(self.path, overwrite, f"{path} exists and is not empty: choose "
                              "another folder with --out, or pass --overwrite")  # fmt: skip
-        if resume and not (self.draft / CONFIG).is_file():
-            raise ValueError(f"nothing to resume at {path}.partial: train without --resume")
+        if resume and not _can_resume(self.draft):
+            raise ValueError(f"nothing to resume at {path}.partial: start without --resume")
         if not resume and self.draft.exists() and any(self.draft.iterdir()):
             self._check_ours(self.draft, overwrite, f"{path}.partial holds an interrupted run: go "
                              "on with --resume, or discard it with --overwrite")  # fmt: skip
@@ -86,7 +90,7 @@ class Folder:
         try:
             known = set(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["files"])
         except (OSError, ValueError, KeyError, TypeError):
-            known = {CONFIG, MODEL, "memories.png", "history.png"}
+            known = {CONFIG, MODEL, "memories.png", "history.png", "rows.csv", "clusters.png"}
         names = sorted(path.name for path in folder.iterdir())
         others = [n for n in names if n not in known and not n.startswith(CHECKPOINT)]
         if others or not known & set(names):

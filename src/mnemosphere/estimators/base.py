@@ -226,7 +226,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """A copy of this fitted estimator with other parameters and no lineage."""
         other: Self = clone(self)
         other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
-        for name in ("_normalizer", "_encoding", "_label_mass"):
+        for name in ("_normalizer", "_encoding", "_named", "_label_mass"):
             if hasattr(self, name):
                 setattr(other, name, getattr(self, name))
         other.lineage_ = None

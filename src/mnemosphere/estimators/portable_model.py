@@ -27,7 +27,8 @@ from mnemosphere.estimators.memory_table import (
     rows_behind,
     strongest_features,
 )
-from mnemosphere.files import strip_prefix
+from mnemosphere.estimators.streaming import set_stream, stream_tensors
+from mnemosphere.files import join_prefixes, strip_prefix
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors, items, text
 from mnemosphere.theory import stationarity
@@ -82,6 +83,7 @@ class PortableModel(MemoryModel, ABC):
             tensors["rows.names"] = _as_bytes(self.row_names_.tolist())
         if self._named is not None:
             tensors["features.names"] = _as_bytes(self._named)
+        tensors |= join_prefixes({"stream": stream_tensors(self)})
         return header, tensors
 
     def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -107,6 +109,7 @@ class PortableModel(MemoryModel, ABC):
             if len(told) != self._n_numbers:
                 raise ValueError(f"features.names are of {len(told)} features")
             self._named = told
+        set_stream(self, strip_prefix(tensors, "stream"))
 
     @property
     @abstractmethod

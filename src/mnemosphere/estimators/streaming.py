@@ -11,13 +11,21 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.estimators.labels import as_labels, is_missing
+from mnemosphere.files import join_prefixes, strip_prefix
 from mnemosphere.model import objectives
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
+from mnemosphere.schema import Array, check_tensors
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse, widen_state
 
-__all__ = ["forget_stream", "known_classes", "take_in_labeled"]
+__all__ = ["forget_stream", "known_classes", "set_stream", "stream_tensors", "take_in_labeled"]
+
+_STATE = {
+    "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
+    "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
+}  # fmt: skip
+_CLASSES = {name: Array("K", torch.bool, optional=True) for name in ("late", "known", "missing")}
 
 
 class Snapshot(NamedTuple):
@@ -51,6 +59,56 @@ def forget_stream(model: Any) -> None:
     """Training starts anew."""
     for name in ("_stream", "_late", "_snapshot"):
         model.__dict__.pop(name, None)
+
+
+def stream_tensors(model: Any) -> dict[str, Tensor]:
+    """What a stream has come to, for a model file; nothing where there was none."""
+    state, names = model.__dict__.get("_stream"), model.classes_.tolist()
+    if state is None:
+        return {}
+
+    def among(some: Any) -> Tensor:
+        return torch.tensor([name in some for name in names])
+
+    found = join_prefixes({"state": state})
+    if getattr(model, "_late", None):
+        found["late"] = among(model._late)
+    shot: Snapshot | None = getattr(model, "_snapshot", None)
+    if shot is not None:
+        found |= join_prefixes({"snapshot": shot.params.to_tensors()})
+        found |= {"known": among(shot.classes), "missing": among(shot.missing)}
+    return found
+
+
+def set_stream(model: Any, tensors: dict[str, Tensor]) -> None:
+    """Undo `stream_tensors`; ValueError where that is no stream of this model."""
+    forget_stream(model)
+    if not tensors:
+        return
+    params, names = model.params_, model.classes_.tolist()
+    state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
+    sizes = {"P": params.n_memories, "N": params.n_features, "Q": params.n_memories + 1,
+             "C": params.n_columns}  # fmt: skip
+    check_tensors(state, _STATE, sizes)
+    masks = {name: t for name, t in tensors.items() if "." not in name}
+    check_tensors(masks, _CLASSES, {"K": len(names)})
+
+    def named(mask: str) -> list[Any]:
+        return [name for name, here in zip(names, masks[mask].tolist(), strict=True) if here]
+
+    model._stream = state
+    if "late" in masks:
+        model._late = set(named("late"))
+    if shot:
+        then = Snapshot(
+            Parameters.from_tensors(shot).check(), named("known"), frozenset(named("missing"))
+        )
+        same = then.params.n_features == params.n_features
+        if not same or then.params.n_columns != len(then.classes) + 1 or not (
+            then.missing <= {*then.classes}
+        ):  # fmt: skip
+            raise ValueError("the model that is rehearsed is not one of these classes")
+        model._snapshot = then
 
 
 def take_in_labeled(
