@@ -17,7 +17,7 @@ from mnemosphere.cli.options import (
     command,
     option,
 )  # fmt: skip
-from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder, was_restarted
+from mnemosphere.cli.output import CHECKPOINT, MODEL, Folder
 from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 
@@ -57,8 +57,10 @@ def cluster(
     terminal = request.terminal
     if resume and out is None:
         raise ValueError("--resume needs the folder that was written to: name it with --out")
-    resume = resume or (out is not None and was_restarted(out))
     folder = None if out is None else Folder(out, overwrite=overwrite, resume=resume)
+    if folder is not None and folder.finished:
+        terminal.note(f"{out} was finished before the fault")
+        return
     settings = resolve("DAMClusterer", given_settings(request.ctx))
     rows = _load(request, data, max_memory)
     shape = _shape(rows, image_shape)
@@ -72,7 +74,8 @@ def cluster(
                 f"interrupted after {model.n_iter_} passes: the model so far is in {out}.partial, "
                 "go on with the same command and --resume"
             )
-        found = _look(model, rows, terminal, None if draft is None else draft / "rows.csv")
+        told = None if folder is None or not folder.writes else folder.draft / "rows.csv"
+        found = _look(model, rows, terminal, told)
         content = {
             "clusters": found.clusters(model),
             "agreement": found.agreement(),
@@ -86,8 +89,9 @@ def cluster(
             "data": {**about_data(rows, rows=len(rows)), "image_shape": shape},
         }
         if folder is not None and draft is not None:
-            model.save(draft / MODEL)
-            plots.save(memories_of(model, shape), draft / "clusters.png")
+            if folder.writes:
+                model.save(draft / MODEL)
+                plots.save(memories_of(model, shape), draft / "clusters.png")
             folder.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,13 +42,6 @@ def _check_place(path: Path) -> None:
         raise ValueError(f"{above} {what}: choose another place with --out")
 
 
-def was_restarted(path: Path) -> bool:
-    """Whether torchrun has started this again after a fault, with a run to go on with."""
-    draft = path.resolve().with_name(f"{path.name}.partial")
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    return again and _can_resume(draft)
-
-
 def _can_resume(draft: Path) -> bool:
     return (draft / CONFIG).is_file() or any(draft.glob(f"{CHECKPOINT}*"))
 
@@ -62,13 +54,24 @@ class Folder:
 
         self.shown, self.path = path, path.resolve()
         self.draft = self.path.with_name(f"{self.path.name}.partial")
-        self._resume, self._files, self._group = resume, [RESULTS], current()
-        if self._group.first:
-            self._check(overwrite)
+        self._files, self._group = [RESULTS], current()
+        again = any(self._group.gather(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"))
+        left = _can_resume(self.draft), (self.path / RESULTS).is_file()
+        begun, ended = self._group.same(left)
+        # Started again by torchrun after a fault, with a run to go on with, or with nothing to do.
+        self.resume = resume or (again and begun)
+        self.finished = again and ended and not begun and not overwrite
+        if self.writes and not self.finished:
+            self._check(overwrite, again)
         self._group.same(None)  # nobody looks into the folder before rank 0 has
 
-    def _check(self, overwrite: bool) -> None:
-        path, resume = self.shown, self._resume
+    @property
+    def writes(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self._group.first
+
+    def _check(self, overwrite: bool, again: bool) -> None:
+        path, resume = self.shown, self.resume
         self._recover()
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{path} is a file: choose another name with --out")
@@ -77,7 +80,7 @@ class Folder:
                              "another folder with --out, or pass --overwrite")  # fmt: skip
         if resume and not _can_resume(self.draft):
             raise ValueError(f"nothing to resume at {path}.partial: start without --resume")
-        if not resume and self.draft.exists() and any(self.draft.iterdir()):
+        if not resume and not again and self.draft.exists() and any(self.draft.iterdir()):
             self._check_ours(self.draft, overwrite, f"{path}.partial holds an interrupted run: go "
                              "on with --resume, or discard it with --overwrite")  # fmt: skip
         _check_place(self.path)
@@ -109,26 +112,21 @@ class Folder:
                 else:
                     os.rename(left, self.path)
 
-    def _start(self) -> Path:
-        """Make the draft, empty unless a run is resumed; of many processes, rank 0's is kept."""
-        self._group.same(None)  # nobody reads the old one any more
-        if not self._group.first:
-            self.draft = Path(tempfile.mkdtemp())
-            return self.draft
-        if self.draft.exists() and not self._resume:
-            shutil.rmtree(self.draft)
-        self.draft.mkdir(parents=True, exist_ok=self._resume)
-        return self.draft
-
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """The draft, which goes away where something fails before the first checkpoint."""
+        """The draft, rank 0's, which goes away where something fails before a checkpoint."""
+        self._group.same(None)  # nobody reads the old one any more
+        if not self.writes:
+            yield self.draft
+            return
+        if self.draft.exists() and not self.resume:
+            shutil.rmtree(self.draft)
+        self.draft.mkdir(parents=True, exist_ok=self.resume)
         try:
-            yield self._start()
+            yield self.draft
         except BaseException:
             stored = self.draft.glob(f"{CHECKPOINT}*")
-            nothing = not self._resume and all(path.suffix == ".run" for path in stored)
-            if nothing and (self._group.first or self.draft.parent != self.path.parent):
+            if not self.resume and all(path.suffix == ".run" for path in stored):
                 shutil.rmtree(self.draft, ignore_errors=True)
             raise
 
@@ -136,8 +134,7 @@ class Folder:
         """Write the results and let the folder appear under its name."""
         from mnemosphere.files import to_json, write_atomically
 
-        if not self._group.first:
-            shutil.rmtree(self.draft)
+        if not self.writes:
             return
         for path in self.draft.glob(f"{CHECKPOINT}*"):
             path.unlink()

@@ -48,7 +48,9 @@ class Shell(TyperGroup):
             if not hasattr(error, "format_message"):
                 raise
             text = " ".join(error.format_message().split())
-            if type(error).__name__ == "NoArgsIsHelpError":
+            if int(os.environ.get("RANK", 0)) > 0:  # of many processes one says it
+                pass
+            elif type(error).__name__ == "NoArgsIsHelpError":
                 typer.echo(error.format_message(), err=True)
             else:
                 known = getattr(error, "ctx", None)

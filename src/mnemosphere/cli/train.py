@@ -25,7 +25,7 @@ from mnemosphere.cli.options import (
     command,
     option,
 )  # fmt: skip
-from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder, was_restarted
+from mnemosphere.cli.output import CHECKPOINT, CONFIG, MODEL, Folder
 from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 
@@ -71,9 +71,11 @@ def train(
     from mnemosphere.files import write_atomically
 
     ctx, terminal = request.ctx, request.terminal
-    resume = resume or was_restarted(out)
     folder = Folder(out, overwrite=overwrite, resume=resume)
-    source = folder.draft / CONFIG if resume and config is None else config
+    if folder.finished:
+        terminal.note(f"{out} was finished before the fault")
+        return
+    source = folder.draft / CONFIG if folder.resume and config is None else config
     stored = {} if source is None else read_config(source)
     own = {name: stored.pop(name) for name in _OWN if name in stored}
     own |= {n: ctx.params[n] for n in _OWN if n not in own or was_given(ctx, n)}
@@ -87,10 +89,12 @@ def train(
     _ask(model, rows, yes)
     text = to_toml(_absolute(own) | settings, "train again: mnemosphere train --config config.toml")
     with folder.writing() as draft:
-        if not resume:  # else it stays as it is until the settings prove to be of that run
+        # Resumed, it stays as it is until the settings prove to be of that run.
+        if folder.writes and not folder.resume:
             write_atomically(draft / CONFIG, text.encode())
         model, content = _run(terminal, folder, own, first, model, rows, judged)
-        write_atomically(draft / CONFIG, text.encode())
+        if folder.writes:
+            write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
         folder.finish(content)
     terminal.result(content)
@@ -308,11 +312,12 @@ def _run(
         scores = np.sort(model.novelty_score(judged.x))
         model.calibrate_novelty(judged.x, max(_REJECTED, 1.5 / (len(judged) + 1)))
     few = np.unique(np.linspace(0, max(len(scores) - 1, 0), _KEPT_SCORES).round().astype(int))
-    opened = Opened(model, {}, path, first)
-    save(opened.whole, path)
-    gallery = memories_of(model, rows.table.image_shape, pictures=opened.pictures)
-    plots.save(gallery, folder.draft / "memories.png")
-    plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
+    if folder.writes:
+        opened = Opened(model, {}, path, first)
+        save(opened.whole, path)
+        gallery = memories_of(model, rows.table.image_shape, pictures=opened.pictures)
+        plots.save(gallery, folder.draft / "memories.png")
+        plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
     return model, {
         **content,
         "measured_on": "training rows" if judged is None else "held-out rows",
