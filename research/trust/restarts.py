@@ -107,7 +107,8 @@ def by_forks(folder: Path, name: str, ranks: int, kills: list[tuple[int, float]]
             return "hangs"
         if not any(codes.values()):
             return "ended"
-    raise RuntimeError(f"exit codes {sorted(codes.values())} where nothing was killed")
+    said = (folder / "said").read_text(encoding="utf-8").strip()
+    raise RuntimeError(f"exit codes {sorted(codes.values())} where nothing was killed: {said}")
 
 
 def _fork(folder: Path, name: str, rank: int, ranks: int, kill: Any, store: str) -> int:
@@ -117,10 +118,13 @@ def _fork(folder: Path, name: str, rank: int, ranks: int, kill: Any, store: str)
     code = 1
     try:
         distributed._GRACE = 0.1
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what one says when another is killed
         dist.init_process_group("gloo", f"file://{store}/group", timedelta(seconds=60), ranks, rank)
         work(folder, name, kill)
         code = 0
+    except Exception as error:
+        if kill is None:  # else it is what one says when another is killed
+            with (folder / "said").open("a", encoding="utf-8") as file:
+                file.write(f"{type(error).__name__}: {error}\n")
     finally:
         os._exit(code)  # nothing of the parent runs here
 

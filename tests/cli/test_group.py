@@ -38,7 +38,8 @@ def run(size: int, *words: str, restarts: int = 0) -> list[tuple[int, str, str]]
         # The agent of another machine does not count a fault that was not among its processes.
         again = restarts if rank == size - 1 else 0
         os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank),
-                       "TORCHELASTIC_RESTART_COUNT": str(again)}  # fmt: skip
+                       "TORCHELASTIC_RESTART_COUNT": str(again),
+                       "TORCHELASTIC_MAX_RESTARTS": str(3 * (restarts > 0))}  # fmt: skip
         shell._GRACE = 0.0
         out, err, code = io.StringIO(), io.StringIO(), 0
 

@@ -55,11 +55,17 @@ class Folder:
         self.shown, self.path = path, path.resolve()
         self.draft = self.path.with_name(f"{self.path.name}.partial")
         self._files, self._group = [RESULTS], current()
-        again = any(self._group.gather(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"))
+        # How often torchrun has started this again, and may: where a machine was exchanged, only
+        # the second tells.
+        counts = [
+            os.environ.get(f"TORCHELASTIC_{n}", "0") for n in ("RESTART_COUNT", "MAX_RESTARTS")
+        ]
+        again, may = (
+            any(n != "0" for n in ns) for ns in zip(*self._group.gather(counts), strict=True)
+        )
         left = _can_resume(self.draft), (self.path / RESULTS).is_file()
         begun, ended = self._group.same(left)
-        # Started again by torchrun after a fault, with a run to go on with, or with nothing to do.
-        self.resume = resume or (again and begun)
+        self.resume = resume or (may and begun)
         self.finished = again and ended and not begun and not overwrite
         if self.writes and not self.finished:
             self._check(overwrite, again)

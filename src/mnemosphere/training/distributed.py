@@ -270,10 +270,11 @@ def current() -> Group:
     if not dist.is_initialized():
         if _joined is not None or not _started_by_a_launcher():  # a group that ended is not joined
             return _SOLO
+        sys.excepthook = _say_once
         _join()
     if _joined is None or not _joined.exists:
-        _joined = Processes()
         sys.excepthook = _say_once
+        _joined = Processes()
     return _joined
 
 
@@ -322,8 +323,13 @@ def _agree(store: Any, rank: int, size: int, seconds: float) -> str:
             if read("start") == names:
                 return names.partition(" ")[0]
         time.sleep(0.02)
-    raise RuntimeError(f"rank {rank} of {size} on {socket.gethostname()} has waited {seconds:g} s "
-                       "for the other processes to start: look at what they say")  # fmt: skip
+    late = [k for k in range(size) if read(f"seen{k}") != names] if own in names else [0]
+    which = ", ".join(f"rank {k}" for k in late)
+    error = DistributedError(f"{which} of {size} did not start within {seconds:g} s, for which "
+                             f"rank {rank} on {socket.gethostname()} waited")  # fmt: skip
+    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    error.tells = store.compare_set(f"late{again}", "", own).decode() == own
+    raise error
 
 
 @contextlib.contextmanager
@@ -373,6 +379,6 @@ def _say_once(kind: type[BaseException], error: BaseException, trace: TracebackT
         traceback.print_exception(error.__cause__)
     print(f"error: {error}", file=sys.stderr, flush=True)
     try:
-        raise error.with_traceback(None)
+        raise DistributedError(str(error)) from None
     except DistributedError as told:
         get_error_handler().record_exception(told)  # for the launcher's report

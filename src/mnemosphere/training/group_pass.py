@@ -79,12 +79,18 @@ class GroupSteps(Steps):
             cursor=Cursor(current.batches),
         )  # fmt: skip
         batch = next(batches, None)
-        seeds = next(dataset.batches(None)) if group.first and (on_all or batch is None) else batch
+        seeds: Batch | None = None  # of a step on some rows: where dead memories may go
+        start: Batch | None = None  # those for a process that has none
         lost, more, length = 0, True, _ROUND if on_all else 1
         while more:
             taken = torch.zeros(3, dtype=torch.float64)  # rows, rows lost, batches left
             # Drawn by all, those without a batch too: their generators stay in step.
             seed = 0 if self._noise is None else self._noise.seed(run.generator)
+            if group.first and not on_all:
+                # Nothing of the batches before: after a restart they are not known.
+                seeds = getattr(batch, "whole", None) or batch
+                if seeds is None or seeds.n_rows == 0:
+                    seeds = start = start or next(dataset.batches(None))
             for place in range(length):
                 if batch is None:
                     break
@@ -92,8 +98,6 @@ class GroupSteps(Steps):
                 taken[0] += batch.n_rows
                 if isinstance(batch, Part):
                     taken[1] += batch.lost
-                    if not on_all and batch.n_rows:
-                        seeds = batch.whole or batch
                 batch = next(batches, None)
             taken[2] = batch is not None
             rows, n_lost, left = self._meet(taken, seeds, None if on_all else dataset.n_rows)
@@ -104,9 +108,8 @@ class GroupSteps(Steps):
             for callback in watchers:
                 callback.on_batch(run, current.rows / dataset.n_rows if more else 1.0)
         if group.first:
-            assert seeds is not None
-            if on_all:
-                self.step_on_all(seeds)
+            if seeds is None:
+                self.step_on_all(next(dataset.batches(None)))
             else:
                 self.end_pass(seeds, dataset.n_rows)
             dataset.set_aside(lost)

@@ -1,0 +1,173 @@
+"""The files of the page "More than one machine": what Slurm and Kubernetes would start."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+import yaml
+from torch.distributed.run import config_from_args, parse_args
+
+import mnemosphere as mn
+from mnemosphere.cli import app
+
+PAGE = Path(__file__).parents[1] / "docs" / "more-than-one-machine.md"
+
+
+def block(heading: str) -> str:
+    """The first indented block below a heading."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
+    found = re.search(r"(?m)(?:^(?: {4}.*)?\n)*^ {4}.*\n", section.partition("\n## ")[0])
+    assert found
+    return textwrap.dedent(found[0]).strip("\n") + "\n"
+
+
+def launched(words: list[str]) -> Any:
+    """What torchrun makes of its words; those of mnemosphere are checked."""
+    assert words[0] == "torchrun"
+    asked = parse_args(words[1:])
+    config, _, arguments = config_from_args(asked)
+    assert arguments[1:4] == ["-m", "mnemosphere", "train"]
+    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    command.make_context("train", arguments[4:])
+    return config
+
+
+def slurm(folder: Path, script: str, srun: str, nodes: int) -> subprocess.CompletedProcess[str]:
+    """Run a script as sbatch does, with commands of Slurm that only act as if."""
+    commands = {"scontrol": f'[ "$1 $2 $3" = "show hostnames nodes" ] && seq -f node%g {nodes}',
+                "srun": srun, "job": script}  # fmt: skip
+    for name, text in commands.items():
+        (folder / name).write_text(text if text[:2] == "#!" else f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+    env = os.environ | {"PATH": f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                        "SLURM_JOB_NODELIST": "nodes", "SLURM_NNODES": str(nodes),
+                        "SLURM_JOB_ID": "4711", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    return subprocess.run([folder / "job"], cwd=folder, env=env, capture_output=True, text=True)
+
+
+def test_slurm(tmp_path):
+    script = block("Slurm")
+    assert script.startswith("#!/bin/bash\n#SBATCH ")
+    asked = dict(re.findall(r"^#SBATCH --([\w-]+)=(\d+)$", script, re.M))
+    done = slurm(tmp_path, script, 'printf "%s\\0" "$@"', int(asked["nodes"]))
+    assert (done.returncode, done.stderr) == (0, "")
+    config = launched(done.stdout.split("\0")[:-1])
+    assert (config.min_nodes, config.max_nodes) == (int(asked["nodes"]),) * 2
+    assert config.nproc_per_node == int(asked["gpus-per-node"])
+    assert asked["ntasks-per-node"] == "1"  # one torchrun per machine
+    assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "node1:29500")
+    assert (config.run_id, config.max_restarts) == ("4711", 3)
+
+
+@pytest.mark.slow
+def test_slurm_on_two_machines(tmp_path):
+    """Two torchruns here, of one process each."""
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    x = 3 * rng.normal(size=(3, 4))[y] + rng.normal(size=(90, 4))
+    (tmp_path / "rows").mkdir()
+    for k in range(2):
+        frame = pd.DataFrame(x[k::2], columns=list("abcd")).assign(species=y[k::2])
+        frame.to_parquet(tmp_path / "rows" / f"{k}.parquet")
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    script = block("Slurm").replace("--nproc-per-node 8", "--nproc-per-node 1")
+    script = script.replace("$first:29500", f"localhost:{port}")
+    words = " --memories 4 --varsigma 0.9 --normalize unit --objective joint"
+    script = script.replace("--out run", f"--out run{words}")
+    done = slurm(tmp_path, script, '"$@" & "$@" & wait -n && wait -n', 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("wrote run") == 1
+    many = mn.load(tmp_path / "run" / "model.safetensors")
+    one = ["-m", "mnemosphere", "train", "rows/*.parquet", "--label", "species", "--out", "one"]
+    subprocess.run([sys.executable, *one, *words.split()], cwd=tmp_path, check=True)
+    alone = mn.load(tmp_path / "one" / "model.safetensors")
+    np.testing.assert_allclose(many.memories_, alone.memories_, rtol=0, atol=1e-10)
+
+
+# Fields of a PyTorchJob, kubeflow.org/v1: those with an asterisk must be there. Types in JSON.
+POD = {
+    "containers*": [{
+        "name*": str, "image*": str, "command": [str], "args": [str], "env": [dict],
+        "resources": dict, "volumeMounts": [{"name*": str, "mountPath*": str, "subPath": str}],
+    }],
+    "volumes": [{"name*": str, "persistentVolumeClaim": {"claimName*": str}}],
+}  # fmt: skip
+REPLICAS = {"replicas": int, "restartPolicy": str, "template*": {"metadata": dict, "spec*": POD}}
+ELASTIC = {"minReplicas": int, "maxReplicas": int, "rdzvBackend": str, "rdzvPort": int,
+           "rdzvHost": str, "rdzvId": str, "maxRestarts": int}  # fmt: skip
+JOB = {
+    "apiVersion*": str, "kind*": str, "metadata*": {"name*": str, "namespace": str},
+    "spec*": {"nprocPerNode": str, "runPolicy": dict, "elasticPolicy": ELASTIC,
+              "pytorchReplicaSpecs*": {"Master": REPLICAS, "Worker": REPLICAS}},
+}  # fmt: skip
+
+
+def check_fields(value: Any, schema: Any, at: str) -> None:
+    if isinstance(schema, type):
+        assert type(value) is schema, f"{at} is {value!r}"
+    elif isinstance(schema, list):
+        assert isinstance(value, list), at
+        for k, item in enumerate(value):
+            check_fields(item, schema[0], f"{at}[{k}]")
+    else:
+        known = {name.rstrip("*"): kind for name, kind in schema.items()}
+        assert value.keys() <= known.keys(), f"{at}: {sorted(value)}"
+        assert value.keys() >= {n[:-1] for n in schema if n.endswith("*")}, f"{at}: {sorted(value)}"
+        for name, item in value.items():
+            check_fields(item, known[name], f"{at}.{name}")
+
+
+def test_kubernetes(monkeypatch):
+    job = yaml.safe_load(block("Kubernetes"))
+    check_fields(job, JOB, "job")
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    spec, elastic = job["spec"], job["spec"]["elasticPolicy"]
+    worker = spec["pytorchReplicaSpecs"]["Worker"]
+    assert worker["restartPolicy"] in ("Always", "OnFailure", "Never", "ExitCode")
+    (container,) = worker["template"]["spec"]["containers"]
+    assert container["name"] == "pytorch"  # by which the operator knows it
+    volumes = {volume["name"] for volume in worker["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+    mounted = [mount["mountPath"] for mount in container["volumeMounts"]]
+    for path in (word for word in container["command"] if word.startswith("/")):
+        assert any(path.startswith(f"{place}/") for place in mounted), path
+    # What the operator sets in each container, without a Master and with its default port.
+    for name, value in {
+        "RDZV_ENDPOINT": f"{job['metadata']['name']}-worker-0:23456",
+        "RDZV_BACKEND": elastic["rdzvBackend"],
+        "NNODES": f"{elastic['minReplicas']}:{elastic['maxReplicas']}",
+        "NPROC_PER_NODE": spec["nprocPerNode"],
+        "MAX_RESTARTS": str(elastic["maxRestarts"]),
+    }.items():
+        monkeypatch.setenv(f"PET_{name}", value)
+    config = launched(container["command"])
+    assert (config.min_nodes, config.max_nodes) == (worker["replicas"],) * 2
+    assert (config.nproc_per_node, config.max_restarts) == (8, 3)
+    assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "mnemosphere-worker-0:23456")
+
+
+def test_four_commands():
+    """From a laptop to a cluster: what each starts."""
+    found = [
+        line.replace("'", "").split() for line in block("From a laptop to a cluster").split("\n")
+    ]
+    train = found[0][1:]
+    sizes = []
+    for words in found[1:-1]:
+        config = launched(words)
+        assert words[-len(train) :] == train
+        sizes.append((config.max_nodes, config.nproc_per_node, config.max_restarts))
+    assert sizes == [(1, 8, 0), (4, 8, 0), (4, 8, 3)]
