@@ -70,16 +70,21 @@ def test_slurm(tmp_path):
     assert (config.run_id, config.max_restarts) == ("4711", 3)
 
 
-@pytest.mark.slow
-def test_slurm_on_two_machines(tmp_path):
-    """Two torchruns here, of one process each."""
+def write_rows(folder: Path) -> None:
+    """Two files of rows in three species."""
     rng = np.random.default_rng(0)
     y = np.arange(90) % 3
     x = 3 * rng.normal(size=(3, 4))[y] + rng.normal(size=(90, 4))
-    (tmp_path / "rows").mkdir()
+    folder.mkdir()
     for k in range(2):
         frame = pd.DataFrame(x[k::2], columns=list("abcd")).assign(species=y[k::2])
-        frame.to_parquet(tmp_path / "rows" / f"{k}.parquet")
+        frame.to_parquet(folder / f"{k}.parquet")
+
+
+@pytest.mark.slow
+def test_slurm_on_two_machines(tmp_path):
+    """Two torchruns here, of one process each."""
+    write_rows(tmp_path / "rows")
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
@@ -171,3 +176,21 @@ def test_four_commands():
         assert words[-len(train) :] == train
         sizes.append((config.max_nodes, config.nproc_per_node, config.max_restarts))
     assert sizes == [(1, 8, 0), (4, 8, 0), (4, 8, 3)]
+
+
+@pytest.mark.slow
+def test_ray(tmp_path):
+    """The program of the page, with two workers."""
+    pytest.importorskip("ray")
+    write_rows(tmp_path / "rows")
+    program = block("Ray").replace("num_workers=8", "num_workers=2")
+    for place in ("/rows/", "/runs/"):
+        program = program.replace(f'"{place}', f'"{tmp_path}{place}')
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    (tmp_path / "runs").mkdir()
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=env, check=True)
+    many = mn.load(tmp_path / "runs" / "model.safetensors")
+    rows = mn.Dataset.open(str(tmp_path / "rows" / "*.parquet"), label="species")
+    alone = mn.DAMClassifier(random_state=0).fit(rows)
+    np.testing.assert_allclose(many.memories_, alone.memories_, rtol=0, atol=1e-10)

@@ -23,19 +23,21 @@ def ranks_table() -> str:
 
 
 def estimate(pass_: Json, width: int) -> Json:
-    """One pass of 64 devices, 64/width along rows and `width` along memories.
+    """One pass of `fit_wide` on 64 devices, 64/width along rows and `width` along memories.
 
-    A ring sends 2(n−1)/n of a buffer of n processes, a broadcast all of it once; sums in float64.
+    A sum over a ring of n sends 2(n−1)/n of a buffer, a broadcast all of it once; numbers are of
+    four bytes.
     """
     lines = DEVICES // width
-    own = pass_["memories"] // width
+    memories = pass_["memories"]
     seconds = pass_["seconds"] / pass_["rows"] * ROWS / DEVICES
-    ring = 2 * (lines - 1) / lines
-    statistics = 8 * own * (pass_["features"] + COLUMNS + 1)
-    along_rows = ring * statistics + 4 * own * pass_["features"] * (lines > 1)
-    per_row = 4 + 8 * COLUMNS  # the largest exponent, the densities
-    along_memories = 2 * (width - 1) / width * per_row * ROWS / lines
-    sent = along_rows + along_memories
+    # w̄ and overlap of its own memories, p̄ of all; the step's class weights and prior come back.
+    along_rows = memories // width * (pass_["features"] + 1) + memories * COLUMNS
+    # Of each row its largest exponent and its densities; p̄ is put together.
+    along_memories = (1 + COLUMNS) * ROWS / lines + memories * COLUMNS
+    parts = ((lines, along_rows), (width, along_memories))
+    numbers = sum(2 * (n - 1) / n * part for n, part in parts) + memories * (COLUMNS + 1)
+    sent = 4 * numbers
     return {"seconds": seconds, "sent": sent, "nvlink": sent / NVLINK, "network": sent / NETWORK}
 
 
