@@ -148,9 +148,9 @@ def by_torchrun(folder: Path, name: str, ranks: int, kills: list[tuple[int, floa
 def attempts(n: int, folder: Path, seed: int, n_kills: int = KILLS) -> Iterator[Attempt]:
     """Runs of one kind, each killed so many times at random moments in random processes.
 
-    Every fourth kind is started by torchrun, which takes many times as long.
+    Every eighth kind is started by torchrun, which takes many times as long.
     """
-    start, by = (by_torchrun, " by torchrun") if seed % 4 == 3 else (by_forks, "")
+    start, by = (by_torchrun, " by torchrun") if seed % 8 == 7 else (by_forks, "")
     rng = np.random.default_rng(seed)
     names = list(cases(fresh(folder / "names")))
     name, ranks = names[seed % len(names)], 2 + int(rng.uniform() < 0.25)
