@@ -99,7 +99,11 @@ def main(argv: list[str]) -> None:
                 memories = sorted(
                     own["memory"].unique(), key=lambda m: -share[int(m.removeprefix("#"))]
                 )[:3]
-                strongest[section] = [own[own["memory"] == m]["feature"].tolist() for m in memories]
+                strongest[section] = [
+                    [term if weight > 0 else f"−{term}" for term, weight in
+                     own[own["memory"] == m][["feature", "weight"]].itertuples(index=False)]
+                    for m in memories
+                ]  # fmt: skip
     content = {
         **report.head(report.command_line(["text", *argv])),
         "packages": len(y), "train": int((~test).sum()), "test": int(test.sum()),

@@ -28,7 +28,8 @@ def text_table() -> str:
     names = {"conditional": f"ours, conditional, {run['memories']} memories",
              "joint": f"ours, joint, {run['memories']} memories"}  # fmt: skip
     lines = [
-        [names.get(r["model"], r["model"]), f"{r['accuracy']:.1%}", f"{r['seconds']:.0f}",
+        [names.get(r["model"], r["model"]), f"{r['accuracy']:.1%}",
+         f"{r['seconds']:.{0 if r['seconds'] >= 10 else 1}f}",
          f"{r['resident_megabytes_so_far']:,.0f}"]
         for r in run["models"]
     ]  # fmt: skip

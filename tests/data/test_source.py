@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -250,52 +251,80 @@ def save(path, x, y):
     pq.write_table(table(x, y, np.ones(len(x))), path, row_group_size=50)
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+
+
 def test_bad_files(tmp_path, rows):
     x, y, _ = (part[:200] for part in rows)
     good, bad = tmp_path / "a.parquet", tmp_path / "b.parquet"
     save(good, x, y)
+    told = {}  # as the page of errors has it
 
-    def says(pattern, action):
+    def says(what, pattern, action):
         with pytest.raises(ValueError, match=pattern) as caught:
             action()
         assert "\n" not in str(caught.value)
+        told[what] = pattern
 
     def both_files():
         return mn.Dataset.open([good, bad], label="tree", weight="w", memory=MEMORY)
 
     bad.write_bytes(good.read_bytes()[:-300])
-    says(f"{re.escape(str(bad))} cannot be read", both_files)
+    says("a truncated Parquet file", r"b\.parquet cannot be read \(", both_files)
     pq.write_table(table(x, y, np.ones(200)).drop_columns(["f1"]), bad)
-    says("b.parquet and .*a.parquet have other columns \\(column 'f1'", both_files)
-    says("no column 'f9': it has f0", lambda: mn.Dataset.open(good, features=["f9"]))
-    says("column 'tree' holds string, not numbers", lambda: mn.Dataset.open(good))
-    says("no file matches '.*none", lambda: mn.Dataset.open(str(tmp_path / "none*.parquet")))
-    says("no file .*gone.npy", lambda: mn.Dataset.open(tmp_path / "gone.npy"))
-    says("cannot stream files of type '.xls'", lambda: mn.Dataset.open(tmp_path / "a.xls"))
+    says("a file with other columns than the first",
+         r"b\.parquet and .*a\.parquet have other columns \(column 'f1' is in one alone\)",
+         both_files)  # fmt: skip
+    says("no such column", "no column 'f9': it has f0", lambda: mn.Dataset.open(
+        good, features=["f9"]
+    ))  # fmt: skip
+    says("a column of text", "column 'tree' holds string, not numbers", lambda: mn.Dataset.open(
+        good
+    ))  # fmt: skip
+    says("a pattern that no file matches", "no file matches '.*none", lambda: mn.Dataset.open(
+        str(tmp_path / "none*.parquet")
+    ))  # fmt: skip
+    says("a file that is not there", r"no file .*gone\.npy", lambda: mn.Dataset.open(
+        tmp_path / "gone.npy"
+    ))  # fmt: skip
+    says("a file of another kind", "cannot stream files of type '.xls'", lambda: mn.Dataset.open(
+        tmp_path / "a.xls"
+    ))  # fmt: skip
     late = x.copy()
     late[123, 2] = np.nan
     save(bad, late, y)
     model = mn.DAMClassifier(
         5, objective="joint", varsigma=0.5, normalize="unit", max_iter=1, random_state=0
     )
-    says("b.parquet: row 123 is NaN in column 'f2'", lambda: model.fit(both_files()))
+    says("a NaN", r"b\.parquet: row 123 is NaN in column 'f2'", lambda: model.fit(both_files()))
     assert not hasattr(model, "params_")
     names = y.astype(object)
     names[77] = None
     save(bad, x, names)
-    says("b.parquet: row 77 has no label", lambda: model.fit(both_files()))
+    says("a missing label", r"b\.parquet: row 77 has no label", lambda: model.fit(both_files()))
     save(bad, x, y)
     source = both_files()
     bad.unlink()
-    says("b.parquet is gone", lambda: model.fit(source))
+    says("a file that goes away between passes", r"b\.parquet is gone", lambda: model.fit(source))
     save(bad, x[:60], y[:60])
-    says("b.parquet cannot be read \\(it has changed", lambda: list(source))
+    says("a file that changes between passes",
+         r"b\.parquet cannot be read \(it has changed", lambda: list(source))  # fmt: skip
     np.save(tmp_path / "x.npy", x)
     cut = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "x.npy").write_bytes(cut[:-9])
-    says("x.npy cannot be read \\(truncated", lambda: mn.Dataset.open(tmp_path / "x.npy"))
+    says("a truncated array", r"x\.npy cannot be read \(truncated", lambda: mn.Dataset.open(
+        tmp_path / "x.npy"
+    ))  # fmt: skip
     (tmp_path / "c.csv").write_text("a,b\n1,2\n3\n")
-    says("c.csv cannot be read", lambda: list(mn.Dataset.open(tmp_path / "c.csv")))
+    says("a line with too few cells", r"c\.csv cannot be read", lambda: list(mn.Dataset.open(
+        tmp_path / "c.csv"
+    )))  # fmt: skip
+    section = PAGE.read_text().partition("## Rows in files")[2].partition("\n## ")[0]
+    lines = dict(re.findall(r"^\| (.+?) \| (.+) \|$", section, re.MULTILINE))
+    del lines["what is wrong"]
+    assert lines.keys() == told.keys()
+    for what, text in lines.items():
+        assert re.search(told[what], text), what
 
 
 def test_cells_with_ends_of_lines_and_whole_numbers(tmp_path):

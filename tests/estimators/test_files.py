@@ -107,12 +107,26 @@ def test_every_training_goes_through_files(source, rows, settings):
         np.testing.assert_allclose(found._normalizer.scale, scale, atol=1e-10)
 
 
-def test_classes_given_and_columns_that_differ(source, rows, model):
+def test_classes_given_and_columns_that_differ(source, rows, model, monkeypatch):
     more = mn.Dataset(source.readers, classes=[0, 1, 2, 9], memory=MEMORY)
     assert small().fit(more).classes_.tolist() == [0, 1, 2, 9]
     less = mn.Dataset(source.readers, classes=[0, 1], memory=MEMORY)
     with pytest.raises(ValueError, match=r"labels \[2\] that are not among the classes"):
         small().fit(less)
+    looks, pieces = [], mn.Dataset.pieces
+
+    def counted(self, *args, labels_only=False, **more):
+        looks.append(labels_only)
+        return pieces(self, *args, labels_only=labels_only, **more)
+
+    monkeypatch.setattr(mn.Dataset, "pieces", counted)
+    plain, given = (
+        small().fit(mn.Dataset(source.readers, classes=classes, memory=MEMORY))
+        for classes in (None, [0, 1, 2])
+    )
+    assert looks.count(True) == 1  # no look at labels alone where they are given
+    np.testing.assert_array_equal(given.memories_, plain.memories_)
+    np.testing.assert_array_equal(given.class_weights_, plain.class_weights_)
     narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
         model.predict(narrow)

@@ -273,8 +273,8 @@ class Dataset:
                 yield held.take(at)
             start = 0
 
-    def sample(self, n: int, seed: int) -> RawRows:
-        """Random rows, n of them or all, in their order; one look at all rows.
+    def sample(self, n: int, seed: int, look: Callable[[RawRows], None] | None = None) -> RawRows:
+        """Random rows, n of them or all, in their order; one look at all rows, which `look` sees.
 
         Of a shard: those of the whole that are its own.
         """
@@ -283,6 +283,8 @@ class Dataset:
         at = at.sort().values
         found: list[RawRows] = []
         for raw in ahead(self.pieces()):
+            if look is not None:
+                look(raw)
             number = raw.rows.number
             assert number is not None
             here = torch.searchsorted(number, at[(at >= number[0]) & (at <= number[-1])])

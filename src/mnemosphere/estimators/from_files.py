@@ -59,10 +59,12 @@ def own_rows(source: Dataset) -> Dataset:
     return source.shard(group.rank, group.size) if group.many else source
 
 
-def sample_rows(source: Dataset, seed: int) -> RawRows:
+def sample_rows(
+    source: Dataset, seed: int, look: Callable[[RawRows], None] | None = None
+) -> RawRows:
     """A sample of the rows, each read by the process that has it, gathered once."""
     group, own = current(), own_rows(source)
-    found = group.gather(own.sample(SAMPLED, seed) if own.n_rows else None)
+    found = group.gather(own.sample(SAMPLED, seed, look) if own.n_rows else None)
     return join_rows([part for part in found if part is not None])
 
 
@@ -76,58 +78,69 @@ def gathered(answer: Callable[..., Any], source: Dataset) -> NDArray[Any]:
 
 def scan(source: Dataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
-    key = f"labels, unlabeled {unlabeled!r}"
-    if key not in source.noted:
-        source.noted[key] = _scan(source, unlabeled)
+    if (key := _key(unlabeled)) not in source.noted:
+        count = _Count(source, unlabeled)
+        own = own_rows(source)
+        for raw in own.pieces(labels_only=True) if own.n_rows else ():
+            count(raw)
+        source.noted[key] = count.told()
     found: Scan = source.noted[key]
     return found
 
 
-def _scan(source: Dataset, unlabeled: object) -> Scan:
-    count: dict[Any, float] = {}
-    partly = False
-    for found, missing in current().gather(_labels(own_rows(source), unlabeled)):
-        partly |= missing
-        for name, share in found.items():
-            count[name] = count.get(name, 0.0) + share
-    if not count:
-        raise ValueError("every row is unlabeled: label some rows of each class")
-    names = np.array(list(count)).repeat(3)  # scikit-learn warns of labels that occur once
-    classes = class_index(names, None, _CPU)[0]
-    if source.classes is not None:
-        class_index(classes, source.classes, _CPU)  # says which are not among them
-        classes = source.classes
-    total = torch.tensor([count.get(name, 0.0) for name in classes.tolist()], dtype=torch.float64)
-    return Scan(classes, total, partly)
+def _key(unlabeled: object) -> str:
+    return f"labels, unlabeled {unlabeled!r}"
 
 
-def _labels(source: Dataset, unlabeled: object) -> tuple[dict[Any, float], bool]:
-    """(summed weight of each label, whether a row has none)."""
-    count: dict[Any, float] = {}
-    partly = False
-    for raw in source.pieces(labels_only=True) if source.n_rows else ():
-        y, n, number = raw.y, raw.rows.n_rows, raw.rows.number
-        each = np.ones(n) if raw.weight is None else np.asarray(raw.weight, float)
+class _Count:
+    """Labels as they go by."""
+
+    def __init__(self, source: Dataset, unlabeled: object) -> None:
+        self._source, self._unlabeled = source, unlabeled
+        self._mass: dict[Any, float] = {}  # summed weight of each label
+        self._partly = False  # whether a row has none
+
+    def __call__(self, raw: RawRows) -> None:
+        """Take in the labels of these rows."""
+        y, number = raw.y, raw.rows.number
+        each = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
         assert number is not None
         if y is None or y.ndim != 1:
             raise ValueError(
-                f"{source.where(int(number[0]))[0]} has no column of labels: pass label= (soft "
-                "labels are for rows in memory)"
+                f"{self._source.where(int(number[0]))[0]} has no column of labels: pass label= "
+                "(soft labels are for rows in memory)"
             )
-        missing = is_missing(y, unlabeled)
+        missing = is_missing(y, self._unlabeled)
         none = np.flatnonzero(is_missing(y, float("nan")) & ~missing)
         if none.size:
-            path, row = source.where(int(number[none[0]]))
+            path, row = self._source.where(int(number[none[0]]))
             raise ValueError(
                 f"{path}: row {row} has no label: drop the row, or mark rows without label by "
                 "unlabeled=float('nan')"
             )
-        partly |= bool(missing.any())
+        self._partly |= bool(missing.any())
         found, place = np.unique(y[~missing], return_inverse=True)
         mass = np.bincount(place, each[~missing], minlength=len(found))
         for name, share in zip(found.tolist(), mass.tolist(), strict=True):
-            count[name] = count.get(name, 0.0) + share
-    return count, partly
+            self._mass[name] = self._mass.get(name, 0.0) + share
+
+    def told(self) -> Scan:
+        """What all processes have met."""
+        count: dict[Any, float] = {}
+        partly = False
+        for found, missing in current().gather((self._mass, self._partly)):
+            partly |= missing
+            for name, share in found.items():
+                count[name] = count.get(name, 0.0) + share
+        if not count:
+            raise ValueError("every row is unlabeled: label some rows of each class")
+        names = np.array(list(count)).repeat(3)  # scikit-learn warns of labels that occur once
+        classes = class_index(names, None, _CPU)[0]
+        if self._source.classes is not None:
+            class_index(classes, self._source.classes, _CPU)  # says which are not among them
+            classes = self._source.classes
+        total = [count.get(name, 0.0) for name in classes.tolist()]
+        return Scan(classes, torch.tensor(total, dtype=torch.float64), partly)
 
 
 class Learned(NamedTuple):
@@ -141,6 +154,12 @@ class Learned(NamedTuple):
 def learn_labeled(model: Any, source: Dataset, seed: int) -> Learned:
     """Settle what is "auto" for a classifier by a sample; all rows as training sees them."""
     device = _set_features(model, source)
+    sampled = None
+    if source.classes is not None and _key(model.unlabeled) not in source.noted:
+        # Classes are known: how many rows have which is counted as the sample is drawn.
+        count = _Count(source, model.unlabeled)
+        sampled = sample_rows(source, seed, count)
+        source.noted[_key(model.unlabeled)] = count.told()
     found = scan(source, model.unlabeled)
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
@@ -160,7 +179,7 @@ def learn_labeled(model: Any, source: Dataset, seed: int) -> Learned:
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
-    raw = _in_order(sample_rows(source, seed), label)
+    raw = _in_order(sample_rows(source, seed) if sampled is None else sampled, label)
     targets, weight = label(raw.y, raw)
     model.classes_ = found.classes
     on_device = None if weight is None else weight.to(device)
