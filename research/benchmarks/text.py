@@ -34,7 +34,9 @@ def packages() -> Iterator[tuple[str, str, str]]:
             continue
         name = fields["Package"]
         source = fields.get("Source", name).split()[0]
-        for word in {name, source, *re.split(r"[-+.]", name)} - {""}:
+        # The longest first: what is left of a word does not depend on an order then.
+        words = {name, source, *re.split(r"[-+.]", name)} - {""}
+        for word in sorted(words, key=lambda word: (-len(word), word)):
             text = re.sub(rf"\b{re.escape(word)}\b", " ", text, flags=re.IGNORECASE)
         yield source, fields["Section"].split("/")[-1], text
 

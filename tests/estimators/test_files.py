@@ -1,10 +1,13 @@
 """Estimators on data sets that are larger than memory."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import mnemosphere as mn
+from mnemosphere.estimators.progress import size_of
 
 N_ROWS, N, C, P = 1103, 5, 3, 7
 MEMORY = 16 * 8 * N * 64
@@ -130,6 +133,16 @@ def test_classes_given_and_columns_that_differ(source, rows, model, monkeypatch)
     narrow = mn.Dataset.from_batches(lambda: [rows[0][:, :2]])
     with pytest.raises(ValueError, match="has 2 features, but DAMClassifier is expecting 5"):
         model.predict(narrow)
+
+
+def test_looks_at_all_rows_have_a_bar_of_their_own(source, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    small(verbose=1, max_iter=1).fit(mn.Dataset(source.readers, memory=MEMORY))
+    told = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
+    n_rows, n_bytes = source.n_rows, size_of(source.n_bytes)
+    assert re.search(rf"looking at .* {n_rows:,} of {n_rows:,} rows, {n_bytes} of {n_bytes}", told)
+    assert told.index("looking at") < told.index(f"{P} memories")
 
 
 def test_clusters_of_files(source, rows):

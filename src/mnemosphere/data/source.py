@@ -71,6 +71,7 @@ class Dataset:
         self._range = 0, sum(reader.n_rows for reader in self.readers)
         self._left_out = torch.zeros(0, dtype=torch.long)  # in order
         self.noted: dict[str, Any] = {}  # what looks at all rows have told
+        self.watch: Callable[[int], None] | None = None  # is told how many rows went by
 
     def shard(self, rank: int, size: int) -> Self:
         """The rows that process `rank` of `size` reads, which follow each other.
@@ -224,6 +225,8 @@ class Dataset:
                 if begin < raw.rows.n_rows:
                     raw = raw.part(begin, raw.rows.n_rows)
                     _check(raw, reader.path, first, self.names)
+                    if self.watch is not None:
+                        self.watch(raw.rows.n_rows)
                     yield raw
 
     def where(self, number: int) -> tuple[Path, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -25,7 +26,7 @@ from mnemosphere.data.source import Dataset
 from mnemosphere.estimators import persistence
 from mnemosphere.estimators.from_files import ANSWERS, batch_by_batch
 from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.estimators.progress import ProgressBar, looking
 from mnemosphere.estimators.rows_in import RowsIn
 from mnemosphere.files import checksum
 from mnemosphere.machine import check_memory
@@ -176,7 +177,8 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
             given = isinstance(self.random_state, Integral | np.random.RandomState)
             identity["random_state"] = seed if given else "drawn"
-            data = stored.parts() | {k: v for k, v in more.items() if v is not None}
+            with looking(stored, callbacks) if isinstance(stored, Dataset) else nullcontext():
+                data = stored.parts() | {k: v for k, v in more.items() if v is not None}
             labels = [repr(label) for label in self.classes_] if "targets" in more else []
             identity |= {"estimator": type(self).__name__, "data": checksum(data, {"": labels})}
             for callback in callbacks:

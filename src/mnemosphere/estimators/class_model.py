@@ -29,6 +29,7 @@ from mnemosphere.estimators.labels import (
     encode,
 )
 from mnemosphere.estimators.portable_model import PortableModel
+from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.model.class_reading import (
     at_temperature,
@@ -130,7 +131,8 @@ class ClassModel(PortableModel, ABC):
         if isinstance(X, Dataset):
             if not X.fits:
                 seed, callbacks = self._begin(X)
-                learned = learn_labeled(self, X, seed)
+                with looking(X, callbacks):
+                    learned = learn_labeled(self, X, seed)
                 return learned.rows.rows, learned.weight, learned.dataset, seed, callbacks
             given, (X, y, sample_weight) = X, X.read()
             if y is not None and y.ndim == 1:

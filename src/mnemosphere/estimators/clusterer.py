@@ -33,6 +33,7 @@ from mnemosphere.estimators.cluster_selection import (
 )
 from mnemosphere.estimators.from_files import gathered, learn_rows
 from mnemosphere.estimators.persistence import register
+from mnemosphere.estimators.progress import looking
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
@@ -212,7 +213,8 @@ class DAMClusterer(
         dataset: ArrayDataset | SourceDataset
         if isinstance(X, Dataset) and not X.fits:
             seed, callbacks = self._begin(X)
-            dataset, (stored, *_), weight = learn_rows(self, X, prior, seed)
+            with looking(X, callbacks):
+                dataset, (stored, *_), weight = learn_rows(self, X, prior, seed)
         else:
             if isinstance(X, Dataset):
                 X, _, sample_weight = X.read()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from mnemosphere.data.source import Dataset
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, Run, SplitRecord
 
@@ -49,7 +50,7 @@ def track(what: str, n_rows: int, n_bytes: int, *, shown: bool) -> Iterator[Call
 
     def advance(n: int) -> None:
         nonlocal done
-        done += n
+        done = n if done >= n_rows else done + n  # one look after another
         bar.update(task, completed=float(done), note=amount(done, n_rows, n_bytes))
 
     with bar:
@@ -65,6 +66,15 @@ def _bar(console: Console, *, narrow: bool) -> Progress:
         console=console,
         transient=True,
     )
+
+
+@contextmanager
+def looking(source: Dataset, callbacks: Iterable[Callback]) -> Iterator[None]:
+    """Show how far looks at all rows have come, where one of the callbacks is a bar."""
+    shown = any(isinstance(callback, ProgressBar) for callback in callbacks)
+    with track("looking at", source.n_rows, source.n_bytes, shown=shown) as source.watch:
+        yield
+    source.watch = None
 
 
 class ProgressBar(Callback):
