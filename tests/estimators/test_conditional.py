@@ -72,9 +72,10 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(make_clusters, monkeypa
         assert not rows_of(rows) & rows_of(held)
 
 
-def test_turns_side_by_side_are_those_alone(make_clusters, turns):
+def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):
     """Without noise, and as many rows as a batch has: the path of each hold-out by itself."""
     x, y = make_clusters(rows=211, spread=2.0)
+    monkeypatch.setattr(refine, "_SINGLE_ROWS", len(x))
     objective = mn.Refinement(max_iter=5, noise=0.0)
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=4).fit(x, y)
     ((starts, splits),) = turns

@@ -160,8 +160,9 @@ def test_few_rows_judge_by_turns(case, descents, monkeypatch):
         assert_same_params(params, refined)
 
 
-def test_turns_end_at_the_pass_that_is_best_on_average(case):
+def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
     """Of the passes on the way, none has a lower mean loss of the rows held out."""
+    monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
     descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
                               seeded(5), ())  # fmt: skip
     splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]

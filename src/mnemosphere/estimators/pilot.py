@@ -20,7 +20,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
-__all__ = ["HELD", "STEPS", "Problem", "judge", "problems", "through_metric"]
+__all__ = ["HELD", "STEPS", "Problem", "hold_out", "judge", "problems", "through_metric"]
 
 HELD = 0.2  # of the rows judge
 STEPS = 5
@@ -50,14 +50,20 @@ class Problem(NamedTuple):
         return (*self.fitted.x.shape, *self.judged.x.shape, self.params.n_memories)
 
 
+def hold_out(
+    data: ArrayDataset, shrinkage: float | None, seed: int
+) -> tuple[ArrayDataset, ArrayDataset]:
+    """Rows to fit and rows to judge by, as the metric of the former sees them."""
+    fitted, judged = data.split(HELD, generator=torch.Generator().manual_seed(seed))
+    # Too few rows: judge on what there is.
+    return through_metric(fitted, fitted if judged is None else judged, shrinkage)
+
+
 def problems(
-    data: ArrayDataset, start: Start, varsigmas: Sequence[float], shrinkage: float | None, seed: int
+    fitted: ArrayDataset, judged: ArrayDataset, start: Start, varsigmas: Sequence[float], seed: int
 ) -> Iterator[Problem]:
     """One hold-out, for each ς."""
     generator = torch.Generator().manual_seed(seed)
-    fitted, judged = data.split(HELD, generator=generator)
-    # Too few rows: judge on what there is.
-    fitted, judged = through_metric(fitted, fitted if judged is None else judged, shrinkage)
     small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
     params = small(fitted, 1.0, generator)
     betas = params.beta.expand(len(varsigmas))

@@ -2,9 +2,10 @@
 
 The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
-gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with four ς and,
+gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with six ς and,
 where the number of memories is "auto", with two widths: a fifth of the distinct rows (at least two
-per class, at most 1000), and two per class. Where there are more rows than that, the best of each
+per class, at most 1000), and two per class. Hold-outs take turns, and what is 10% behind the best
+halfway is out. Where there are more rows than that, the best of each
 width, with and without "whitened", are tried on at most 5000 rows, and the best of them with
 neighbors of its ς as long as the loss falls: the best ς grows with the number of memories. Between
 normalizations within 1% of each other the simpler goes first.
@@ -22,6 +23,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -31,7 +33,15 @@ from mnemosphere.data.dataset import ArrayDataset, held_out
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.pilot import HELD, STEPS, Problem, judge, problems, through_metric
+from mnemosphere.estimators.pilot import (
+    HELD,
+    STEPS,
+    Problem,
+    hold_out,
+    judge,
+    problems,
+    through_metric,
+)
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import tempered_log_loss
@@ -55,8 +65,9 @@ _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = (0.5, 0.1)
 _FEW_PER_CLASS = 2
-_SMALL, _FOLDS, _ROUNDS = 600, 4, 3  # hold-outs in turn: below so many rows, and from there on
-_AHEAD = 1.1  # a combination that is worse by more after one turn is out
+_SMALL = 600  # rows
+_FEW_TURNS, _TURNS = (2, 4), (1, 3)  # hold-outs before and after the race, of few rows and of more
+_AHEAD = 1.1  # a combination that is worse by more halfway is out
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
@@ -154,10 +165,9 @@ def _pilots(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(all trials, those of combinations that stayed in the race), where every row has a label."""
     small = sample.rows.n_rows < _SMALL
-    if not small:
-        sample = replace(sample, dtype=torch.float32)  # it only compares
+    sample = replace(sample, dtype=torch.float32)  # it only compares
     data: dict[str, ArrayDataset] = {}
-    race: dict[Any, dict[float, Tensor]] = {}  # combination: ς: losses (folds, temperatures)
+    race: dict[Any, dict[float, Tensor]] = {}  # combination: ς: losses (turns, temperatures)
     for kind in kinds:
         rows = sample.dataset("standard" if kind == "whitened" else kind).rows
         data[kind] = ArrayDataset(rows.take(slice(0, PILOT_ROWS)))
@@ -172,19 +182,24 @@ def _pilots(
         """Those among which the race is: all, or where a fine stage follows those alike there."""
         return (key[0] == "whitened", key[2]) if n_rows > PILOT_ROWS else None
 
-    # Few rows judge by turns. More take longer: what is far behind after one turn leaves the race.
-    for folds in [range(_FOLDS)] if small else [range(1), range(1, _ROUNDS)]:
+    @cache
+    def rows_of(kind: str, shrinkage: float | None, turn: int) -> tuple[ArrayDataset, ArrayDataset]:
+        return hold_out(data[kind], shrinkage, seed + turn)
+
+    halfway, end = _FEW_TURNS if small else _TURNS
+    for turns in (range(halfway), range(halfway, end)):
         trials_now: list[Problem] = []
         for (kind, shrinkage, width), before in race.items():
             share = data[kind].n_rows / max(n_rows, 1)
             least = len(sample.targets[0]) - 1 if start.from_means(data[kind]) else 2
             scaled = max(least, round(width * share)) if width == start.n_memories else width
             narrow = replace(start, n_memories=scaled, own_labels=True)
-            for fold in folds:
-                trials_now += problems(data[kind], narrow, [*before], shrinkage, seed + fold)
+            for turn in turns:
+                parts = rows_of(kind, shrinkage, turn)
+                trials_now += problems(*parts, narrow, [*before], seed + turn)
         found = iter(judge(trials_now, start))
         for key, before in race.items():
-            for _, vs in itertools.product(folds, [*before]):
+            for _, vs in itertools.product(turns, [*before]):
                 new = next(found)[None]
                 before[vs] = torch.cat([before[vs].to(new), new])
             for vs, losses in before.items():
@@ -348,7 +363,7 @@ def _pilot_partly(
     initial = Start(width, None, start.uniform_weight)(data, varsigma, generator)
     settled = few_labels.settle(initial, data, learn_beta=True, generator=generator).params
     losses = []
-    for _ in range(_ROUNDS):
+    for _ in range(_TURNS[1]):
         held = held_out(data.rows.targets, HELD, generator=generator)
         if not bool(held.any()):
             held = data.rows.targets.sum(1) > 0

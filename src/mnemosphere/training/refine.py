@@ -34,9 +34,10 @@ _PASSES, _ALL_STEPS = 15, 120  # at least so many of both
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
-_SINGLE_ROWS = 500  # from so many on, in single precision: they only judge, and take half the time
+_SINGLE_ROWS = 100  # from so many on, in single precision: they only judge, and take half the time
 _MARGINALS = 1e-7
 _MOST_NOISE = 0.3
+_JUDGED = 60  # times at most: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
 
 
@@ -300,7 +301,7 @@ class _Descent:
         dtype = torch.float32 if n_rows >= _SINGLE_ROWS else given
         learned, judged = learned.to(dtype=dtype), judged.to(dtype=dtype)
         params = Parameters.stack([plan.params.to(dtype=dtype) for plan in plans])
-        state = solver.start(params)
+        state, every = solver.start(params), math.ceil(plans[0].passes / _JUDGED)
         best, least, stop, status = params, loss(params), 0, "max_iter"
         try:
             for n in range(1, plans[0].passes + 1):
@@ -312,6 +313,8 @@ class _Descent:
                         batch = replace(batch, x=noisy.view_as(batch.x))
                     stats = accumulate(params, batch, rule)
                     params, state = solver.step(params, state, stats, batch, size / n_rows)
+                if n % every:
+                    continue
                 now = loss(params)
                 if now < least:
                     best, least, stop = params, now, n
