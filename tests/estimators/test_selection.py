@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 import mnemosphere as mn
 from mnemosphere.data import ArrayDataset, Normalizer, StoredRows
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.estimators import selection
+from mnemosphere.estimators import pilot, selection
 from mnemosphere.estimators.selection import choose, choose_n_memories
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.memory_graph import sharing_temperature
@@ -264,7 +264,7 @@ def test_varsigma_of_a_slope_against_a_root_finder(n, beta_eff, overlap):
     varsigma = resultant(beta) / overlap
     assert varsigma * beta == pytest.approx(beta_eff, rel=1e-9)  # that is what it means
     expected = min(1.0, max(0.05, varsigma))
-    assert selection._varsigma_for(beta_eff, overlap, n) == pytest.approx(expected, rel=1e-9)
+    assert pilot._varsigma_for(beta_eff, overlap, n) == pytest.approx(expected, rel=1e-9)
 
 
 def test_labeled_rows_and_others_come_in_turn():

@@ -29,27 +29,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, held_out
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.pilot import (
     HELD,
+    LEAST_VARSIGMA,
+    ROWS_PER_MEMORY,
     STEPS,
     Problem,
     hold_out,
     judge,
+    judge_partly,
     problems,
     through_metric,
 )
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import tempered_log_loss
-from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.memory_graph import sharing_temperature
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import few_labels
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -57,10 +56,8 @@ from mnemosphere.training.fixed_point import FixedPoint
 __all__ = ["Choice", "choose", "choose_n_memories"]
 
 MAX_MEMORIES = 1000
-ROWS_PER_MEMORY = 5
 PILOT_ROWS = 1000
 FINE_ROWS = 5000
-_LEAST_VARSIGMA = 0.05
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = (0.5, 0.1)
@@ -138,7 +135,7 @@ def choose(
         for kind in kinds:
             more = sample.dataset(kind)
             data = ArrayDataset(more.rows.take(slice(0, PILOT_ROWS)))
-            found = _pilot_partly(data, more, start, varsigma, seed)
+            found = judge_partly(data, more, start, varsigma, seed)
             trials.append({"stage": "pilot", "normalize": kind, "width": start.n_memories, **found})
         contenders = trials
     else:
@@ -254,7 +251,7 @@ def _fine_stage(
     best = min((trial(t, t["varsigma"]) for t in firsts), key=lambda t: float(t["log_loss"]))
     if varsigma is not None:
         return trials, best
-    least = _LEAST_VARSIGMA * _scale(sample.rows.n_features)
+    least = LEAST_VARSIGMA * _scale(sample.rows.n_features)
     return trials, _climb(lambda vs: trial(best, vs), best, least)
 
 
@@ -338,55 +335,6 @@ def _climb(
         if moved:
             break
     return best
-
-
-def _log_loss(params: Parameters, judged: Batch) -> float:
-    """Mean −log P(class | x) of labeled rows, the class being one of the C."""
-    own = log_joint(params, judged.x)[:, :-1].double().log_softmax(1)
-    truth = judged.targets[:, :-1].argmax(1)
-    return -judged.mean(own.gather(1, truth[:, None])[:, 0])
-
-
-def _pilot_partly(
-    data: ArrayDataset, more: ArrayDataset, start: Start, varsigma: float | None, seed: int
-) -> dict[str, float]:
-    """The trial where some rows have no label: ς as the rows (more of them) have it."""
-    x = more.rows.filled().x
-    n_memories = max(1, min(start.n_memories, more.n_rows // 2))
-    overlap = (x[n_memories:] @ x[:n_memories].to_dense().T).double()  # (rows left, P)
-    beta_eff = sharing_temperature(overlap, few_labels.SHARED_BY)
-    if varsigma is None:
-        mean = ((beta_eff * overlap).softmax(1) * overlap).sum(1).mean()
-        varsigma = round(_varsigma_for(beta_eff, float(mean), x.shape[1]), 4)
-    generator = torch.Generator().manual_seed(seed)
-    width = min(start.n_memories, max(2, data.n_rows // ROWS_PER_MEMORY))
-    initial = Start(width, None, start.uniform_weight)(data, varsigma, generator)
-    settled = few_labels.settle(initial, data, learn_beta=True, generator=generator).params
-    losses = []
-    for _ in range(_TURNS[1]):
-        held = held_out(data.rows.targets, HELD, generator=generator)
-        if not bool(held.any()):
-            held = data.rows.targets.sum(1) > 0
-        hidden = torch.where(held[:, None], 0.0, data.rows.targets)
-        rows = Batch(data.rows.x, hidden, data.rows.sample_weight)
-        losses.append(_log_loss(few_labels.label_memories(settled, rows), data.rows.take(held)))
-    return {"varsigma": varsigma, "log_loss": sum(losses) / len(losses)}
-
-
-def _varsigma_for(beta_eff: float, overlap: float, n: int) -> float:
-    """The ς in [0.05, 1] with ς·A_N⁻¹(ς·m̄) = β_eff: the ς whose fixed point has that slope.
-
-    In β that is β·A_N(β) = m̄·β_eff with ς = A_N(β)/m̄. With Amos' lower bound on A_N the root is
-    known in closed form, and a few Newton steps from there are exact to rounding.
-    """
-    m = min(max(overlap, 1e-3), 1 - 1e-6)
-    target = m * beta_eff
-    beta = torch.tensor(target * (target + n), dtype=torch.float64).sqrt()
-    for _ in range(4):
-        a = mean_resultant(beta, n)
-        slope = a + beta * (1 - a * a) - (n - 1) * a  # A_N' = 1 − A_N² − (N−1)A_N/β
-        beta = beta - (beta * a - target) / slope
-    return min(1.0, max(_LEAST_VARSIGMA, float(mean_resultant(beta, n)) / m))
 
 
 def _held_out_loss(
