@@ -568,6 +568,11 @@ USE = {
         ValueError,
         r"n_nearest must be a whole number >= 1, got 0",
     ),
+    "explanation of a data set in files": (
+        lambda c: c.model.explain(mn.Dataset.from_batches(lambda: [c.x], memory=8)),
+        TypeError,
+        r"this takes rows in memory, got a Dataset: pass rows of it, batch by batch",
+    ),
     "no such feature to hold": (
         lambda c: c.model.counterfactual(c.x, hold=["agee"]),
         ValueError,

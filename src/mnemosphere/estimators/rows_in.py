@@ -18,6 +18,7 @@ from mnemosphere.data.encoding import Encoding, is_frame
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.source import Dataset
 from mnemosphere.machine import pick_device
 from mnemosphere.model import retrieval
 from mnemosphere.model.gaps import has_gaps
@@ -46,6 +47,11 @@ class RowsIn:
         """
         if isinstance(X, StoredRows):  # of a data set that was checked
             return X.on(self.params_.w.device)
+        if isinstance(X, Dataset):
+            raise TypeError(
+                "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
+                "`for x, y, weight in dataset`"
+            )
         tensor = isinstance(X, Tensor)
         if reset:
             on_gpu = tensor and X.is_cuda and self.device == "auto"
