@@ -167,7 +167,7 @@ def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
     done = []
 
     def on_batch(self, run, share_done):
-        self.interval = 0.0
+        self.interval = 0.0 if len(done) == 29 else 60.0
         saved(self, run, share_done)
         done.append((run.n_iter, share_done))
         if len(done) == 30:
@@ -194,13 +194,13 @@ def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, monkeypat
     folder, table = rows
     words = ["cluster", folder / "p*.parquet", "--label", "kind", "--drop", "tag", *SMALL,
              "--clusters", 3, "--memories", 6, "--normalize", "standard", "--varsigma", 1,
-             "--batch-size", 60, "--max-iter", 4, "--quiet"]  # fmt: skip
+             "--batch-size", 60, "--max-iter", 2, "--quiet"]  # fmt: skip
     saved, done = Checkpoint.on_batch, []
 
     def on_batch(self, run, share_done):
-        self.interval = 0.0
-        saved(self, run, share_done)
         done.append(share_done)
+        self.interval = 0.0 if len(done) == 39 else 60.0
+        saved(self, run, share_done)
         if len(done) == 40:
             raise KeyboardInterrupt
 
