@@ -24,11 +24,11 @@ def campaigns_table() -> str:
     lines = []
     for key, name in _NAMES.items():
         one = found[key]
-        two = again.get(key, {"tried": "not yet", "defects": "not yet"})
+        two = again[key]
         fine = {k: n for k, n in one["outcomes"].items() if k not in DEFECTS}
         told = ", ".join(f"{n:,} {k}" for k, n in sorted(fine.items(), key=lambda kv: -kv[1]))
-        lines.append([name, f"{one['tried']:,}", told, f"{one['defects']:,}", two["tried"],
-                      two["defects"]])  # fmt: skip
+        lines.append([name, f"{one['tried']:,}", told, f"{one['defects']:,}", f"{two['tried']:,}",
+                      f"{two['defects']:,}"])  # fmt: skip
     head = ["campaign", "tried", "fine", "defects found, mended", "tried again", "defects left"]
     runs: list[Json] = [run for file in (found, again) for run in file.values()]
     return "\n\n".join([markdown(head, lines), "\n".join(dict.fromkeys(map(source, runs)))])
@@ -41,13 +41,13 @@ def loading_table() -> str:
         [
             f"{row['memories']:,}", f"{row['bytes'] / 1e6:.1f}",
             "from the disk" if row["cold"] else "from memory",
-            f"{row['read']:.2g}", f"{row['unchecked']:.2g}", f"{row['load']:.2g}",
-            f"{max(0.0, row['load'] - row['unchecked']) / row['read']:.0%}",
+            f"{row['read']:.2g}", f"{row['load']:.2g}", f"{row['sums']:.2g}",
+            f"{row['checks']:.2g}", f"{(row['sums'] + row['checks']) / row['read']:.0%}",
         ]
         for row in run["rows"]
     ]  # fmt: skip
-    head = ["memories", "MB", "file", "read, ms", "loaded without checks, ms", "loaded, ms",
-            "checks, of the time to read"]  # fmt: skip
+    head = ["memories", "MB", "file", "read, ms", "loaded, ms", "of which sums",
+            "and other checks", "both, of the time to read"]  # fmt: skip
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
