@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from research.pages.marks import markdown
 from research.pages.stored import read, source
 from research.report import Json
@@ -59,4 +61,16 @@ def devices_table() -> str:
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
-TABLES = {"ranks": ranks_table, "many devices": devices_table}
+def restarts_table() -> str:
+    """Runs of many processes that were killed and started again."""
+    run = read("restarts")["restarts"]
+    lines, kills = [], 0
+    for outcome, n in run["outcomes"].items():
+        found = re.search(r"after (\d+) kills", outcome)
+        kills += n * int(found[1]) if found else 0
+        lines.append([n, outcome])
+    table = markdown(["runs", "ended with"], lines)
+    return f"{table}\n\n{source(run)}: {kills} kills, {run['defects']} defects"
+
+
+TABLES = {"ranks": ranks_table, "many devices": devices_table, "restarts": restarts_table}
