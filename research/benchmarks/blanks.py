@@ -53,7 +53,7 @@ def compare(x: Any, y: Any, share: float, seed: int) -> dict[str, dict[str, floa
     means = SimpleImputer().fit(rows[train])
     found = {}
     for way, given in (("own", rows), ("mean", means.transform(rows))):
-        model = DAMClassifier(objective="joint", random_state=seed).fit(given[train], y[train])
+        model = DAMClassifier(random_state=seed).fit(given[train], y[train])
         proba = model.predict_proba(given[test])
         found[way] = {
             "accuracy": float((model.classes_[proba.argmax(1)] == y[test]).mean()),

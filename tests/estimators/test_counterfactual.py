@@ -14,7 +14,7 @@ def check(model, x, found):
     """Each change that was found turns the verdict, and rows are what their changes say."""
     assert (model.predict(found.rows)[found.found] == found.wanted[found.found]).all()
     assert np.array_equal(found.before, model.predict(x))
-    assert ((found.change != 0).any(1) == (np.asarray(found.rows) != found.given).any(1)).all()
+    assert ((found.change != 0).any(1) == (found.after != found.given).any(1)).all()
 
 
 @pytest.mark.parametrize("free", [(True, True), (True, False)])
@@ -120,6 +120,60 @@ def test_clusters_too(data):
     found = model.counterfactual(data.x[:7], 2)
     assert found.found.all()
     assert (model.predict(found.rows) == 2).all()
+
+
+@pytest.fixture(scope="module")
+def customers():
+    rng = np.random.default_rng(0)
+    gone = rng.random(211) < 0.5
+    table = pd.DataFrame(
+        {
+            "plan": np.where(
+                rng.random(211) < 0.2 + 0.6 * gone, "basic", rng.choice(["a", "b"], 211)
+            ),
+            "since": np.datetime64("2020-01-01") + rng.integers(0, 900, 211) + 300 * gone,
+            "paid": rng.random(211) < 0.8 - 0.5 * gone,
+            "spend": rng.lognormal(3 - gone, 0.5),
+        }
+    ).mask(rng.random((211, 4)) < 0.1)
+    model = mn.DAMClassifier(7, objective="joint", normalize="standard", varsigma=0.8, max_iter=5,
+                             random_state=0)  # fmt: skip
+    return model.fit(table, np.where(gone, "left", "stayed")), table[:41]
+
+
+@pytest.mark.filterwarnings("ignore:categories that training did not have")
+@pytest.mark.parametrize("hold", [(), ("since", "spend"), ("plan", "paid")])
+def test_tables_of_categories_dates_and_blanks(customers, hold):
+    """Rows stay rows of such a table: categories are switched, whatever is held is as it was."""
+    model, rows = customers
+    rows = rows.copy()
+    rows.loc[[2, 7], "plan"] = "gold"  # never seen
+    found = model.counterfactual(rows, hold=hold)
+    assert np.array_equal(found.before, model.predict(rows))
+    turned = model.predict(found.rows) == found.wanted
+    assert found.found.mean() > (0.3 if "since" in hold else 0.9)
+    assert turned[found.found].all()
+    assert set(found.rows["plan"]) <= {"basic", "a", "b", "gold"}
+    assert found.rows.index.equals(rows.index)
+    for name in hold:
+        known = rows[name].notna()
+        assert (found.rows[name][known].astype(str) == rows[name][known].astype(str)).all()
+    changed = [{change["feature"] for change in found[k]} for k in range(41)]
+    assert set.union(*changed) == set(rows.columns) - set(hold)
+    if "since" in hold:
+        k = next(k for k in range(41) if "plan" in changed[k])
+        (plan,) = [c for c in found[k] if c["feature"] == "plan"]
+        assert plan["to"] == found.rows["plan"].iloc[k] != rows["plan"].iloc[k]
+        assert plan["to"] in str(found)
+
+
+def test_no_more_features_than_allowed_are_switched_or_moved(customers):
+    model, rows = customers
+    for most in (1, 2):
+        found = model.counterfactual(rows, max_features=most)
+        assert found.found.mean() > 0.8
+        assert all(len(found[k]) <= most for k in range(41))
+        assert (model.predict(found.rows)[found.found] == found.wanted[found.found]).all()
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ class Reasons:
 
     names = tuple(f"feature {k}" for k in range(17))
     verdict, runner_up, memory = "cat", "dog", ("#3", "#5", "#8")
-    value = np.arange(17.0)
+    written = tuple(f"{k}.5" for k in range(17))
     position, verdict_position, runner_up_position = np.random.default_rng(1).normal(size=(3, 17))
     contribution = np.random.default_rng(2).normal(size=(3, 17))
     constant = np.array([0.25, 0.0, 0.0])
@@ -185,7 +185,7 @@ def test_bars_of_features_add_up(case):
     assert sum(widths[1]) == pytest.approx(Reasons.log_odds)
     assert f"{Reasons.log_odds:+.2f}" in odds.get_title(loc="left")
     lines = [t.get_text() for t in places.get_yticklabels()]
-    assert lines[0] == "feature 16  16"
+    assert lines[0] == "feature 16  16.5"
     assert lines[12:] == ["others (5)", "being average", "soft labels"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), Reasons.position[16:4:-1])
     figure.draw_without_rendering()

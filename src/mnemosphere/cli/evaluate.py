@@ -136,7 +136,7 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         if "rejected" in told:
             facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
-    poor = no_better_than_chance(found["accuracy"], found["most_frequent"])
+    poor = no_better_than_chance(opened.model, found)
     if poor is not None:
         terminal.note(f"note: {poor}")
     terminal.table(cells(found["per_class"]), "\nclasses")

@@ -189,13 +189,23 @@ def _describe(terminal: Terminal, rows: Rows | FileRows) -> None:
     order = np.argsort(-counts, kind="stable")[:_NAMED]
     some = ", ".join(f"{found[k]} {counts[k] / counts.sum():.0%}" for k in order)
     more = ", …" if len(found) > _NAMED else ""
-    where, n_features = "", rows.x.shape[1] if rows.in_memory else rows.x.n_features
+    where, n_features = "", _n_features(rows.x) if rows.in_memory else rows.x.n_features
     if not rows.in_memory:
         n = len(rows.x.readers)
         where = f" in {n} file{'s' if n > 1 else ''} of {size_of(rows.x.n_bytes)}"
     label = f" in {rows.label!r}" if rows.label else ""
-    terminal.note(f"{len(rows)} rows to train on{where}, {n_features} features, {len(found)} "
-                  f"classes{label}: {some}{more}")  # fmt: skip
+    features = f"{n_features} feature{'' if n_features == 1 else 's'}"
+    terminal.note(f"{len(rows)} rows to train on{where}, {features}, {len(found)} classes{label}: "
+                  f"{some}{more}")  # fmt: skip
+
+
+def _n_features(x: Any) -> int:
+    """Columns of a table or an array; of lists of numbers, these."""
+    first = [x.iloc[0, k] for k in range(x.shape[1])] if hasattr(x, "iloc") else []
+    lists = [
+        len(value) for value in first if not isinstance(value, str) and hasattr(value, "__len__")
+    ]
+    return int(x.shape[1]) + sum(lists) - len(lists)
 
 
 def _classes(rows: Rows | FileRows) -> tuple[Any, Any]:
@@ -348,7 +358,7 @@ def _show(
             "log-loss": cell(content["log_loss"]),
         }
     )
-    poor = no_better_than_chance(content["accuracy"], content["most_frequent"])
+    poor = no_better_than_chance(model, content)
     if poor is not None:
         terminal.note(f"note: {poor}")
     terminal.say("", folder.told())

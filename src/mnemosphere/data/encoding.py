@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.schema import items, mapping, one_of, text, whole
 
-__all__ = ["COLUMNS", "Column", "Encoding", "is_frame", "listed"]
+__all__ = ["COLUMNS", "Column", "Encoding", "is_frame", "listed", "written"]
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
 # What a model file holds of an encoding.
@@ -44,6 +44,7 @@ _ID = re.compile(r"(?i:(^|[_ .-])(id|index|key|uuid|guid|row|nr|no)$)|[a-z]I[dD]
 _STORED = 1000  # rare categories that are told from new ones
 _SHOWN = 5
 _DAY = 86_400_000_000  # microseconds
+_DAYS = 3_000_000  # from 1970 that still are a date
 
 
 def is_frame(X: Any) -> bool:
@@ -108,6 +109,11 @@ class Encoding:
         """Names of the columns of numbers."""
         return [name for column in self.columns for name in column.names]
 
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the columns that they come from."""
+        return [column.kind for column in self.columns for _ in range(column.width)]
+
     def places(self) -> Iterator[tuple[Column, slice]]:
         """(column, where its numbers stand), in order."""
         first = 0
@@ -154,6 +160,19 @@ class Encoding:
                 found[column.name] = part[:, 0]
         return pd.DataFrame(found)
 
+    def rewrite(self, frame: Any, x: NDArray[np.float64]) -> Any:
+        """The frame, as pandas has it, with these numbers (n, N) where they are not its own."""
+        frame = _pandas(frame, [column.name for column in self.columns]).copy()
+        new, other = self.decode(x), self(frame) != x  # NaN is no number's own
+        for k, (column, place) in enumerate(self.places()):
+            where = other[:, place].any(1)
+            if where.any():
+                values = new[column.name].to_numpy()
+                if column.kind == "category":  # others may be rare ones, which have no number
+                    values = np.where(where, values, frame.iloc[:, k].astype(object))
+                frame[frame.columns[k]] = list(values) if column.kind == "list" else values
+        return frame
+
     def to_json(self) -> list[dict[str, Any]]:
         """As plain values."""
         return [asdict(column) for column in self.columns]
@@ -166,6 +185,14 @@ class Encoding:
             for c in stored
         )
         return cls(columns)
+
+
+def written(value: float, kind: str = "number") -> str:
+    """A number of a column of that kind, for people."""
+    if np.isnan(value):
+        return "blank"
+    day = kind == "date" and abs(value) < _DAYS
+    return str(np.datetime64(round(value), "D")) if day else f"{value:.4g}"
 
 
 def _pandas(X: Any, names: Sequence[str] = ()) -> Any:

@@ -9,6 +9,9 @@ along the sphere). Wanted is the shortest δ with
 From the nearest memories of class y, the way to the row is cut where the verdict turns; then the
 border is taken for a plane, its nearest point tried, and the way from the row to there cut again,
 as long as that is shorter: every point on the way turns the verdict.
+
+Categories and truth values are no numbers: they stay, or are switched one after the other, first
+the one that brings the verdict nearest, and the shortest of these changes is taken.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from mnemosphere.data.encoding import Column, Encoding, is_frame, written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.estimators.base import as_numpy, check_whole
+from mnemosphere.files import plain
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio
@@ -41,19 +46,22 @@ _HALVINGS, _LAST_HALVINGS = 8, 30
 _ROUNDS = 25
 _SMALLEST = 0.02  # step that is still taken
 _SHOWN = 10
+_SWITCHED = ("category", "boolean")
+_SWITCHES = 3  # of categories and truth values that are tried one after the other
 
 
 @dataclass(frozen=True)
 class Counterfactual:
     """Rows that got another class by the smallest change that was found."""
 
-    rows: Any  # (n, N) changed, in the units of X; a frame where X was one; as given if not found
-    given: NDArray[Any]  # (n, N)
+    rows: Any  # changed, in the units of X; a frame where X was one; as given if not found
+    given: NDArray[Any]  # (n, N) as numbers, blanks filled in
+    after: NDArray[Any]  # (n, N) changed
     before: NDArray[Any]  # (n,) verdicts on X
     wanted: NDArray[Any]  # (n,) classes
     found: NDArray[np.bool_]  # (n,) whether `predict` says so of the changed rows
     change: NDArray[Any]  # (n, N) in standard units
-    feature_names: list[str] = field(repr=False)
+    columns: Encoding = field(repr=False)
 
     @property
     def distance(self) -> NDArray[Any]:
@@ -66,13 +74,23 @@ class Counterfactual:
 
     def __getitem__(self, row: int) -> list[dict[str, Any]]:
         """What changed in a row, the largest changes first."""
-        after, before = np.asarray(self.rows)[row], self.given[row]
-        return [
-            {"feature": self.feature_names[i], "from": float(before[i]), "to": float(after[i]),
-             "change": float(self.change[row, i])}
-            for i in np.argsort(-np.abs(self.change[row]), kind="stable")
-            if self.change[row, i] != 0
-        ]  # fmt: skip
+        found: list[dict[str, Any]] = []
+        pair = self.given[row], self.after[row]
+        ends = [self.columns.decode(x[None]) for x in pair]
+        for column, place in self.columns.places():
+            moved = self.change[row, place]
+            if not moved.any():
+                continue
+            if column.kind in _SWITCHED:
+                values = [plain(end[column.name].to_numpy()[0]) for end in ends]
+                found.append(_told(column.name, values, float(np.linalg.norm(moved))))
+                continue
+            for k in np.flatnonzero(moved):
+                values = [float(x[place][k]) for x in pair]
+                if column.kind == "date":
+                    values = [written(value, "date") for value in values]
+                found.append(_told(column.names[k], values, moved[k]))
+        return sorted(found, key=lambda c: -abs(c["change"]))
 
     def title(self, row: int, name: str | None = None) -> str:
         """What became of a row, in a line."""
@@ -87,10 +105,10 @@ class Counterfactual:
         """The largest changes, for people."""
         changes = self[row]
         lines = [
-            {"feature": c["feature"], "from": f"{c['from']:.4g}", "to": f"{c['to']:.4g}",
-             "change": f"{c['change']:+.2f}"}
+            {name: written(v) if isinstance(v, float) else str(v) for name, v in c.items()}
+            | {"change": f"{c['change']:+.2f}"}
             for c in changes[:_SHOWN]
-        ]  # fmt: skip
+        ]
         if len(changes) > _SHOWN:
             rest = max(abs(c["change"]) for c in changes[_SHOWN:])
             others = f"others ({len(changes) - _SHOWN})"
@@ -115,6 +133,10 @@ class Counterfactual:
         return "".join(parts)
 
 
+def _told(name: str, ends: Sequence[object], change: float) -> dict[str, Any]:
+    return {"feature": name, "from": ends[0], "to": ends[1], "change": float(change)}
+
+
 def counterfactual(
     model: Any, X: Any, y: ArrayLike | None, hold: Sequence[object], max_features: int | None
 ) -> Counterfactual:
@@ -123,8 +145,17 @@ def counterfactual(
     stored = model._stored(X, reset=False)
     x = stored.values.to(stored.device).double()  # (n, N)
     names = [str(n) for n in model._feature_names() or [f"x{i}" for i in range(x.shape[1])]]
+    columns = model._encoding or Encoding(tuple(Column(name, "number") for name in names))
     free = torch.ones_like(x, dtype=torch.bool)
-    free[:, [_feature(name, names) for name in hold]] = False
+    for name in hold:
+        free[:, _places(name, names, columns)] = False
+    blank = model._stored(X, reset=False, gaps=True).values.to(x.device).isnan()
+    switches = []
+    for place, values in _switches(columns):
+        # What memories expect in a blank need be no category.
+        x[:, place] = torch.where(blank[:, place], _nearest(x[:, place], values), x[:, place])
+        switches += [(place, values)] if bool(free[:, place].all()) else []
+        free[:, place] = False
     proba = torch.as_tensor(as_numpy(model.predict_proba(X))).to(x.device)
     order = proba.argsort(dim=1, descending=True, stable=True)
     if y is None:
@@ -132,31 +163,51 @@ def counterfactual(
     else:
         target = model._class_index(np.atleast_1d(as_numpy(y))).expand(len(x))
     search = _Search(model._class_params, model._normalizer.to(x.device))
-    change = search(x, target, free)
-    if max_features is not None:
-        check_whole(max_features, "max_features", 1)
-        kept = change.abs().topk(min(max_features, x.shape[1]), dim=1).indices
-        few = torch.zeros_like(free).scatter(1, kept, value=True) & free
-        change = search(x, target, few)
+    most = x.shape[1] if max_features is None else max_features
+    check_whole(most, "max_features", 1)
+    change, state = torch.full_like(x, torch.nan), x
+    used = torch.zeros(len(x), len(switches), dtype=torch.bool, device=x.device)
+    for n_switched in range(min(_SWITCHES, len(switches), most) + 1):
+        if n_switched:
+            state = _switched(search, state, target, switches, used)
+        own = search(state, target, free)
+        if max_features is not None:
+            kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
+            few = torch.zeros_like(free).scatter(1, kept, value=True) & free
+            own = search(state, target, few)
+        if n_switched:
+            own = (search.apply(state, own) - x) / search.unit(x)
+        change = _shorter(change, own)
     after = search.apply(x, change)
-    moved = as_numpy(torch.where(torch.isnan(after), x, after))
-    rows = type(X)(moved, X.index, X.columns) if hasattr(X, "iloc") else moved
+    after = torch.where(torch.isnan(after), x, after)
+    for place, values in switches:  # without the rounding of units
+        same = (change[:, place] == 0).all(1, keepdim=True)
+        after[:, place] = torch.where(same, x[:, place], _nearest(after[:, place], values))
+    moved, rows = as_numpy(after), as_numpy(after)
+    if model._encoding is not None and is_frame(X):
+        rows = columns.rewrite(X, moved)
+    elif hasattr(X, "iloc"):
+        rows = type(X)(moved, X.index, X.columns)
     wanted = model.classes_[as_numpy(target)]
     found = as_numpy(model.predict(rows)) == wanted
     change = torch.where(torch.from_numpy(found).to(x.device)[:, None], change, 0.0).nan_to_num(0.0)
     return Counterfactual(
         rows=rows,
         given=as_numpy(x),
+        after=moved,
         before=model.classes_[as_numpy(order[:, 0])],
         wanted=wanted,
         found=found,
         change=as_numpy(change),
-        feature_names=names,
+        columns=columns,
     )
 
 
-def _feature(name: object, names: list[str]) -> int:
-    """The place of a feature called by its name or number."""
+def _places(name: object, names: list[str], columns: Encoding) -> slice | int:
+    """The numbers of a column, or of a feature, called by its name or number."""
+    for column, place in columns.places():
+        if name == column.name:
+            return place
     if isinstance(name, str) and name in names:
         return names.index(name)
     if isinstance(name, int | np.integer) and 0 <= name < len(names):
@@ -165,6 +216,42 @@ def _feature(name: object, names: list[str]) -> int:
         f"hold names {name!r}, which is no feature: use names of columns or numbers below "
         f"{len(names)}"
     )
+
+
+def _switches(columns: Encoding) -> list[tuple[slice, Tensor]]:
+    """(where it stands, the values it can have (K, width)) of all that is no number."""
+    found = []
+    for column, place in columns.places():
+        if column.kind in _SWITCHED:
+            pair = column.width == 1
+            values = torch.tensor([[0.0], [1.0]]) if pair else torch.eye(column.width)
+            found.append((place, values.double()))
+    return found
+
+
+def _nearest(x: Tensor, values: Tensor) -> Tensor:
+    """The nearest of the values (K, width) to each row (n, width)."""
+    found: Tensor = values.to(x)[torch.cdist(x, values.to(x)).argmin(1)]
+    return found
+
+
+def _switched(
+    search: _Search, x: Tensor, target: Tensor, switches: list[tuple[slice, Tensor]], used: Tensor
+) -> Tensor:
+    """Rows with one more of them switched: what brings the target nearest; `used` is told."""
+    best, lead = x, search.lead(x, target)
+    taken = torch.full_like(target, -1)
+    for k, (place, values) in enumerate(switches):
+        for value in values.to(x):
+            other = x.clone()
+            other[:, place] = value
+            ahead = search.lead(other, target)
+            better = (ahead > lead) & ~used[:, k]
+            best, lead = torch.where(better[:, None], other, best), torch.where(better, ahead, lead)
+            taken = torch.where(better, k, taken)
+    rows = (taken >= 0).nonzero()[:, 0]
+    used[rows, taken[rows]] = True
+    return best
 
 
 class _Search:
@@ -187,7 +274,7 @@ class _Search:
 
     def apply(self, x: Tensor, change: Tensor) -> Tensor:
         """The changed rows (n, N), of unit norm where the model takes no others."""
-        after = x + change * self._unit(x)
+        after = x + change * self.unit(x)
         if self.normalizer.kind == "none":
             after = after / torch.linalg.vector_norm(after, dim=1, keepdim=True)
         return torch.where((change == 0).all(1, keepdim=True), x, after)
@@ -197,7 +284,7 @@ class _Search:
         centered = self.normalizer.kind == "center"
         return x.mean(1, keepdim=True) if centered else torch.zeros_like(x[:, :1])
 
-    def _unit(self, x: Tensor) -> Tensor:
+    def unit(self, x: Tensor) -> Tensor:
         """What one standard unit of each feature is, (1, N) or (n, 1)."""
         if self.normalizer.scale is not None:
             return self.normalizer.scale[None]
@@ -209,7 +296,7 @@ class _Search:
         scores = log_joint_differentiable(self.params, u, self.log_ratio)
         return scores[:, :-1].log_softmax(1)
 
-    def _lead(self, x: Tensor, target: Tensor) -> Tensor:
+    def lead(self, x: Tensor, target: Tensor) -> Tensor:
         """Log-odds of the target against the best other class, less the margin, (n,)."""
         u, _ = self.normalizer(x)
         scores = self._log_proba(u)
@@ -219,10 +306,10 @@ class _Search:
         return lead
 
     def _rows(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
-        unit = self._unit(x)
+        unit = self.unit(x)
 
         def lead(change: Tensor) -> Tensor:
-            return self._lead(x + change * unit, target)
+            return self.lead(x + change * unit, target)
 
         best = torch.full_like(x, torch.nan)
         best[lead(torch.zeros_like(x)) >= -self.margin] = 0.0  # the target's already

@@ -281,6 +281,7 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
     memory = as_numpy(nearest)
     typical = model.typical_rows_ if model.row_names_ is None else model.row_names_
     names = model._feature_names() or [f"x{i}" for i in range(model._n_numbers)]
+    kinds = ["number"] * len(names) if model._encoding is None else model._encoding.kinds
     return Explanation(
         rows=x if isinstance(x, SparseRows) else as_numpy(model._normalizer.restore(x)),
         classes=model.classes_,
@@ -292,7 +293,9 @@ def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
         soft_label=as_numpy(soft[nearest]),
         patterns=model.memories_[np.unique(memory)],
         typical_rows=None if typical is None else typical[memory],
-        source=Source(params, model._normalizer, stored.values, list(map(str, names))),
+        source=Source(
+            params, model._normalizer, stored.values, given.values, list(map(str, names)), kinds
+        ),
     )
 
 

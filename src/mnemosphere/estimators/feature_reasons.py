@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.encoding import written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters, memory_name
@@ -41,8 +42,10 @@ class Source(NamedTuple):
 
     params: Parameters  # whose log_joint gives the classes
     normalizer: Normalizer
-    values: Tensor  # (n, N)
+    values: Tensor  # (n, N), blanks filled in
+    given: Tensor  # (n, N), NaN where blank
     feature_names: list[str]
+    kinds: list[str]  # what they are: numbers, dates, …
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class FeatureReasons:
     verdict: object
     runner_up: object
     memory: list[str]  # names of the k memories
-    value: Floats  # (N,) as given
+    value: Floats  # (N,) as given, NaN where blank: then the rest is of what memories expect there
+    written: list[str]  # the same for people
     position: Floats  # (N,) of the row
     memories: Floats  # (k, N) positions
     verdict_position: Floats  # (N,) of the memories of the verdict, by their shares r
@@ -75,7 +79,7 @@ class FeatureReasons:
         return [
             {
                 "feature": self.names[i],
-                "value": float(self.value[i]),
+                "value": None if np.isnan(self.value[i]) else float(self.value[i]),
                 "position": float(self.position[i]),
                 "verdict_position": float(self.verdict_position[i]),
                 "runner_up_position": float(self.runner_up_position[i]),
@@ -106,7 +110,7 @@ class FeatureReasons:
 
         lines = [
             line(
-                self.names[i], self.contribution[0, i], self.difference[i], f"{self.value[i]:.4g}",
+                self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
                 f"{self.position[i]:+.2f}", f"{self.verdict_position[i]:+.2f}",
                 f"{self.runner_up_position[i]:+.2f}",
             )
@@ -170,6 +174,7 @@ def feature_reasons(
     v = v / torch.where(length > 0, length, 1.0)
     back, own = normalizer.pull_back(params.w), normalizer.preimage(params.w)
     shown = torch.from_numpy(memory).to(u.device)
+    value: Floats = source.given[row].to_dense().double().cpu().numpy()
     contribution = v * back[shown]  # (k, N')
     toward, mean = [], []
     for column in order:
@@ -189,7 +194,8 @@ def feature_reasons(
         verdict=classes[order[0]],
         runner_up=classes[order[1]],
         memory=[memory_name(m) for m in memory],
-        value=x[0].double().cpu().numpy(),
+        value=value,
+        written=list(map(written, value.tolist(), source.kinds)),
         position=position(v)[0],
         memories=position(own[shown]),
         verdict_position=position(mean[0])[0],

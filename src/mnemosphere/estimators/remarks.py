@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -73,9 +74,13 @@ def check_worth_it(n_classes: int, n_rows: int) -> None:
         )
 
 
-def no_better_than_chance(accuracy: float, most: float) -> str | None:
-    """A remark where always saying the most frequent class would do as well; most: its share."""
-    if accuracy > most:
+def no_better_than_chance(model: Any, found: Mapping[str, Any]) -> str | None:
+    """A remark where always saying the most frequent class would be right as often.
+
+    With weights of classes accuracy is not what was asked for.
+    """
+    accuracy, most = found["accuracy"], found["most_frequent"]
+    if accuracy > most or model.class_weight is not None:
         return None
     return (
         f"accuracy {accuracy:.1%} is no better than always answering the most frequent class "

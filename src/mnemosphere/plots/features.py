@@ -37,7 +37,7 @@ class Reasons(Protocol):
     verdict: object
     runner_up: object
     memory: list[str]
-    value: Array  # (N,)
+    written: list[str]  # values of the features
     position: Array  # (N,) of the row, in standard units
     verdict_position: Array  # (N,) of the memories of the verdict
     runner_up_position: Array
@@ -64,7 +64,7 @@ def feature_figure(
     found: Reasons = reasons
     order = found.order()
     shown, others = order[:_SHOWN], order[_SHOWN:]
-    names = [f"{plain(found.names[i], 24)}  {found.value[i]:.4g}" for i in shown]
+    names = [f"{plain(found.names[i], 24)}  {found.written[i]}" for i in shown]
     overlap, odds = found.contribution[0, shown].tolist(), found.difference[shown].tolist()
     if others:
         names.append(f"others ({len(others)})")
