@@ -143,6 +143,8 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
     if "certificate" in found:
+        from mnemosphere.model.parameters import memory_name
+
         told = found["certificate"]
         held, free = (
             ", ".join(f"{n} {verdict}" for verdict, n in told[key].items())
@@ -157,7 +159,8 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
             f"if copies share out the classes: {free}",
         )
         nearest = sorted(told["memories"], key=lambda memory: float(memory["beta_split"]))
-        terminal.table(cells(nearest[:_SHOWN], percent=False), "nearest to splitting")
+        lines = [line | {"memory": memory_name(line["memory"])} for line in nearest[:_SHOWN]]
+        terminal.table(cells(lines, percent=False), "nearest to splitting")
 
 
 def _show_confusion(terminal: Terminal, names: list[str], confusion: Any) -> None:

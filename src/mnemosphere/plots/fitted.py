@@ -11,6 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
 from mnemosphere.estimators.feature_reasons import readable
+from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.gallery import class_weights, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
@@ -43,7 +44,7 @@ def memories_of(
         normalizer.scale is not None and pictures is None
     ):  # standard units: features as given are not alike
         w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
-    parts = (w, model.class_weights_, model.memory_prior_)
+    parts = (w, _class_weights(model), model.memory_prior_)
     names = [str(name) for name in model._feature_names() or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
     if hasattr(model, "memory_labels_") and not named:
@@ -55,10 +56,16 @@ def memories_of(
     )  # fmt: skip
 
 
+def _class_weights(model: Any) -> NDArray[Any]:
+    """P (P+1, C+1) with which the model predicts: without what label smoothing put there."""
+    found: NDArray[Any] = model._class_params.p.cpu().numpy()
+    return found
+
+
 def classes_of(model: Any, count: int = 25) -> Axes:
     """Soft labels of some memories."""
     return class_weights(
-        model.class_weights_, model.classes_.tolist(), p_h=model.memory_prior_,
+        _class_weights(model), model.classes_.tolist(), p_h=model.memory_prior_,
         indices=representative(model, count),
     )  # fmt: skip
 
@@ -74,9 +81,12 @@ def tree_of(model: Any, shape: Shape = None) -> Axes:
         then = model.at_level(level)
         w[nodes.numpy()] = then.memories_
         label[nodes.numpy()] = then.class_weights_[1:].argmax(axis=1)
+    names = [""] * tree.n_nodes
+    for k, node in enumerate(tree.members[-1].tolist()):  # those that the model has
+        names[node] = memory_name(k)
     return lineage_tree(
         tree.level.numpy(), tree.parent.numpy(), memories=w, image_shape=shape, labels=label,
-        classes=[*model.classes_.tolist(), "none"],
+        classes=[*model.classes_.tolist(), "none"], names=names,
     )  # fmt: skip
 
 

@@ -37,13 +37,15 @@ def lineage_tree(
     image_shape: Sequence[int] | None = None,
     labels: Any = None,
     classes: Sequence[object] | None = None,
+    names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The tree of splits, roots above, one row per level.
 
     levels (n,) and parents (n,), the node that was split or -1 for a root. `memories` (n, N) are
     drawn as the nodes while there are at most 32 leaves, else nodes are dots. `labels` (n,) in
-    0..C-1 color the nodes by class, `classes` name them.
+    0..C-1 color the nodes by class, `classes` name them; `names` (n,) of the memories stand below
+    what is drawn of them.
     """
     level, parent = checked_tree(levels, parents)
     n = len(level)
@@ -84,6 +86,10 @@ def lineage_tree(
             _class_legend(ax, label, classes)
     else:
         _draw_nodes(ax, x, y, pictures, image_shape, label, classes)
+        half = _NODE / 2 * aspect(image_shape)
+        for k, name in enumerate(names or ()):
+            ax.annotate(name, (x[k], y[k] - half), (0, -2), textcoords="offset points",
+                        ha="center", va="top", fontsize=6)  # fmt: skip
     roots = int((parent < 0).sum())
     ax.set_title(f"growth from {roots} to {n_leaves} memories, one row per level of splits")
     shown = np.unique(level)

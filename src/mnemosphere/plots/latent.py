@@ -10,11 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from numpy.typing import NDArray
 
+from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import Array, as_patterns, as_soft_labels
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import DIVERGING, GREY, class_names, figure_style, new_axes
 
 _GAP, _ROW_GAP, _BAR = 0.1, 0.16, 0.1  # between tiles, between classes, height of a bar
+_NAME, _NAMED = 0.32, 100  # height of a name; memories that have one in the picture
 _MAX_ROW = 20  # memories of one class before a second line begins
 
 
@@ -55,7 +57,8 @@ def latent_classes(
     scale = largest(w) if vmax is None else vmax
     height = aspect(image_shape)
     ncols = max(1, *(len(line) for _, _, line in rows))
-    pitch = height + _BAR + _ROW_GAP
+    named = _NAME if len(w) <= _NAMED else 0.0
+    pitch = height + _BAR + _ROW_GAP + named
     if ax is None:
         tile = float(np.clip(6.0 / (ncols * (1 + _GAP)), 0.2, 0.6))
         ax = new_axes(tile * (ncols * (1 + _GAP)) + 0.8, tile * pitch * len(rows) + 0.35)
@@ -67,6 +70,9 @@ def latent_classes(
             draw_pattern(ax, w[memory], box, image_shape, vmax=scale, cmap=cmap)
             frame(ax, box, width=0.4)
             _sureness(ax, box, float(soft[memory].max()))
+            if named:
+                ax.text(box.left + 0.5, bottom - 1.3 * _BAR, memory_name(memory), ha="center",
+                        va="top", fontsize=5.5, color=GREY)  # fmt: skip
         if first:
             count = int((soft.argmax(1) == y).sum())
             text = f"{names[y]}  ({count})"

@@ -21,7 +21,7 @@ from mnemosphere.model.curvature import CurvatureMethod, Krylov
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import Residual, displacement, maximize_bound
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.theory.joint_split import joint_split
@@ -131,7 +131,7 @@ class Certificate:
         for memory in order:
             own = max(float(self.residual.w[memory]), float(self.residual.p[memory + 1]))
             lines.append(
-                f"{memory:>6}  {float(self.mass[memory]):>9.4g}  {own:>8.1e}  "
+                f"{memory_name(memory):>6}  {float(self.mass[memory]):>9.4g}  {own:>8.1e}  "
                 f"{float(self.lambda_min[memory]):>10.2e}  "
                 f"{float(self.beta_split[memory]):>10.4g}  {self.verdicts[memory]:<13}  "
                 f"{self.joint_verdicts[memory]}"
