@@ -310,10 +310,8 @@ def test_the_summary_reads_well():
     assert "0 label saddle" in lines[1]
     assert "(tolerance 1.0e-03)" in lines[2]
     assert "beta_eff 16" in lines[3]
-    table = lines[6:]
-    assert [
-        int(line.split()[0].removeprefix("#")) for line in table
-    ] == found.beta_split.argsort().tolist()
+    table = [line.strip().removeprefix("#") for line in lines[6:]]
+    assert [int(line.split()[0]) for line in table] == found.beta_split.argsort().tolist()
     for line in table:
         memory = int(line.split()[0])
         assert line.endswith(f"{found.verdicts[memory]:<13}  {found.joint_verdicts[memory]}")
