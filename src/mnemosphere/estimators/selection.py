@@ -203,7 +203,8 @@ def _pilots(
                 kind, shrinkage, width = key
                 trials[*key, vs] = {
                     "stage": "pilot", "normalize": kind, "varsigma": vs,
-                    "log_loss": float(losses.mean(0).amin()), "width": width,
+                    # Of one class, rounding may take it below zero.
+                    "log_loss": max(float(losses.mean(0).amin()), 0.0), "width": width,
                     **({} if shrinkage is None else {"shrinkage": shrinkage}),
                 }  # fmt: skip
         best: dict[Any, float] = {}
@@ -357,4 +358,4 @@ def _held_out_loss(
     if not small.is_solution(fitted):
         params = fit(params, fitted, solver, max_iter=passes, generator=generator).params
     rows = judged.rows.take(judged.rows.targets.sum(1) > 0)
-    return float(tempered_log_loss(params, rows, start.smoothing, fitted.n_rows).amin())
+    return max(float(tempered_log_loss(params, rows, start.smoothing, fitted.n_rows).amin()), 0.0)
