@@ -6,6 +6,7 @@ python -m research patches deeper --device cuda   what else might help, judged l
 python -m research patches small --device cuda    few rows
 python -m research patches labels --device cuda   few labels among many rows
 python -m research patches peers --device cuda    other classifiers on the same rows
+python -m research patches whole --device cpu     seconds and peak memory of one fit from pixels
 python -m research patches pictures               two layers of the data inside the package, drawn
 
 Each writes a report after every line, so that an interrupted one is of use. --quick takes the data
@@ -39,6 +40,7 @@ from mnemosphere.data import NamedData, load
 from mnemosphere.plots.fitted import memories_of
 from research import report
 from research.benchmarks import _options
+from research.benchmarks.one_pass import peak
 from research.image_peers import SVM_ROWS, Rows, convolutional, neighbors, svm
 
 FULL, QUICK = ("mnist", "fashion-mnist"), ("mnist-small",)
@@ -401,6 +403,16 @@ def peers(job: Job) -> None:
                 _neighbors_and_svm(job, name, seed, train, test)
 
 
+def whole(job: Job) -> None:
+    """One fit of both layers from pixels: its parts in seconds, its peak memory."""
+    for name, train, test in job.each():
+        for seed in job.seeds:
+            coded = encode(train.x, train, test, seed)
+            _tell(job, name, "two layers", job.memories[-1], seed, coded, train, test, {}, {})
+            job.add(f"{name} seed {seed}: {peak() / 1e9:.2f} GB at most",
+                    data=name, what="peak memory", seed=seed, bytes=peak())  # fmt: skip
+
+
 def pictures(job: Job) -> None:
     """Ten memories of the second layer, an image in doubt, a mistake; beside the report."""
     train, test = job.rows("mnist-small")
@@ -448,12 +460,14 @@ PARTS: dict[str, Callable[[Job], None]] = {
     "small": small,
     "labels": labels,
     "peers": peers,
+    "whole": whole,
     "pictures": pictures,
 }
-_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "labels": 3, "peers": 1, "pictures": 1}
+_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "labels": 3, "peers": 1, "whole": 1,
+          "pictures": 1}  # fmt: skip
 _MEMORIES = {
     "study": [200], "final": [100, 1000], "deeper": [1000], "small": [1000], "labels": [1000],
-    "peers": [1000], "pictures": [100],
+    "peers": [1000], "whole": [1000], "pictures": [100],
 }  # fmt: skip
 
 
