@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mnemosphere import theory
 from mnemosphere.numerics import bessel, sphere
 from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_axes
-from mnemosphere.theory.gibbs import GibbsState, Likelihood, fields, sweep
+from mnemosphere.theory.gibbs import GibbsState, Likelihood, fields, overlaps_with_rows, sweep
 from research.theory.setting import Setting, StepDone, no_progress
 
 
@@ -83,8 +83,8 @@ def log_z(
     for i in range(n_sweeps):
         state = sweep(state, likelihood, class_weight_moves=1, generator=generator)
         if i >= first:
-            h = fields(state.w, likelihood)[:, 1:]  # (K, P, M)
-            overlap = (h + likelihood.log_ratio) / likelihood.slope
+            overlap = overlaps_with_rows(state.w, data.x)  # (K, P, M)
+            h = fields(overlap, likelihood)[:, 1:]
             total += (torch.softmax(h, 1) * (overlap - resultant)).sum((1, 2))
     return float(torch.tensor(weight) @ total) / (n_sweeps - first)
 

@@ -154,10 +154,10 @@ def balanced(
     return teacher, theory.PlantedData(x, torch.zeros_like(cluster), cluster)
 
 
-def visits(
-    teacher: theory.Teacher,
-    data: theory.PlantedData,
-    betas: Sequence[float],
+def idle_share(
+    vectors: Tensor,
+    x: Tensor,
+    ladder: Ladder,
     *,
     n_chains: int,
     n_sweeps: int,
@@ -165,26 +165,27 @@ def visits(
 ) -> tuple[Tensor, float]:
     """Share (chains, K) of draws with an idle memory after a fifth of the sweeps; acceptance.
 
-    The first half of the chains starts idle, the other paired.
+    vectors (2, N): the teacher's; x (M, N): examples. The first half of the chains starts idle, the
+    other paired.
     """
-    n, half = data.x.shape[1], n_chains // 2
+    half = n_chains // 2
     noise = sphere.sample_uniform(
-        n_chains, n, generator=generator, dtype=torch.float64, device=data.x.device
+        n_chains, x.shape[1], generator=generator, dtype=torch.float64, device=x.device
     )
-    middle = sphere.project(0.1 * teacher.w.sum(0) + noise)
-    third = torch.cat([middle[:half], teacher.w[1].expand(n_chains - half, -1)])
-    w = torch.cat([teacher.w.expand(n_chains, -1, -1), third[:, None]], 1)
-    p = data.x.new_tensor([0.0, 1 / 3, 1 / 3, 1 / 3])[None, :, None]
-    ladder = Ladder(data.x.new_tensor(list(betas)))
+    middle = sphere.project(0.1 * vectors.sum(0) + noise)
+    third = torch.cat([middle[:half], vectors[1].expand(n_chains - half, -1)])
+    w = torch.cat([vectors.expand(n_chains, -1, -1), third[:, None]], 1)
+    p = x.new_tensor([0.0, 1 / 3, 1 / 3, 1 / 3])[None, :, None]
     replicas = start_replicas(GibbsState(w, p.expand(n_chains, -1, -1)), ladder)
-    total = data.x.new_zeros(n_chains, len(betas))
+    y = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    total = x.new_zeros(n_chains, len(ladder.betas))
     first = n_sweeps // 5
     for i in range(n_sweeps):
         replicas = tempered_sweep(
-            replicas, data.x, data.y, parity=i % 2, class_weight_moves=1, generator=generator
+            replicas, x, y, parity=i % 2, class_weight_moves=1, generator=generator
         )
         if i >= first:
-            m = replicas.state.w @ teacher.w.T  # (chains·K, 3, 2)
+            m = replicas.state.w @ vectors.T  # (chains·K, 3, 2)
             idle = (m[..., 0] - m[..., 1]).abs().amin(1) < _IDLE
             total += idle.double().reshape(n_chains, -1)
     return (total / (n_sweeps - first)).cpu(), float(replicas.acceptance().min())
@@ -218,9 +219,10 @@ def visit_branches(
         for j in range(n_sets):
             progress(i * n_sets + j, len(sizes) * n_sets)
             teacher, data = balanced(n, rho, upsilon, generator=generator)
-            idle, accepted = visits(
-                teacher, data, betas, n_chains=n_chains, n_sweeps=n_sweeps, generator=generator
-            )
+            idle, accepted = idle_share(
+                teacher.w, data.x, Ladder(data.x.new_tensor(list(betas))), n_chains=n_chains,
+                n_sweeps=n_sweeps, generator=generator,
+            )  # fmt: skip
             lowest = min(lowest, accepted)
             share[i, j] = idle.mean(0)
             error[i, j] = idle.std(0) / n_chains**0.5

@@ -17,6 +17,7 @@ from research.theory.commands import theory_app
 from research.theory.levels import integrate_levels
 from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Seed, Teachers, Upsilon, picture
+from research.theory.ring import visit_on_ring
 from research.theory.setting import Setting
 from research.theory.study import Study
 
@@ -195,4 +196,33 @@ def occupation(
             progress=step,
             generator=torch.Generator(device).manual_seed(seed),
         )
+    study.finish(asdict(found), found.draw())
+
+
+@theory_app.command()
+def ring(
+    ctx: typer.Context,
+    size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
+    sets: Annotated[int, typer.Option(help="Data sets for each N.", min=1)] = 3,
+    chains: Annotated[int, typer.Option(help="Rings side by side.", min=2)] = 16,
+    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 8000,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
+    out: Annotated[Path, picture("ring.png")] = Path("ring.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Visit two branches at β = 8 by a ring of β and weights that passes around their barrier.
+
+    Three memories on two teacher vectors at ϱ = υ = 1, one of them idle or two on one vector.
+    """
+    settings = {"sets": sets, "chains": chains, "sweeps": sweeps, "device": device}
+    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    with study.work("sampling") as step:
+        found = visit_on_ring(
+            size or [150, 300, 600, 800], n_sets=sets, n_chains=chains, n_sweeps=sweeps,
+            device=device, workers=workers, seed=seed, progress=step,
+        )  # fmt: skip
     study.finish(asdict(found), found.draw())

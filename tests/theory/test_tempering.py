@@ -22,12 +22,12 @@ ANGLES = np.concatenate([np.linspace(-0.4, 0.4, 8), 2.2 + np.linspace(-0.3, 0.3,
 ROWS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], 1)
 
 
-def quadrature(beta):
+def quadrature(beta, p_h=P_H):
     """P(memory 1 is the one on the large group), E w_1x, E w_2y and E⟨w_1, w_2⟩ on the circle."""
     theta = np.arange(240) * 2 * np.pi / 240
     w = np.stack([np.cos(theta), np.sin(theta)], 1)
     e = np.exp(beta * (w @ ROWS.T)) / special.iv(0, beta)  # (240, M)
-    density = np.exp(np.log(P_H[1] * e[:, None] + P_H[2] * e[None]).sum(2))
+    density = np.exp(np.log(p_h[1] * e[:, None] + p_h[2] * e[None]).sum(2))
     density /= density.sum()
     large = (w[:, 0] > np.cos(1.1)).astype(float)
     return [
@@ -38,15 +38,23 @@ def quadrature(beta):
     ]
 
 
-def test_every_rung_is_sampled_exactly():
+# A ring: to the wrong mode at equal weights and back, on another way.
+RING = ((7.0, 0.45), (5.0, 0.6), (3.0, 0.5), (5.0, 0.3), (7.0, 0.3), (9.0, 0.35))
+
+
+@pytest.mark.parametrize("rungs", [[(beta, P_H[1]) for beta in BETAS], RING])
+def test_every_rung_is_sampled_exactly(rungs):
     n_chains, n_sweeps, seed = 71, 220, generator(1)
+    weights = [(0.0, first, 1 - first) for _, first in rungs]
+    betas = torch.tensor([beta for beta, _ in rungs]).double()
+    ladder = tempering.Ladder(betas, torch.tensor(weights).double() if rungs is RING else None)
     x = torch.tensor(ROWS)
     y = torch.zeros(len(ROWS), dtype=torch.long)
     # All chains start in the mode of less weight: memory 1 on the large group of rows.
     wrong = torch.tensor([[1.0, 0.0], [math.cos(2.2), math.sin(2.2)]], dtype=torch.float64)
     p = torch.tensor(P_H, dtype=torch.float64)[None, :, None].expand(n_chains, 3, 1)
     start = gibbs.GibbsState(wrong.expand(n_chains, 2, 2), p)
-    replicas = tempering.start_replicas(start, tempering.Ladder(torch.tensor(BETAS).double()))
+    replicas = tempering.start_replicas(start, ladder)
     draws = []
     for i in range(n_sweeps):
         replicas = tempering.tempered_sweep(
@@ -55,14 +63,15 @@ def test_every_rung_is_sampled_exactly():
         first, second = replicas.state.w.unbind(1)
         large = (first[:, 0] > math.cos(1.1)).double()
         columns = [large, first[:, 0], second[:, 1], (first * second).sum(1)]
-        draws.append(torch.stack(columns, 1).reshape(n_chains, len(BETAS), 4))
+        draws.append(torch.stack(columns, 1).reshape(n_chains, len(rungs), 4))
     trace = torch.stack(draws[60:], 1)  # (chains, draws, K, 4)
-    exact = torch.tensor([quadrature(beta) for beta in BETAS])
+    exact = torch.tensor([quadrature(b, p) for (b, _), p in zip(rungs, weights, strict=True)])
     found = estimate(trace).raise_if_failed()
     assert float(((found.mean - exact) / found.standard_error).abs().max()) < 4.5
     assert float(exact[-1, 0]) < 0.15  # the start was in the wrong mode indeed
+    assert len(replicas.acceptance()) == len(rungs) - (rungs is not RING)
     assert bool((replicas.acceptance() > 0.1).all())
-    torch.testing.assert_close(replicas.last().w, replicas.state.w[3::4])
+    torch.testing.assert_close(replicas.last().w, replicas.state.w[len(rungs) - 1 :: len(rungs)])
     # Without exchange the chains stay where they start.
     state = start
     data = gibbs.Likelihood(x, y, BETAS[-1])
@@ -110,7 +119,9 @@ def test_memories_of_equal_share_trade_places_with_their_class_weights():
     data = gibbs.Likelihood(x, torch.arange(17) % 2, 6.0)
     state = gibbs.GibbsState(w, p)
     moved = tempering.exchange_memories(state, data, generator=seed)
-    before, after = gibbs.log_likelihood(state, data), gibbs.log_likelihood(moved, data)
+    before, after = (
+        gibbs.log_likelihood(s.p, gibbs.overlaps_with_rows(s.w, x), data) for s in (state, moved)
+    )
     torch.testing.assert_close(before, after, rtol=0, atol=1e-11)
     assert bool((moved.w != w).flatten(1).any(1).all())  # always accepted
     torch.testing.assert_close(moved.p.sum(1), p.sum(1))
@@ -149,3 +160,6 @@ def test_bad_ladders_are_refused():
     for betas in ([1.0], [2.0, 1.0], [0.0, 1.0]):
         with pytest.raises(ValueError, match="betas must"):
             tempering.Ladder(torch.tensor(betas))
+    for betas, rows in (([1.0, 2.0, 3.0], 3), ([1.0, 2.0], 3)):
+        with pytest.raises(ValueError, match="even number of betas and as many rows"):
+            tempering.Ladder(torch.tensor(betas), torch.ones(rows, 2) / 2)

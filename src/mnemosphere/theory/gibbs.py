@@ -31,6 +31,7 @@ __all__ = [
     "log_likelihood",
     "move_given_assignments",
     "move_given_memories",
+    "overlaps_with_rows",
     "sweep",
 ]
 
@@ -71,7 +72,7 @@ def sweep(
     state: GibbsState, data: Likelihood, *, class_weight_moves: int, generator: torch.Generator
 ) -> GibbsState:
     """One pass through all conditionals; pure but for the generator."""
-    h, p = fields(state.w, data), state.p
+    h, p = fields(overlaps_with_rows(state.w, data.x), data), state.p
     labeled = p.shape[2] > 1
     if labeled:
         for _ in range(class_weight_moves):
@@ -86,18 +87,20 @@ def sweep(
     return GibbsState(w, p)
 
 
-def fields(w: Tensor, data: Likelihood) -> Tensor:
-    """Fields h (chains, P+1, M) of memories w (chains, P, N)."""
-    n_chains, n_memories, n = w.shape
-    scores = w.reshape(-1, n) @ data.x.T  # (chains*P, N) @ (N, M)
-    h = data.slope * scores.reshape(n_chains, n_memories, -1) - data.log_ratio
+def overlaps_with_rows(w: Tensor, x: Tensor) -> Tensor:
+    """⟨w^μ, x_c⟩ (chains, P, M) of memories w (chains, P, N)."""
+    return (w.reshape(-1, w.shape[2]) @ x.T).reshape(*w.shape[:2], -1)
+
+
+def fields(overlaps: Tensor, data: Likelihood) -> Tensor:
+    """Fields h (chains, P+1, M) of memories with these overlaps (chains, P, M) with the rows."""
+    h = data.slope * overlaps - data.log_ratio
     return torch.cat([torch.zeros_like(h[:, :1]), h], 1)  # the uniform component
 
 
-def log_likelihood(state: GibbsState, data: Likelihood) -> Tensor:
+def log_likelihood(p: Tensor, overlaps: Tensor, data: Likelihood) -> Tensor:
     """Log of Π_c Σ_γ p[γ, y_c] exp(h[γ, c]) (chains,), against the uniform density."""
-    log_p = state.p.log()[:, :, data.y]  # (chains, P+1, M)
-    return torch.logsumexp(log_p + fields(state.w, data), 1).sum(1)
+    return torch.logsumexp(p.log()[:, :, data.y] + fields(overlaps, data), 1).sum(1)
 
 
 def _sample_assignments(p: Tensor, h: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:

@@ -10,6 +10,10 @@ probability min(1, e^Δ),
 which leaves the product of their posteriors as it is. How often the last β is visited by each mode
 is then the mode's weight. Memories are exchanged as well: modes that differ by a permutation are
 told apart by nothing but p_h.
+
+Where modes change places by a jump at some β of the ladder, its barrier stands on the ladder too.
+Then rungs may differ in p_h as well: a ring of rungs can lead around the end of the line of jumps,
+from one mode at the student's β and p_h to another at the same β and p_h, without a barrier.
 """
 
 from __future__ import annotations
@@ -19,30 +23,53 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.theory.gibbs import GibbsState, Likelihood, log_likelihood, sweep
+from mnemosphere.theory.gibbs import (
+    GibbsState,
+    Likelihood,
+    log_likelihood,
+    overlaps_with_rows,
+    sweep,
+)
 
 __all__ = ["Ladder", "Replicas", "exchange_memories", "start_replicas", "tempered_sweep"]
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """Increasing inverse temperatures betas (K,), the last one the student's."""
+    """Inverse temperatures betas (K,), the last one the student's.
+
+    p_h (K, P+1), without labels: weights of hidden units on every rung, and the ladder is a ring,
+    whose last rung is a neighbor of the first. Without them betas must increase.
+    """
 
     betas: Tensor
+    p_h: Tensor | None = None
 
     def __post_init__(self) -> None:
         betas = self.betas
         if betas.ndim != 1 or len(betas) < 2 or not bool((betas > 0).all()):
             raise ValueError("betas must be a vector of at least 2 positive numbers")
-        if not bool((betas[1:] > betas[:-1]).all()):
-            raise ValueError(f"betas must increase, got {betas.tolist()}")
+        if self.p_h is None:
+            if not bool((betas[1:] > betas[:-1]).all()):
+                raise ValueError(f"betas must increase, got {betas.tolist()}")
+        elif len(betas) % 2 or self.p_h.shape[0] != len(betas):
+            raise ValueError(
+                f"a ring has an even number of betas and as many rows of p_h, got {len(betas)} "
+                f"and {self.p_h.shape[0]}"
+            )
+
+    def neighbors(self, parity: int) -> tuple[Tensor, Tensor]:
+        """The lower and the upper rungs of the pairs that trade places."""
+        k = len(self.betas)
+        low = torch.arange(parity % 2, k - (self.p_h is None), 2, device=self.betas.device)
+        return low, (low + 1) % k
 
 
 @dataclass(frozen=True)
 class Replicas:
     """States (chains·K, ...) in the order of chains, then of the ladder, and the exchange counts.
 
-    tried and accepted (K−1,): exchanges between neighbors on the ladder, over all chains.
+    tried and accepted (K−1,), on a ring (K,): exchanges of a rung with the next, over all chains.
     """
 
     state: GibbsState
@@ -56,15 +83,18 @@ class Replicas:
         return GibbsState(self.state.w[k - 1 :: k], self.state.p[k - 1 :: k])
 
     def acceptance(self) -> Tensor:
-        """Share of exchanges accepted (K−1,): all should be well above 0."""
+        """Share of exchanges accepted: all should be well above 0."""
         return self.accepted / self.tried.clamp_min(1.0)
 
 
 def start_replicas(state: GibbsState, ladder: Ladder) -> Replicas:
     """Replicas that all start from the states (chains, ...)."""
     k = len(ladder.betas)
-    many = GibbsState(state.w.repeat_interleave(k, 0), state.p.repeat_interleave(k, 0))
-    zero = torch.zeros(k - 1, dtype=state.w.dtype, device=state.w.device)
+    p = state.p.repeat_interleave(k, 0)
+    if ladder.p_h is not None:
+        p = ladder.p_h.to(p).repeat(len(state.p), 1)[..., None]
+    many = GibbsState(state.w.repeat_interleave(k, 0), p)
+    zero = torch.zeros(k - (ladder.p_h is None), dtype=p.dtype, device=p.device)
     return Replicas(many, ladder, zero, zero)
 
 
@@ -112,7 +142,10 @@ def exchange_memories(
     proposal = GibbsState(w, torch.where(alike[:, None, None], traded, p))
     if bool(alike.all()):
         return proposal
-    gain = log_likelihood(proposal, data) - log_likelihood(state, data)
+    before = overlaps_with_rows(state.w, data.x)
+    after = before.clone()
+    after[chain, order] = before[chain, order.flip(1)]
+    gain = log_likelihood(proposal.p, after, data) - log_likelihood(state.p, before, data)
     u = torch.rand(n_chains, generator=generator, dtype=gain.dtype, device=device)
     keep = (u.log() < gain)[:, None, None]
     return GibbsState(
@@ -123,31 +156,30 @@ def exchange_memories(
 def _exchange_neighbors(
     replicas: Replicas, data: Likelihood, parity: int, generator: torch.Generator
 ) -> Replicas:
-    k = len(replicas.ladder.betas)
-    state = replicas.state
+    ladder, state = replicas.ladder, replicas.state
+    k = len(ladder.betas)
     n_chains = state.w.shape[0] // k
-    # Where each place of the ladder finds its partner; the ends may be without.
-    partner = torch.arange(k, device=state.w.device)
-    pairs = [(i, i + 1) for i in range(parity % 2, k - 1, 2)]
-    if not pairs:
+    low, high = (rungs.to(state.w.device) for rungs in ladder.neighbors(parity))
+    if not len(low):
         return replicas
-    low = torch.tensor([i for i, _ in pairs], device=state.w.device)
-    partner[low], partner[low + 1] = low + 1, low
-    crossed = replace(data, beta=replicas.ladder.betas.to(data.x)[partner].repeat(n_chains))
-    gain = (log_likelihood(state, crossed) - log_likelihood(state, data)).reshape(n_chains, k)
-    delta = gain[:, low] + gain[:, low + 1]  # (chains, pairs)
+    partner = torch.arange(k, device=low.device)  # the ends may be without
+    partner[low], partner[high] = high, low
+    first = k * torch.arange(n_chains, device=low.device)[:, None]  # (chains, 1)
+    crossed = replace(data, beta=ladder.betas.to(data.x)[partner].repeat(n_chains))
+    there = state.p if ladder.p_h is None else state.p[(first + partner).flatten()]
+    overlaps = overlaps_with_rows(state.w, data.x)
+    gain = log_likelihood(there, overlaps, crossed) - log_likelihood(state.p, overlaps, data)
+    gain = gain.reshape(n_chains, k)
+    delta = gain[:, low] + gain[:, high]  # (chains, pairs)
     u = torch.rand(delta.shape, generator=generator, dtype=delta.dtype, device=delta.device)
     swapped = u.log() < delta
     source = torch.arange(k, device=delta.device).repeat(n_chains, 1)  # (chains, K)
-    source[:, low] = torch.where(swapped, low + 1, low)
-    source[:, low + 1] = torch.where(swapped, low, low + 1)
-    index = (source + k * torch.arange(n_chains, device=delta.device)[:, None]).flatten()
+    source[:, low] = torch.where(swapped, high, low)
+    source[:, high] = torch.where(swapped, low, high)
+    index = (first + source).flatten()
     tried, accepted = replicas.tried.clone(), replicas.accepted.clone()
     tried[low] += n_chains
     accepted[low] += swapped.sum(0).to(accepted.dtype)
-    return replace(
-        replicas,
-        state=GibbsState(state.w[index], state.p[index]),
-        tried=tried,
-        accepted=accepted,
-    )
+    # On a ring p belongs to the rung.
+    p = state.p[index] if ladder.p_h is None else state.p
+    return replace(replicas, state=GibbsState(state.w[index], p), tried=tried, accepted=accepted)

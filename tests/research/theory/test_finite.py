@@ -8,7 +8,8 @@ import torch
 from scipy import special
 
 from mnemosphere import theory
-from research.theory import levels, occupation
+from mnemosphere.theory.tempering import Ladder
+from research.theory import levels, occupation, ring
 
 
 def test_log_z_of_one_memory_is_its_closed_form():
@@ -51,8 +52,39 @@ def test_visits_count_idle_memories_at_every_beta():
     assert int((data.cluster == 0).sum()) == 100
     assert math.isnan(occupation.predicted(problem(6.0, 100), teacher, data))
     # The first half of the chains starts idle, the other paired; both are metastable when cold.
-    share, acceptance = occupation.visits(
-        teacher, data, [20.0, 20.5], n_chains=2, n_sweeps=10, generator=seed
+    cold = Ladder(torch.tensor([20.0, 20.5]).double())
+    share, acceptance = occupation.idle_share(
+        teacher.w, data.x, cold, n_chains=2, n_sweeps=10, generator=seed
     )
     assert share.tolist() == [[1.0, 1.0], [0.0, 0.0]]
     assert acceptance > 0
+
+
+def test_a_ring_leads_around_the_end_of_the_line_of_jumps():
+    target = (ring.BETA, 1 / 3)
+    assert ring.solve_both(*target)[0]
+    assert ring.solve_both(*target)[1] == pytest.approx(0.0062, abs=1e-4)
+    for n in (97, 600):
+        rungs = ring.ring(n)
+        path = torch.stack([rungs.betas, rungs.p_h[:, 3]], 1).tolist()
+        assert path[-1] == pytest.approx(target)
+        assert len(path) % 2 == 0
+        torch.testing.assert_close(rungs.p_h.sum(1), torch.ones(len(path)).double())
+    assert not any(ring.solve_both(beta, t)[0] for beta, t in path if beta < 5.4)
+    # Up to there one of the branches is alone or ahead on either side.
+    idle = [ring.solve_both(beta, t) for beta, t in path if beta > 6 and t < 0.33]
+    paired = [ring.solve_both(beta, t) for beta, t in path if 6 < beta < 7.7 and t > 0.33]
+    assert all(gap > 0 or not two for two, gap in idle)
+    assert all(gap < 0 or not two for two, gap in paired)
+
+
+def test_visits_on_a_ring_have_both_starts_and_the_theory_beside_them():
+    found = ring.visit_on_ring([83, 89], n_sets=2, n_chains=2, n_sweeps=10, grid=(3, 2))
+    np.testing.assert_allclose(found.share, (found.from_idle + found.from_paired) / 2)
+    teacher, data = occupation.balanced(
+        89, 1.0, 1.0, generator=torch.Generator().manual_seed(10 * 89 + 1)
+    )
+    expected = occupation.predicted(problem(8.0, 89), teacher, data)
+    np.testing.assert_allclose(found.log_odds[1, 1], expected)
+    assert bool((found.acceptance > 0).all())
+    assert found.draw().get_xlabel().startswith("inverse")
