@@ -7,6 +7,7 @@ between is made anew with the page, so that a sentence cannot contradict its res
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,9 +118,9 @@ def _fig6(result: Json, folder: Path) -> Facts:
                 f"{data} {what} slopes": f"{slopes[1] / slopes[0]:.2f}",
             }
             if {1600, 1625} <= set(split["p_max"]):
-                at = [split[what][split["p_max"].index(p)] for p in (1600, 1625)]
-                rise = 100 * (at[1] / at[0] - 1)
-                found[f"{data} {what} jump"] = f"{rise:.0f}%"
+                at = [split[what][split["p_max"].index(p)] for p in (1500, 1600, 1625)]
+                for step, (before, after) in zip(("tread", "jump"), pairwise(at), strict=True):
+                    found[f"{data} {what} {step}"] = f"{100 * (after / before - 1):.0f}%"
                 for form in ("staircase", "line"):
                     share = laws["sgd-split"][what][form]["r2"] or 0.0
                     found[f"{data} {what} {form}"] = f"{100 * share:.0f}%"
