@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -112,8 +114,11 @@ def test_any_safetensors_reader_can_read_them(tmp_path):
     assert load_file(path)["a"].tolist() == [1.0, 1.0]
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["mnemosphere"])
-    assert header.pop("checksum") == files.checksum({"a": torch.ones(2)}, header)
+    told = header.pop("checksum")
     assert header == {"format": "kind"}
+    # Of the whole file but its first eight bytes and the checksum itself.
+    rest = path.read_bytes()[8:].replace(told.encode(), b"")
+    assert told == hashlib.sha256(rest).hexdigest()
 
 
 LARGE = torch.arange(3 * 509 * 512 + 7)  # three blocks of sums and a rest
@@ -146,23 +151,15 @@ def test_a_checksum_sees_every_change(tensor):
 
 
 def test_a_changed_file_is_refused(tmp_path):
-    """Every byte of numbers and header counts; spaces that mean nothing do not."""
+    """Every byte counts."""
     path = tmp_path / "file"
     header = {"format": "kind", "version": 7, "note": "abc"}
     files.write_tensors(path, {"a": torch.arange(3.0), "b": torch.arange(5)}, header)
     content = path.read_bytes()
     for at in range(len(content)):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        try:
-            found, tensors = files.read_tensors(path, "kind", 7, older=[6])
-        except ValueError as error:
-            message = str(error)
-        else:
-            message = f"{path} is the same"
-            assert found == header
-            assert tensors["a"].tolist() == [0.0, 1.0, 2.0]
-        assert message.startswith(str(path))
-        assert "\n" not in message
+        with pytest.raises(ValueError, match=rf"^{re.escape(str(path))} .*$"):
+            files.read_tensors(path, "kind", 7, older=[6])
 
 
 def test_only_older_versions_may_lack_a_checksum(tmp_path):

@@ -196,7 +196,7 @@ def mutate_tensors(
         tensors[name + ".more"] = tensor
     elif kind == "type":
         kinds = [torch.float16, torch.float32, torch.float64, torch.int8,
-                 torch.int64, torch.bool, torch.uint8, torch.complex64]  # fmt: skip
+                 torch.int64, torch.bool, torch.uint8, torch.int16]  # fmt: skip
         tensors[name] = tensor.to(kinds[int(rng.integers(len(kinds)))])
     elif kind == "shape":
         flat = tensor.reshape(-1)

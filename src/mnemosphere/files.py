@@ -9,9 +9,8 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 from threading import Lock
@@ -36,7 +35,7 @@ __all__ = [
     "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
 ]  # fmt: skip
 
-_WHOLE = 1 << 19  # bytes of a tensor up to which every one of them goes into the hash itself
+_WHOLE = 1 << 16  # bytes, up to which every one of them goes into the hash itself
 _COLUMNS = 509  # 64-bit words of a line; lines and columns of a block are summed
 _LINE = 8 * _COLUMNS
 _BLOCK = 512 * _LINE  # 2 MB
@@ -47,6 +46,7 @@ _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
 }  # fmt: skip
+_NAMES = {np.dtype(kind).name: name for name, kind in _TYPES.items()}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -94,63 +94,71 @@ def remove_leftovers(path: Path) -> None:
 
 
 def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
-    """SHA-256 of the header and of names, types, shapes and numbers of the tensors.
-
-    A large tensor goes in by sums of its 64-bit words, over the lines and the columns of blocks of
-    2 MB: that takes a tenth of the time, and any change of less than 4 kB changes some sum.
-    """
+    """SHA-256 of the header and of names, types, shapes and numbers of the tensors; see `_add`."""
     digest = hashlib.sha256(json.dumps(header).encode())
-    arrays = {name: t.detach().cpu().contiguous().numpy() for name, t in tensors.items()}
-    sums = {name: _each(_sums, _parts(array)[0], array.nbytes) for name, array in arrays.items()}
-    return _digest(digest, arrays, sums)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
+        _add(digest, _bytes(tensor))
+    return digest.hexdigest()
 
 
-def _digest(
-    digest: Any, arrays: Mapping[str, NDArray[Any]], sums: Mapping[str, Iterable[bytes]]
-) -> str:
-    """The checksum from the hash of the header, arrays and the sums of their blocks."""
-    for name, array in sorted(arrays.items()):
-        digest.update(repr((name, _torch_name(array.dtype), array.shape)).encode())
-        for found in sums[name]:
-            digest.update(found)
-        digest.update(_parts(array)[1].data)
-    return str(digest.hexdigest())
+def _bytes(tensor: Tensor) -> NDArray[np.uint8]:
+    return tensor.detach().cpu().contiguous().numpy().reshape(-1).view(np.uint8)
 
 
-@lru_cache
-def _torch_name(dtype: np.dtype[Any]) -> str:
-    return f"torch.{dtype.name}"
+def _add(
+    digest: Any, content: NDArray[np.uint8], read: Callable[[int, int], None] | None = None
+) -> None:
+    """Put bytes into a hash; read: fills those between two places first.
 
+    Many of them go in by sums of 64-bit words, over the lines and the columns of blocks of 2 MB:
+    that takes a tenth of the time, and any change of less than 4 kB changes some sum. What one
+    thread has read it sums while another reads.
+    """
+    end = content.size // _LINE * _LINE if content.size > _WHOLE else 0
 
-def _each(action: Callable[[Any], bytes], items: Sequence[Any], n_bytes: int) -> list[bytes]:
-    """`action` of each; for so many bytes threads may be worth their start."""
-    if n_bytes < _MANY:
-        return [action(item) for item in items]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(action, items))
+    def sums(at: int) -> bytes:
+        block = slice(at, min(at + _BLOCK, end))
+        if read is not None:
+            read(block.start, block.stop)
+        words = content[block].view(np.uint64).reshape(-1, _COLUMNS)
+        return bytes(words.sum(0)) + bytes(words.sum(1))
 
-
-def _parts(array: NDArray[Any]) -> tuple[list[NDArray[np.uint8]], NDArray[np.uint8]]:
-    """The blocks of an array that are summed, and the rest, which goes into the hash as it is."""
-    content = array.reshape(-1).view(np.uint8)
-    rest = content.size // _LINE * _LINE if content.size > _WHOLE else 0
-    blocks = [content[at : min(at + _BLOCK, rest)] for at in range(0, rest, _BLOCK)]
-    return blocks, content[rest:]
-
-
-def _sums(block: NDArray[np.uint8]) -> bytes:
-    words = block.view(np.uint64).reshape(-1, _COLUMNS)
-    return bytes(words.sum(0)) + bytes(words.sum(1))
+    blocks = range(0, end, _BLOCK)
+    if content.size < _MANY:
+        digest.update(b"".join(map(sums, blocks)))
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            digest.update(b"".join(pool.map(sums, blocks)))
+    if read is not None:
+        read(end, content.size)
+    digest.update(content[end:].data)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Write named tensors and a header of plain values atomically, with their checksum."""
-    from safetensors.torch import save
+    """Write named tensors and a header of plain values atomically, as safetensors has them.
 
-    # A copy of each: safetensors refuses tensors that share memory, as params and best often do.
-    copies = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    header = {**header, "checksum": checksum(copies, header)}
-    write_atomically(path, save(copies, {"mnemosphere": json.dumps(header)}))
+    The last field of the header is the checksum of the whole file without it.
+    """
+    places: dict[str, Any] = {"__metadata__": {}}
+    parts, at = [], 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
+        parts.append(_bytes(tensor))
+        about = {"dtype": _NAMES[str(tensor.dtype)[6:]], "shape": list(tensor.shape)}
+        places[name] = about | {"data_offsets": [at, at := at + parts[-1].size]}
+    content = np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+    def head(seal: str) -> bytes:
+        places["__metadata__"]["mnemosphere"] = json.dumps({**header, "checksum": seal})
+        text = json.dumps(places, separators=(",", ":")).encode()
+        return text + b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
+
+    digest = hashlib.sha256(head(""))
+    _add(digest, content)
+    sealed = head(digest.hexdigest())
+    with writing(path) as file:
+        for part in (len(sealed).to_bytes(8, "little"), sealed, content.data):
+            file.write(part)
 
 
 def read_tensors(
@@ -177,7 +185,7 @@ def opened(
     known = [*older, version]
     with path.open("rb", buffering=0) as file:
         with _refusing(path):
-            header, places = _read_header(file)
+            head, header, places = _read_header(file)
         told, found = header.pop("checksum", None), header.get("version")
         if header.get("format") != kind:
             other = _short(header.get("format", "of another program"))
@@ -187,15 +195,17 @@ def opened(
                 f"{path} has format version {_short(found)}, this release reads "
                 f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
             )
-        digest = hashlib.sha256(json.dumps(header).encode())
 
         def arrays() -> dict[str, NDArray[Any]]:
             size = places[-1].end if places else 0
             if size > _LARGE:
                 check_memory(size, "cpu", str(path), "load it where there is more")
+            digest = hashlib.sha256(head.replace(str(told).encode(), b"", 1))
             with _refusing(path):
-                read, sums = _read_data(file, places)
-            if (told is not None or found == version) and told != _digest(digest, read, sums):
+                content = _read_data(file, size, digest)
+                read = {p.name: content[p.begin : p.end].view(p.dtype) for p in places}
+                read = {p.name: read[p.name].reshape(p.shape) for p in places}
+            if (told is not None or found == version) and told != digest.hexdigest():
                 raise ValueError(
                     f"{path} is damaged: it has been changed since it was written (its checksum "
                     "differs); get or save it again"
@@ -226,13 +236,17 @@ class _Place(NamedTuple):
     shape: tuple[int, ...]
 
 
-def _read_header(file: FileIO) -> tuple[dict[str, Any], list[_Place]]:
-    """Our header, and where arrays lie, in order; ValueError where they do not fill the file."""
+def _read_header(file: FileIO) -> tuple[bytes, dict[str, Any], list[_Place]]:
+    """All before the arrays, our header in it, and where they lie, in order.
+
+    ValueError where they do not fill the rest of the file.
+    """
     length = int.from_bytes(file.read(8), "little")
     left = os.fstat(file.fileno()).st_size - 8 - length
     if left < 0 or length > _LONGEST_HEADER:
         raise ValueError("its header is too long")
-    told = json.loads(file.read(length))
+    head = file.read(length)
+    told = json.loads(head)
     header = json.loads((told.pop("__metadata__", None) or {}).get("mnemosphere", "{}"))
     check_depth(header)
     places = sorted(
@@ -249,48 +263,29 @@ def _read_header(file: FileIO) -> tuple[dict[str, Any], list[_Place]]:
         at = place.end
     if at != left:
         raise ValueError(f"it has {left} bytes of numbers, not {at}")
-    return header if isinstance(header, dict) else {}, places
+    return head, header if isinstance(header, dict) else {}, places
 
 
-def _read_data(
-    file: FileIO, places: Sequence[_Place]
-) -> tuple[dict[str, NDArray[Any]], dict[str, list[bytes]]]:
-    """Arrays, and the sums of their blocks, taken as these are read.
-
-    What one thread has read it sums while another reads.
-    """
+def _read_data(file: FileIO, size: int, digest: Any) -> NDArray[np.uint8]:
+    """The rest of a file, that many bytes, which go into the hash too."""
     start, turn = file.tell(), Lock()
+    content = np.empty(size, np.uint8)
 
-    def read(part: NDArray[np.uint8], at: int) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(file.fileno(), [part.data], at)
-        with turn:
-            file.seek(at)
-            return file.readinto(part.data)
-
-    arrays = {place.name: np.empty(place.shape, place.dtype) for place in places}
-    pieces: list[tuple[str, int, NDArray[np.uint8], bool]] = []
-    for at, _, name, *_ in places:
-        blocks, rest = _parts(arrays[name])
-        for part in [*blocks, rest]:
-            pieces.append((name, at, part, part is not rest))
-            at += part.size
-
-    def take(piece: tuple[str, int, NDArray[np.uint8], bool]) -> bytes:
-        _, at, part, summed = piece
-        done = 0
-        while done < part.size:
-            more = read(part[done:], start + at + done)
+    def read(at: int, end: int) -> None:
+        while at < end:
+            part = content[at:end].data
+            if hasattr(os, "preadv"):
+                more = os.preadv(file.fileno(), [part], start + at)
+            else:
+                with turn:
+                    file.seek(start + at)
+                    more = file.readinto(part)
             if not more:
                 raise ValueError("it ends too early")
-            done += more
-        return _sums(part) if summed else b""
+            at += more
 
-    sums: dict[str, list[bytes]] = {place.name: [] for place in places}
-    found = _each(take, pieces, places[-1].end if places else 0)
-    for (name, *_), one in zip(pieces, found, strict=True):
-        sums[name].append(one)
-    return arrays, sums
+    _add(digest, content, read)
+    return content
 
 
 def _short(value: object) -> str:

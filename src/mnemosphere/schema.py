@@ -25,6 +25,7 @@ Check = Callable[[Any, str], None]
 _DEEPEST = 32
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
+_FLOATS = ("torch.float32", "torch.float64")
 
 
 def _refuse(value: Any, name: str, expected: str) -> None:
@@ -40,7 +41,7 @@ def number(low: float = -math.inf, high: float = math.inf, *, above: bool = Fals
     """A number in [low, high]; above: low is left out. Never NaN."""
 
     def check(value: Any, name: str) -> None:
-        real = isinstance(value, int | float) and not isinstance(value, bool)
+        real = type(value) is float or type(value) is int  # no truth value
         if not real or not low <= value <= high or (above and value == low):
             _refuse(value, name, f"a number from {low} to {high}")
 
@@ -51,7 +52,7 @@ def whole(low: int = 0, high: int = 2**53) -> Check:
     """A whole number in [low, high]."""
 
     def check(value: Any, name: str) -> None:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        if type(value) is not int or not low <= value <= high:
             _refuse(value, name, f"a whole number from {low}")
 
     return check
@@ -95,8 +96,12 @@ def items(inner: Check, least: int = 0) -> Check:
     def check(value: Any, name: str) -> None:
         if not isinstance(value, list) or len(value) < least:
             _refuse(value, name, "a list")
-        for i, item in enumerate(value):
-            inner(item, f"{name}[{i}]")
+        try:
+            for item in value:
+                inner(item, name)
+        except ValueError:  # say which
+            for i, item in enumerate(value):
+                inner(item, f"{name}[{i}]")
 
     return check
 
@@ -141,13 +146,15 @@ def _annotated(hint: Any) -> Check:
     return maybe(check) if types.NoneType in members else check
 
 
-def check_depth(value: Any, left: int = _DEEPEST) -> None:
+def check_depth(value: Any) -> None:
     """Raise ValueError where lists and mappings are nested deeper than any of ours."""
-    if left == 0:
-        raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
-    if isinstance(value, list | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            check_depth(item, left - 1)
+    level = [value]
+    for _ in range(_DEEPEST):
+        nested = [item for item in level if type(item) in (list, dict)]
+        if not nested:
+            return
+        level = [x for item in nested for x in (item if type(item) is list else item.values())]
+    raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
 
 
 # Tensors.
@@ -168,24 +175,22 @@ class Array:
 
     def check(self, tensor: Tensor, name: str, sizes: Mapping[str, int]) -> None:
         """Raise ValueError unless the tensor is so."""
+        known = tensor.numpy()  # whose calls are the quicker ones
         axes = self.shape.split()
-        wanted = [int(a) if a.isdecimal() else sizes.get(a) for a in axes]
-        fits = len(axes) == tensor.ndim and all(
-            want in (None, size) for want, size in zip(wanted, tensor.shape, strict=True)
+        kinds = _FLOATS if self.dtype is None else (str(self.dtype),)
+        fits = len(axes) == known.ndim and all(
+            size == (int(a) if a.isdecimal() else sizes.get(a, size))
+            for a, size in zip(axes, known.shape, strict=True)
         )
-        floats = ("torch.float32", "torch.float64")
-        kinds = floats if self.dtype is None else (str(self.dtype),)
         if not fits or str(tensor.dtype) not in kinds:
-            shape = ", ".join(a if w is None else str(w) for a, w in zip(axes, wanted, strict=True))
+            shape = ", ".join(str(sizes.get(a, a)) for a in axes)
             raise ValueError(
                 f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "
                 f"{' or '.join(kinds)}"
             )
-        known = tensor.numpy()  # whose calls are the quicker ones
         known = known[~np.isnan(known)] if self.nan else known
-        low, high = (known.min(), known.max()) if known.size else (0.0, 0.0)
         # NaN is in no range.
-        if known.size and not (self.low <= low and -math.inf < low and high < math.inf):
+        if known.size and not (self.low <= known.min() > -math.inf and known.max() < math.inf):
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 

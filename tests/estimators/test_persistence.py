@@ -15,8 +15,10 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.base import clone
+from sklearn.utils._param_validation import validate_parameter_constraints
 
 import mnemosphere as mn
+from mnemosphere.estimators import persistence
 from mnemosphere.files import write_tensors
 
 NAN = float("nan")
@@ -313,7 +315,7 @@ def test_files_of_version_2_are_read(name):
 def test_a_changed_file_is_refused(saved, tmp_path):
     content = saved.read_bytes()
     path = tmp_path / "m.safetensors"
-    path.write_bytes(content[:-3] + b"\x00" + content[-2:])
+    path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
     with pytest.raises(ValueError, match=r"m.safetensors is damaged: it has been changed since"):
         mn.load(path)
 
@@ -512,3 +514,11 @@ def test_labels_that_cannot_be_saved(data, tmp_path):
     ):
         model.save(tmp_path / "model.safetensors")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", persistence._ESTIMATORS)
+def test_defaults_are_sound(name):
+    """So a file's settings that are the defaults need no look."""
+    kind = persistence._ESTIMATORS[name]
+    validate_parameter_constraints(kind._parameter_constraints, persistence._DEFAULTS[name], name)
+    assert persistence._DEFAULTS[name].keys() == kind().get_params().keys()

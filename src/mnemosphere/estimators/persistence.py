@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import json
 import re
@@ -51,6 +52,7 @@ VERSION, _OLDER = 3, (2,)
 _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
 _ESTIMATORS: dict[str, type[Any]] = {}
+_DEFAULTS: dict[str, dict[str, Any]] = {}  # of their settings
 _PIPELINE = "Pipeline"
 _OF_FILES = ("format", "version")
 _LABEL_KINDS = "biufUO"
@@ -73,7 +75,9 @@ Estimator = TypeVar("Estimator", bound="SavedEstimator")
 
 def register(kind: type[Estimator]) -> type[Estimator]:
     """Let `load` give back estimators of this class."""
+    parameters = inspect.signature(kind).parameters
     _ESTIMATORS[kind.__name__] = kind
+    _DEFAULTS[kind.__name__] = {name: told.default for name, told in parameters.items()}
     return kind
 
 
@@ -182,8 +186,10 @@ def _prepare(header: dict[str, Any]) -> Any:
     check_fields(older | header, _COMMON | kind._HEADER)
     try:
         settings = {key: _from_json(value) for key, value in header["settings"].items()}
-        model = kind(**settings)
-        validate_parameter_constraints(kind._parameter_constraints, settings, name)
+        model, usual = kind(**settings), _DEFAULTS[name]
+        # Most are the defaults, which are sound.
+        own = {k: v for k, v in settings.items() if type(v) is not type(usual[k]) or v != usual[k]}
+        validate_parameter_constraints(kind._parameter_constraints, own, name)
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"its settings are not those of a {name} ({error})") from error
     model.n_features_in_ = header["n_features_in"]

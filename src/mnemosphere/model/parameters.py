@@ -72,7 +72,9 @@ class Parameters:
                 f"class weights must be (P+1, C+1) = {shape} with p_h (P+1,) and p_q (C+1,), got "
                 f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
             )
-        kinds = {(t.dtype, t.device) for name, t in self.to_tensors().items() if name != "varsigma"}
+        metric = () if self.metric is None else (self.metric,)
+        tensors = (self.w, self.p, self.beta, self.p_h, self.p_q, *metric)
+        kinds = {(t.dtype, t.device) for t in tensors}
         if len(kinds) > 1:
             raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
         if self.w.dtype not in (torch.float32, torch.float64):
