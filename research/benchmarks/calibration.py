@@ -52,7 +52,7 @@ def compare(x: NDArray[Any], y: NDArray[Any], folds: int, seed: int) -> dict[str
     temperatures = []
     cut = StratifiedKFold(folds, shuffle=True, random_state=seed)
     for train, test in cut.split(x, y):
-        model = DAMClassifier(objective="joint", random_state=seed).fit(x[train], y[train])
+        model = DAMClassifier(random_state=seed).fit(x[train], y[train])
         temperatures.append(model.temperature_)
         for way, read in (("before", uncalibrated(model)), ("after", model)):
             proba[way][np.ix_(test, model.classes_)] = read.predict_proba(x[test])

@@ -6,13 +6,17 @@
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
 table of the benchmarks in README.md and in pages of docs, by the tables and pictures of the latest
 full run of an experiment in docs/paper-reproduced.md. `--check` looks at tables and at the copies
-of the experiments' pictures; pictures of benchmarks are drawn when pages are written.
+of the experiments' pictures; pictures of benchmarks are drawn when pages are written. The options
+that the command line has of the estimators' settings are written too.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from mnemosphere.cli.settings import FILE as OPTIONS
+from mnemosphere.estimators.settings import ESTIMATORS, described
+from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import field, many, pictures, reproduced, rows, tables, trust
 from research.pages.marks import filled
@@ -26,6 +30,11 @@ IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 
 
+def options() -> str:
+    """The file from which the command line knows settings."""
+    return to_json({name: described(name) for name in ESTIMATORS}) + "\n"
+
+
 def stale() -> list[str]:
     """What is out of date, by its path from the root."""
     found = []
@@ -33,6 +42,8 @@ def stale() -> list[str]:
         text = page.read_text(encoding="utf-8")
         if filled(text, lambda name: TABLES[name]()) != text:
             found.append(page)
+    if options() != OPTIONS.read_text(encoding="utf-8"):
+        found.append(OPTIONS)
     found += reproduced.stale(PAPER_PAGE, PAPER_RESULTS)
     return [str(path.relative_to(ROOT)) for path in found]
 
@@ -42,6 +53,7 @@ def write() -> None:
     for page in PAGES:
         text = filled(page.read_text(encoding="utf-8"), lambda name: TABLES[name]())
         page.write_text(text, encoding="utf-8")
+    OPTIONS.write_text(options(), encoding="utf-8")
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)

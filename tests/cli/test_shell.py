@@ -12,7 +12,7 @@ COMMANDS = ["demo", "train", "predict", "evaluate", "explain", "cluster", "recal
 HEAVY = {"torch", "sklearn", "numpy", "pandas", "matplotlib", "scipy"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["predict", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["train", "--help"]])
 def test_help_and_version_load_nothing_heavy(arguments):
     code = (
         "import sys\n"

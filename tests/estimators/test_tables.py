@@ -200,8 +200,10 @@ def test_remarks_on_labels(name):
 @pytest.mark.filterwarnings("ignore:y has")
 @pytest.mark.filterwarnings("ignore:The number of unique classes")
 def test_hundreds_of_classes_have_to_be_asked_for_and_copies_are_told():
-    x, y = np.random.default_rng(0).normal(size=(402, 3)), np.arange(402) // 2
-    with pytest.raises(ValueError, match=r"201 classes of 2.0 rows each.*n_memories=402 to go on"):
-        mn.DAMClassifier(objective="joint").fit(x, y)
+    x, y = np.random.default_rng(0).normal(size=(1809, 3)), np.arange(1809)
+    for each in (2, 9):
+        told = rf"201 classes of {each}.0 rows each.*n_memories=402 to go on"
+        with pytest.raises(ValueError, match=told):
+            mn.DAMClassifier(objective="joint").fit(x[: 201 * each], y[: 201 * each] // each)
     with pytest.warns(UserWarning, match="n_memories=31 but only 30 rows"):
         small(n_memories=31).fit(x[:30], y[:30] % 2)

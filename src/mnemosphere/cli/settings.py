@@ -1,14 +1,21 @@
-"""The estimators' settings as options of `train` and `cluster`."""
+"""The estimators' settings as options of `train` and `cluster`.
+
+They stand in settings.json, which `python -m research pages` writes from the estimators, so that
+`--help` and a mistyped option need no torch.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+FILE = Path(__file__).with_name("settings.json")
 _KEY = "mnemosphere.settings"
 
 
@@ -36,18 +43,10 @@ def given_settings(ctx: typer.Context) -> dict[str, str]:
 @functools.cache
 def _options(estimator: str) -> tuple[Any, ...]:
     """The options, made by Typer from a signature."""
-    from mnemosphere.estimators.settings import setting_groups, where
-
+    told = json.loads(FILE.read_text(encoding="utf-8"))[estimator]
     parameters = []
-    for key, group in setting_groups(estimator).items():
-        own = group[0].owner == estimator
-        defaults = dict.fromkeys("none" if s.default is None else str(s.default) for s in group)
-        texts = [*dict.fromkeys(s.help for s in group), *([] if own else [f"({where(group)})"])]
-        option = typer.Option(
-            group[0].flag, help=" ".join(texts), show_default=" or ".join(defaults),
-            metavar="|".join(dict.fromkeys(w for s in group for w in s.metavar.split("|"))),
-            rich_help_panel="Model and training" if own else "Solver and refinement",
-        )  # fmt: skip
+    for key, about in told.items():
+        option = typer.Option("--" + key.replace("_", "-"), **about)
         kind = Annotated[str | None, option]
         parameters.append(
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)

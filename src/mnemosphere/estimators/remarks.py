@@ -16,7 +16,7 @@ _FEW_ROWS = 20  # below, nothing is remarkable
 _MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
 _RARE, _LEAST_RARE = 0.01, 100  # share of a rare class; rows from which that is told
 _FAR = 0.2  # of the largest class: one that is not rarer is not rare
-_MANY, _THIN = 200, 5  # classes, of fewer rows each: to be asked for
+_MANY, _THIN = 200, 10  # classes, of fewer rows each: to be asked for
 
 
 def about_labels(

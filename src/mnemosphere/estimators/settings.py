@@ -27,6 +27,7 @@ from mnemosphere.training.refine import Refinement
 __all__ = [
     "Setting",
     "build",
+    "described",
     "label_numbers",
     "read_config",
     "resolve",
@@ -176,6 +177,22 @@ def setting_groups(estimator: str) -> dict[str, list[Setting]]:
 def where(group: Iterable[Setting]) -> str:
     """What brings these settings into play."""
     return ", ".join(f"--{_IN_USE[s.owner]}" for s in group)
+
+
+def described(estimator: str) -> dict[str, dict[str, str]]:
+    """What a command line shows of each setting, by its key."""
+    found = {}
+    for key, group in setting_groups(estimator).items():
+        own = group[0].owner == estimator
+        defaults = dict.fromkeys("none" if s.default is None else str(s.default) for s in group)
+        texts = [*dict.fromkeys(s.help for s in group), *([] if own else [f"({where(group)})"])]
+        found[key] = {
+            "help": " ".join(texts),
+            "show_default": " or ".join(defaults),
+            "metavar": "|".join(dict.fromkeys(w for s in group for w in s.metavar.split("|"))),
+            "rich_help_panel": "Model and training" if own else "Solver and refinement",
+        }
+    return found
 
 
 def resolve(estimator: str, values: Mapping[str, Any]) -> dict[str, Any]:

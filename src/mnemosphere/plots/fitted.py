@@ -40,9 +40,9 @@ def memories_of(
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
     w, normalizer = model.memories_ if pictures is None else pictures, model._normalizer
-    if (
-        normalizer.scale is not None and pictures is None
-    ):  # standard units: features as given are not alike
+    unit = "coordinate on the sphere"
+    if normalizer.scale is not None and pictures is None:  # features as given are not alike
+        unit = "standard units"
         w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
     parts = (w, _class_weights(model), model.memory_prior_)
     names = [str(name) for name in model._feature_names() or []]
@@ -52,7 +52,7 @@ def memories_of(
         return latent_classes(*parts, image_shape=shape, vmax=scale)
     return memory_gallery(
         *parts, classes=model.classes_.tolist(), image_shape=shape,
-        feature_names=names if named else None, indices=representative(model, count),
+        feature_names=names if named else None, unit=unit, indices=representative(model, count),
     )  # fmt: skip
 
 

@@ -228,6 +228,7 @@ def memory_gallery(
     classes: Sequence[object],
     image_shape: Sequence[int] | None = None,
     feature_names: Sequence[object] | None = None,
+    unit: str = "standard units",
     indices: Any = None,
     cmap: Colormap = DIVERGING,
     figure: Figure | SubFigure | None = None,
@@ -236,8 +237,8 @@ def memory_gallery(
 
     w (P, N), p (P+1, C+1), p_h (P+1,). The name of a memory stands above it and below its column.
     With feature_names (N,), a memory is a column of features too, those first that tell memories
-    apart; entries should then be in like units. Of more than 100 features, such as the terms of
-    texts, each memory names its own strongest.
+    apart; entries should then be in one unit, which is named. Of more than 100 features, such as
+    the terms of texts, each memory names its own strongest.
     """
     w = as_patterns(w, "w", image_shape)
     soft = as_soft_labels(p, p_h)
@@ -266,14 +267,16 @@ def memory_gallery(
     elif w.shape[1] > _MAX_MAPPED:
         _strongest(top, w[chosen], feature_names, [memory_name(k) for k in chosen])
     else:
-        _feature_map(top, w[chosen], feature_names, cmap)
+        _feature_map(top, w[chosen], feature_names, unit, cmap)
     top.set_title(_counted(len(chosen), len(w)))
     class_weights(p, classes, p_h=p_h, indices=chosen, ax=bottom)
     bottom.set_title("what they stand for (ring: the class of the memory)")
     return figure
 
 
-def _feature_map(ax: Axes, shown: Array, names: Sequence[object], cmap: Colormap) -> None:
+def _feature_map(
+    ax: Axes, shown: Array, names: Sequence[object], unit: str, cmap: Colormap
+) -> None:
     """Features, the most telling first, by memories (n, N)."""
     order = np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES]
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
@@ -282,9 +285,7 @@ def _feature_map(ax: Axes, shown: Array, names: Sequence[object], cmap: Colormap
     ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
-    ax.figure.colorbar(
-        image, ax=ax, label="standard units", fraction=0.06, aspect=24, pad=0.01, extend="both"
-    )
+    ax.figure.colorbar(image, ax=ax, label=unit, fraction=0.06, aspect=24, pad=0.01, extend="both")
 
 
 def _strongest(ax: Axes, shown: Array, names: Sequence[object], memory: list[str]) -> None:
