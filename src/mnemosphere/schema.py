@@ -175,14 +175,16 @@ class Array:
 
     def check(self, tensor: Tensor, name: str, sizes: Mapping[str, int]) -> None:
         """Raise ValueError unless the tensor is so."""
-        known = tensor.numpy()  # whose calls are the quicker ones
         axes = self.shape.split()
         kinds = _FLOATS if self.dtype is None else (str(self.dtype),)
-        fits = len(axes) == known.ndim and all(
-            size == (int(a) if a.isdecimal() else sizes.get(a, size))
-            for a, size in zip(axes, known.shape, strict=True)
-        )
-        if not fits or str(tensor.dtype) not in kinds:
+        fits = str(tensor.dtype) in kinds
+        if fits:
+            known = tensor.numpy(force=True)  # whose calls are the quicker ones; may be on a GPU
+            fits = len(axes) == known.ndim and all(
+                size == (int(a) if a.isdecimal() else sizes.get(a, size))
+                for a, size in zip(axes, known.shape, strict=True)
+            )
+        if not fits:
             shape = ", ".join(str(sizes.get(a, a)) for a in axes)
             raise ValueError(
                 f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "

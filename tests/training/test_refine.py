@@ -310,12 +310,12 @@ def test_the_objective_is_the_one_asked_for(case, descents, weight):
 
 
 def test_passes_patience_and_schedule(many, case, descents):
-    """Steps fade out over all passes; the patience is a third of them at least."""
+    """Steps fade out over all passes; the patience is two thirds of them at least."""
     go(case, refinement=Refinement(max_iter=12, patience=2, metric="none"), learn_beta=False)
     start, rows, solver, settings, result = descents[0]
     batches = math.ceil(rows.n_rows / solver.batch_size)
     assert settings["max_iter"] == 12
-    assert settings["patience"] == 4
+    assert settings["patience"] == 8
     assert solver.steps == 12 * batches
     assert not solver.learn_beta
     assert result.params.beta == start.beta

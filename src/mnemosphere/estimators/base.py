@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -31,6 +32,7 @@ from mnemosphere.estimators.rows_in import RowsIn
 from mnemosphere.files import checksum
 from mnemosphere.machine import check_memory
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.products import operands
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fixed_point import FixedPoint
@@ -80,7 +82,9 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         for name in set(ANSWERS) & set(cls.__dict__):
             setattr(cls, name, batch_by_batch(cls.__dict__[name]))
         if "fit" in cls.__dict__:
-            cls.fit = together()(cls.__dict__["fit"])
+            cls.fit = together()(in_its_precision(cls.__dict__["fit"]))
+        if "partial_fit" in cls.__dict__:
+            cls.partial_fit = in_its_precision(cls.__dict__["partial_fit"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -143,8 +147,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     def _precision(self, n_numbers: int) -> torch.dtype:
         if self.precision == "auto":
             return torch.float64 if n_numbers <= _FEW_NUMBERS else torch.float32
-        dtype: torch.dtype = getattr(torch, self.precision)
-        return dtype
+        return torch.float64 if self.precision == "float64" else torch.float32
 
     def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
         chosen = SOLVERS[self.solver] if isinstance(self.solver, str) else self.solver
@@ -244,6 +247,17 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
         check_is_fitted(self)
         persistence.save(self, Path(path))
+
+
+def in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Training whose large products take operands in the precision of the estimator."""
+
+    @functools.wraps(method)
+    def wrapped(self: SphereEstimator, *args: Any, **kwargs: Any) -> Any:
+        with operands(self.precision):
+            return method(self, *args, **kwargs)
+
+    return wrapped
 
 
 def like(X: Any, answer: Tensor) -> Any:

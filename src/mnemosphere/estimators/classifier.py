@@ -86,8 +86,11 @@ class DAMClassifier(
         row is labeled.
     class_weight : dict, "balanced" or None
         Weights of the classes.
-    precision : {"auto", "float32", "float64"}
-        "auto": float64 up to a million numbers in X and y, where it costs nothing, else float32.
+    precision : {"auto", "float64", "float32", "bfloat16"}
+        "auto": float64 up to a million numbers in X and y, where it costs nothing, else
+        float32, and bfloat16 operands on a GPU that has units for them. "bfloat16": the large
+        products of training take operands rounded to it, sums and all else are float32; a
+        processor with AMX is faster by that too, others only round. Predictions are not touched.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
@@ -133,7 +136,7 @@ class DAMClassifier(
         "uniform_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "unlabeled": "no_validation",
         "class_weight": [StrOptions({"balanced"}), dict, None],
-        "precision": [StrOptions({"auto", "float32", "float64"})],
+        "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
         "device": [str],
         "random_state": ["random_state"],
         "callbacks": "no_validation",

@@ -29,10 +29,12 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.model import pass_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.products import add_product, narrow, narrowed, product
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
 from mnemosphere.model.sums import ALONE, Sums
@@ -41,7 +43,8 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 # Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
 # enough of them to fill it.
-_CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 26}
+_CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
+_WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
 # The pass sums (label weight) / density over rows. Densities are kept this far above the smallest
 # number, so that the sum over up to 1e8 rows of no density at all stays finite.
@@ -156,34 +159,52 @@ class Statistics:
 class _Forward(NamedTuple):
     """One chunk: exp(h − shift) for the memories and the uniform component, and log_joint."""
 
-    e: Tensor  # (B, P)
+    e: Tensor | None  # (B, P); None where `half` has what it is made of
     e0: Tensor  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
     x: Tensor  # (B, N) the rows as the metric sees them, 0 in their gaps
-    gaps: Gaps | None
-    expected: Tensor | None  # (B, P) c: the memories expect c·w in the gaps
-    norm: Tensor | None  # (B, 1) ‖Ax‖, with a metric
+    operand: Tensor  # (B, N) the same as the large products take them
+    gaps: Gaps | None = None
+    expected: Tensor | None = None  # (B, P) c: the memories expect c·w in the gaps
+    norm: Tensor | None = None  # (B, 1) ‖Ax‖, with a metric
+    half: pass_gpu.Half | None = None
 
 
 class _Pass:
     """What every chunk of one pass shares."""
 
-    def __init__(self, params: Parameters, axis: Sums = ALONE) -> None:
-        self.axis, self.own = axis, axis.part(params.p.shape[-2] - 1)
+    def __init__(self, params: Parameters, x: Tensor, axis: Sums = ALONE) -> None:
+        self.whole = params.p.shape[-2] - 1
+        self.axis, self.own = axis, axis.part(self.whole)
         with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
-        self.scaled_w = (self.beta_eff * params.w).mT  # (N, P)
-        if not self.scaled_w.is_cuda:
-            self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
         self.p0 = params.p[..., 0, :]
         self.p = params.p[..., 1:, :][..., self.own, :]
-        if self.p.is_cuda:
-            self.p = self.p.T.contiguous().T  # its products are twice as fast this way
         self.metric = params.metric
+        self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
+        scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
+        self.scaled_w = scaled_w.mT  # (N, P)
+        self.floor = _HEADROOM * torch.finfo(self.p.dtype).tiny
+        self.fused: pass_gpu.FusedPass | None = None
+        if not self.scaled_w.is_cuda:
+            self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
+        elif self.narrow and axis.size == 1 and pass_gpu.usable(params.n_columns):
+            self.fused = pass_gpu.FusedPass(scaled_w, self.p, self.p0, self.log_ratio, self.floor)
+        else:
+            self.p = self.p.mT.contiguous().mT  # its products are twice as fast this way
 
-    def forward(self, x: Tensor) -> _Forward:
+    def chunks(self, n_rows: int) -> Iterator[slice]:
+        """Slices that cut the rows into chunks."""
+        # Memories of one process, at most: all take chunks of the same rows.
+        width = -(-self.whole // self.axis.size)
+        if self.fused is not None and self.metric is None and self.fused.holds_nothing:
+            width = max(1, width // _WIDER)
+        return chunks(n_rows, width, self.w.device)
+
+    def forward(self, x: Tensor, *, keep_e: bool = False) -> _Forward:
+        """One chunk; keep_e: e is looked at."""
         norm, gaps = None, None
         if self.metric is None:
             x, gaps = split(x)
@@ -192,7 +213,13 @@ class _Pass:
             norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
             norm.clamp_min_(torch.finfo(x.dtype).tiny)
             x = x / norm
-        e = x @ self.scaled_w  # (B, P)
+        operand = narrow(x) if self.narrow else x
+        if self.fused is not None and not keep_e and gaps is None:
+            # A metric's gradient takes r, which is made of l.
+            half = self.fused.forward(operand, keep=self.metric is not None)
+            found = half.e0, half.joint, half.log_joint
+            return _Forward(None, *found, x, operand, norm=norm, half=half)
+        e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.w, self.beta_eff)
@@ -205,25 +232,35 @@ class _Pass:
         e0 = h0.exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
         if self.axis.size == 1:
-            _add_product(joint, e, self.p)
+            add_product(joint, e, self.p)
         else:
             joint += self.axis.sum(e @ self.p)[0]
-        joint.clamp_min_(_HEADROOM * torch.finfo(joint.dtype).tiny)
-        return _Forward(e, e0, joint, joint.log() - h0[..., None], x, gaps, expected, norm)
+        joint.clamp_min_(self.floor)
+        log_joint = joint.log() - h0[..., None]
+        return _Forward(e, e0, joint, log_joint, x, operand, gaps, expected, norm)
 
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a b to it; matrices, or as many matrices each."""
-    (total.addmm_ if total.ndim == 2 else total.baddbmm_)(a, b)
+    def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> Tensor | None:
+        """Add to p_bar/p (C+1, P) and w̄; r (B, P), where it was made for the latter."""
+        if self.fused is not None and f.half is not None:
+            return self.fused.backward(f.half, s, ratio, w_bar)
+        assert f.e is not None
+        add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
+        with side_stream(s, f.e, f.operand, self.p):
+            r = f.e.mul_(s @ self.p.mT)  # (B, P), in place: e is not needed any more
+            rows = f.operand
+            if self.narrow:
+                r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
+            add_product(w_bar, r.mT, rows, narrow=self.narrow)  # (P, N)
+        return r
 
 
 def log_joint(params: Parameters, x: Tensor, axis: Sums = ALONE) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    run = _Pass(params, axis)
+    run = _Pass(params, x, axis)
     if params.w.ndim > 2:
         return run.forward(x).log_joint
     out = x.new_empty(x.shape[0], params.n_columns)
-    for rows in chunks(x.shape[0], _width(params, axis), x.device):
+    for rows in run.chunks(x.shape[0]):
         out[rows] = run.forward(x[rows]).log_joint
     return out
 
@@ -249,9 +286,10 @@ def log_joint_differentiable(
 
 def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
     """r[b,γ] for label weights q (B, C+1): an array of shape (B, P+1), so keep B small."""
-    run = _Pass(params)
-    f = run.forward(x)
+    run = _Pass(params, x)
+    f = run.forward(x, keep_e=True)
     s = q / f.joint
+    assert f.e is not None
     return torch.cat([(f.e0 * (s @ run.p0))[:, None], f.e * (s @ run.p.T)], dim=1)
 
 
@@ -262,13 +300,14 @@ def memory_shares(
 
     r is that of `accumulate`: for the label weights that `rule` gives, times the sample weights.
     """
-    run = _Pass(params)
+    run = _Pass(params, batch.x)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         part = batch.take(rows)
-        f = run.forward(part.x)
+        f = run.forward(part.x, keep_e=True)
         _, weights = rule(f.log_joint, part.targets)
         if part.sample_weight is not None:
             weights = weights * part.sample_weight[:, None]
+        assert f.e is not None
         yield rows, f.e.mul_((weights / f.joint) @ run.p.T)
 
 
@@ -278,14 +317,9 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
     return batch.mean(loss)
 
 
-def _width(params: Parameters, axis: Sums) -> int:
-    """Memories of one process, at most: all take chunks of the same rows."""
-    return -(-(params.p.shape[-2] - 1) // axis.size)
-
-
 def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = ALONE) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    run = _Pass(params, axis)
+    run = _Pass(params, batch.x, axis)
     many = params.w.ndim > 2
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
@@ -297,8 +331,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
     loss = torch.zeros_like(params.beta, dtype=torch.float64)
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     n_rows = batch.x.shape[-2]
-    cut = chunks(n_rows, _width(params, axis), batch.x.device)
-    for part in [batch] if many else map(batch.take, cut):
+    for part in [batch] if many else map(batch.take, run.chunks(n_rows)):
         f = run.forward(part.x)
         row_loss, weights = rule(f.log_joint, part.targets)
         if part.sample_weight is not None:
@@ -308,16 +341,18 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
                 row_loss = row_loss * part.sample_weight
             loss += row_loss.sum(-1, dtype=torch.float64)
         s = weights / f.joint  # (B, C+1)
-        _add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
-        _add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        with side_stream(s, f.e, f.x, run.p):
-            r = f.e.mul_(s @ run.p.mT)  # (B, P), in place: e is not needed any more
-            _add_product(w_bar, r.mT, f.x)  # (P, N)
+        add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
+        r = run.backward(f, s, ratio, w_bar)
+        if r is None or (f.gaps is None and metric_bar is None):
+            continue
+        with side_stream(r):
             if f.gaps is not None and f.expected is not None:
                 w_bar.addcmul_(params.w, (r * f.expected).mT @ f.gaps.unknown)
             if metric_bar is not None and f.norm is not None:
-                across = sphere.to_tangent(f.x, r @ params.w) / f.norm  # (B, N)
-                _add_product(metric_bar, across.mT, part.x)  # (N, M)
+                pull = product(r, run.scaled_w.mT, narrow=run.narrow)  # (B, N), times β_eff
+                pull = pull[..., : f.x.shape[-1]] / run.beta_eff
+                across = sphere.to_tangent(f.x, pull) / f.norm
+                add_product(metric_bar, across.mT, part.x)  # (N, M)
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))
@@ -329,7 +364,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         p_bar[1:][run.own] = ratio.T
         p_bar = torch.cat([ratio0.T, axis.sum(p_bar[1:])[0]])
     with side_stream(lane=1, after=0):
-        overlap = (w_bar * params.w).sum(-1)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+        overlap = torch.linalg.vecdot(w_bar, params.w)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
     return Statistics(
         w_bar=w_bar,
         p_bar=p_bar * params.p,

@@ -1,0 +1,158 @@
+"""Products of bfloat16 operands: what they round and what they leave alone."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from mnemosphere.model import Batch, accumulate, pass_gpu
+from mnemosphere.model.kernel import log_joint, memory_shares, responsibilities
+from mnemosphere.model.objectives import conditional, joint, marginal
+from mnemosphere.model.products import add_product, narrow, narrowed, operands, product, supported
+
+on_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU: kernels between the products"
+)
+DEVICES = ["cpu", pytest.param("cuda", marks=on_gpu)]
+
+
+def single(case, device):
+    """The parameters and the rows in float32 there."""
+    to = {"dtype": torch.float32, "device": torch.device(device)}
+    batch = Batch(case.x.to(**to), case.targets.to(**to))
+    return case.params.to(**to), batch
+
+
+def off(found, expected):
+    """Relative error of all of it."""
+    found, expected = found.double().cpu(), expected.double().cpu()
+    return float((found - expected).norm() / expected.norm())
+
+
+def test_only_passes_in_single_precision_inside_the_context_take_them():
+    w = torch.ones(3, 5)
+    assert not narrowed(w)
+    with operands("bfloat16"):
+        assert narrowed(w)
+        assert not narrowed(w.double())
+        assert not narrowed(w[None])
+        with operands("float32"):
+            assert not narrowed(w)
+        assert narrowed(w)
+    with operands("auto"):
+        assert not narrowed(w)  # the setting of a processor is that of all threads
+
+
+def test_another_thread_is_left_alone():
+    seen = []
+    with operands("bfloat16"):
+        thread = threading.Thread(target=lambda: seen.append(narrowed(torch.ones(2, 2))))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_operands_are_rounded_and_sums_are_not(device):
+    a, b = (torch.randn(17, 331, generator=torch.Generator().manual_seed(k)) for k in (0, 1))
+    a, b = a.to(device), b.to(device)
+    exact = a.bfloat16().double() @ b.bfloat16().double().T
+    low = narrow(a), narrow(b)
+    found = product(low[0], low[1].T, narrow=True)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-4)
+    total = torch.ones_like(found)
+    add_product(total, low[0], low[1].T, narrow=True)
+    torch.testing.assert_close(total.double(), exact + 1, rtol=1e-5, atol=1e-4)
+    if device == "cuda" or not supported(torch.device(device)):
+        scaled = narrow(a, torch.tensor(3.0, device=device))[:, :331]
+        torch.testing.assert_close(scaled.float(), (3 * a).bfloat16().float())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("rule", [joint, conditional, marginal], ids=["joint", "conditional", "x"])
+@pytest.mark.parametrize(
+    ("rows", "memories", "features", "classes"),
+    [(211, 31, 5, 2), (307, 131, 61, 10), (509, 257, 331, 17), (401, 7, 127, 59)],
+)
+def test_statistics_are_those_of_double_precision_to_two_digits(
+    problem, rows, memories, features, classes, rule, device
+):
+    case = problem(3, rows=rows, memories=memories, features=features, classes=classes,
+                   beta=60.0, clustered=True)  # fmt: skip
+    expected = accumulate(case.params, case.batch, rule)
+    with operands("bfloat16"):
+        found = accumulate(*single(case, device), rule)
+    plain = accumulate(*single(case, device), rule)
+    # Operands are rounded to 2^-9, and exponents are up to 60.
+    assert 1e-5 < off(found.w_bar, expected.w_bar) < 0.03
+    assert off(found.p_bar, expected.p_bar) < 0.02
+    assert off(found.overlap, expected.overlap) < 0.03
+    assert abs(float(found.mean_loss - expected.mean_loss)) < 0.01
+    assert float(found.count) == rows
+    assert off(plain.w_bar, expected.w_bar) < 1e-4
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_row_is_shared_out_whole_whatever_was_rounded(problem, device):
+    case = problem(4, rows=307, memories=131, features=61, classes=10, beta=60.0, labels="full",
+                   clustered=True)  # fmt: skip
+    params, batch = single(case, device)
+    with operands("bfloat16"):
+        assert float(accumulate(params, batch, joint).p_bar.double().sum()) == pytest.approx(
+            307, rel=1e-3
+        )
+        shares = responsibilities(params, batch.x, batch.targets)
+        of_memories = torch.cat([r for _, r in memory_shares(params, batch, joint)])
+    one = torch.ones_like(shares[:, 0])
+    torch.testing.assert_close(shares.sum(1), one, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(of_memories, shares[:, 1:], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_metric_and_its_gradient(problem, device):
+    case = problem(5, rows=211, features=11, memories=31, classes=3, beta=20.0, clustered=True)
+    metric = torch.randn(11, 11, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    case = case._replace(params=case.params.replace(metric=metric))
+    expected = accumulate(case.params, case.batch, conditional)
+    with operands("bfloat16"):
+        found = accumulate(*single(case, device), conditional)
+    assert off(found.metric_bar, expected.metric_bar) < 0.03
+    assert off(found.w_bar, expected.w_bar) < 0.03
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_far_from_every_memory_stay_finite(problem, device):
+    case = problem(6, rows=13, memories=2, features=5, beta=2000.0)
+    case = case._replace(x=torch.cat([-case.params.w, case.x]),
+                         targets=torch.cat([case.targets[:2], case.targets]))  # fmt: skip
+    params, batch = single(case, device)
+    with operands("bfloat16"):
+        assert torch.isfinite(log_joint(params, batch.x)).all()
+        assert torch.isfinite(accumulate(params, batch, joint).w_bar).all()
+
+
+@on_gpu
+def test_kernels_are_built_where_there_is_a_gpu():
+    assert supported(torch.device("cuda"))
+    assert pass_gpu.usable(11)
+    assert not pass_gpu.usable(65)
+
+
+@on_gpu
+@pytest.mark.parametrize("rows", [5, 307])  # few rows share out the memories
+@pytest.mark.parametrize("features", [61, 331])
+def test_kernels_find_what_plain_operations_find(problem, rows, features, monkeypatch):
+    case = problem(7, rows=rows, memories=1031, features=features, classes=10, beta=60.0,
+                   clustered=True)  # fmt: skip
+    params, batch = single(case, "cuda")
+    with operands("bfloat16"):
+        found = accumulate(params, batch, joint)
+        log = log_joint(params, batch.x)
+        monkeypatch.setattr(pass_gpu, "usable", lambda n_columns: False)
+        plain = accumulate(params, batch, joint)
+        torch.testing.assert_close(log, log_joint(params, batch.x), rtol=1e-3, atol=1e-3)
+    assert off(found.p_bar, plain.p_bar) < 1e-3
+    assert off(found.w_bar, plain.w_bar) < 5e-3
