@@ -67,3 +67,17 @@ def test_rounding_of_single_precision_is_no_other_norm():
     found, _ = on_sphere(StoredRows.of(x, CPU), Normalizer("none"), torch.float64)
     np.testing.assert_allclose(found.norm(dim=1).numpy(), 1, rtol=1e-14)  # made exact
     np.testing.assert_allclose(found.numpy(), x, atol=1e-6)
+
+
+def test_unit_rows_in_the_right_precision_are_not_copied():
+    stored = StoredRows.of(torch.from_numpy(unit_table()).float(), CPU)
+    found, lost = on_sphere(stored, Normalizer("unit"), torch.float32)
+    assert found.data_ptr() == stored.values.data_ptr()
+    assert not lost.any()
+    assert on_sphere(stored, Normalizer("unit"), torch.float64)[0].dtype == torch.float64
+    stored.values[22] *= 1 + 1e-5  # in the last chunk
+    found, _ = on_sphere(stored, Normalizer("unit"), torch.float32)
+    assert found.data_ptr() != stored.values.data_ptr()
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(23), rtol=0, atol=2e-7)
+    turned = Normalizer("unit").with_metric(torch.eye(5) * torch.arange(1.0, 6.0))
+    assert on_sphere(stored, turned, torch.float32)[0].data_ptr() != stored.values.data_ptr()

@@ -46,6 +46,8 @@ def on_sphere(
         found = list(unit_chunks(rows, normalizer, dtype))
         parts = [unit for unit, _ in found if isinstance(unit, SparseRows)]
         return SparseRows.cat(parts), torch.cat([lost for _, lost in found])
+    if _are_unit_rows(rows, normalizer, dtype):
+        return rows.values, torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
     n_features = normalizer.n_coordinates(rows.n_features)
     x = torch.empty(rows.n_rows, n_features, dtype=dtype, device=rows.device)
     lost = torch.zeros(rows.n_rows, dtype=torch.bool, device=rows.device)
@@ -55,3 +57,13 @@ def on_sphere(
         x[part], lost[part] = unit, without
         first = part.stop
     return x, lost
+
+
+def _are_unit_rows(rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype) -> bool:
+    """Whether they are on the sphere as they are stored, so that no second copy is needed."""
+    stored = rows.values
+    as_needed = stored.dtype == dtype and stored.device == rows.device and stored.is_contiguous()
+    if normalizer.kind != "unit" or normalizer.metric is not None or not as_needed:
+        return False
+    most = 4 * torch.finfo(dtype).eps
+    return all(bool(((x.norm(dim=1) - 1).abs() <= most).all()) for _, x in rows.chunks())
