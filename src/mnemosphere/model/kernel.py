@@ -343,16 +343,16 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         s = weights / f.joint  # (B, C+1)
         add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         r = run.backward(f, s, ratio, w_bar)
-        if r is None or (f.gaps is None and metric_bar is None):
-            continue
-        with side_stream(r):
-            if f.gaps is not None and f.expected is not None:
+        if r is not None and f.gaps is not None and f.expected is not None:
+            with side_stream(r):
                 w_bar.addcmul_(params.w, (r * f.expected).mT @ f.gaps.unknown)
-            if metric_bar is not None and f.norm is not None:
+        if r is not None and metric_bar is not None and f.norm is not None:
+            with side_stream(r):
                 pull = product(r, run.scaled_w.mT, narrow=run.narrow)  # (B, N), times β_eff
                 pull = pull[..., : f.x.shape[-1]] / run.beta_eff
                 across = sphere.to_tangent(f.x, pull) / f.norm
                 add_product(metric_bar, across.mT, part.x)  # (N, M)
+        del f, r  # before the next chunk takes its place
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))
