@@ -18,6 +18,7 @@ TRAIN = {
     "ragged": (["{folder}/ragged.csv"], "line 3"),
     "header alone": (["{folder}/one.csv"], "a header but no rows"),
     "measured numbers": (["{folder}/real.csv"], "'y', taken for the label, holds measured numbers"),
+    "one class": (["{folder}/same.csv"], "'lab', taken for the label, says 'A7' in every row"),
     "no labels": (["{folder}/x.npy"], "x.npy has no labels"),
     "foreign npz": (["{folder}/foreign.npz"], "cannot be read as .npz"),
     "foreign parquet": (["{folder}/foreign.parquet"], "cannot be read as .parquet"),
@@ -53,6 +54,7 @@ def folder(tmp_path_factory):
     (here / "thin.csv").write_text("a,b,label\n" + thin)
     (here / "inf.csv").write_text("a,b,label\n1,2,x\n3,inf,y\n")
     (here / "ragged.csv").write_text("a,b,label\n1,2,x\n3,4,y,z\n")
+    (here / "same.csv").write_text("a,b,lab\n1,2,A7\n3,4,A7\n")
     (here / "one.csv").write_text("a,b,c,label\n")
     (here / "real.csv").write_text("a,b,y\n1,2,0.5\n4,5,1.5\n3,3,2.25\n")
     (here / "foreign.npz").write_bytes(b"not a zip file")

@@ -124,3 +124,21 @@ def test_other_frames_and_plain_ones():
 )
 def test_numbers_that_name_rows(name, values, kind):
     assert Encoding.fit(pd.DataFrame({name: values}))[0].columns[0].kind == kind
+
+
+def test_a_text_that_never_changes_is_left_out_and_a_lone_frequent_one_is_a_column():
+    n = 100
+    odd = pd.Series([f"x{k}" for k in range(n)])
+    table = pd.DataFrame({
+        "lab": "A7", "site": odd.where(np.arange(n) % 4 == 0, "main"),
+        "visit": [f"{k % 28 + 1}/{k % 12 + 1}/20{k:02d}" for k in range(n)],
+    })  # fmt: skip
+    encoding, notes = Encoding.fit(table)
+    assert [(c.name, c.kind, c.width) for c in encoding.columns] == [
+        ("lab", "left out", 0), ("site", "category", 1), ("visit", "left out", 0),
+    ]  # fmt: skip
+    assert "'lab' says 'A7' in every row" in notes[0]
+    assert "'visit' has 100 different texts in 100 rows and looks like dates" in notes[2]
+    x = encoding(table)
+    assert x[:, 0].tolist() == [float(k % 4 != 0) for k in range(n)]
+    assert encoding.rewrite(table, x).equals(table)

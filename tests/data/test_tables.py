@@ -221,3 +221,18 @@ def test_a_pipe_is_no_table(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(ValueError, match="is no file"):
         read_table(str(tmp_path / "pipe.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a;b;c\n1,5;2;x\n-0,25;3;y,z\n", [1.5, -0.25]),  # a decimal comma
+        ("a;b\n1.5;2\n0,25;3\n", ["1.5", "0,25"]),  # both: text
+        ("a,b\n1,5\n2,25\n", [1, 2]),
+        ("a\tb\n1,5\t2.0.1\n3\t4\n", [1.5, 3.0]),
+    ],
+)
+def test_decimal_commas(tmp_path, text, expected):
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    assert read_table(str(path)).values["a"].tolist() == expected

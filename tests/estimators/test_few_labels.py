@@ -134,3 +134,19 @@ def test_automatic_choices_with_few_labels(data, fresh):
         for s in range(3)
     ]
     assert np.mean([model.score(fresh.x, fresh.y) for model in models]) > 0.8
+
+
+def test_auto_leaves_out_the_few_that_have_no_label(data):
+    """The same bits as without these rows; what memories answer for counts all rows."""
+    settings = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 2}
+    y = data.y.copy()
+    y[[3, 7]] = -1
+    gone = y == -1
+    with_them = mn.DAMClassifier(**settings, unlabeled=-1, random_state=0).fit(data.x, y)
+    alone = mn.DAMClassifier(**settings, random_state=0).fit(data.x[~gone], y[~gone])
+    assert with_them.status_ == alone.status_ != ""
+    for name in ("memories_", "class_weights_", "temperature_"):
+        assert np.array_equal(getattr(with_them, name), getattr(alone, name)), name
+    assert with_them.support_.sum() > alone.support_.sum()
+    taken_in = mn.DAMClassifier(**settings, objective="joint", unlabeled=-1, random_state=0)
+    assert taken_in.fit(data.x, y).history_[0]["phase"] == -1  # memories settle first

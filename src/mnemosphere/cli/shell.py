@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, NoReturn
 
@@ -70,7 +70,7 @@ class Shell(TyperGroup):
         try:
             with warnings.catch_warnings(), _closing_pipe():
                 warnings.filterwarnings("always", category=UserWarning, module="mnemosphere")
-                warnings.showwarning = _remark
+                warnings.showwarning = _remarks()
                 if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
                     return self._invoke_together(ctx)
                 return super().invoke(ctx)
@@ -138,8 +138,17 @@ def _print_error(text: str, start: str = "error: ") -> None:
     typer.echo(start + printable(text), err=True)
 
 
-def _remark(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"note: {printable(' '.join(str(message).split()))}", err=True)
+def _remarks() -> Callable[..., None]:
+    """What shows a warning as a remark, each once."""
+    told: set[str] = set()
+
+    def remark(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = printable(" ".join(str(message).split()))
+        if text not in told:
+            told.add(text)
+            typer.echo(f"note: {text}", err=True)
+
+    return remark
 
 
 def describe(error: Exception) -> tuple[str, int]:

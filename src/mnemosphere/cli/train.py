@@ -62,7 +62,8 @@ def train(
 
     The folder gets model.safetensors, config.toml (every setting: train again with --config),
     results.json (accuracy, history, versions, seed, checksum of the data) and pictures. Rows
-    without a label are used unlabeled. Held-out rows tell the accuracy and what counts as novel.
+    without a label are used unlabeled, or left out where half of the rows or more have one.
+    Held-out rows tell the accuracy and what counts as novel.
     Ctrl-C leaves OUT.partial, from which --resume goes on. Files that memory does not hold
     (Parquet, Feather, CSV, .npy, IDX) are read again in every pass; all their rows need a label,
     and at most 20,000 are held out.
@@ -114,8 +115,12 @@ def _load(own: dict[str, Any]) -> tuple[Rows | FileRows, Rows | None]:
     y = rows.take(rows.labeled).y
     if y is None or not len(y):
         raise ValueError(f"{rows.table.name} has no labels: name their column with --label")
+    where = "labels" if rows.label is None else f"column {rows.label!r}, taken for the label,"
+    if columns.label is None and len(y) > 1 and len(set(y.tolist())) == 1:
+        raise ValueError(
+            f"{where} says {str(y[0])!r} in every row: name the label column with --label"
+        )
     if y.dtype.kind == "f":
-        where = "labels" if rows.label is None else f"column {rows.label!r}, taken for the label,"
         raise ValueError(
             f"{where} holds measured numbers such as {y[0]}: name the label column with --label"
         )
@@ -195,8 +200,10 @@ def _describe(terminal: Terminal, rows: Rows | FileRows) -> None:
         where = f" in {n} file{'s' if n > 1 else ''} of {size_of(rows.x.n_bytes)}"
     label = f" in {rows.label!r}" if rows.label else ""
     features = f"{n_features} feature{'' if n_features == 1 else 's'}"
-    terminal.note(f"{len(rows)} rows to train on{where}, {features}, {len(found)} classes{label}: "
-                  f"{some}{more}")  # fmt: skip
+    classes = f"{len(found)} class{'' if len(found) == 1 else 'es'}"
+    terminal.note(
+        f"{len(rows)} rows to train on{where}, {features}, {classes}{label}: {some}{more}"
+    )
 
 
 def _n_features(x: Any) -> int:
@@ -296,11 +303,14 @@ def _run(
     from mnemosphere.cli import report
     from mnemosphere.cli.rows import Opened, about_data
     from mnemosphere.estimators import save
+    from mnemosphere.estimators.remarks import learns_from_unlabeled
     from mnemosphere.plots.fitted import memories_of
 
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
-        terminal.note(f"{missing} of {len(rows)} rows have no label: they are used unlabeled")
+        used = learns_from_unlabeled(model, len(rows) - missing, len(rows))
+        how = "used unlabeled" if used else "left out"
+        terminal.note(f"{missing} of {len(rows)} rows have no label: they are {how}")
     began = time.perf_counter()
     if first is not None and rows.in_memory:
         first.fit(rows.x)

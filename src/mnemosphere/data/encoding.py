@@ -41,6 +41,7 @@ _RARE = 200  # a category is kept that has at least one row in so many
 _MOST = 50  # categories of a column
 _COVERED = 0.5  # share of the rows that the kept categories must have, else it is no category
 _ID = re.compile(r"(?i:(^|[_ .-])(id|index|key|uuid|guid|row|nr|no)$)|[a-z]I[dD]$")
+_OTHER_DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}( .*)?")
 _STORED = 1000  # rare categories that are told from new ones
 _SHOWN = 5
 _DAY = 86_400_000_000  # microseconds
@@ -69,10 +70,15 @@ class Column:
     length: int = 1  # of a list
 
     @property
+    def is_pair(self) -> bool:
+        """Whether two categories share one column of numbers."""
+        return self.kind == "category" and len(self.categories) == 2
+
+    @property
     def width(self) -> int:
         """How many columns of numbers it becomes."""
         if self.kind == "category":
-            return 1 if len(self.categories) == 2 else len(self.categories)
+            return 1 if self.is_pair else len(self.categories)
         return {"list": self.length, "left out": 0}.get(self.kind, 1)
 
     @property
@@ -147,8 +153,7 @@ class Encoding:
         for column, place in self.places():
             part = np.asarray(x[:, place], dtype=np.float64)
             if column.kind == "category":
-                pair = column.width == 1
-                at = (part[:, 0] > 0.5).astype(int) if pair else part.argmax(1)
+                at = (part[:, 0] > 0.5).astype(int) if column.is_pair else part.argmax(1)
                 found[column.name] = np.array(column.categories, dtype=object)[at]
             elif column.kind == "date":
                 found[column.name] = pd.to_datetime(part[:, 0] * _DAY, unit="us").round("s")
@@ -224,12 +229,18 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     if kind != "category":
         return Column(name, kind)
     counts = pd.Series(_texts(values)).value_counts()
+    if len(counts) == 1:
+        notes.append(f"column {name!r} says {counts.index[0]!r} in every row, so it is left out")
+        return Column(name, "left out")
     least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
     kept = counts[counts >= least].index[:_MOST]
     if counts[kept].sum() < _COVERED * counts.sum():
+        like = "an id or free text"
+        if all(_OTHER_DATE.fullmatch(str(value)) for value in counts.index):
+            like = "dates that are not written as 2026-12-31"
         notes.append(
-            f"column {name!r} has {len(counts)} different texts in {n} rows and looks like an id "
-            "or free text, so it is left out"
+            f"column {name!r} has {len(counts)} different texts in {n} rows and looks like {like}, "
+            "so it is left out"
         )
         return Column(name, "left out")
     rare = tuple(value for value in counts.index if value not in set(kept))
@@ -298,7 +309,7 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
         blank = np.array([text is None for text in texts], dtype=bool)
         place = pd.Index(column.categories).get_indexer(texts)
         x = (place[:, None] == np.arange(len(column.categories))).astype(np.float64)
-        if column.width == 1:  # neither of two is halfway
+        if column.is_pair:  # neither of two is halfway
             x = (x[:, 1:] - x[:, :1] + 1) / 2
         x[blank] = np.nan
         return x, sorted(set(texts[(place < 0) & ~blank]) - set(column.rare))

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import itertools
+import re
 import warnings
 import zipfile
 import zlib
@@ -30,6 +31,7 @@ __all__ = ["SUFFIXES", "Table", "one_line", "read_table", "read_tables"]
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+_LOOKED_AT = 1 << 20  # letters of a text
 _X_KEYS, _Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
 
 
@@ -165,6 +167,13 @@ def _separator(suffix: str, first: str) -> str:
     return "\t" if suffix.startswith(".tsv") else max(",;\t", key=first.count)
 
 
+def _decimal(text: str, comma: str) -> str:
+    """What stands before decimals: a comma where cells are parted by something else and have it."""
+    ends = rf"(?:^|{comma})\s*[+-]?\d+{{}}\d+\s*(?:{comma}|$)"
+    has = {mark: re.search(ends.format(mark), text, re.MULTILINE) for mark in (",", r"\.")}
+    return "," if comma != "," and has[","] and not has[r"\."] else "."
+
+
 def _named(name: str) -> Table:
     d = load(name)
     parts = {"train": (d.x_train, d.y_train), "test": (d.x_test, d.y_test)}
@@ -236,6 +245,7 @@ def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
         frame = pd.read_csv(
             io.StringIO(body), sep=comma, header=0 if has_header else None, index_col=False,
             skip_blank_lines=False, skipinitialspace=True, low_memory=False,
+            decimal=_decimal(body[:_LOOKED_AT], comma),
         )  # fmt: skip
     # Blank lines are read, so that the place of a row tells its line.
     lines = np.arange(len(frame)) + 1 + has_header

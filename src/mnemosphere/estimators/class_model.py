@@ -30,7 +30,11 @@ from mnemosphere.estimators.labels import (
 )
 from mnemosphere.estimators.portable_model import PortableModel
 from mnemosphere.estimators.progress import looking
-from mnemosphere.estimators.remarks import about_labels, check_worth_it
+from mnemosphere.estimators.remarks import (
+    about_labels,
+    check_worth_it,
+    learns_from_unlabeled,
+)
 from mnemosphere.model.class_reading import (
     at_temperature,
     best_reading,
@@ -141,7 +145,13 @@ class ClassModel(PortableModel, ABC):
         coded = self._encode(y, stored, classes, require_label=True)
         weight = self._weights(coded, sample_weight, stored)
         seed, callbacks = self._begin(stored, targets=coded.targets, weight=weight)
-        dataset = self._resolve_auto(stored, coded.targets, weight, seed)
+        labeled = coded.targets.sum(1) > 0
+        some, targets, their_weight = stored, coded.targets, weight
+        if not learns_from_unlabeled(self, int(labeled.sum()), stored.n_rows):
+            kept = labeled.nonzero()[:, 0]
+            some, targets = stored.take(kept), targets[kept]
+            their_weight = None if weight is None else weight[kept]
+        dataset = self._resolve_auto(some, targets, their_weight, seed)
         return stored, weight, dataset, seed, callbacks
 
     def _set_params(self, params: Parameters) -> None:

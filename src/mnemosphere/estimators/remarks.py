@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.encoding import listed
 
-__all__ = ["about_labels", "check_worth_it", "no_better_than_chance"]
+__all__ = ["about_labels", "check_worth_it", "learns_from_unlabeled", "no_better_than_chance"]
 
 _FEW_ROWS = 20  # below, nothing is remarkable
 _MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
@@ -72,6 +72,15 @@ def check_worth_it(n_classes: int, n_rows: int) -> None:
             f"y has {n_classes} classes of {n_rows / n_classes:.1f} rows each: that is slow, and "
             f"there is little to learn from; check y, or pass n_memories={2 * n_classes} to go on"
         )
+
+
+def learns_from_unlabeled(model: Any, n_labeled: int, n_rows: int) -> bool:
+    """Whether rows without label take part: not where half have one and nothing asks for them.
+
+    The others then tell less than the conditional objective, which needs labels, gains.
+    """
+    asked = model.objective != "auto" or model.growth is not None
+    return asked or 2 * n_labeled < n_rows
 
 
 def no_better_than_chance(model: Any, found: Mapping[str, Any]) -> str | None:
