@@ -11,6 +11,7 @@ from mnemosphere.numerics import sphere
 __all__ = ["MAX_RANK", "apply", "relevances", "whitening"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
+_NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
 
 
@@ -35,7 +36,7 @@ def whitening(batch: Batch, shrinkage: float) -> Tensor:
     z = x[:, :-1] * (n**0.5 / x[:, -1:])
     axes = torch.eye(n, dtype=x.dtype, device=x.device)
     if n >= MAX_RANK:
-        axes = torch.linalg.svd(z * weight.sqrt()[:, None], full_matrices=False)[2][: MAX_RANK - 1]
+        axes = _principal_axes(z * weight.sqrt()[:, None], MAX_RANK - 1)
         z = z @ axes.T
     label = batch.targets.argmax(1)
     by_class = torch.nn.functional.one_hot(label).to(x) * weight[:, None]  # (B, C)
@@ -56,6 +57,24 @@ def whitening(batch: Batch, shrinkage: float) -> Tensor:
     metric[:-1, :-1] = length.sqrt() * root @ axes
     metric[-1, -1] = 1.0
     return metric
+
+
+def _principal_axes(z: Tensor, most: int) -> Tensor:
+    """The strongest right singular vectors of z (B, n), those that vary at all.
+
+    By the smaller of zᵀz and zzᵀ: several times as fast as the decomposition of z, and the axes that
+    squares hide are not among the strongest.
+    """
+    rows_are_fewer = z.shape[0] < z.shape[1]
+    values, vectors = torch.linalg.eigh(z @ z.T if rows_are_fewer else z.T @ z)
+    values, vectors = values[-most:], vectors[:, -most:]
+    if not bool(values[-1] > 0):  # nothing varies
+        return torch.eye(z.shape[1], dtype=z.dtype, device=z.device)[:most]
+    kept = values > _NO_AXIS * values[-1]
+    axes = vectors[:, kept]
+    if rows_are_fewer:
+        axes = z.T @ (axes / values[kept].sqrt())
+    return axes.T.flip(0)
 
 
 def relevances(metric: Tensor) -> Tensor:
