@@ -62,7 +62,7 @@ def whitening(batch: Batch, shrinkage: float) -> Tensor:
 def _principal_axes(z: Tensor, most: int) -> Tensor:
     """The strongest right singular vectors of z (B, n), those that vary at all.
 
-    By the smaller of zᵀz and zzᵀ: several times as fast as the decomposition of z, and the axes that
+    By the smaller of zᵀz and zzᵀ: several times as fast as the decomposition of z, and axes that
     squares hide are not among the strongest.
     """
     rows_are_fewer = z.shape[0] < z.shape[1]
