@@ -18,13 +18,20 @@ from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.estimators.settings import ESTIMATORS, described
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
-from research.pages import field, many, pictures, reproduced, rows, tables, trust
+from research.pages import field, images, many, pictures, reproduced, rows, tables, trust
 from research.pages.marks import filled
 from research.report import ROOT, STORED
 
-DOCS = ("benchmarks.md", "field.md", "theory.md", "trust.md", "more-than-one-machine.md")
+DOCS = (
+    "benchmarks.md",
+    "field.md",
+    "theory.md",
+    "trust.md",
+    "more-than-one-machine.md",
+    "user-guide.md",
+)
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES | trust.TABLES
+TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES | trust.TABLES | images.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"

@@ -71,10 +71,10 @@ def _principal_axes(z: Tensor, most: int) -> Tensor:
     if not bool(values[-1] > 0):  # nothing varies
         return torch.eye(z.shape[1], dtype=z.dtype, device=z.device)[:most]
     kept = values > _NO_AXIS * values[-1]
-    axes = vectors[:, kept]
+    axes: Tensor = vectors[:, kept]
     if rows_are_fewer:
         axes = z.T @ (axes / values[kept].sqrt())
-    return axes.T.flip(0)
+    return axes.mT.flip(0)
 
 
 def relevances(metric: Tensor) -> Tensor:

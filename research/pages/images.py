@@ -1,0 +1,166 @@
+"""The tables on two layers, and on operands in bfloat16."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+
+from research.pages.marks import markdown
+from research.pages.stored import average, read, source
+from research.report import Json
+
+SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+_AUTO = "bfloat16"  # what "auto" takes on a GPU
+_STUDIED = {
+    "noise .45": "noise 0.45",
+    "noise .6": "noise 0.6",
+    "30 passes": "30 passes",
+    "30 passes .45": "30 passes, noise 0.45",
+    "smooth .02": "labels smoothed by 0.02",
+}
+
+
+def _line(name: str, found: Callable[[str], Iterable[float]]) -> list[str]:
+    """Means of both data sets; nothing where there is none."""
+    means = [list(found(data)) for data in SETS]
+    return [name, *(f"{statistics.fmean(values):.2f}%" if values else "" for values in means)]
+
+
+def _accuracies(rows: Iterable[Json], **wanted: object) -> list[float]:
+    return [r["accuracy"] for r in rows if all(r.get(k) == v for k, v in wanted.items())]
+
+
+def two_layers_table() -> str:
+    final = read("patches_final_mnist")["results"] + read("patches_final_fashion")["results"]
+    peers, pixels = read("patches_peers"), read("precision_gpu")
+    lines = [
+        _line(f"{p} memories, two layers", lambda d, p=p: _accuracies(final, data=d, memories=p))
+        for p in (1000, 100)
+    ]
+    lines += [
+        _line(f"{p} memories of pixels, defaults",
+              lambda d, p=p: _accuracies(pixels["fits"], data=d, precision=_AUTO,
+                                         what=f"conditional, {p} memories"))
+        for p in (1000, 100)
+    ]  # fmt: skip
+    for name, shown in {
+        "convolutional network": "convolutional network, two convolutions and two dense layers",
+        "SVM, radial": "SVM, radial kernel, pixels of 10,000 rows",
+        "3 nearest neighbors": "3 nearest neighbors, pixels",
+    }.items():
+        lines.append(_line(shown, lambda d, n=name: _accuracies(peers["results"], data=d, what=n)))
+    kept = {r["what"]: r for r in peers["results"]}["convolutional network"]
+    told = f"the network made {kept['passes']:.0f} passes in that time"
+    commands = "\n".join(map(source, (read("patches_final_mnist"), peers, pixels)))
+    return f"{markdown(['', *SETS.values()], lines)}\n\n{commands}; {told}"
+
+
+def beyond_table() -> str:
+    """What else was tried, judged by the last training rows, beside the same without it."""
+    study, deeper = read("patches_study_1000"), read("patches_deeper")
+    base = [r for r in study["results"] if r["patch_memories"] == 160]
+    lines = [_line("1000 memories, three seeds (one of Fashion-MNIST)",
+                   lambda d: _accuracies(base, data=d, what="defaults"))]  # fmt: skip
+    lines += [
+        _line(shown, lambda d, w=what: _accuracies(base, data=d, what=w))
+        for what, shown in _STUDIED.items()
+    ]
+    lines.append(_line("256 patch memories", lambda d: _accuracies(
+        study["results"], data=d, patch_memories=256, what="defaults")))  # fmt: skip
+    lines.append(_line("1000 memories, another run, one seed", lambda d: _accuracies(
+        deeper["results"], data=d, what="two layers")))  # fmt: skip
+    for what, memories, shown in (
+        ("two layers, at once", 4000, "4000 memories"),
+        ("two layers by growth", 4000, "4000 memories by growth from 1000"),
+        ("two layers by growth", 16_000, "16,000 memories by growth from 1000"),
+        (
+            "two layers, shifted rows too",
+            1000,
+            "rows shifted by a pixel as well, five times as many",
+        ),
+        ("three layers", 1000, "an encoder on top of another"),
+    ):
+        lines.append(_line(shown, lambda d, w=what, m=memories: _accuracies(
+            deeper["results"], data=d, what=w, memories=m)))  # fmt: skip
+    commands = "\n".join(map(source, (study, deeper)))
+    return f"{markdown(['', *SETS.values()], lines)}\n\n{commands}"
+
+
+def labels_table() -> str:
+    """Few labels of MNIST: means of the seeds that each line has."""
+    run = read("patches_labels")
+    kinds = {
+        "two layers": "two layers, those rows",
+        "one layer": "pixels, those rows",
+        "SVM, radial": "SVM, radial kernel, pixels",
+        "3 nearest neighbors": "3 neighbors, pixels",
+        "others without, two layers": "two layers, all other rows without label",
+    }
+    counts = (10, 100, 1000)
+    lines = []
+    for kind, shown in kinds.items():
+        found = [_accuracies(run["results"], what=f"{n} labels per class, {kind}") for n in counts]
+        lines.append([shown, *(f"{statistics.fmean(v):.2f}%" if v else "" for v in found)])
+    return f"{markdown(['labels per class', *map(str, counts)], lines)}\n\n{source(run)}"
+
+
+def precision_passes() -> str:
+    lines = []
+    for name in ("precision_gpu", "precision_cpu"):
+        run = read(name)
+        both = {(r["features"], r["memories"], r["precision"]): r for r in run["passes"]}
+        for (n, p, precision), r in both.items():
+            if precision != _AUTO:
+                continue
+            full = both[n, p, "float32"]
+            extra = r["extra_megabytes"]
+            lines.append([
+                run["device"], f"{r['rows']:,} x {n}", f"{p:,}",
+                *(f"{v['milliseconds']:.3g}" for v in (full, r)),
+                f"{full['milliseconds'] / r['milliseconds']:.1f}",
+                *(f"{v['tflop_per_second']:.3g}" for v in (full, r)),
+                "" if extra is None else f"{extra:.0f}",
+            ])  # fmt: skip
+    head = ["device", "rows", "memories", "float32, ms", "bfloat16, ms", "times as fast",
+            "float32, TFLOP/s", "bfloat16, TFLOP/s", "extra memory, MB"]  # fmt: skip
+    commands = "\n".join(source(read(n)) for n in ("precision_gpu", "precision_cpu"))
+    return f"{markdown(head, lines)}\n\n{commands}"
+
+
+def precision_fits() -> str:
+    run = read("precision_gpu")
+    lines = []
+    for data, shown in SETS.items():
+        for what in dict.fromkeys(r["what"] for r in run["fits"]):
+            own = [r for r in run["fits"] if r["data"] == data and r["what"] == what]
+            each = {p: [r for r in own if r["precision"] == p] for p in ("float32", _AUTO)}
+            lines.append([
+                shown, what,
+                *(f"{average(rows, 'accuracy'):.2f} ± {statistics.stdev(_accuracies(rows)):.2f}"
+                  for rows in each.values()),
+                *(f"{average(rows, 'seconds'):.2f}" for rows in each.values()),
+            ])  # fmt: skip
+    head = ["data", "classifier", "float32, %", "bfloat16, %", "float32, s", "bfloat16, s"]
+    return f"{markdown(head, lines)}\n\n{source(run)}. {run['note']}"
+
+
+def precision_errors() -> str:
+    run = read("precision_gpu")
+    lines = [
+        [r["features"], f"{r['memories']:,}", f"{r['beta_eff']:g}",
+         *(f"{r[key]:.1e}" for key in ("log_joint", "w_bar", "p_bar", "loss"))]
+        for r in run["errors"] if r["precision"] == _AUTO
+    ]  # fmt: skip
+    head = ["features", "memories", "ςβ", "log_joint, largest", "w̄, relative", "p̄, relative",
+            "mean loss"]  # fmt: skip
+    return f"{markdown(head, lines)}\n\n{source(run)}"
+
+
+TABLES = {
+    "two layers": two_layers_table,
+    "beyond two layers": beyond_table,
+    "labels of two layers": labels_table,
+    "precision passes": precision_passes,
+    "precision fits": precision_fits,
+    "precision errors": precision_errors,
+}
