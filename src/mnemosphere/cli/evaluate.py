@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
     from mnemosphere.data.file_rows import FileRows
 
-_SHOWN = 10  # memories of a certificate, confusions
+_SHOWN = 10  # memories of a certificate, confusions, classes where there are many
+_CLASSES = 30
 _NOVEL = option("Rows of another kind, to be told apart by novelty.", metavar="DATA")
 _CERTIFY = option("Is each memory a minimum, a saddle, or not converged?", "--certify")
 
@@ -139,7 +140,12 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     poor = no_better_than_chance(opened.model, found)
     if poor is not None:
         terminal.note(f"note: {poor}")
-    terminal.table(cells(found["per_class"]), "\nclasses")
+    classes, title = found["per_class"], "classes"
+    if len(classes) > _CLASSES:
+        judged = [line for line in classes if line["recall"] is not None]
+        classes = sorted(judged, key=lambda line: float(line["recall"]))[:_SHOWN]
+        title = f"lowest recall of {len(judged)} classes (--json for all)"
+    terminal.table(cells(classes), f"\n{title}")
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
     if "certificate" in found:

@@ -16,13 +16,13 @@ from mnemosphere.cli.options import (
     option,
 )  # fmt: skip
 from mnemosphere.cli.output import MODEL, TABLES, check_file
-from mnemosphere.cli.shell import cells
+from mnemosphere.cli.shell import Terminal, cells
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
     from mnemosphere.data.columns import Rows
 
-_SHOWN = 20
+_SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
 _PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
 _REJECT = option("No prediction for rows as novel as this share of held-out rows.", metavar="RATE")
@@ -73,7 +73,7 @@ def predict(
     if out is not None:
         terminal.say(f"wrote {out}: {len(frame)} rows, {frame.shape[1]} columns")
         return
-    terminal.table(cells(records[:_SHOWN], percent=False))
+    _show(terminal, opened, frame)
     if len(records) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
 
@@ -110,6 +110,17 @@ def _frame(opened: Opened, rows: Rows, found: Any, proba: Any, more: dict[str, A
     return pd.DataFrame(columns)
 
 
+def _show(terminal: Terminal, opened: Opened, frame: Any) -> None:
+    """The first rows; of many classes the probability of the most probable alone."""
+    first = frame[:_SHOWN]
+    names = [f"probability_{name}" for name in opened.classes]
+    if len(names) > _CLASSES:
+        best = first[names].max(axis=1)
+        first = first.drop(columns=names)
+        first.insert(2, "probability", best)
+    terminal.table(cells(first.to_dict("records"), percent=False))
+
+
 def _predict_files(
     request: Request, opened: Opened, files: list[Path], memory: float | None, out: Path | None,
     settings: dict[str, Any],
@@ -129,7 +140,7 @@ def _predict_files(
         if terminal.json_only:
             raise ValueError(f"{len(rows)} rows are too many to print: write them with --out")
         frame, _ = next(parts)
-        terminal.table(cells(frame[:_SHOWN].to_dict("records"), percent=False))
+        _show(terminal, opened, frame)
         terminal.note(f"{len(rows) - _SHOWN} more rows: write all to a file with --out")
         return
     first = next(parts)
