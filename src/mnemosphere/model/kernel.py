@@ -131,7 +131,7 @@ class Statistics:
 
     def gradient_w(self, params: Parameters) -> Tensor:
         """∂w^μ = −ςβ w̄^μ, (P, N)."""
-        return self.w_bar * self._per_row(params)
+        return self.w_bar * self.per_row(params)
 
     def gradient_p(self, params: Parameters) -> Tensor:
         """∂p = −p̄/p, (P+1, C+1)."""
@@ -150,9 +150,10 @@ class Statistics:
         """∂A = −ςβ Σ_b t_b x_bᵀ/‖Ax_b‖, (N, M); None without a metric."""
         if self.metric_bar is None:
             return None
-        return self.metric_bar * self._per_row(params)
+        return self.metric_bar * self.per_row(params)
 
-    def _per_row(self, params: Parameters) -> Tensor:
+    def per_row(self, params: Parameters) -> Tensor:
+        """−ςβ per unit of sample weight, (1, 1): what w̄ is multiplied by in its gradient."""
         return (-params.beta_eff / self.count.to(params.w.dtype))[..., None, None]
 
 

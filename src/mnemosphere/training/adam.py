@@ -98,10 +98,10 @@ class Adam(GradientSolver):
         start = (1 - b ** (done + 1)).sqrt() / (1 - a ** (done + 1))
         angle, rate = self.angle * fade * start, self.learning_rate * fade * start
 
-        g = sphere.to_tangent(params.w, stats.gradient_w(params))
-        m_w = a * sphere.to_tangent(params.w, state["w"]) + (1 - a) * g
-        v_w = b * state["w_square"] + (1 - b) * g.square().sum(-1)
-        w = sphere.retract(params.w, -angle * m_w / self._size(v_w, params.p_h[..., 1:])[..., None])
+        m_w, v_w = self._means_of_w(params, state, stats)
+        size = self._size(v_w, params.p_h[..., 1:])
+        w = torch.addcmul(params.w, m_w, (-angle / size)[..., None])  # `sphere.retract`
+        w = w.div_(torch.linalg.vector_norm(w, dim=-1, keepdim=True))
 
         g = stats.gradient_p(params)
         if self.learn_weights:
@@ -140,6 +140,23 @@ class Adam(GradientSolver):
             "beta_square": v_b,
             "step": done + 1,
         }
+
+    def _means_of_w(
+        self, params: Parameters, state: SolverState, stats: Statistics
+    ) -> tuple[Tensor, Tensor]:
+        """The running means of the gradient of w, across it, (P, N), and of its square (P,).
+
+        In few sweeps: for many features they cost half as much as the products of a batch.
+        """
+        a, b = self.decay
+        slope = stats.per_row(params)
+        across = torch.addcmul(stats.w_bar, stats.overlap[..., None], params.w, value=-1)
+        old = state["w"]
+        along = torch.linalg.vecdot(old, params.w)[..., None]
+        mean = torch.addcmul(a * old, along, params.w, value=-a)
+        mean.addcmul_(across, slope, value=1 - a)
+        square = slope[..., 0].square() * torch.linalg.vecdot(across, across)
+        return mean, b * state["w_square"] + (1 - b) * square
 
     def _metric_step(
         self, params: Parameters, state: SolverState, stats: Statistics, rate: Tensor
