@@ -157,6 +157,23 @@ def test_every_row_of_a_class_is_as_likely_to_be_held():
     assert float((share - 0.3).abs().max()) < 5 * math.sqrt(0.3 * 0.7 / 500)
 
 
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=COLUMNS, max_size=COLUMNS),
+    turns=st.integers(2, 7),
+    seed=st.integers(0, 1000),
+)
+def test_turns_hold_different_rows_as_many_each(counts, turns, seed):
+    classes = np.repeat(np.arange(COLUMNS), counts)
+    if len(classes) == 0:
+        return
+    q = labels(classes.tolist())
+    held = torch.stack(
+        [held_out(q, 1 / turns, generator=seeded(seed), turn=k) for k in range(turns)]
+    )
+    assert int(held.sum(0).max()) <= 1
+    assert len({tuple(q[part].sum(0).tolist()) for part in held}) == 1
+
+
 def test_without_labels_it_is_a_share_of_all_rows():
     held = held_out(labels([-1] * 83), 0.13, generator=seeded(1))
     assert int(held.sum()) == math.floor(0.13 * 83)

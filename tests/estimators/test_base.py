@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 import mnemosphere as mn
 from mnemosphere.estimators import calibration
 from mnemosphere.training.callbacks import PassRecord
-from mnemosphere.training.refine import Trained
+from mnemosphere.training.refinement import Trained
 
 
 def small(**settings):

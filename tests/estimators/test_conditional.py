@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import mnemosphere as mn
 from mnemosphere.estimators import class_training
+from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import accumulate
 
 refine = import_module("mnemosphere.training.refine")  # its function has the same name
@@ -39,36 +40,28 @@ def descents(monkeypatch):
 
 @pytest.fixture
 def turns(monkeypatch):
-    """What every descent of several hold-outs was given: (starts, splits)."""
+    """What every descent of several hold-outs was given: (starts, splits, exact steps)."""
     seen = []
     plain = refine._Descent.by_turns
 
-    def by_turns(self, starts, splits):
-        seen.append((starts, splits))
-        return plain(self, starts, splits)
+    def by_turns(self, *given):
+        seen.append(given)
+        return plain(self, *given)
 
     monkeypatch.setattr(refine._Descent, "by_turns", by_turns)
     return seen
 
 
-def test_rows_that_judge_take_no_part_in_the_joint_start(make_clusters, monkeypatch, turns):
+def test_rows_that_judge_take_no_part_in_the_joint_start(make_clusters, turns):
     x, y = make_clusters(rows=307, spread=2.0)
-    joint = []
-    plain = class_training.fit
-
-    def fit(params, dataset, *args, **kwargs):
-        joint.append((dataset, plain(params, dataset, *args, **kwargs)))
-        return joint[-1][1]
-
-    monkeypatch.setattr(class_training, "fit", fit)
     objective = mn.Refinement(max_iter=4, metric="none")
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=4).fit(x, y)
-    ((starts, splits),) = turns
+    ((starts, splits, exact),) = turns
     assert len(splits) == 3
-    for (fitted, result), start, (rows, held) in zip(joint[:3], starts, splits, strict=True):
+    assert (exact.max_iter, exact.tol) == (4, 1e-4)
+    for start, (rows, held) in zip(starts, splits, strict=True):
         assert held.n_rows == 102  # a third of each class
-        assert start.params is result.params
-        assert not rows_of(fitted) & rows_of(held)
+        assert {tuple(w) for w in start.w.tolist()} <= rows_of(rows)
         assert not rows_of(rows) & rows_of(held)
 
 
@@ -78,15 +71,16 @@ def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):
     monkeypatch.setattr(refine, "_SINGLE_ROWS", len(x))
     objective = mn.Refinement(max_iter=5, noise=0.0)
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=4).fit(x, y)
-    ((starts, splits),) = turns
+    ((starts, splits, exact),) = turns
     descent = refine._Descent(objective, True, True, torch.Generator(), ())
-    found, stop, _ = descent.by_turns(starts, splits)
-    assert stop == 5
-    solver = descent._plan(starts[0].params, splits[0][0]).solver
-    for params, start, (rows, _) in zip(found, starts, splits, strict=True):
-        alone = descent._plan(start.params, rows).params
+    found = descent.by_turns(starts, splits, exact)
+    assert found.stop == 5
+    starts = [at_temperature(solved, found.heat) for solved in found.joint]
+    solver = descent._plan(starts[0], splits[0][0]).solver
+    for params, start, (rows, _) in zip(found.after, starts, splits, strict=True):
+        alone = descent._plan(start, rows).params
         state = solver.start(alone)
-        for _ in range(stop):
+        for _ in range(found.stop):
             stats = accumulate(alone, rows.rows, objective.rule)
             alone, state = solver.step(alone, state, stats, rows.rows, 1.0)
         for name, tensor in alone.to_tensors().items():
@@ -96,12 +90,12 @@ def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):
 def test_few_rows_are_all_used_in_the_end(make_clusters, descents, monkeypatch):
     x, y = make_clusters(rows=211, spread=2.0)
     plain = refine._Descent.by_turns
-    monkeypatch.setattr(refine._Descent, "by_turns", lambda *given: (plain(*given)[0], 7, ""))
+    monkeypatch.setattr(refine._Descent, "by_turns", lambda *given: plain(*given)._replace(stop=7))
     model = mn.DAMClassifier(**SETTINGS, objective="conditional", max_iter=12).fit(x, y)
     ((_, rows, held, _),) = descents
     assert held is None
     assert rows.n_rows == 211
-    assert len([r for r in model.history_ if r["phase"] == 4]) == 7
+    assert len([r for r in model.history_ if r["phase"] == 1]) == 7
 
 
 def test_a_metric_finds_the_feature_that_matters():
@@ -128,7 +122,7 @@ def test_where_nothing_is_gained_the_model_is_the_joint_one(make_clusters, monke
     x, y = make_clusters(rows=151)
     one = mn.DAMClassifier(**SETTINGS, objective="joint").fit(x, y)
     other = mn.DAMClassifier(**SETTINGS, objective=mn.Refinement(max_iter=5)).fit(x, y)
-    assert other.history_[-1]["phase"] == 3
+    assert other.history_[-1]["phase"] == 0
     assert np.array_equal(one.memories_, other.memories_)
     assert np.array_equal(one.class_weights_, other.class_weights_)
 
@@ -166,7 +160,7 @@ def test_names_and_numbers_mean_refinements(data, monkeypatch, objective, meant)
 def test_noise_is_an_option(make_clusters, descents):
     x, y = make_clusters(rows=307, spread=2.0)
     for noise in (0, 0.25, "auto"):
-        objective = mn.Refinement(noise=noise, max_iter=2)
+        objective = mn.Refinement(noise=noise, max_iter=20)
         mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=2).fit(x, y)
     assert {None, 0.25} <= {length for *_, length in descents}
     start, _, _, length = descents[-1]

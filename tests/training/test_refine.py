@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from mnemosphere.model import objectives
+from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.objectives import JointConditional, conditional
 from mnemosphere.numerics import sphere
@@ -18,13 +19,13 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refine import (
-    Refinement,
-    Trained,
+    ExactSteps,
     angular_unit,
     improves,
     join_histories,
     refine,
 )
+from mnemosphere.training.refinement import Refinement, Trained
 from runs import Break, Log, assert_same_params, seeded, timeless
 
 # The package gives the function of the same name.
@@ -36,6 +37,7 @@ STAGES = ["", "refine", "all", "again"]
 def many(monkeypatch):
     """As if there were many rows: one hold-out judges."""
     monkeypatch.setattr(module, "_FEW_ROWS", 0)
+    monkeypatch.setattr(module, "_HEATED_ROWS", 0)
 
 
 @pytest.fixture
@@ -131,47 +133,60 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(many, case, descents):
 
 
 def test_few_rows_judge_by_turns(case, descents, monkeypatch):
-    """Three hold-outs of a third of each class, then all rows, for the passes best on average."""
+    """A third of each class in turn, then all rows, for the passes best on average."""
     seen = []
     plain = module._Descent.by_turns
 
-    def by_turns(self, starts, splits):
-        seen.append((starts, splits, plain(self, starts, splits)))
+    def by_turns(self, starts, splits, exact):
+        seen.append((starts, splits, plain(self, starts, splits, exact)))
         return seen[-1][2]
 
     monkeypatch.setattr(module._Descent, "by_turns", by_turns)
     trained, calls = go(case, refinement=Refinement(max_iter=6, metric="none"))
-    ((starts, splits, (found, stop, _)),) = seen
+    ((starts, splits, turns),) = seen
     ((start, everything, _, again, last),) = descents
     assert [stage for stage, *_ in calls] == ["fold0.", "fold1.", "fold2.", "all"]
-    assert [s.params for s in starts] == [solution.params for _, _, solution in calls[:3]]
+    assert starts == [solution.params for _, _, solution in calls[:3]]
     counts = torch.bincount(case.targets.argmax(1), minlength=4)
     held = [part for _, part in splits]
     for part in held:
         got = torch.bincount(part.rows.targets.argmax(1), minlength=4)
         assert got.tolist() == (counts // 3).tolist()
-    assert len({frozenset(rows_of(part)) for part in held}) == 3
-    assert again["max_iter"] == len(last.history) == stop
-    assert start is calls[3][2].params
+    assert len(set.union(*map(rows_of, held))) == sum(part.n_rows for part in held)
+    assert again["max_iter"] == len(last.history) == turns.stop
+    assert_same_params(start, at_temperature(calls[3][2].params, turns.heat))
     assert everything.n_rows == 157
     assert_same_params(trained.params, last.params)
     assert [rows for _, rows in trained.unseen] == held
-    for (params, _), refined in zip(trained.unseen, found, strict=True):
+    for (params, _), refined in zip(trained.unseen, turns.after, strict=True):
         assert_same_params(params, refined)
 
 
 def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
-    """Of the passes on the way, none has a lower mean loss of the rows held out."""
+    """Of the passes on the way, none has a lower mean loss of the rows held out.
+
+    They start at twice the temperature at which the joint solutions have the lowest.
+    """
     monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
     descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
                               seeded(5), ())  # fmt: skip
     splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]
-    starts = [Joint(case.params)(rows, "") for rows, _ in splits]
-    found, stop, _ = descent.by_turns(starts, splits)
-    solver = descent._plan(starts[0].params, splits[0][0]).solver
+    starts = [Joint(case.params)(rows, "").params for rows, _ in splits]
+    turns = descent.by_turns(starts, splits, None)
+    found, stop = turns.after, turns.stop
+
+    def joint_loss(t):
+        pairs = zip(starts, splits, strict=True)
+        return sum(evaluate(at_temperature(p, t), held.rows, conditional) for p, (_, held) in pairs)
+
+    suited = min(module._TEMPERATURES, key=joint_loss)
+    assert turns.heat == 2 * suited
+    assert_same_params(turns.before[1], at_temperature(starts[1], suited))
+    starts = [at_temperature(start, 2 * suited) for start in starts]
+    solver = descent._plan(starts[0], splits[0][0]).solver
     means = np.zeros(10)
     for k, (start, (rows, held)) in enumerate(zip(starts, splits, strict=True)):
-        params, state = start.params, solver.start(start.params)
+        params, state = start, solver.start(start)
         means[0] += evaluate(params, held.rows, conditional)
         for n in range(1, 10):
             stats = accumulate(params, rows.rows, conditional)
@@ -180,6 +195,20 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
             if n == stop:
                 torch.testing.assert_close(found[k].w, params.w, rtol=1e-9, atol=1e-9)
     assert stop == means.argmin() > 0
+
+
+def test_joint_solutions_side_by_side_are_those_of_one_at_a_time(case, monkeypatch):
+    """By the solver's own loop, on each two thirds of the rows."""
+    monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
+    descent = module._Descent(Refinement(metric="none"), True, True, seeded(5), ())
+    splits = [case.dataset.split(1 / 3, generator=seeded(2), turn=k) for k in range(3)]
+    exact = ExactSteps(lambda _: case.params, 7, 1e-300)
+    solved = descent.by_turns([case.params] * 3, splits, exact)
+    for found, (rows, _) in zip(solved.joint, splits, strict=True):
+        alone = fit(case.params, rows, FixedPoint(None, learn_weights=True), max_iter=7).params
+        torch.testing.assert_close(found.w, alone.w, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(found.p, alone.p, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(found.beta, alone.beta, rtol=1e-9, atol=0)
 
 
 def test_with_nobody_to_judge_it_is_the_joint_solution(case, descents):

@@ -202,9 +202,11 @@ class ArrayDataset(InMemory):
         """Random rows, n of them or all."""
         return self.rows if n >= self.n_rows else self.rows.take(self._order(generator)[:n])
 
-    def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
-        """(rows to learn from, rows to judge by)."""
-        held = held_out(self.rows.targets, fraction, generator=generator)
+    def split(
+        self, fraction: float, *, generator: torch.Generator, turn: int = 0
+    ) -> tuple[Self, Self | None]:
+        """(rows to learn from, rows to judge by); turns: see `held_out`."""
+        held = held_out(self.rows.targets, fraction, generator=generator, turn=turn)
         if not bool(held.any()):
             return self, None
         return type(self)(self.rows.take(~held)), type(self)(self.rows.take(held))
@@ -257,11 +259,14 @@ class StreamedBatch(ArrayDataset):
         return super().batches(None, cursor=cursor)
 
 
-def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) -> Tensor:
+def held_out(
+    targets: Tensor, fraction: float, *, generator: torch.Generator, turn: int = 0
+) -> Tensor:
     """Which rows to judge by, (n,) bool: the one hold-out.
 
     A `fraction` of the labeled rows of each class, in random order, and none of a class with fewer
-    than 1/fraction. Where no row has a label, that fraction of all rows.
+    than 1/fraction. Where no row has a label, that fraction of all rows. With the generator in the
+    same state, turns 0 to ⌊1/fraction⌋ − 1 hold different rows, as many each.
     """
     n_rows = targets.shape[0]
     order = torch.randperm(n_rows, generator=generator, device=generator.device).to(targets.device)
@@ -271,8 +276,9 @@ def held_out(targets: Tensor, fraction: float, *, generator: torch.Generator) ->
         label = torch.zeros_like(label)
     label, by_class = label.sort(stable=True)
     # Row r of its class, r = 1, 2, …, is held where r·fraction passes a whole number.
-    first = torch.searchsorted(label, label)
-    rank = (torch.arange(n_rows, device=label.device) - first).double()
+    first, end = (torch.searchsorted(label, label, right=right) for right in (False, True))
+    rank = (torch.arange(n_rows, device=label.device) - first - turn) % (end - first)
+    rank = rank.double()
     chosen = (((rank + 1) * fraction).floor() > (rank * fraction).floor()) & (label >= 0)
     held = torch.zeros_like(chosen)
     held[order[by_class[chosen]]] = True

@@ -37,7 +37,7 @@ from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
-from mnemosphere.training.refine import Trained
+from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
 
 Floats = NDArray[np.floating[Any]]

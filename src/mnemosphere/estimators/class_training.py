@@ -25,7 +25,8 @@ from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.refine import Refinement, Trained, refine
+from mnemosphere.training.refine import ExactSteps, refine
+from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 __all__ = ["ClassTraining"]
@@ -82,6 +83,19 @@ class ClassTraining(ClassModel):
             learn_weights=self._own_labels,
             generator=torch.Generator().manual_seed(seed),
             callbacks=callbacks,
+            exact=self._exact_steps(dataset, seed),
+        )
+
+    def _exact_steps(self, dataset: Dataset, seed: int) -> ExactSteps | None:
+        """What `_solve` does, where that is exact steps with learned weights."""
+        solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
+        exact = isinstance(solver, FixedPoint) and solver.rows_per_step is None
+        if not (exact and self._own_labels) or self.growth is not None or start.from_means(dataset):
+            return None
+        return ExactSteps(
+            lambda rows: start(rows, self.varsigma_, torch.Generator().manual_seed(seed)),
+            self.max_iter or PASSES["exact"],
+            self.tol,
         )
 
     def _solve(

@@ -28,7 +28,7 @@ from mnemosphere.model.class_reading import net_class_weights, sharpen
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refine import Refinement
+from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
 __all__ = ["DAMClassifier"]
@@ -88,10 +88,11 @@ class DAMClassifier(
     class_weight : dict, "balanced" or None
         Weights of the classes.
     precision : {"auto", "float64", "float32", "bfloat16"}
-        "auto": float64 up to a million numbers in X and y, where it costs nothing, else
-        float32, and bfloat16 operands on a GPU that has units for them. "bfloat16": the large
-        products of training take operands rounded to it, sums and all else are float32; a
-        processor with AMX is faster by that too, others only round. Predictions are not touched.
+        "auto": float64 up to a million numbers in X and y and two million pairs of a row and a
+        memory, where it costs little, else float32, and bfloat16 operands on a GPU that has units
+        for them. "bfloat16": the large products of training take operands rounded to it, sums and
+        all else are float32; a processor with AMX is faster by that too, others only round.
+        Predictions are not touched.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
@@ -257,12 +258,13 @@ class DAMClassifier(
         """Settle everything that is "auto"; return the rows on the sphere."""
         given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
-        # A pass has two products with the features and three with the classes.
-        dtype = self._precision(stored.n_numbers + 3 * targets.numel() // 2)
         n_memories = self.n_memories
         if n_memories == "auto":
             n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])
         self.n_memories_ = int(n_memories)
+        # A pass has two products with the features and three with the classes.
+        numbers = stored.n_numbers + 3 * targets.numel() // 2
+        dtype = self._precision(max(numbers, stored.n_rows * self.n_memories_ // 2))
         self._check_room(stored, targets.shape[1], dtype)
         self._own_labels = self._learns_weights(stored) and bool((targets.sum(1) > 0).all())
         choose = partial(

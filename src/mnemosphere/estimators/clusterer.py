@@ -47,7 +47,7 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit, judge
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.refine import Trained
+from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 

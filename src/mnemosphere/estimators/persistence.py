@@ -33,7 +33,7 @@ from mnemosphere.schema import (
 )
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refine import Refinement
+from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
 __all__ = [

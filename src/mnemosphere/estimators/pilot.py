@@ -11,20 +11,20 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, held_out
 from mnemosphere.estimators.start import Start
-from mnemosphere.model import metric, objectives
+from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import tempered_log_loss
-from mnemosphere.model.kernel import accumulate, log_joint
-from mnemosphere.model.m_step import maximize_bound
+from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 from mnemosphere.training import few_labels
+from mnemosphere.training.side_by_side import joint_solutions
 
 __all__ = [
     "HELD", "LEAST_VARSIGMA", "ROWS_PER_MEMORY", "STEPS", "Problem", "hold_out", "judge",
-    "judge_partly", "problems", "through_metric",
+    "judge_partly", "problems", "through_metrics",
 ]  # fmt: skip
 
 HELD = 0.2  # of the rows judge
@@ -35,14 +35,17 @@ STEPS = 5
 _TOGETHER = 1 << 21  # rows × memories of problems that go side by side
 
 
-def through_metric(
-    fitted: ArrayDataset, judged: ArrayDataset, shrinkage: float | None
-) -> tuple[ArrayDataset, ArrayDataset]:
-    """Both as the metric sees them that the labels of `fitted` give."""
-    if shrinkage is None:
-        return fitted, judged
-    a = metric.whitening(fitted.rows, shrinkage)
-    return ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows))
+def through_metrics(
+    fitted: ArrayDataset, judged: ArrayDataset, shrinkages: Sequence[float | None]
+) -> list[tuple[ArrayDataset, ArrayDataset]]:
+    """Both as the metric of each shrinkage sees them that `fitted` gives; (None,): as they are."""
+    amounts = [s for s in shrinkages if s is not None]
+    if not amounts:
+        return [(fitted, judged)]
+    return [
+        (ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows)))
+        for a in metric.whitenings(fitted.rows, amounts)
+    ]
 
 
 class Problem(NamedTuple):
@@ -59,12 +62,13 @@ class Problem(NamedTuple):
 
 
 def hold_out(
-    data: ArrayDataset, shrinkage: float | None, seed: int
-) -> tuple[ArrayDataset, ArrayDataset]:
-    """Rows to fit and rows to judge by, as the metric of the former sees them."""
-    fitted, judged = data.split(HELD, generator=torch.Generator().manual_seed(seed))
+    data: ArrayDataset, shrinkages: Sequence[float | None], seed: int, turn: int
+) -> list[tuple[ArrayDataset, ArrayDataset]]:
+    """Rows to fit and rows to judge by, as the metrics of the former see them."""
+    generator = torch.Generator().manual_seed(seed)
+    fitted, judged = data.split(HELD, generator=generator, turn=turn)
     # Too few rows: judge on what there is.
-    return through_metric(fitted, fitted if judged is None else judged, shrinkage)
+    return through_metrics(fitted, fitted if judged is None else judged, shrinkages)
 
 
 def problems(
@@ -111,11 +115,7 @@ def judge(trials: list[Problem], start: Start) -> list[Tensor]:
 
 def _few_steps(problem: Problem, start: Start) -> Tensor:
     params, fitted, judged = problem
-    for _ in range(STEPS):
-        stats = accumulate(params, fitted, objectives.joint)
-        params = maximize_bound(
-            params, stats.w_bar, stats.p_bar, learn_beta=start.beta is None, hold_weights=False
-        )
+    params = joint_solutions(params, fitted, learn_beta=start.beta is None, max_iter=STEPS)
     return tempered_log_loss(params, judged, start.smoothing, fitted.x.shape[-2])
 
 

@@ -4,11 +4,11 @@ The rule, in full, where every row has a label. A pilot on at most 1000 rows jud
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
 gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with six ς and,
 where the number of memories is "auto", with two widths: a fifth of the distinct rows (at least two
-per class, at most 1000), and two per class. Hold-outs take turns, and what is 10% behind the best
-halfway is out. Where there are more rows than that, the best of each
-width, with and without "whitened", are tried on at most 5000 rows, and the best of them with
-neighbors of its ς as long as the loss falls: the best ς grows with the number of memories. Between
-normalizations within 1% of each other the simpler goes first.
+per class, at most 1000), and two per class. Hold-outs take turns, and what falls behind the best
+by more than 10% (30 and 15% while few have had their turn) is out. Where there are more rows than
+that, the best of each width, with and without "whitened", are tried on at most 5000 rows, and the
+best of them with neighbors of its ς as long as the loss falls: the best ς grows with the number of
+memories. Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -43,7 +43,7 @@ from mnemosphere.estimators.pilot import (
     judge,
     judge_partly,
     problems,
-    through_metric,
+    through_metrics,
 )
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
@@ -63,8 +63,8 @@ _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = (0.5, 0.1)
 _FEW_PER_CLASS = 2
 _SMALL = 600  # rows
-_FEW_TURNS, _TURNS = (2, 4), (1, 3)  # hold-outs before and after the race, of few rows and of more
-_AHEAD = 1.1  # a combination that is worse by more halfway is out
+# Hold-outs after which the race is looked at, and what is worse than the best by more is out.
+_FEW_TURNS, _TURNS = {1: 1.3, 2: 1.15, 4: 1.1}, {1: 1.1, 3: 1.1}  # of few rows and of more
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
@@ -180,11 +180,13 @@ def _pilots(
         return (key[0] == "whitened", key[2]) if n_rows > PILOT_ROWS else None
 
     @cache
-    def rows_of(kind: str, shrinkage: float | None, turn: int) -> tuple[ArrayDataset, ArrayDataset]:
-        return hold_out(data[kind], shrinkage, seed + turn)
+    def rows_of(kind: str, turn: int) -> dict[float | None, tuple[ArrayDataset, ArrayDataset]]:
+        left = {shrinkage: None for k, shrinkage, _ in race if k == kind}
+        return dict(zip(left, hold_out(data[kind], [*left], seed, turn), strict=True))
 
-    halfway, end = _FEW_TURNS if small else _TURNS
-    for turns in (range(halfway), range(halfway, end)):
+    done = 0
+    for end, ahead in (_FEW_TURNS if small else _TURNS).items():
+        turns, done = range(done, end), end
         trials_now: list[Problem] = []
         for (kind, shrinkage, width), before in race.items():
             share = data[kind].n_rows / max(n_rows, 1)
@@ -192,7 +194,7 @@ def _pilots(
             scaled = max(least, round(width * share)) if width == start.n_memories else width
             narrow = replace(start, n_memories=scaled, own_labels=True)
             for turn in turns:
-                parts = rows_of(kind, shrinkage, turn)
+                parts = rows_of(kind, turn)[shrinkage]
                 trials_now += problems(*parts, narrow, [*before], seed + turn)
         found = iter(judge(trials_now, start))
         for key, before in race.items():
@@ -215,7 +217,7 @@ def _pilots(
             key: {
                 vs: v
                 for vs, v in race[key].items()
-                if not trials[*key, vs]["log_loss"] > _AHEAD * best[group(key)]
+                if not trials[*key, vs]["log_loss"] > ahead * best[group(key)]
             }
             for key in race
         }
@@ -344,7 +346,8 @@ def _held_out_loss(
     """Log-loss of the full model over rows that were not fitted, after a few passes."""
     generator = torch.Generator().manual_seed(seed)
     fitted, judged = data.split(HELD, generator=generator)
-    fitted, judged = through_metric(fitted, fitted if judged is None else judged, shrinkage)
+    judged = fitted if judged is None else judged
+    ((fitted, judged),) = through_metrics(fitted, judged, (shrinkage,))
     small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
     params = small(fitted, varsigma, generator)
     learn_beta = start.beta is None

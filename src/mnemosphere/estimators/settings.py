@@ -22,7 +22,7 @@ from sklearn.utils._param_validation import make_constraint
 from mnemosphere.estimators.base import SOLVERS
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
-from mnemosphere.training.refine import Refinement
+from mnemosphere.training.refinement import Refinement
 
 __all__ = [
     "Setting",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import sphere
 
-__all__ = ["MAX_RANK", "apply", "relevances", "whitening"]
+__all__ = ["MAX_RANK", "apply", "relevances", "whitening", "whitenings"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
@@ -22,12 +24,17 @@ def apply(metric: Tensor, batch: Batch) -> Batch:
 
 
 def whitening(batch: Batch, shrinkage: float) -> Tensor:
+    """The metric of one shrinkage: see `whitenings`."""
+    return whitenings(batch, (shrinkage,))[0]
+
+
+def whitenings(batch: Batch, shrinkages: Sequence[float]) -> list[Tensor]:
     """The metric (D, N) in which rows of one class vary alike in every direction, in float64.
 
     Rows (B, N) of 'standard': their last coordinate gives their length back. Its part of the metric
     is 1. With S the covariance within classes, the rest is ((1−s)S + s·mean(diag S))^(−1/2), s the
     shrinkage, scaled so that rows keep their mean square length. With more than MAX_RANK
-    coordinates that happens among the MAX_RANK − 1 principal axes.
+    coordinates that happens among the MAX_RANK − 1 principal axes. One metric per shrinkage.
     """
     batch = batch.filled().take((batch.targets.sum(1) > 0).nonzero()[:_MOST_ROWS, 0])
     x, given = batch.x.double(), batch.sample_weight
@@ -44,19 +51,20 @@ def whitening(batch: Batch, shrinkage: float) -> Tensor:
     rest = z - means[label]
     s = (rest.T * weight) @ rest / weight.sum()
     typical = s.diagonal().mean()
-    s = (1 - shrinkage) * s + shrinkage * typical * torch.eye(
-        len(s), dtype=x.dtype, device=x.device
-    )
-    values, vectors = torch.linalg.eigh(s)
-    # Directions without any variation within classes must not drown all others.
-    values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
-    root = (vectors * values.rsqrt()) @ vectors.T
-    before, after = ((weight * r.square().sum(1)).sum() for r in (z, z @ root))
-    length = torch.where(after > 0, before / after, 1.0)
-    metric = torch.zeros(len(s) + 1, n + 1, dtype=x.dtype, device=x.device)
-    metric[:-1, :-1] = length.sqrt() * root @ axes
-    metric[-1, -1] = 1.0
-    return metric
+    own, vectors = torch.linalg.eigh(s)
+    found = []
+    for shrinkage in shrinkages:
+        values = (1 - shrinkage) * own + shrinkage * typical
+        # Directions without any variation within classes must not drown all others.
+        values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
+        root = (vectors * values.rsqrt()) @ vectors.T
+        before, after = ((weight * r.square().sum(1)).sum() for r in (z, z @ root))
+        length = torch.where(after > 0, before / after, 1.0)
+        metric = torch.zeros(len(s) + 1, n + 1, dtype=x.dtype, device=x.device)
+        metric[:-1, :-1] = length.sqrt() * root @ axes
+        metric[-1, -1] = 1.0
+        found.append(metric)
+    return found
 
 
 def _principal_axes(z: Tensor, most: int) -> Tensor:

@@ -16,7 +16,8 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import GrowthResult, Splitting, grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
-from mnemosphere.training.refine import Refinement, refine
+from mnemosphere.training.refine import refine
+from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.wide import fit_wide

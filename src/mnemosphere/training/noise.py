@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ __all__ = ["SphereNoise"]
 
 
 _BLOCK = 1024  # rows with a seed of their own
+_TABLE = 1 << 18  # places in a table of normal numbers
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class SphereNoise:
         for block in range(first // _BLOCK, -(-last // _BLOCK)):
             there = torch.Generator(x.device).manual_seed(seed + block)
             start, n = block * _BLOCK, min(_BLOCK, total - block * _BLOCK)
-            g = torch.randn(n, x.shape[1], generator=there, dtype=x.dtype, device=x.device)
+            g = _normal(n, x, there)
             drawn.append(g[max(first - start, 0) : last - start])
         g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
         known, gaps = split(x)
@@ -68,3 +70,20 @@ class SphereNoise:
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)
         noisy: Tensor = self.overlap * known + across * u
         return noisy if gaps is None else torch.where(x.isnan(), x, noisy)
+
+
+def _normal(n: int, like: Tensor, generator: torch.Generator) -> Tensor:
+    """Normal numbers (n, N); on a processor windows at random places of one table of them.
+
+    To draw them anew would take longer there than the pass that they are for.
+    """
+    features = like.shape[1]
+    if like.device.type != "cpu":
+        return torch.randn(n, features, generator=generator, dtype=like.dtype, device=like.device)
+    places = torch.randint(_TABLE, (n,), generator=generator)
+    return _table(features, like.dtype).unfold(0, features, 1).index_select(0, places)
+
+
+@lru_cache(maxsize=4)
+def _table(features: int, dtype: torch.dtype) -> Tensor:
+    return torch.randn(_TABLE + features, generator=torch.Generator().manual_seed(0), dtype=dtype)

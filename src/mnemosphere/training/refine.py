@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.kernel import accumulate, log_joint
 from mnemosphere.model.metric import MAX_RANK
@@ -24,88 +24,26 @@ from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, judge
-from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.refinement import Refinement, Trained
+from mnemosphere.training.side_by_side import joint_solutions
 
-__all__ = ["Refinement", "Trained", "angular_unit", "join_histories", "refine"]
+__all__ = ["ExactSteps", "angular_unit", "join_histories", "refine"]
 
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
-_PASSES, _ALL_STEPS = 15, 120  # at least so many of both
+_PASSES, _ALL_STEPS = 15, 60  # at least so many of both
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
 _SINGLE_ROWS = 100  # from so many on, in single precision: they only judge, and take half the time
 _MARGINALS = 1e-7
+# The descent starts at twice the temperature that suits the classes of rows left out: memories that
+# answer for few rows each would soon know those by heart.
+_HEAT, _TEMPERATURES = 2.0, (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
+_HEATED_ROWS = 10_000  # of more, a memory answers for more
 _MOST_NOISE = 0.3
 _JUDGED = 60  # times at most: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """Descend from the joint solution, with weight `conditional` on the conditional likelihood.
-
-    Parameters
-    ----------
-    conditional : float in (0, 1]
-        1 is −log P(y|x) alone.
-    noise : float >= 0 or "auto"
-        The length, relative to the row, of the noise that is laid anew on every row in every pass;
-        a noisy row has the overlap 1/√(1+noise²) with its own. "auto": √N/(ςβ), at most 0.3; none
-        on sparse rows, which it would make dense.
-    max_iter : int or None
-        Passes; None: 15, more on small data.
-    validation_fraction : float in (0, 1)
-        Rows that take no part in the training and judge it.
-    patience : int
-        Passes without improvement on them before stopping, two thirds of the passes at least (one
-        third up to 3000 rows): steps get smaller towards the end, which is where most is gained.
-    metric : "learn" or "none"
-        Whether a metric is learned too, where rows have at most 150 coordinates, none of them
-        unknown.
-
-    """
-
-    conditional: float = 1.0
-    noise: float | Literal["auto"] = "auto"
-    max_iter: int | None = None
-    validation_fraction: float = 0.1
-    patience: int = 3
-    metric: Literal["learn", "none"] = "learn"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.conditional <= 1:
-            raise ValueError(f"conditional must lie in (0, 1], got {self.conditional}")
-        if self.noise != "auto" and not 0 <= float(self.noise) < math.inf:
-            raise ValueError(f"noise must be finite and >= 0, or 'auto', got {self.noise}")
-        if self.max_iter is not None and self.max_iter < 1:
-            raise ValueError(f"max_iter must be >= 1 or None, got {self.max_iter}")
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(
-                f"validation_fraction must lie in (0, 1), got {self.validation_fraction}"
-            )
-        if self.metric not in ("learn", "none"):
-            raise ValueError(f"metric must be 'learn' or 'none', got {self.metric!r}")
-        if self.patience < 1:
-            raise ValueError(f"patience must be >= 1, got {self.patience}")
-
-    @property
-    def rule(self) -> LabelRule:
-        """The objective."""
-        return objectives.JointConditional(self.conditional)
-
-
-class Trained(NamedTuple):
-    """What a training of one or more parts came to."""
-
-    params: Parameters
-    history: tuple[PassRecord, ...]
-    status: str
-    lineage: Lineage | None = None
-    # Parameters of the same kind and rows they have not seen, where training set some apart.
-    unseen: tuple[tuple[Parameters, Dataset], ...] = ()
-    # Label weights of the rows that each component answers for, (P+1, C+1), where they are known.
-    label_counts: Tensor | None = None
 
 
 def angular_unit(params: Parameters) -> float:
@@ -128,6 +66,14 @@ def improves(fall: Tensor, weight: Tensor, *, beyond: float) -> bool:
     return bool(mean > beyond * error)
 
 
+class ExactSteps(NamedTuple):
+    """Where exact steps with learned weights start, and when they end."""
+
+    start: Callable[[Dataset], Parameters]
+    max_iter: int
+    tol: float
+
+
 def refine(
     joint: Callable[[Dataset, str], Trained],
     dataset: Dataset,
@@ -137,54 +83,74 @@ def refine(
     learn_weights: bool,
     generator: torch.Generator,
     callbacks: Sequence[Callback] = (),
+    exact: ExactSteps | None = None,
 ) -> Trained:
     """Find the joint solution and refine it where held-out rows gain by it.
 
     `joint(rows, stage)` solves for the rows it is given. The rows that judge take no part in the
-    joint solution that the refinement starts from. Few rows judge by turns, three hold-outs of a
-    third; many by one hold-out; fewer than 50 judge nothing. If they gain nothing, the joint
+    joint solution that the refinement starts from. Few rows judge by turns, each third of them;
+    many by one hold-out; fewer than 50 judge nothing. If they gain nothing, the joint
     solution of all rows is what remains. If they do, the refinement is done again with all of
-    them, for as many passes as were best, unless there are very many.
+    them, for as many passes as were best, unless there are very many. `exact`: where joint
+    solutions are found by exact steps with learned weights, those of hold-outs go side by side.
     """
     descent = _Descent(refinement, learn_beta, learn_weights, generator, callbacks)
     if dataset.n_rows < _LEAST_ROWS:
         return joint(dataset, "")
     turns = dataset.n_rows <= _FEW_ROWS and _is_dense_array(dataset)
-    splits = []
-    for _ in range(_FOLDS if turns else 1):
-        fraction = 1 / 3 if turns else refinement.validation_fraction
-        rows, held = dataset.split(fraction, generator=generator)
-        if held is None:
-            return joint(dataset, "")
-        splits.append((rows, held))
-    starts: list[Trained] = []
+    splits: list[tuple[Dataset, Dataset | None]] = []
+    if turns:
+        assert isinstance(dataset, ArrayDataset)
+        seed = int(torch.randint(2**62, (), generator=generator))
+        for turn in range(_FOLDS):
+            order = torch.Generator().manual_seed(seed)
+            splits.append(dataset.split(1 / _FOLDS, generator=order, turn=turn))
+    else:
+        splits.append(dataset.split(refinement.validation_fraction, generator=generator))
+    pairs = [(rows, held) for rows, held in splits if held is not None]
+    if not pairs:
+        return joint(dataset, "")
     history: tuple[PassRecord, ...] = ()
-    for fold, (rows, _) in enumerate(splits):
-        starts.append(joint(rows, f"fold{fold}." if turns else ""))
-        history = join_histories(history, starts[-1].history)
-        if starts[-1].status == "interrupted":
-            return starts[-1]._replace(history=history)
+    lineage = None
+    if turns and exact is not None:
+        starts = [exact.start(rows) for rows, _ in pairs]
+    else:
+        starts = []
+        for fold, (rows, _) in enumerate(pairs):
+            solved = joint(rows, f"fold{fold}." if turns else "")
+            history, lineage = join_histories(history, solved.history), solved.lineage
+            if solved.status == "interrupted":
+                return solved._replace(history=history)
+            starts.append(solved.params)
     if turns:
         own = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        found, stop, status = current().once(
-            lambda: replace(descent, generator=own).by_turns(starts, splits)
+        found = current().once(
+            lambda: replace(descent, generator=own).by_turns(starts, pairs, exact)
         )
+        stop = found.stop
     else:
-        result = descent(starts[0].params, *splits[0], "refine")
-        found, status = [result.params], result.status
-        stop = _best_pass(starts[0].params, result, splits[0][1], refinement.rule)
+        rule, (rows, held), first = refinement.rule, pairs[0], starts[0]
+        suited = heat = 1.0
+        if descent.heated and dataset.n_rows <= _HEATED_ROWS and _is_dense_array(dataset):
+            losses = {t: judge(at_temperature(first, t), held, rule)[0] for t in _TEMPERATURES}
+            suited = min(losses, key=losses.__getitem__)
+            heat = _HEAT * suited
+        before = at_temperature(first, suited)
+        result = descent(at_temperature(first, heat), rows, held, "refine")
+        stop = _best_pass(before, result, held, rule)
         history = join_histories(history, result.history)
+        found = _Turns(starts, [before], [result.params], stop, result.status, heat)
 
-    trials = [
-        (old.params, new, held) for old, new, (_, held) in zip(starts, found, splits, strict=True)
-    ]
+    judges = [held for _, held in pairs]
+    trials = [*zip(found.before, found.after, judges, strict=True)]
     group = current()
     stop = group.same(stop)
-    beyond = 0.5 if turns else 2.0
+    beyond = 0.0 if turns else 2.0
     gained = stop > 0 and group.same(_gained(trials, refinement.rule, beyond=beyond))
-    unseen = tuple((new if gained else old, held) for old, new, held in trials)
-    best = Trained(unseen[-1][0], history, status, starts[-1].lineage, unseen)
-    if status == "interrupted":
+    best_of = found.after if gained else found.joint
+    unseen = (*zip(best_of, judges, strict=True),)
+    best = Trained(unseen[-1][0], history, found.status, lineage, unseen)
+    if found.status == "interrupted":
         return best
     if gained and dataset.n_rows > ALL_AGAIN:
         return best._replace(status="refined")
@@ -195,7 +161,7 @@ def refine(
         return whole._replace(history=history, unseen=unseen)
     if whole.status == "interrupted":
         return best._replace(history=history, status=whole.status)
-    again = descent(whole.params, dataset, None, "again", stop)
+    again = descent(at_temperature(whole.params, found.heat), dataset, None, "again", stop)
     history = join_histories(history, again.history)
     if again.status == "interrupted":
         return best._replace(history=history, status=again.status)
@@ -230,6 +196,17 @@ def _gained(
     return improves(fall, weight, beyond=beyond)
 
 
+class _Turns(NamedTuple):
+    """What hold-outs came to."""
+
+    joint: Sequence[Parameters]
+    before: Sequence[Parameters]  # the same at the temperature that suits the classes
+    after: Sequence[Parameters]  # refined, for the best number of passes of all
+    stop: int  # that number
+    status: str
+    heat: float  # the temperature from which the descent started
+
+
 class _Plan(NamedTuple):
     """What a descent starts from, and how it goes."""
 
@@ -249,6 +226,11 @@ class _Descent:
     learn_weights: bool
     generator: torch.Generator
     callbacks: Sequence[Callback]
+
+    @property
+    def heated(self) -> bool:
+        """Whether it starts at a higher temperature: not where a density counts, or β is given."""
+        return self.refinement.conditional == 1.0 and self.learn_beta
 
     def __call__(
         self,
@@ -282,29 +264,52 @@ class _Descent:
         return replace(result, params=best.replace(p=p))
 
     def by_turns(
-        self, starts: Sequence[Trained], splits: Sequence[tuple[Dataset, Dataset]]
-    ) -> tuple[list[Parameters], int, str]:
-        """(parameters of each hold-out at the best number of passes for all, that, the status).
-
-        The hold-outs go side by side: problems are small, and take as long as one of them.
-        """
+        self,
+        starts: Sequence[Parameters],
+        splits: Sequence[tuple[Dataset, Dataset]],
+        exact: ExactSteps | None,
+    ) -> _Turns:
+        """The hold-outs side by side: problems are small, and take as long as one of them."""
         rule = self.refinement.rule
-        plans = [self._plan(s.params, rows) for s, (rows, _) in zip(starts, splits, strict=True)]
-        solver, noise = plans[0].solver, plans[0].noise
         learned = Batch.stack([next(rows.batches(None)) for rows, _ in splits])
         judged = Batch.stack([next(held.batches(None)) for _, held in splits])
-        n_rows, size = learned.x.shape[1], solver.batch_size
+        n_rows, given = learned.x.shape[1], learned.x.dtype
+        dtype = torch.float32 if n_rows >= _SINGLE_ROWS else given
+        learned, judged = learned.to(dtype=dtype), judged.to(dtype=dtype)
 
         def loss(params: Parameters) -> float:
             return judged.mean(rule(log_joint(params, judged.x), judged.targets)[0])
 
-        given = learned.x.dtype
-        dtype = torch.float32 if n_rows >= _SINGLE_ROWS else given
-        learned, judged = learned.to(dtype=dtype), judged.to(dtype=dtype)
-        params = Parameters.stack([plan.params.to(dtype=dtype) for plan in plans])
-        state, every = solver.start(params), math.ceil(plans[0].passes / _JUDGED)
-        best, least, stop, status = params, loss(params), 0, "max_iter"
+        def stacked(params: Sequence[Parameters]) -> Parameters:
+            return Parameters.stack([own.to(dtype=dtype) for own in params])
+
+        def apart(params: Parameters, like: Sequence[Parameters]) -> list[Parameters]:
+            return [
+                own.to(dtype=given).replace(varsigma=old.varsigma)
+                for own, old in zip(params.unstack(), like, strict=True)
+            ]
+
+        def at(temperature: float) -> list[Parameters]:
+            return [at_temperature(start, temperature) for start in starts]
+
+        before = after = starts
+        stop, status, heat = 0, "max_iter", 1.0
         try:
+            if exact is not None:
+                solved = joint_solutions(
+                    stacked(starts), learned,
+                    learn_beta=self.learn_beta, max_iter=exact.max_iter, tol=exact.tol,
+                )  # fmt: skip
+                before = after = starts = apart(solved, starts)
+            if self.heated:
+                suited = min(_TEMPERATURES, key=lambda t: loss(stacked(at(t))))
+                before, heat = at(suited), _HEAT * suited
+            pairs = zip(at(heat), splits, strict=True)
+            plans = [self._plan(p, rows) for p, (rows, _) in pairs]
+            best = params = stacked([plan.params for plan in plans])
+            solver, noise, size = plans[0].solver, plans[0].noise, plans[0].solver.batch_size
+            state, every = solver.start(params), math.ceil(plans[0].passes / _JUDGED)
+            least = loss(params)
             for n in range(1, plans[0].passes + 1):
                 order = torch.randperm(n_rows, generator=self.generator).to(learned.x.device)
                 for cut in range(0, n_rows, size):
@@ -324,11 +329,9 @@ class _Descent:
                     break
         except KeyboardInterrupt:
             status = "interrupted"
-        found = [
-            own.to(dtype=given).replace(varsigma=plan.params.varsigma)
-            for own, plan in zip(best.unstack(), plans, strict=True)
-        ]
-        return found, stop, status
+        if stop > 0:
+            after = apart(best, [plan.params for plan in plans])
+        return _Turns(starts, before, after, stop, status, heat)
 
     def _plan(self, params: Parameters, dataset: Dataset) -> _Plan:
         refinement = self.refinement
