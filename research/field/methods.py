@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+from unittest import mock
 
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.ensemble import (
@@ -80,6 +82,35 @@ CLASSIFIERS: dict[str, Make] = {
     "GLVQ": lambda c: Calibrated(scaled(LVQ(random_state=c.seed)), folds=0),
     "GMLVQ": lambda c: Calibrated(scaled(LVQ(matrix=True, random_state=c.seed)), folds=0),
     PROTOTYPES: prototypes,
+}
+
+
+class NotWarmed(mn.DAMClassifier):
+    """The refinement starts at the temperature of the joint solution."""
+
+    def _train(self, *given: Any) -> Any:
+        refine = import_module("mnemosphere.training.refine")
+        with mock.patch.multiple(refine, _HEAT=1.0, _TEMPERATURES=(1.0,)):
+            return super()._train(*given)
+
+
+# The defaults with one thing changed: what each of them gains.
+CHANGED: dict[str, Make] = {
+    OURS: CLASSIFIERS[OURS],
+    "no refinement": CLASSIFIERS["dam-joint"],
+    "refinement not warmed": lambda c: NotWarmed(random_state=c.seed),
+    "no learned metric": lambda c: mn.DAMClassifier(
+        objective=mn.Refinement(metric="none"), random_state=c.seed
+    ),
+    "never whitened": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
+    "ς = 1": lambda c: mn.DAMClassifier(varsigma=1.0, random_state=c.seed),
+    "equal weights of memories": lambda c: mn.DAMClassifier(
+        solver=mn.FixedPoint(learn_weights=False), random_state=c.seed
+    ),
+    "a fifth of the rows, always": lambda c: mn.DAMClassifier(
+        max(c.n_rows // 5, 2 * c.n_classes), random_state=c.seed
+    ),
+    "half of the rows": lambda c: mn.DAMClassifier(c.n_rows // 2, random_state=c.seed),
 }
 
 

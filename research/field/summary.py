@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,13 +63,17 @@ def mean(cell: Json, key: str) -> float:
     return float(np.mean(cell[key]))
 
 
-def ranking(results: Results, key: str) -> Ranking:
-    """By one measure: methods measured on most judged sets, on the sets that they all have."""
+def ranking(results: Results, key: str, among: Sequence[str] = ()) -> Ranking:
+    """By one measure: methods measured on most judged sets, on the sets that they all have.
+
+    among: these alone.
+    """
     judged = outside(results)
     found = [
         m
         for m in results.heads
         if sum((s, m) in results.cells for s in judged) >= MOST * len(judged)
+        and (not among or m in among)
     ]
     judged = [s for s in judged if all((s, m) in results.cells for m in found)]
     values = np.array([[mean(results.cells[s, m], key) for m in found] for s in judged])
@@ -108,7 +113,8 @@ def criteria(results: Results, ours: str = methods.OURS) -> list[Criterion]:
                     seen += f"; not measured: {', '.join(open_ones)}"
                 met = ranked[ours] < others[best] and not open_ones
                 found.append(Criterion(f"{word}: {title}", seen, met))
-    accuracy, error = ranking(results, "accuracy"), ranking(results, "calibration_error")
+    accuracy = ranking(results, "accuracy", (ours, *NEAR))
+    error = ranking(results, "calibration_error", (ours, methods.LOGISTIC))
     n = len(accuracy.sets)
     if all(m in accuracy.methods for m in NEAR):
         best_score = np.max([accuracy.of(m) for m in NEAR], axis=0)
@@ -117,6 +123,7 @@ def criteria(results: Results, ours: str = methods.OURS) -> list[Criterion]:
         wanted = math.ceil(2 * n / 3)
         found.append(Criterion(what, f"{near} of {n} sets, {wanted} wanted", near >= wanted))
     if methods.LOGISTIC in error.methods:
+        n = len(error.sets)
         lower = int((error.of(ours) <= error.of(methods.LOGISTIC)).sum())
         what, wanted = "calibration error at most that of logistic regression", math.ceil(n / 2)
         found.append(Criterion(what, f"{lower} of {n} sets, {wanted} wanted", lower >= wanted))

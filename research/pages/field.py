@@ -251,6 +251,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "field accuracy": accuracy_sets,
     "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
     "field cost": cost_source,
-    **_parts(("cluster", "few-labels", "novelty")),
+    **_parts(("changed", "cluster", "few-labels", "novelty")),
 }
 PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}
