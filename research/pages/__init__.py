@@ -18,7 +18,7 @@ from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.estimators.settings import ESTIMATORS, described
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
-from research.pages import field, images, many, pictures, reproduced, rows, tables, trust
+from research.pages import field, images, many, pictures, reproduced, rows, tables, theory, trust
 from research.pages.marks import filled
 from research.report import ROOT, STORED
 
@@ -31,7 +31,8 @@ DOCS = (
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-TABLES = tables.TABLES | field.TABLES | rows.TABLES | many.TABLES | trust.TABLES | images.TABLES
+_MODULES = (tables, field, rows, many, trust, images, theory)
+TABLES = {name: table for module in _MODULES for name, table in module.TABLES.items()}
 PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"

@@ -466,39 +466,7 @@ def label_split_table() -> str:
     return f"{markdown(head, rows)}\n\n{source(run)}"
 
 
-def theory_table() -> str:
-    """Theory and Gibbs sampling at the largest N; N times what is left at every N; computed."""
-    run = read("theory_vs_gibbs")
-    sizes = sorted({row["n_features"] for row in run["rows"]})
-    rows = []
-    for k in range(0, len(run["rows"]), len(sizes)):
-        group = run["rows"][k : k + len(sizes)]
-        last = group[-1]
-        computed = last["correction"]
-        size, _, rest = last["setting"].partition(" ")
-        rows.append(
-            [
-                size.replace("x", " × ") + (f", {rest}" if rest else ""),
-                f"{last['upsilon']:g}, {last['rho']:g}, {last['beta']:g}",
-                last["phase"],
-                f"{last['theory']:.4f}",
-                f"{last['gibbs']:.4f} ± {last['standard_error']:.4f}",
-                *(
-                    f"{row['n_features'] * row['clamped_difference']:.2f}".replace("-", "−")
-                    for row in group
-                ),
-                "" if computed is None else f"{computed:.2f}".replace("-", "−"),
-            ]
-        )
-    head = [
-        "*P*\\* × *P*", "υ, ϱ, β", "phase", "theory", f"Gibbs, *N* = {sizes[-1]}",
-        *(f"*N*Δ, {n}" for n in sizes), "computed",
-    ]  # fmt: skip
-    return f"{markdown(head, rows)}\n\n{source(run)}"
-
-
 TABLES = {
-    "theory": theory_table,
     "label splits": label_split_table,
     "abilities": abilities_table,
     "summary": summary_table,

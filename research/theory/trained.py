@@ -1,4 +1,4 @@
-"""What training does, beside what the theory says: complexity, regularizer, splits, corrections."""
+"""What training does, beside what the theory says: regularizer, splits, corrections."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data import load
-from mnemosphere.model import Batch, Krylov, objectives
+from mnemosphere.model import Batch, objectives
 from mnemosphere.numerics import sphere
 from mnemosphere.plots.style import (
     BLUE,
@@ -33,7 +32,6 @@ from mnemosphere.theory import (
     varsigma_of_noise,
 )
 from mnemosphere.theory.teacher_student import match_memories
-from mnemosphere.training import Splitting
 from research import fits
 from research.report import Json
 from research.theory.setting import StepDone, no_progress
@@ -47,64 +45,6 @@ def n_distinct(w: Tensor, twin: float = _TWIN) -> int:
     for _ in range(max(1, math.ceil(math.log2(max(len(w), 2))))):
         link = ((link @ link) > 0).double()
     return int(link.unique(dim=0).shape[0])
-
-
-def rows_of(name: str, n_rows: int) -> Tensor:
-    """Rows of a named data set as unit vectors, in float64."""
-    return fits.unit_rows(load(name).x_train[:n_rows], "cpu", torch.float64)
-
-
-@dataclass(frozen=True)
-class Complexity:
-    """Memories that growth without labels ends with, at each β held, and whether it was stable."""
-
-    beta_eff: list[float]
-    n_memories: list[int]
-    stable: list[bool]
-
-    @figure_style()
-    def draw(self) -> Axes:
-        """Memories against β_eff, both logarithmic; open where the limit ended growth."""
-        ax = new_axes(5.2, 3.4)
-        ax.plot(self.beta_eff, self.n_memories, "-", color=BLUE, linewidth=1.2)
-        for beta, n, stable in zip(self.beta_eff, self.n_memories, self.stable, strict=True):
-            ax.plot(beta, n, "o", color=BLUE, markerfacecolor=BLUE if stable else "white")
-        ax.set_xscale("log")
-        ax.set_yscale("log", base=2)
-        ax.set_xlabel(r"inverse temperature $\beta_{\rm eff}$")
-        ax.set_ylabel("memories without a saddle")
-        ax.grid(color="#E5E5E5", linewidth=0.6)
-        return ax
-
-
-def complexity_curve(
-    x: Tensor,
-    betas: Sequence[float],
-    *,
-    max_memories: int = 256,
-    progress: StepDone = no_progress,
-    generator: torch.Generator,
-) -> Complexity:
-    """The smallest network that growth finds without a saddle, at each β (ς = 1, no labels)."""
-    rows = fits.unlabeled(x, 1)
-    found: list[tuple[int, bool]] = []
-    for k, beta in enumerate(betas):
-        progress(k, len(betas))
-        grown = fits.grow_from(
-            fits.data_start(rows, 1, varsigma=1.0, beta=beta, generator=generator),
-            Batch(x, rows.targets + 1.0),
-            fits.fixed_point(learn_beta=False),
-            max_memories=max_memories,
-            splitting=Splitting(curvature=Krylov(), threshold=-1e-7),
-            varsigma=1.0,
-            passes=400,
-            final_passes=400,
-            tol=1e-10,
-            rule=objectives.marginal,
-            generator=generator,
-        )
-        found.append((n_distinct(grown.params.w), grown.status == "stable"))
-    return Complexity([float(b) for b in betas], [n for n, _ in found], [s for _, s in found])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from research.pages.stored import read
 from research.shell import Debug, Json, Quiet, Terminal
 from research.theory import trained
 from research.theory.commands import theory_app
+from research.theory.complexity import complexity_curve, sets_of
 from research.theory.levels import integrate_levels
 from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Seed, Teachers, Upsilon, picture
@@ -48,8 +49,8 @@ def complexity(
     ctx: typer.Context,
     data: Annotated[str, typer.Option(help="A data set by name.")] = "digits",
     rows: Annotated[int, typer.Option(help="Rows used.", min=2)] = 300,
-    beta_range: Annotated[tuple[float, float], typer.Option(help="Of β_eff.")] = (6.0, 24.0),
-    steps: Annotated[int, typer.Option(help="Values of β_eff.", min=2)] = 8,
+    beta_range: Annotated[tuple[float, float], typer.Option(help="Of β_eff.")] = (3.0, 20.0),
+    steps: Annotated[int, typer.Option(help="Values of β_eff.", min=2)] = 14,
     limit: Annotated[int, typer.Option(help="Most memories.", min=2)] = 64,
     out: Annotated[Path, picture("complexity.png")] = Path("complexity.png"),
     seed: Seed = 0,
@@ -57,16 +58,18 @@ def complexity(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Count the memories a data set needs until none is a saddle, at every temperature."""
+    """Count the memories a data set needs until none is a saddle, at every temperature.
+
+    Beside it rows of the same mean and covariance, and rows around eight planted vectors.
+    """
     settings = {"data": data, "rows": rows, "limit": limit}
     study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
     with study.work("growing") as step:
-        found = trained.complexity_curve(
-            trained.rows_of(data, rows),
+        found = complexity_curve(
+            sets_of(data, rows, seed=seed),
             np.geomspace(*beta_range, steps).tolist(),
             max_memories=limit,
             progress=step,
-            generator=study.generator,
         )
     study.finish(asdict(found), found.draw())
 

@@ -1,7 +1,6 @@
 """The saddle-point equations against plain loops, and the solver's promises."""
 
 import math
-import time
 
 import pytest
 import torch
@@ -169,12 +168,10 @@ def test_known_overlap_in_the_symmetric_phase():
 def test_a_thousand_starts_at_ten_memories():
     problem = SaddlePointProblem.uniform(10, 10, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000)
     starts = sp.random_starts(problem, 1000, generator=generator())
-    # Seconds of the processor, all threads together: a busy machine does not fail the test.
-    begin = time.process_time()
     found = solver.solve(problem, starts)
-    elapsed = time.process_time() - begin
     assert bool(found.converged.all())
-    assert elapsed < 10.0
+    assert float(found.iterations.double().mean()) < 20
+    assert int(found.iterations.max()) < 100
 
 
 def test_failure_says_what_to_try():

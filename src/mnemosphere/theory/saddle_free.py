@@ -2,14 +2,16 @@
 
 Near a solution the map z → T(z) of the saddle-point equations moves as slowly as the eigenvalues
 λ of its Jacobian are near 1: along valleys in which labels are shared out between memories that
-nearly coincide, and off saddles that are all but flat. With J = K B in the factors of
-`stability.linearize` and M = B^½ K B^½ Newton's step solves (1 − M) y = B^½ (T(z) − z), and ends in
-z + dz = T(z) + K B^½ y. Dividing by |1 − λ| in place of 1 − λ turns the step around in directions
+nearly coincide, and off saddles that are all but flat. With J = K L Lᵀ in the factors of
+`stability.linearize` and M = Lᵀ K L Newton's step solves (1 − M) y = Lᵀ (T(z) − z), and ends in
+z + dz = T(z) + K L y. Dividing by |1 − λ| in place of 1 − λ turns the step around in directions
 with λ > 1: it leaves saddles along what is unstable there, however slow.
 
 Valleys bend. A step along the flat directions therefore ends beside the valley floor, and a second
 step in the steep directions alone, with the same factors, leads back to it.
 """
+
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -26,6 +28,9 @@ _BATCH_ELEMENTS = 1 << 23
 
 # Directions with |1 − λ| above this are steep.
 _STEEP = 1e-3
+
+# Share of a class weight that a step leaves at least: those that vanish do so by factors.
+KEPT = 1e-3
 
 # Directions flatter than this are left to plain steps: their curvature is rounding.
 _FLATTEST = 1e-12
@@ -44,18 +49,23 @@ def saddle_free_step(
     next_x: Tensor,
     next_p: Tensor,
     radius: Tensor,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Next (x_bar, p_bar) from (S, P, D) and (S, P+1, C+1), given their images under the map.
 
-    radius (S,): the largest |y|, in which class weights count by the square root of p_bar.
+    radius (S,): the largest |y|, in which class weights count by the square root of p_bar. The last
+    that is returned is |y| (S,).
     """
-    rows = max(1, _BATCH_ELEMENTS // unknowns(problem) ** 2)
-    parts = []
-    for start in range(0, x_bar.shape[0], rows):
-        part = slice(start, start + rows)
-        batch = (t[part] for t in (x_bar, p_bar, next_x, next_p, radius))
-        parts.append(_step(problem, *batch))
-    return torch.cat([x for x, _ in parts]), torch.cat([p for _, p in parts])
+    # Eigendecompositions of a batch are taken one by one, on one core: each has a part of its own.
+    n_threads = torch.get_num_threads()
+    rows = max(1, _BATCH_ELEMENTS // unknowns(problem) ** 2 // n_threads)
+    rows = min(rows, -(-x_bar.shape[0] // n_threads))
+    batches = zip(
+        *(torch.split(t, rows) for t in (x_bar, p_bar, next_x, next_p, radius)), strict=True
+    )
+    with ThreadPoolExecutor(n_threads) as pool:
+        parts = list(pool.map(lambda batch: _step(problem, *batch), batches))
+    x_new, p_new, length = zip(*parts, strict=True)
+    return torch.cat(x_new), torch.cat(p_new), torch.cat(length)
 
 
 def _step(
@@ -65,37 +75,37 @@ def _step(
     next_x: Tensor,
     next_p: Tensor,
     radius: Tensor,
-) -> tuple[Tensor, Tensor]:
-    k, root, scale = stability.linearize(problem, x_bar, p_bar, power=0.5)
-    middle = root @ k @ root
+) -> tuple[Tensor, Tensor, Tensor]:
+    k, factor, scale = stability.linearize(problem, x_bar, p_bar, factor=True)
+    middle = factor.mT @ k @ factor
     values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
     size = x_bar[0].numel()
     labels = problem.n_columns > 1
 
     def along_modes(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> Tensor:
-        """B^½ (T(z) − z) in the eigenvectors of M (S, Z)."""
+        """Lᵀ (T(z) − z) in the eigenvectors of M (S, R)."""
         change = [(b - a).flatten(1) for a, b in zip(before, after, strict=True)]
         flat = torch.cat(change, 1) if labels else change[0]
-        return _product(vectors.mT, _product(root, flat / scale))
+        return _product(vectors.mT, _product(factor.mT, flat / scale))
 
     def land(after: tuple[Tensor, Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
-        """T(z) + K B^½ y, with class weights that lose nine tenths at most."""
-        gained = scale * _product(k, _product(root, _product(vectors, y)))
+        """T(z) + K L y, with class weights that keep a thousandth at least."""
+        gained = scale * _product(k, _product(factor, _product(vectors, y)))
         x_new = after[0] + gained[:, :size].reshape(x_bar.shape)
         if not labels:
             return x_new, after[1]
         p_new = after[1] + gained[:, size:].reshape(p_bar.shape)
-        return x_new, torch.maximum(p_new, 0.1 * after[1])
+        return x_new, torch.maximum(p_new, KEPT * after[1])
 
-    # M has eigenvalue 0 wherever B does: nothing is pushed there.
     here, image = (x_bar, p_bar), (next_x, next_p)
     y = along_modes(here, image) / (1.0 - values).abs().clamp_min(_FLATTEST)
-    y = y * (radius / y.norm(dim=1).clamp_min(1e-300)).clamp_max(1.0).unsqueeze(-1)
+    length = torch.minimum(y.norm(dim=1), radius)
+    y = y * (length / y.norm(dim=1).clamp_min(1e-300)).unsqueeze(-1)
     there = land(image, y)
     c = conjugate(problem, respond(problem, *there))
     image = (c.x_bar, c.p_bar)
     bend = torch.where(1.0 - values > _STEEP, 1.0 - values, torch.inf)
-    return land(image, along_modes(there, image) / bend)
+    return *land(image, along_modes(there, image) / bend), length
 
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:

@@ -26,6 +26,9 @@ _JUMP_FLOOR, _NEWTON_FLOOR = 1e-8, 1e-13
 _PATIENCE, _PAUSE = 20, 2
 _RADIUS = 0.5
 
+# A solution may miss the tolerance by this factor; after so many passes no more is asked for.
+_SLACK, _PATIENT = 2.0, 100
+
 
 class NotConvergedError(RuntimeError):
     """Some starts did not reach the tolerance."""
@@ -106,7 +109,9 @@ def solve(
         if bool(close.any()):
             done = close.clone()
             ended = respond(problem, run.base_next_x[close], run.base_next_p[close])
-            done[close] = residual(problem, ended) <= tol
+            # Where a valley is as flat as rounding, more passes gain nothing.
+            limit = tol if iteration <= _PATIENT else _SLACK * tol
+            done[close] = residual(problem, ended) <= limit
             index = active[done]
             final_x[index], final_p[index] = run.base_next_x[done], run.base_next_p[done]
             iterations[index] = iteration
@@ -161,7 +166,7 @@ def _collect(
         (after.m - state.m).abs().amax((-1, -2)), (after.p - state.p).abs().amax((-1, -2))
     )
     # One more step may gain a last digit of rounding either way: allow it.
-    converged = error <= 2.0 * tol
+    converged = error <= _SLACK * tol
     failed = int((~converged).sum())
     if failed == 0:
         message = f"all {len(converged)} starts converged"
@@ -207,6 +212,7 @@ class _Run:
         self.stretch = torch.full((batch,), 2.0, dtype=torch.float64)
         self.second_order = torch.zeros(batch, dtype=torch.bool)  # is the trial a Newton step?
         self.radius = torch.full((batch,), _RADIUS, dtype=torch.float64)
+        self.newton_length = torch.zeros(batch, dtype=torch.float64)  # of the last one tried
         # Passes until the next Newton step; never where the matrices would be too large.
         small = memory > 0 and saddle_free.unknowns(problem) <= saddle_free.MAX_UNKNOWNS
         self.wait = torch.full((batch,), _PATIENCE if small else 1 << 60)
@@ -253,7 +259,7 @@ class _Run:
         self.stretch = torch.where(self.stretching & ~kept & first_order, 2.0, self.stretch)
         self.stretching = self.stretching ^ (~kept & first_order)
         self.refused = ~kept
-        radius = torch.where(kept, (3.0 * self.radius).clamp_max(10.0), 0.2 * self.radius)
+        radius = torch.where(kept, (3.0 * self.radius).clamp_max(10.0), 0.2 * self.newton_length)
         # What so short a step gains is rounding: look farther again.
         radius = torch.where(radius < 1e-4, _RADIUS, radius)
         self.radius = torch.where(self.second_order, radius, self.radius)
@@ -297,8 +303,10 @@ class _Run:
         # An extrapolated weight may turn negative, and one pushed to 1e-30 takes forever to come
         # back, as it grows by a factor per step: jumps stop at a floor, plain steps may go on.
         # Steps of second order know which weights vanish, and go on further.
-        lowest = torch.where(self.second_order, _NEWTON_FLOOR, _JUMP_FLOOR)[:, None, None]
-        floor = torch.minimum(p_plain, torch.maximum(0.1 * p_plain, lowest))
+        newton = self.second_order[:, None, None]
+        lowest = torch.where(newton, _NEWTON_FLOOR, _JUMP_FLOOR)
+        share = torch.where(newton, saddle_free.KEPT, 0.1)
+        floor = torch.minimum(p_plain, torch.maximum(share * p_plain, lowest))
         self.trial_p = torch.maximum(p_trial, floor)
         self.plain = ~jump
 
@@ -312,10 +320,11 @@ class _Run:
             x, p = z[:, :x_size], z[:, x_size:]
             return x.reshape(-1, *self.trial_x.shape[1:]), p.reshape(-1, *self.trial_p.shape[1:])
 
-        moved = saddle_free.saddle_free_step(
+        x_bar, p_bar, length = saddle_free.saddle_free_step(
             self.problem, *split(point), *split(image), self.radius[mask]
         )
-        return _flatten(*moved)
+        self.newton_length[mask] = length
+        return _flatten(x_bar, p_bar)
 
     def _anderson(self, plain: Tensor) -> Tensor:
         """Plain point minus the combination of past differences that best cancels the change."""

@@ -153,7 +153,7 @@ def hard_assignment_block(
 
 
 def linearize(
-    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor, *, power: float = 1.0
+    problem: SaddlePointProblem, x_bar: Tensor, p_bar: Tensor, *, factor: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Factors (K, B, scale) of the Jacobian of the full map z = (x_bar, p_bar) → (x_bar', p_bar').
 
@@ -161,11 +161,12 @@ def linearize(
     at x_bar (..., P, D) and p_bar (..., P+1, C+1). B takes changes of z to changes of θ = (β_eff w,
     log p), K takes those back; p_bar is measured in units of its square root, scale = (1, √p_bar),
     so that class weights near zero do no harm. Z = P D without labels (p is then fixed),
-    P D + (P+1)(C+1) with labels. power: return B to this power.
+    P D + (P+1)(C+1) with labels. factor: in the place of B, L (..., Z, R) with B = L Lᵀ.
     """
     state = respond(problem, x_bar, p_bar)
     batch, size = x_bar.shape[:-2], x_bar.shape[-2:].numel()
     k_x = curvature(problem, state).reshape(*batch, size, size)
+    power = 0.5 if factor else 1.0
     b_x = problem.beta_eff**power * response(problem, x_bar, power=power)
     b_x = _block_diagonal(list(b_x.unbind(-3)))
     ones = torch.ones(*batch, size, dtype=x_bar.dtype)
@@ -175,15 +176,22 @@ def linearize(
     k_xp, k_p = _label_curvature(problem, state)
     k_xp, k_p = k_xp / root.unsqueeze(-2), k_p / root.unsqueeze(-2) / root.unsqueeze(-1)
     k = torch.cat([torch.cat([k_x, k_xp], -1), torch.cat([k_xp.mT, k_p], -1)], -2)
-    # u = d log p = √p_bar-scaled change minus what restores the marginals Σ p u = 0: a projector,
-    # and so its own power.
+    # u = d log p = √p_bar-scaled change minus what restores the marginals Σ p u = 0: a projector.
     n_rows, n_cols = p_bar.shape[-2:]
     rows = torch.eye(n_rows, dtype=p_bar.dtype).repeat_interleave(n_cols, 1)
     cols = torch.eye(n_cols, dtype=p_bar.dtype).repeat(1, n_rows)
     ratio = state.p.flatten(-2) / root
     normal = torch.cat([rows, cols]) * ratio.unsqueeze(-2)  # (..., P+1 + C+1, (P+1)(C+1))
-    inside = torch.diag_embed((p_bar.flatten(-2) > 0).to(p_bar.dtype))
-    b_p = inside - torch.linalg.pinv(normal) @ normal
+    used = slice(0 if float(problem.p_h[0]) > 0 else 1, None)  # a uniform component without weight
+    if factor and bool((p_bar[..., used, :] > 0).all()):
+        # Its factor is a basis of what is left. One of the constraints follows from the others.
+        weights = slice(used.start * n_cols, None)
+        basis = torch.linalg.qr(normal[..., used, weights][..., :-1, :].mT, mode="complete").Q
+        free = basis[..., n_rows - used.start + n_cols - 1 :]
+        b_p = torch.cat([free.new_zeros(*batch, weights.start, free.shape[-1]), free], -2)
+    else:
+        inside = torch.diag_embed((p_bar.flatten(-2) > 0).to(p_bar.dtype))
+        b_p = inside - torch.linalg.pinv(normal) @ normal  # its own square
     return k, _block_diagonal([b_x, b_p]), torch.cat([ones, root], -1)
 
 
@@ -202,13 +210,13 @@ def _label_curvature(problem: SaddlePointProblem, state: OrderParameters) -> tup
 
 
 def _block_diagonal(blocks: list[Tensor]) -> Tensor:
-    size = sum(block.shape[-1] for block in blocks)
-    whole = torch.zeros(*blocks[0].shape[:-2], size, size, dtype=blocks[0].dtype)
-    start = 0
+    height, width = (sum(block.shape[axis] for block in blocks) for axis in (-2, -1))
+    whole = torch.zeros(*blocks[0].shape[:-2], height, width, dtype=blocks[0].dtype)
+    row = column = 0
     for block in blocks:
-        stop = start + block.shape[-1]
-        whole[..., start:stop, start:stop] = block
-        start = stop
+        below, right = row + block.shape[-2], column + block.shape[-1]
+        whole[..., row:below, column:right] = block
+        row, column = below, right
     return whole
 
 

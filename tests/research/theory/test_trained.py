@@ -38,16 +38,6 @@ def test_thresholds_are_bisected():
     assert math.isnan(trained.bisect(lambda beta: False, 1.0, 4.0, 1e-3))
 
 
-def test_two_bundles_need_two_memories_once_it_is_cold_enough():
-    generator = torch.Generator().manual_seed(0)
-    place = torch.eye(2, 7, dtype=torch.float64).repeat_interleave(11, 0)
-    x = place + 0.02 * torch.randn(22, 7, dtype=torch.float64, generator=generator)
-    x = x / x.norm(dim=1, keepdim=True)
-    found = trained.complexity_curve(x, [0.5, 8.0], max_memories=5, generator=generator)
-    assert found.n_memories == [1, 2]
-    assert found.stable == [True, True]
-
-
 def test_corrections_are_constant_times_one_over_n_and_as_computed():
     found = trained.corrections(read("theory_vs_gibbs"))
     assert found.n_features == [100, 300, 1000]
