@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -141,8 +142,10 @@ class Complexity:
             ax.axvline(self.first[k], color=color, linestyle=":", linewidth=1.0)
         ax.set_xscale("log")
         ax.set_yscale("log", base=2)
-        ticks = [2, 4, 8, 16, 32, 64]
-        ax.set_xticks(shown := [t for t in ticks if beta[0] <= t <= beta[-1]], map(str, shown))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
+        ax.set_xticks([t for t in (2, 3, 4, 6, 8, 12, 16, 24, 32) if beta[0] <= t <= beta[-1]])
         ax.set_xlabel(r"inverse temperature $\beta_{\rm eff}$ (dotted: first split)")
         ax.set_ylabel("memories without a saddle")
         ax.grid(color="#E5E5E5", linewidth=0.6)

@@ -154,6 +154,11 @@ def balanced(
     return teacher, theory.PlantedData(x, torch.zeros_like(cluster), cluster)
 
 
+def is_idle(m: Tensor) -> Tensor:
+    """Whether a memory is idle, (...,), by overlaps m (..., 3, 2) with the teacher's vectors."""
+    return (m[..., 0] - m[..., 1]).abs().amin(-1) < _IDLE
+
+
 def idle_share(
     vectors: Tensor,
     x: Tensor,
@@ -185,9 +190,7 @@ def idle_share(
             replicas, x, y, parity=i % 2, class_weight_moves=1, generator=generator
         )
         if i >= first:
-            m = replicas.state.w @ vectors.T  # (chains·K, 3, 2)
-            idle = (m[..., 0] - m[..., 1]).abs().amin(1) < _IDLE
-            total += idle.double().reshape(n_chains, -1)
+            total += is_idle(replicas.state.w @ vectors.T).double().reshape(n_chains, -1)
     return (total / (n_sweeps - first)).cpu(), float(replicas.acceptance().min())
 
 

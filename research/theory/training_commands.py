@@ -16,9 +16,9 @@ from research.theory import trained
 from research.theory.commands import theory_app
 from research.theory.complexity import complexity_curve, sets_of
 from research.theory.levels import integrate_levels
+from research.theory.line import visit_on_line
 from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Seed, Teachers, Upsilon, picture
-from research.theory.ring import visit_on_ring
 from research.theory.setting import Setting
 from research.theory.study import Study
 
@@ -203,29 +203,29 @@ def occupation(
 
 
 @theory_app.command()
-def ring(
+def line(
     ctx: typer.Context,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
-    sets: Annotated[int, typer.Option(help="Data sets for each N.", min=1)] = 3,
-    chains: Annotated[int, typer.Option(help="Rings side by side.", min=2)] = 16,
-    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 8000,
+    sets: Annotated[int, typer.Option(help="Data sets for each N.", min=1)] = 2,
+    chains: Annotated[int, typer.Option(help="Ladders side by side.", min=2)] = 8,
+    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 1200,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    out: Annotated[Path, picture("ring.png")] = Path("ring.png"),
+    out: Annotated[Path, picture("line.png")] = Path("line.png"),
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Visit two branches at β = 8 by a ring of β and weights that passes around their barrier.
+    """Visit two branches at β = 8 along the line on which they have equal weight.
 
     Three memories on two teacher vectors at ϱ = υ = 1, one of them idle or two on one vector.
     """
     settings = {"sets": sets, "chains": chains, "sweeps": sweeps, "device": device}
     study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
     with study.work("sampling") as step:
-        found = visit_on_ring(
-            size or [150, 300, 600, 800], n_sets=sets, n_chains=chains, n_sweeps=sweeps,
+        found = visit_on_line(
+            size or [150, 300, 600], n_sets=sets, n_chains=chains, n_sweeps=sweeps,
             device=device, workers=workers, seed=seed, progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())

@@ -38,16 +38,16 @@ def quadrature(beta, p_h=P_H):
     ]
 
 
-# A ring: to the wrong mode at equal weights and back, on another way.
-RING = ((7.0, 0.45), (5.0, 0.6), (3.0, 0.5), (5.0, 0.3), (7.0, 0.3), (9.0, 0.35))
+# Weights that change along the ladder, to and fro.
+PATH = ((1.5, 0.6), (3.0, 0.45), (5.0, 0.5), (7.0, 0.4), (9.0, 0.35))
 
 
-@pytest.mark.parametrize("rungs", [[(beta, P_H[1]) for beta in BETAS], RING])
+@pytest.mark.parametrize("rungs", [[(beta, P_H[1]) for beta in BETAS], PATH])
 def test_every_rung_is_sampled_exactly(rungs):
     n_chains, n_sweeps, seed = 71, 220, generator(1)
     weights = [(0.0, first, 1 - first) for _, first in rungs]
     betas = torch.tensor([beta for beta, _ in rungs]).double()
-    ladder = tempering.Ladder(betas, torch.tensor(weights).double() if rungs is RING else None)
+    ladder = tempering.Ladder(betas, torch.tensor(weights).double() if rungs is PATH else None)
     x = torch.tensor(ROWS)
     y = torch.zeros(len(ROWS), dtype=torch.long)
     # All chains start in the mode of less weight: memory 1 on the large group of rows.
@@ -69,7 +69,6 @@ def test_every_rung_is_sampled_exactly(rungs):
     found = estimate(trace).raise_if_failed()
     assert float(((found.mean - exact) / found.standard_error).abs().max()) < 4.5
     assert float(exact[-1, 0]) < 0.15  # the start was in the wrong mode indeed
-    assert len(replicas.acceptance()) == len(rungs) - (rungs is not RING)
     assert bool((replicas.acceptance() > 0.1).all())
     torch.testing.assert_close(replicas.last().w, replicas.state.w[len(rungs) - 1 :: len(rungs)])
     # Without exchange the chains stay where they start.
@@ -160,6 +159,5 @@ def test_bad_ladders_are_refused():
     for betas in ([1.0], [2.0, 1.0], [0.0, 1.0]):
         with pytest.raises(ValueError, match="betas must"):
             tempering.Ladder(torch.tensor(betas))
-    for betas, rows in (([1.0, 2.0, 3.0], 3), ([1.0, 2.0], 3)):
-        with pytest.raises(ValueError, match="even number of betas and as many rows"):
-            tempering.Ladder(torch.tensor(betas), torch.ones(rows, 2) / 2)
+    with pytest.raises(ValueError, match="p_h must have 2 rows, got 3"):
+        tempering.Ladder(torch.tensor([1.0, 2.0]), torch.ones(3, 2) / 2)

@@ -12,8 +12,8 @@ is then the mode's weight. Memories are exchanged as well: modes that differ by 
 told apart by nothing but p_h.
 
 Where modes change places by a jump at some β of the ladder, its barrier stands on the ladder too.
-Then rungs may differ in p_h as well: a ring of rungs can lead around the end of the line of jumps,
-from one mode at the student's β and p_h to another at the same β and p_h, without a barrier.
+Then rungs may differ in p_h as well: they can follow the line on which the modes have equal weight
+to its end, where there is no barrier between them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ __all__ = ["Ladder", "Replicas", "exchange_memories", "start_replicas", "tempere
 
 @dataclass(frozen=True)
 class Ladder:
-    """Inverse temperatures betas (K,), the last one the student's.
+    """Increasing inverse temperatures betas (K,), the last one the student's.
 
-    p_h (K, P+1), without labels: weights of hidden units on every rung, and the ladder is a ring,
-    whose last rung is a neighbor of the first. Without them betas must increase.
+    p_h (K, P+1), without labels: weights of hidden units on every rung; None: those of the start.
     """
 
     betas: Tensor
@@ -49,27 +48,17 @@ class Ladder:
         betas = self.betas
         if betas.ndim != 1 or len(betas) < 2 or not bool((betas > 0).all()):
             raise ValueError("betas must be a vector of at least 2 positive numbers")
-        if self.p_h is None:
-            if not bool((betas[1:] > betas[:-1]).all()):
-                raise ValueError(f"betas must increase, got {betas.tolist()}")
-        elif len(betas) % 2 or self.p_h.shape[0] != len(betas):
-            raise ValueError(
-                f"a ring has an even number of betas and as many rows of p_h, got {len(betas)} "
-                f"and {self.p_h.shape[0]}"
-            )
-
-    def neighbors(self, parity: int) -> tuple[Tensor, Tensor]:
-        """The lower and the upper rungs of the pairs that trade places."""
-        k = len(self.betas)
-        low = torch.arange(parity % 2, k - (self.p_h is None), 2, device=self.betas.device)
-        return low, (low + 1) % k
+        if not bool((betas[1:] > betas[:-1]).all()):
+            raise ValueError(f"betas must increase, got {betas.tolist()}")
+        if self.p_h is not None and self.p_h.shape[0] != len(betas):
+            raise ValueError(f"p_h must have {len(betas)} rows, got {self.p_h.shape[0]}")
 
 
 @dataclass(frozen=True)
 class Replicas:
     """States (chains·K, ...) in the order of chains, then of the ladder, and the exchange counts.
 
-    tried and accepted (K−1,), on a ring (K,): exchanges of a rung with the next, over all chains.
+    tried and accepted (K−1,): exchanges between neighbors on the ladder, over all chains.
     """
 
     state: GibbsState
@@ -83,7 +72,7 @@ class Replicas:
         return GibbsState(self.state.w[k - 1 :: k], self.state.p[k - 1 :: k])
 
     def acceptance(self) -> Tensor:
-        """Share of exchanges accepted: all should be well above 0."""
+        """Share of exchanges accepted (K−1,): all should be well above 0."""
         return self.accepted / self.tried.clamp_min(1.0)
 
 
@@ -94,7 +83,7 @@ def start_replicas(state: GibbsState, ladder: Ladder) -> Replicas:
     if ladder.p_h is not None:
         p = ladder.p_h.to(p).repeat(len(state.p), 1)[..., None]
     many = GibbsState(state.w.repeat_interleave(k, 0), p)
-    zero = torch.zeros(k - (ladder.p_h is None), dtype=p.dtype, device=p.device)
+    zero = torch.zeros(k - 1, dtype=p.dtype, device=p.device)
     return Replicas(many, ladder, zero, zero)
 
 
@@ -159,7 +148,8 @@ def _exchange_neighbors(
     ladder, state = replicas.ladder, replicas.state
     k = len(ladder.betas)
     n_chains = state.w.shape[0] // k
-    low, high = (rungs.to(state.w.device) for rungs in ladder.neighbors(parity))
+    low = torch.arange(parity % 2, k - 1, 2, device=state.w.device)
+    high = low + 1
     if not len(low):
         return replicas
     partner = torch.arange(k, device=low.device)  # the ends may be without
@@ -180,6 +170,6 @@ def _exchange_neighbors(
     tried, accepted = replicas.tried.clone(), replicas.accepted.clone()
     tried[low] += n_chains
     accepted[low] += swapped.sum(0).to(accepted.dtype)
-    # On a ring p belongs to the rung.
+    # Weights that differ from rung to rung stay where they are.
     p = state.p[index] if ladder.p_h is None else state.p
     return replace(replicas, state=GibbsState(state.w[index], p), tried=tried, accepted=accepted)

@@ -1,5 +1,6 @@
 """Memories without a saddle: counts on known rows, thresholds of the theory, what births gain."""
 
+import itertools
 import math
 
 import numpy as np
@@ -55,15 +56,23 @@ def test_thresholds_are_those_of_the_theory():
 
 
 def test_a_network_without_saddles_does_not_depend_on_the_way():
-    x = rows(2, 29)
+    x = rows(2, 13)
     warm = complexity.single(x, 2.0)
-    for beta in (4.0, 6.0, 8.0):
+    for beta in (2.5, 4.0):
         warm, stable = complexity.grow(x, Network(warm.w, warm.share, beta), 30)
         cold, _ = complexity.grow(x, complexity.single(x, beta), 30)
         assert stable
         assert len(warm.w) == len(cold.w)
         assert warm.likelihood(x) == pytest.approx(cold.likelihood(x), abs=1e-5)
-    assert len(warm.w) > 3
+    assert len(warm.w) >= 3
+    # None is too many: any two of them merged are a saddle again.
+    for i, j in itertools.combinations(range(len(warm.w)), 2):
+        rest = [k for k in range(len(warm.w)) if k not in (i, j)]
+        pair = (warm.share[i] * warm.w[i] + warm.share[j] * warm.w[j])[None]
+        w = torch.cat([warm.w[rest], sphere.project(pair)])
+        share = torch.cat([warm.share[rest], (warm.share[i] + warm.share[j])[None]])
+        fewer = complexity.settle(x, Network(w, share, 4.0))
+        assert float(fewer.split_ratio(x)[0].max()) > 1.001
 
 
 def test_excess_is_what_a_memory_born_elsewhere_gains():

@@ -9,7 +9,7 @@ from scipy import special
 
 from mnemosphere import theory
 from mnemosphere.theory.tempering import Ladder
-from research.theory import levels, occupation, ring
+from research.theory import levels, line, occupation
 
 
 def test_log_z_of_one_memory_is_its_closed_form():
@@ -60,31 +60,33 @@ def test_visits_count_idle_memories_at_every_beta():
     assert acceptance > 0
 
 
-def test_a_ring_leads_around_the_end_of_the_line_of_jumps():
-    target = (ring.BETA, 1 / 3)
-    assert ring.solve_both(*target)[0]
-    assert ring.solve_both(*target)[1] == pytest.approx(0.0062, abs=1e-4)
-    for n in (97, 600):
-        rungs = ring.ring(n)
-        path = torch.stack([rungs.betas, rungs.p_h[:, 3]], 1).tolist()
-        assert path[-1] == pytest.approx(target)
-        assert len(path) % 2 == 0
-        torch.testing.assert_close(rungs.p_h.sum(1), torch.ones(len(path)).double())
-    assert not any(ring.solve_both(beta, t)[0] for beta, t in path if beta < 5.4)
-    # Up to there one of the branches is alone or ahead on either side.
-    idle = [ring.solve_both(beta, t) for beta, t in path if beta > 6 and t < 0.33]
-    paired = [ring.solve_both(beta, t) for beta, t in path if 6 < beta < 7.7 and t > 0.33]
-    assert all(gap > 0 or not two for two, gap in idle)
-    assert all(gap < 0 or not two for two, gap in paired)
+def test_rungs_follow_the_line_of_equal_weight_to_its_end():
+    two, gap = line.solve_both(line.BETA, 1 / 3)
+    assert two
+    assert gap == pytest.approx(0.0062, abs=1e-4)
+    two, gap = line.solve_both(7.0, line.equal_weight(7.0))
+    assert two
+    assert abs(gap) < 2e-4
+    # Past the end one solution passes into the other.
+    t = line.equal_weight(5.2)
+    assert not line.solve_both(5.2, t)[0]
+    assert line.is_symmetric(5.2, t - 0.001)
+    assert not line.is_symmetric(5.2, t + 0.001)
+    rungs = line.ladder(31)
+    assert (float(rungs.betas[0]), float(rungs.betas[-1])) == (5.2, line.BETA)
+    assert rungs.p_h[-1].tolist() == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3])
+    torch.testing.assert_close(rungs.p_h.sum(1), torch.ones(len(rungs.betas)).double())
 
 
-def test_visits_on_a_ring_have_both_starts_and_the_theory_beside_them():
-    found = ring.visit_on_ring([83, 89], n_sets=2, n_chains=2, n_sweeps=10, grid=(3, 2))
+def test_visits_along_the_line_forget_their_start_and_meet_the_theory():
+    found = line.visit_on_line([97], n_sets=1, n_chains=10, n_sweeps=90, grid=(3, 2))
     np.testing.assert_allclose(found.share, (found.from_idle + found.from_paired) / 2)
     teacher, data = occupation.balanced(
-        89, 1.0, 1.0, generator=torch.Generator().manual_seed(10 * 89 + 1)
+        97, 1.0, 1.0, generator=torch.Generator().manual_seed(10 * 97)
     )
-    expected = occupation.predicted(problem(8.0, 89), teacher, data)
-    np.testing.assert_allclose(found.log_odds[1, 1], expected)
-    assert bool((found.acceptance > 0).all())
+    expected = occupation.predicted(problem(8.0, 97), teacher, data)
+    np.testing.assert_allclose(found.log_odds[0, 0], expected)
+    assert abs(found.measured()[0] - expected).item() < 1.0
+    assert float(np.abs(found.from_idle - found.from_paired).max()) < 0.3
+    assert float(found.acceptance.min()) > 0.1
     assert found.draw().get_xlabel().startswith("inverse")
