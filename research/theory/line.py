@@ -98,8 +98,7 @@ class Visits:
     """Share of draws with an idle memory for each data set, (sizes, sets), and where they can be.
 
     error: standard error over chains; from_idle, from_paired: of the chains that start there;
-    log_odds: the theory's. two (B, T): whether both branches are solutions at (β, t); line: the t
-    of equal weight at every β.
+    log_odds: the theory's. two (B, T): whether both branches are solutions at (β, t).
     """
 
     n_features: list[int]
@@ -149,7 +148,7 @@ class Visits:
         right.set_xlabel(r"dimension $N$")
         right.set_ylabel("log odds, idle against paired")
         right.set_xticks(n)
-        right.legend(fontsize=7.5)
+        right.legend(fontsize=7.5, loc="lower right")
         axes: Axes = left
         return axes
 
