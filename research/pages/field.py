@@ -132,6 +132,7 @@ def accuracy_sets() -> str:
     widths = [
         100 * scores.interval(results.cells[s, methods.OURS]["accuracy"])[1]
         for s in summary.outside(results)
+        if (s, methods.OURS) in results.cells
     ]
     return (
         f"{table}\n\nHalf width of the 95% interval of an accuracy of dam over its folds: median "

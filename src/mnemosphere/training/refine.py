@@ -19,7 +19,7 @@ from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.numerics import polytope
+from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
@@ -284,9 +284,10 @@ class _Descent:
             return Parameters.stack([own.to(dtype=dtype) for own in params])
 
         def apart(params: Parameters, like: Sequence[Parameters]) -> list[Parameters]:
+            wide = [own.to(dtype=given) for own in params.unstack()]
             return [
-                own.to(dtype=given).replace(varsigma=old.varsigma)
-                for own, old in zip(params.unstack(), like, strict=True)
+                own.replace(w=sphere.project(own.w), varsigma=old.varsigma)
+                for own, old in zip(wide, like, strict=True)
             ]
 
         def at(temperature: float) -> list[Parameters]:
