@@ -82,7 +82,7 @@ def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
 def test_added_memories_answer_for_what_they_show(data, fitted, before):
     strange = -fitted.memories_.mean(0, keepdims=True)
     strange = np.vstack([strange, strange + 0.01])
-    assert fitted.novelty_score(strange)[0] > fitted.novelty_score(data.x).max()
+    assert fitted.novelty_score(strange)[0] > np.quantile(fitted.novelty_score(data.x), 0.95)
     model = fitted.with_memories(strange, [1, 1])
     assert model.n_memories_ == 9
     assert model.predict(strange).tolist() == [1, 1]
