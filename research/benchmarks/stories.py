@@ -289,6 +289,7 @@ def main(argv: list[str]) -> None:
     options.add_argument("--out", type=Path, default=Path("docs/images"), help="folder of pictures")
     args = options.parse_args(argv)
     out = args.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
     for name in args.names:
         with tempfile.TemporaryDirectory() as folder:
             told = tell(STORIES[name], Path(folder))

@@ -404,7 +404,7 @@ def abilities_table() -> str:
         [
             "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know",
             "`calibrate_novelty`, `predict_or_reject`",
-            f'AUROC {auroc:.3f} against Fashion-MNIST, `normalize="center"`',
+            f'AUROC {auroc:.3f} against Fashion-MNIST, `normalize="center", varsigma=0.25`',
         ],
         [
             "[grow](docs/user-guide.md#growth) by splitting memories",
