@@ -288,3 +288,26 @@ def test_a_batch_of_a_stream_is_a_share_of_a_pass(share):
         assert numbers(batch, rows) == list(range(20))
         assert batch.n_rows / stream.n_rows == pytest.approx(share)
     assert torch.equal(stream.label_mass(), ArrayDataset(rows).label_mass())
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_process_takes_its_rows_of_a_batch_and_no_others(
+    weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = ArrayDataset(numbered(weighted=weighted))
+    whole = list(dataset.batches(17, generator=seeded(3)))
+    taken: list[int] = []
+    plain = Batch.take
+    monkeypatch.setattr(
+        Batch, "take", lambda self, rows: (taken.append(len(rows)), plain(self, rows))[1]
+    )
+    parts = [list(dataset.shard(k, 3).batches(17, generator=seeded(3))) for k in range(3)]
+    assert sum(taken) == N_ROWS
+    for at, batch in enumerate(whole):
+        mine = [part[at] for part in parts]
+        assert torch.equal(torch.cat([part.x for part in mine]), batch.x)
+        assert torch.equal(torch.cat([part.targets for part in mine]), batch.targets)
+        for part in mine:
+            assert part.whole.n_rows == batch.n_rows
+            assert part.whole.total_weight == batch.total_weight
+            assert torch.equal(part.whole.x, batch.x)

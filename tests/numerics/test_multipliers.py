@@ -33,6 +33,22 @@ def test_the_quick_and_the_safe_way_agree(decades: float) -> None:
     assert (np.abs(quick.p - safe.p) / smaller).max() < 1e-10
 
 
+@pytest.mark.parametrize("shape", [(5, 17), (17, 5)])
+def test_multipliers_of_a_problem_like_it_are_a_start_and_bad_ones_do_no_harm(
+    shape: tuple[int, int],
+) -> None:
+    q, r, c = problem(5, 3, *shape, 1.0)
+    plain = multipliers.solve(q, r, c, TOL, 100)
+    noise = np.random.default_rng(7).random(q.shape)
+    near = multipliers.solve(q * (1 + 0.01 * noise), r, c, TOL, 100)
+    helped = multipliers.solve(q, r, c, TOL, 100, (near.lam, near.omega))
+    assert helped.iterations <= plain.iterations - 2
+    for start in [(near.lam, near.omega), (1e9 * c, 1e-9 * r), (0 * c, 1e12 * r)]:
+        found = multipliers.solve(q, r, c, TOL, 100, start)
+        assert found.error.max() <= TOL
+        np.testing.assert_allclose(found.p, plain.p, rtol=1e-10)
+
+
 def test_newton_alone_solves_moderate_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("went to the interior-point method")

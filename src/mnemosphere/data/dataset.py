@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, Self
 
 import torch
@@ -119,11 +120,50 @@ class Part(Batch):
     whole: Batch | None = None  # the batch, where this process has it
 
 
+class Picked(Batch):
+    """Rows of a batch that are taken out of it when they are first looked at."""
+
+    _source: Batch
+    _rows: Tensor
+
+    def __init__(self, source: Batch, rows: Tensor) -> None:
+        self.__dict__.update(_source=source, _rows=rows)
+
+    @cached_property
+    def taken(self) -> Batch:
+        """The rows, taken out."""
+        return self._source.take(self._rows)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return len(self._rows)
+
+    @property
+    def x(self) -> Tensor:
+        """Unit rows."""
+        return self.taken.x
+
+    @property
+    def targets(self) -> Tensor:
+        """Their label weights."""
+        return self.taken.targets
+
+    @property
+    def sample_weight(self) -> Tensor | None:
+        """Their sample weights, where they differ."""
+        return None if self._source.sample_weight is None else self.taken.sample_weight
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the rows, without looking at the others."""
+        return self._source.take(self._rows[rows])
+
+
 @dataclass(frozen=True)
 class Shard:
     """Of data that every process holds, its part of each batch."""
 
-    dataset: Batches
+    dataset: InMemory
     rank: int
     size: int
 
@@ -135,9 +175,9 @@ class Shard:
         cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """The same batches for all processes, in parts."""
-        for batch in self.dataset.batches(size, generator=generator, cursor=cursor):
+        for batch in self.dataset.picked(size, generator=generator, cursor=cursor):
             part = slice(*(batch.n_rows * k // self.size for k in (self.rank, self.rank + 1)))
-            rows = batch.take(part)
+            rows = batch.part(part) if isinstance(batch, Picked) else batch.take(part)
             yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 
 
@@ -152,6 +192,12 @@ class InMemory(Batches):
     def shard(self, rank: int, size: int) -> Shard:
         """What process `rank` of `size` goes through: a part of each batch."""
         return Shard(self, rank, size)
+
+    def picked(
+        self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
+    ) -> Iterator[Batch]:
+        """`batches`, of which a process looks at a part alone."""
+        return self.batches(size, generator=generator, cursor=cursor)
 
     def set_aside(self, n_rows: int) -> None:
         """None is met in a pass."""
@@ -189,6 +235,13 @@ class ArrayDataset(InMemory):
         cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
         """One pass; all rows as one batch where `size` is None."""
+        for batch in self.picked(size, generator=generator, cursor=cursor):
+            yield batch.taken if isinstance(batch, Picked) else batch
+
+    def picked(
+        self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
+    ) -> Iterator[Batch]:
+        """`batches`, of which a process looks at a part alone."""
         cursor = cursor or Cursor()
         if size is None or size >= self.n_rows:
             yield from (self.rows for _ in cursor.starts(1, 1))
@@ -196,7 +249,7 @@ class ArrayDataset(InMemory):
         order = None if generator is None else self._order(generator)
         for start in cursor.starts(self.n_rows, size):
             part = slice(start, start + size)
-            yield self.rows.take(part if order is None else order[part])
+            yield self.rows.take(part) if order is None else Picked(self.rows, order[part])
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or all."""
@@ -257,6 +310,12 @@ class StreamedBatch(ArrayDataset):
     ) -> Iterator[Batch]:
         """The batch, whatever `size`."""
         return super().batches(None, cursor=cursor)
+
+    def picked(
+        self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
+    ) -> Iterator[Batch]:
+        """The same."""
+        return super().picked(None, generator=None, cursor=cursor)
 
 
 def held_out(

@@ -28,6 +28,7 @@ __all__ = ["Residual", "approach_beta", "bound", "displacement", "maximize_bound
 _MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
 _LEAST_SHARE = 1e-12
 _LIGHT = 0.01
+_SHORT, _LONG = 1e-12, 1e12  # lengths whose squares are far from the ends of single precision
 _LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
 
 
@@ -61,9 +62,24 @@ def maximize_bound(
     uniform component's and the class prior held: see `share_out`. axis: the processes that
     memories are divided among, each with its own rows of w̄; p̄ is whole.
     """
+    return maximize_bound_from(
+        params, w_bar, p_bar, None, learn_beta=learn_beta, hold_weights=hold_weights, axis=axis
+    )[0]
+
+
+def maximize_bound_from(
+    params: Parameters,
+    w_bar: Tensor,
+    p_bar: Tensor,
+    multipliers: tuple[Tensor, Tensor] | None,
+    *,
+    learn_beta: bool,
+    hold_weights: bool,
+    axis: Sums = ALONE,
+) -> tuple[Parameters, tuple[Tensor, Tensor] | None]:
+    """The same from the multipliers (ω, λ) of a step before, and those of this one."""
     norms = w_bar.norm(dim=-1)
-    pulled = norms[..., None] > 0  # a memory with no pull at all stays where it is
-    w = sphere.project(w_bar if pulled.all() else torch.where(pulled, w_bar, params.w))
+    w = _directions(w_bar, norms, params.w)
     beta = params.beta
     if learn_beta:
         mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
@@ -72,9 +88,19 @@ def maximize_bound(
             resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), params.n_features
         ).to(params.beta)
     if not hold_weights:
-        return share_out(params, p_bar, hold_classes=True).replace(w=w, beta=beta)
-    p = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar)).p
-    return params.replace(w=w, p=p, beta=beta)
+        return share_out(params, p_bar, hold_classes=True).replace(w=w, beta=beta), None
+    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
+    return (
+        params.replace(w=w, p=found.p, beta=beta),
+        (found.row_multipliers, found.col_multipliers),
+    )
+
+
+def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
+    """Each row of w̄ on the sphere; a memory with no pull at all stays where it is."""
+    if bool((norms.amin() > _SHORT) & (norms.amax() < _LONG)):
+        return w_bar * norms.reciprocal()[..., None]  # a sweep; where squares are safe
+    return sphere.project(torch.where(norms[..., None] > 0, w_bar, w))
 
 
 def _tol(p_bar: Tensor) -> float:

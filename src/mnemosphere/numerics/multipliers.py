@@ -14,18 +14,31 @@ from mnemosphere.numerics.interior import Path, relative
 from mnemosphere.numerics.laplacian import TINY, Array, NewtonSystem
 
 _STEPS = 25  # far more than a problem takes that does not crawl
+_STEPS_FROM_START = 4  # what a start spares; more, and it was none
 _SHORT, _PATIENCE = 0.03, 3  # as many steps in a row shorter than this: it crawls
 
 
-def solve(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
+def solve(
+    q: Array,
+    r: Array,
+    c: Array,
+    tol: float,
+    max_iter: int,
+    start: tuple[Array, Array] | None = None,
+) -> Path:
     """Find p = q/(λ+ω) in the polytope of row sums r (B, R) and column sums c (B, C).
 
-    q (B, C, R), Σ q = Σ r, positive where both marginals are.
+    q (B, C, R), Σ q = Σ r, positive where both marginals are. start: (λ, ω) of a problem like it.
     """
     if q.shape[-1] < q.shape[-2]:  # fewer rows: then the small systems are theirs
-        turned = solve(np.ascontiguousarray(q.swapaxes(-1, -2)), c, r, tol, max_iter)
+        turned = solve(np.ascontiguousarray(q.swapaxes(-1, -2)), c, r, tol, max_iter,
+                       None if start is None else start[::-1])  # fmt: skip
         return turned._replace(lam=turned.omega, omega=turned.lam, p=turned.p.swapaxes(-1, -2))
-    quick = _newton(q, r, c, tol, min(_STEPS, max_iter))
+    if start is not None:
+        quick = _newton(q, r, c, tol, min(_STEPS_FROM_START, max_iter), start)
+        if (quick.error <= tol).all():
+            return quick
+    quick = _newton(q, r, c, tol, min(_STEPS, max_iter), None)
     left = np.flatnonzero(~(quick.error <= tol))
     if len(left) == 0:
         return quick
@@ -35,10 +48,13 @@ def solve(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
     return quick._replace(iterations=max(quick.iterations, safe.iterations))
 
 
-def _newton(q: Array, r: Array, c: Array, tol: float, max_iter: int) -> Path:
+def _newton(
+    q: Array, r: Array, c: Array, tol: float, max_iter: int, start: tuple[Array, Array] | None
+) -> Path:
     """Newton's method on the marginals of q/ζ, ζ = λ + ω > 0, while its steps are not short."""
-    lam = np.where(c > 0, 0.0, 1e30)
-    omega = np.where(r > 0, q.sum(-2) / np.maximum(r, TINY), 1e30)  # the rows right, if λ = 0
+    if start is None:  # the rows right, if λ = 0
+        start = np.zeros_like(c), q.sum(-2) / np.maximum(r, TINY)
+    lam, omega = np.where(c > 0, start[0], 1e30), np.where(r > 0, start[1], 1e30)
     short = np.zeros(len(q), dtype=np.int64)
     todo = np.arange(len(q))
     ended = None

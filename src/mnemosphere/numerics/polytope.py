@@ -164,7 +164,10 @@ def sinkhorn(
     log_r, log_c = _log(r), _log(c)
     x = x.clamp(min=_LOG_ZERO)
     sweeps = min(4, max_sweeps)
-    x = _sweep(x, log_r, log_c, sweeps)
+    # log_softmax is one fused kernel where logsumexp and a subtraction are seven.
+    for _ in range(sweeps):
+        x = torch.log_softmax(x, -1) + log_r[..., None]
+        x = torch.log_softmax(x, -2) + log_c[..., None, :]
     while True:
         # Rows exact, p = r·softmax(x): the dual in the column scalings v is
         # Σ r logsumexp(log k + v) − Σ c v, smooth and convex.
@@ -183,10 +186,8 @@ def sinkhorn(
         v = v * (torch.log1p(reach) / reach)
         x = x + torch.where(converged[:, None], 0.0, v)[:, None, :]
         sweeps += 1
-    shape = (*batch, *log_k.shape[-2:])
-    return Scaling(
-        p.to(log_k.dtype).reshape(shape), converged.reshape(batch), sweeps, error.reshape(batch)
-    )
+    p = p.to(log_k.dtype).reshape(*batch, *log_k.shape[-2:])
+    return Scaling(p, converged.reshape(batch), sweeps, error.reshape(batch))
 
 
 def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
@@ -274,6 +275,7 @@ def maximize(
     *,
     tol: float = 1e-12,
     max_iter: int = 100,
+    start: tuple[Tensor, Tensor] | None = None,
 ) -> Maximum:
     """Maximize Σ p̄ log p over {p ≥ 0: row sums rows, column sums cols}. Paper, Eq. (nonlinear).
 
@@ -288,6 +290,9 @@ def maximize(
     converged means marginals within tol, each relative to itself. Rarely, for p_bar over some
     forty decades, rounding hides the last digits of ζ: p then keeps its marginals and is
     optimal to a duality gap of tol × Σ p_bar, while the multipliers are approximate.
+
+    start: (row, column) multipliers of a problem like this one, which spare half the iterations;
+    those that cannot be a start, zeros for one, are not used.
     """
     check_marginals(rows, cols)
     batch = _check_matrix("p_bar", p_bar, rows, cols)
@@ -307,7 +312,12 @@ def maximize(
     floored = np.maximum(q / scale[..., None], floor)
     if not (r.all() and c.all()):
         floored[floor == 0] = 0.0
-    path = multipliers.solve(floored, r, c, tol, max_iter)
+    first = None
+    if start is not None:
+        omega, lam = (_array(m).reshape(-1, m.shape[-1]) / scale for m in start)
+        if np.all((omega > 0) | (r == 0)) and np.all((lam >= 0) | (c == 0)):
+            first = lam, omega
+    path = multipliers.solve(floored, r, c, tol, max_iter, first)
     p = path.p
     if least == 0:
         # What only the floor holds up is dust, unless the marginals need it.
@@ -361,14 +371,6 @@ def _solve_laplacian(edges: Tensor, node: Tensor, b: Tensor) -> Tensor:
     at = node.cpu().numpy()
     graph = Laplacian(edges.cpu().numpy(), at, at)
     return torch.from_numpy(graph.solve(b.cpu().numpy())).to(b.device)
-
-
-def _sweep(log_p: Tensor, log_r: Tensor, log_c: Tensor, sweeps: int) -> Tensor:
-    # log_softmax is one fused kernel where logsumexp and a subtraction are seven.
-    for _ in range(sweeps):
-        log_p = torch.log_softmax(log_p, -1) + log_r[..., None]
-        log_p = torch.log_softmax(log_p, -2) + log_c[..., None, :]
-    return log_p
 
 
 def _log(m: Tensor) -> Tensor:

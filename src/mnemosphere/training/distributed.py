@@ -119,12 +119,16 @@ class Processes(Group):
 
     def from_first(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which all others have in the same shapes."""
-        exchange = partial(dist.broadcast, src=self._root, group=self._group)
         order = sorted(range(len(tensors)), key=lambda k: -tensors[k].element_size())  # aligned
         raw = [tensors[k].reshape(-1).view(torch.uint8) for k in order]
-        found = dict(zip(order, self._flat(raw, torch.uint8, exchange), strict=True))
+        flat = self._buffer(raw, torch.uint8) if self.first else raw[0].new_empty(
+            sum(map(len, raw)), device=self._device(raw[0])
+        )  # fmt: skip
+        self._try(lambda: dist.broadcast(flat, src=self._root, group=self._group))
         if self.first:
             return list(tensors)
+        parts = torch.split(flat, [len(part) for part in raw])
+        found = {k: part.to(tensors[k].device) for k, part in zip(order, parts, strict=True)}
         return [found[k].view(t.dtype).view(t.shape) for k, t in enumerate(tensors)]
 
     def same(self, value: T) -> T:
@@ -181,13 +185,20 @@ class Processes(Group):
     def _flat(
         self, tensors: Sequence[Tensor], dtype: torch.dtype, exchange: Callable[[Tensor], Any]
     ) -> list[Tensor]:
-        device = tensors[0].device
-        if device.type not in self._types:
-            device = torch.device("cpu" if "cpu" in self._types else "cuda")
-        flat = torch.cat([t.reshape(-1).to(device, dtype) for t in tensors])
+        flat = self._buffer(tensors, dtype)
         self._try(lambda: exchange(flat))
         parts = torch.split(flat, [t.numel() for t in tensors])
         return [part.view(t.shape).to(t) for part, t in zip(parts, tensors, strict=True)]
+
+    def _buffer(self, tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+        """All of them in a row, where the group takes them."""
+        device = self._device(tensors[0])
+        return torch.cat([t.reshape(-1).to(device, dtype) for t in tensors])
+
+    def _device(self, tensor: Tensor) -> torch.device:
+        if tensor.device.type in self._types:
+            return tensor.device
+        return torch.device("cpu" if "cpu" in self._types else "cuda")
 
     @property
     def exists(self) -> bool:

@@ -11,7 +11,12 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
-from mnemosphere.model.m_step import approach_beta, bound, maximize_bound, share_out
+from mnemosphere.model.m_step import (
+    approach_beta,
+    bound,
+    maximize_bound_from,
+    share_out,
+)
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join, side_stream
@@ -153,8 +158,8 @@ class FixedPoint:
         if share < 1.0 and self.half_life is not None:  # at first, the mean of all there were
             rate = max(1 - 0.5 ** (float(stats.count) / self.half_life), min(1.0, share / passes))
         count = stats.count.to(params.w.dtype)
-        w_bar = stats.w_bar / count
-        torch.lerp(state["w_bar"], w_bar, rate, out=w_bar)
+        part = rate / float(stats.count)
+        w_bar = torch.mul(state["w_bar"], 1 - rate).add_(stats.w_bar, alpha=part)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
@@ -169,17 +174,31 @@ class FixedPoint:
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
             seeded = _reseed(params, w_bar, p_bar, batch, n_rows, self.axis)
             if seeded is not None:
-                trial = self._bound_maximizer(params, *seeded)
-                reached, before = (bound(q, w_bar, p_bar, self.axis) for q in (trial, params))
+                trial = self._bound_maximizer(
+                    params, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
+                )
+                reached, before = (bound(q, w_bar, p_bar, self.axis) for q in (trial[0], params))
                 if not exact or reached >= before:
-                    return trial, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
-        return self._bound_maximizer(params, w_bar, p_bar), state
+                    return trial
+        return self._bound_maximizer(params, state)
 
-    def _bound_maximizer(self, params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Parameters:
-        return maximize_bound(
-            params, w_bar, p_bar,
+    def _bound_maximizer(
+        self, params: Parameters, state: SolverState
+    ) -> tuple[Parameters, SolverState]:
+        """The step, its multipliers kept as a start for those of the next."""
+        params, found = maximize_bound_from(
+            params, state["w_bar"], state["p_bar"],
+            (state["row_multipliers"], state["col_multipliers"]),
             learn_beta=self.learn_beta, hold_weights=not self.learn_weights, axis=self.axis,
         )  # fmt: skip
+        if found is None:
+            return params, state
+        names = "row_multipliers", "col_multipliers"
+        kept = (
+            torch.where(m.isfinite(), m, 0.0).to(state[n])
+            for n, m in zip(names, found, strict=True)
+        )
+        return params, {**state, **dict(zip(names, kept, strict=True))}
 
     def _step_on_device(
         self, params: Parameters, state: SolverState, stats: Statistics, share: float
