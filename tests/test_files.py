@@ -234,12 +234,10 @@ def test_plain_values_are_those_of_json():
     assert json.loads(json.dumps(files.plain(value))) == plain
 
 
-@pytest.mark.parametrize("way", ["one by one", "threads", "in turn"])
-def test_large_files_are_read_and_summed_at_once(tmp_path, monkeypatch, way):
-    """Also where the large tensor begins at an odd place, and where threads take turns to read."""
-    monkeypatch.setattr(files, "_MANY", 1 << 40 if way == "one by one" else 0)
-    if way == "in turn":
-        monkeypatch.delattr(os, "preadv")
+@pytest.mark.parametrize("many", [1 << 40, 0], ids=["one thread", "two"])
+def test_large_files_are_read_and_summed_at_once(tmp_path, monkeypatch, many):
+    """Also where the large tensor begins at an odd place."""
+    monkeypatch.setattr(files, "_MANY", many)
     path = tmp_path / "file"
     tensors = {"a": torch.arange(3, dtype=torch.int32), "b": LARGE.int()[:-5], "flag": LARGE > 9}
     files.write_tensors(path, tensors, {"format": "kind", "version": 7})
@@ -258,6 +256,27 @@ def test_large_files_are_read_and_summed_at_once(tmp_path, monkeypatch, way):
             file.write(old)
     os.truncate(path, path.stat().st_size - 3)
     with pytest.raises(ValueError, match=r"it has \d+ bytes of numbers, not \d+"):
+        files.read_tensors(path, "kind", 7)
+
+
+@pytest.mark.parametrize("many", [1 << 40, 0], ids=["one thread", "two"])
+def test_norms_of_rows_are_taken_on_the_way(tmp_path, monkeypatch, many):
+    """Rows lie across the blocks that are read; other tensors come before and after them."""
+    monkeypatch.setattr(files, "_MANY", many)
+    path = tmp_path / "file"
+    w = torch.randn(2003, 331, generator=torch.Generator().manual_seed(0))
+    w[1999, 7] = torch.nan
+    tensors = {"a.b": w[:5], "a.w": w, "b.w": w.double()[:3], "c.w": w[0], "d.w": w[:0]}
+    files.write_tensors(path, tensors, {"format": "kind", "version": 7})
+    with files.opened(path, "kind", 7, norms_of=".w") as (_, arrays):
+        found = arrays()
+    norms = {name: found.pop(name) for name in ("a.w norms", "b.w norms")}
+    assert found.keys() == tensors.keys()
+    for name, each in norms.items():
+        expected = torch.linalg.vector_norm(tensors[name[:3]].double(), dim=-1)
+        np.testing.assert_allclose(each, expected, rtol=1e-6)
+    files.write_tensors(path, {"a.w norms": w}, {"format": "kind", "version": 7})
+    with pytest.raises(ValueError, match=r"a\.w norms is not of the size"):
         files.read_tensors(path, "kind", 7)
 
 

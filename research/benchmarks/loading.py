@@ -8,11 +8,11 @@ the file comes from the disk. Warm: the system still holds it in memory.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,13 @@ class _AnyDigest:
         return mock.ANY
 
 
-def _only_read(digest: Any, content: Any, fill: Any) -> None:
-    """`files._add` without its sums, in as many threads."""
-    if content.size < files._MANY:
-        fill(0, content.size)
-        return
-    with ThreadPoolExecutor(files._THREADS) as pool:
-        starts = range(0, content.size, files._BLOCK)
-        list(pool.map(lambda at: fill(at, min(at + files._BLOCK, content.size)), starts))
+class _Nothing:
+    """Neither sums nor norms."""
+
+    norms = np.empty(0, np.float32)
+
+    def __init__(self, *args: Any) -> None:
+        self.take = self.add_to = lambda *args: None
 
 
 def unchecked() -> ExitStack:
@@ -80,12 +79,14 @@ def unchecked() -> ExitStack:
         """Look at nothing."""
 
     places: list[tuple[Any, str, Any]] = [
-        (files, "_add", _only_read), (files.hashlib, "sha256", lambda head: _AnyDigest()),
+        (files, "_Sums", _Nothing), (files, "_Norms", _Nothing),
+        (files, "_MANY", math.inf),  # no second thread either
+        (files.hashlib, "sha256", lambda head: _AnyDigest()),
         (files, "check_depth", nothing), (schema.Array, "check", nothing),
         *((place, "check_fields", nothing) for place in (persistence, schema)),
         *((place, "check_tensors", nothing) for place in (memory_model, normalize, portable_model)),
         (persistence, "validate_parameter_constraints", nothing),
-        (Parameters, "check", lambda params: params),
+        (Parameters, "check", lambda params, norms: params),
     ]  # fmt: skip
     with ExitStack() as stack:
         for place, name, instead in places:

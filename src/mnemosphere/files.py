@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
@@ -31,15 +30,17 @@ except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "checksum", "join_prefixes", "opened", "plain", "read_tensors", "remove_leftovers",
+    "NORMS", "checksum", "join_prefixes", "opened", "plain", "read_tensors", "remove_leftovers",
     "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
 ]  # fmt: skip
 
+NORMS = " norms"
 _WHOLE = 1 << 16  # bytes, up to which every one of them goes into the hash itself
 _COLUMNS = 509  # 64-bit words of a line; lines and columns of a block are summed
-_LINE = 8 * _COLUMNS
-_BLOCK = 512 * _LINE  # 2 MB
-_THREADS, _MANY = 4, 8 << 20  # from so many bytes on
+_LINE, _LINES = 8 * _COLUMNS, 512  # bytes of one, and how many a block of 2 MB has
+_BLOCK = _LINES * _LINE
+_SPAN = 4 * _BLOCK  # bytes that are read at once; a second thread looks at them, from
+_MANY = 2 * _SPAN  # bytes on
 _LONGEST_HEADER = 100_000_000  # bytes, as safetensors has it
 _LARGE = 1 << 30  # bytes, from which on memory is looked at
 _TYPES = {
@@ -94,7 +95,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def checksum(tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> str:
-    """SHA-256 of the header and of names, types, shapes and numbers of the tensors; see `_add`."""
+    """SHA-256 of the header and of names, types, shapes and numbers of the tensors; see `_Sums`."""
     digest = hashlib.sha256(json.dumps(header).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(repr((name, str(tensor.dtype), tuple(tensor.shape))).encode())
@@ -106,33 +107,39 @@ def _bytes(tensor: Tensor) -> NDArray[np.uint8]:
     return tensor.detach().cpu().contiguous().numpy().reshape(-1).view(np.uint8)
 
 
-def _add(
-    digest: Any, content: NDArray[np.uint8], read: Callable[[int, int], None] | None = None
-) -> None:
-    """Put bytes into a hash; read: fills those between two places first.
+class _Sums:
+    """What goes into a hash for many bytes: sums of 64-bit words over lines and columns of blocks.
 
-    Many of them go in by sums of 64-bit words, over the lines and the columns of blocks of 2 MB:
-    that takes a tenth of the time, and any change of less than 4 kB changes some sum. What one
-    thread has read it sums while another reads.
+    That takes a tenth of the time, and any change of less than 4 kB changes some sum. Few bytes,
+    and those after the last line, go in as they are.
     """
-    end = content.size // _LINE * _LINE if content.size > _WHOLE else 0
 
-    def sums(at: int) -> bytes:
-        block = slice(at, min(at + _BLOCK, end))
-        if read is not None:
-            read(block.start, block.stop)
-        words = content[block].view(np.uint64).reshape(-1, _COLUMNS)
-        return bytes(words.sum(0)) + bytes(words.sum(1))
+    def __init__(self, content: NDArray[np.uint8]) -> None:
+        self._content = content
+        self._n_lines = content.size // _LINE if content.size > _WHOLE else 0
+        self._blocks = -(-self._n_lines // _LINES)
+        self._table = np.zeros((self._blocks, _COLUMNS + _LINES), np.uint64)
 
-    blocks = range(0, end, _BLOCK)
-    if content.size < _MANY:
-        digest.update(b"".join(map(sums, blocks)))
-    else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            digest.update(b"".join(pool.map(sums, blocks)))
-    if read is not None:
-        read(end, content.size)
-    digest.update(content[end:].data)
+    def take(self, begin: int, end: int) -> None:
+        """Sum the block between these places."""
+        end = min(end, self._n_lines * _LINE) // _LINE * _LINE
+        if begin < end:
+            words = self._content[begin:end].view(np.uint64).reshape(-1, _COLUMNS)
+            row = self._table[begin // _BLOCK]
+            words.sum(0, out=row[:_COLUMNS])
+            words.sum(1, out=row[_COLUMNS : _COLUMNS + len(words)])
+
+    def add_to(self, digest: Any) -> None:
+        """Put them into the hash."""
+        digest.update(self._table.reshape(-1)[: self._blocks * _COLUMNS + self._n_lines].data)
+        digest.update(self._content[self._n_lines * _LINE :].data)
+
+
+def _add(digest: Any, content: NDArray[np.uint8]) -> None:
+    sums = _Sums(content)
+    for at in range(0, content.size, _BLOCK):
+        sums.take(at, min(at + _BLOCK, content.size))
+    sums.add_to(digest)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
@@ -173,12 +180,13 @@ def read_tensors(
 
 @contextlib.contextmanager
 def opened(
-    path: Path, kind: str, version: int, *, older: Sequence[int] = ()
+    path: Path, kind: str, version: int, *, older: Sequence[int] = (), norms_of: str = ""
 ) -> Iterator[tuple[dict[str, Any], Callable[[], dict[str, NDArray[Any]]]]]:
     """The header of a file whose format is `kind`, and what reads its arrays.
 
     ValueError where the file is no such one or damaged, from either of them. older: versions that
-    are read too; they may lack a checksum.
+    are read too; they may lack a checksum. norms_of: how names of matrices end whose rows' norms
+    are taken on the way, as a further array each: its name and `NORMS`, which no file has.
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
@@ -202,9 +210,7 @@ def opened(
                 check_memory(size, "cpu", str(path), "load it where there is more")
             digest = hashlib.sha256(head.replace(str(told).encode(), b"", 1))
             with _refusing(path):
-                content = _read_data(file, size, digest)
-                read = {p.name: content[p.begin : p.end].view(p.dtype) for p in places}
-                read = {p.name: read[p.name].reshape(p.shape) for p in places}
+                read = _read_data(file, places, digest, norms_of)
             if (told is not None or found == version) and told != digest.hexdigest():
                 raise ValueError(
                     f"{path} is damaged: it has been changed since it was written (its checksum "
@@ -258,7 +264,7 @@ def _read_header(file: FileIO) -> tuple[bytes, dict[str, Any], list[_Place]]:
     for place in places:
         whole = all(type(n) is int and n >= 0 for n in (*place[:2], *place.shape))
         size = place.dtype.itemsize * math.prod(place.shape) if whole else -1
-        if place.begin != at or place.end - at != size:
+        if place.begin != at or place.end - at != size or place.name.endswith(NORMS):
             raise ValueError(f"{_short(place.name)} is not of the size that it has")
         at = place.end
     if at != left:
@@ -266,26 +272,59 @@ def _read_header(file: FileIO) -> tuple[bytes, dict[str, Any], list[_Place]]:
     return head, header if isinstance(header, dict) else {}, places
 
 
-def _read_data(file: FileIO, size: int, digest: Any) -> NDArray[np.uint8]:
-    """The rest of a file, that many bytes, which go into the hash too."""
-    start, turn = file.tell(), Lock()
+class _Norms:
+    """The norms of the rows of a matrix, taken as its bytes come in."""
+
+    def __init__(self, rows: NDArray[Any], begin: int) -> None:
+        self.norms = np.empty(len(rows), rows.dtype)
+        self._rows, self._begin, self._done = rows, begin, 0
+
+    def take(self, end: int) -> None:
+        """All bytes up to this one are there."""
+        done = max(0, min(end - self._begin, self._rows.nbytes)) // self._rows[0].nbytes
+        new = self._rows[self._done : done]
+        np.sqrt(np.einsum("ij,ij->i", new, new), out=self.norms[self._done : done])
+        self._done = done
+
+
+def _read_data(
+    file: FileIO, places: list[_Place], digest: Any, norms_of: str
+) -> dict[str, NDArray[Any]]:
+    """The rest of a file, which goes into the hash too."""
+    size = places[-1].end if places else 0
     content = np.empty(size, np.uint8)
+    arrays = {p.name: content[p.begin : p.end].view(p.dtype).reshape(p.shape) for p in places}
+    sums = _Sums(content)
+    norms = {
+        p.name + NORMS: _Norms(arrays[p.name], p.begin)
+        for p in places
+        if norms_of and p.name.endswith(norms_of) and len(p.shape) == 2 and p.end > p.begin
+        and p.dtype.kind == "f"
+    }  # fmt: skip
 
-    def read(at: int, end: int) -> None:
-        while at < end:
-            part = content[at:end].data
-            if hasattr(os, "preadv"):
-                more = os.preadv(file.fileno(), [part], start + at)
+    def look(begin: int, end: int) -> None:
+        for at in range(begin, end, _BLOCK):  # which the cache still holds for the norms
+            sums.take(at, min(at + _BLOCK, end))
+            for each in norms.values():
+                each.take(min(at + _BLOCK, end))
+
+    with ThreadPoolExecutor(1) if size >= _MANY else contextlib.nullcontext() as second:
+        looks = []
+        for begin in range(0, size, _SPAN):
+            at, end = begin, min(begin + _SPAN, size)
+            while at < end:
+                more = file.readinto(content[at:end].data)
+                if not more:
+                    raise ValueError("it ends too early")
+                at += more
+            if second is None:
+                look(begin, end)
             else:
-                with turn:
-                    file.seek(start + at)
-                    more = file.readinto(part)
-            if not more:
-                raise ValueError("it ends too early")
-            at += more
-
-    _add(digest, content, read)
-    return content
+                looks.append(second.submit(look, begin, end))
+        for done in looks:
+            done.result()
+    sums.add_to(digest)
+    return arrays | {name: each.norms for name, each in norms.items()}
 
 
 def _short(value: object) -> str:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
@@ -23,6 +21,7 @@ __all__ = [
 
 Check = Callable[[Any, str], None]
 _DEEPEST = 32
+_NESTED = frozenset([list, dict])
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
 _FLOATS = ("torch.float32", "torch.float64")
@@ -150,9 +149,9 @@ def check_depth(value: Any) -> None:
     """Raise ValueError where lists and mappings are nested deeper than any of ours."""
     level = [value]
     for _ in range(_DEEPEST):
-        nested = [item for item in level if type(item) in (list, dict)]
-        if not nested:
+        if _NESTED.isdisjoint(map(type, level)):
             return
+        nested = [item for item in level if type(item) in _NESTED]
         level = [x for item in nested for x in (item if type(item) is list else item.values())]
     raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
 
@@ -177,23 +176,21 @@ class Array:
         """Raise ValueError unless the tensor is so."""
         axes = self.shape.split()
         kinds = _FLOATS if self.dtype is None else (str(self.dtype),)
-        fits = str(tensor.dtype) in kinds
-        if fits:
-            known = tensor.numpy(force=True)  # whose calls are the quicker ones; may be on a GPU
-            fits = len(axes) == known.ndim and all(
-                size == (int(a) if a.isdecimal() else sizes.get(a, size))
-                for a, size in zip(axes, known.shape, strict=True)
-            )
-        if not fits:
+        fits = str(tensor.dtype) in kinds and len(axes) == tensor.ndim
+        if not fits or not all(
+            size == (int(a) if a.isdecimal() else sizes.get(a, size))
+            for a, size in zip(axes, tensor.shape, strict=True)
+        ):
             shape = ", ".join(str(sizes.get(a, a)) for a in axes)
             raise ValueError(
                 f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "
                 f"{' or '.join(kinds)}"
             )
-        known = known[~np.isnan(known)] if self.nan else known
-        # NaN is in no range.
-        if known.size and not (self.low <= known.min() > -math.inf and known.max() < math.inf):
-            raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
+        known = tensor[~tensor.isnan()] if self.nan else tensor
+        if known.numel():
+            least, most = (end.item() for end in known.aminmax())
+            if not (self.low <= least > -math.inf and most < math.inf):  # NaN is in no range
+                raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 
 def check_tensors(

@@ -395,6 +395,7 @@ def shifted(name, change):
     ("change", "message"),
     [
         (shifted("params.w", lambda w: w * 2), "row 0 of memories has norm 2"),
+        (shifted("params.w", lambda w: w.index_fill(1, torch.tensor(1), NAN)), "are not finite"),
         (shifted("params.w", lambda w: w.int()), "must share one dtype"),
         (shifted("params.beta", lambda b: b * NAN), "beta must be one finite positive number"),
         (shifted("params.varsigma", lambda v: v.float()), r"varsigma is \(\) of torch.float32"),

@@ -139,7 +139,7 @@ class MemoryModel(SphereEstimator, ABC):
         self._normalizer = Normalizer.from_tensors(
             self.normalize_, strip_prefix(tensors, "normalizer"), self._n_numbers
         )
-        params = Parameters.from_tensors(strip_prefix(tensors, "params")).check()
+        params = Parameters.from_file(tensors, "params")
         n_coordinates = self._normalizer.n_coordinates(self._n_numbers)
         shape = (n_coordinates, self.classes_.shape[0] + 1)
         lineage = strip_prefix(tensors, "lineage")

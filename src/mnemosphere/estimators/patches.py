@@ -24,7 +24,7 @@ from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.start import Start
-from mnemosphere.files import join_prefixes, strip_prefix
+from mnemosphere.files import NORMS, join_prefixes
 from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
 from mnemosphere.model.parameters import Parameters
@@ -217,11 +217,12 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"its images are of shape {self.image_shape_}")
         layers = []
         for i, windows in enumerate(self._windows()):
-            params = Parameters.from_tensors(strip_prefix(tensors, f"layers.{i}")).check()
+            params = Parameters.from_file(tensors, f"layers.{i}")
             if params.n_features != windows.n_features:
                 raise ValueError(f"its patches are of {params.n_features} numbers")
             layers.append(self._layer(windows, params))
-        if len(tensors) != sum(len(layer.params.to_tensors()) for layer in layers):
+        known = sum(len(layer.params.to_tensors()) for layer in layers)
+        if known != sum(not name.endswith(NORMS) for name in tensors):
             raise ValueError("it has a tensor that is unknown")
         self._set_layers(layers)
 

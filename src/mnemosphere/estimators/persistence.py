@@ -150,7 +150,7 @@ def load(path: str | Path) -> Any:
         raise FileNotFoundError(f"no model file at {path}: check the path")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
-    with opened(path, FORMAT, VERSION, older=_OLDER) as (header, arrays):
+    with opened(path, FORMAT, VERSION, older=_OLDER, norms_of=".w") as (header, arrays):
         own = {k: v for k, v in header.items() if k not in _OF_FILES}
         with _refusing(path):
             model = _prepare(own)

@@ -101,7 +101,7 @@ def set_stream(model: Any, tensors: dict[str, Tensor]) -> None:
         model._late = set(named("late"))
     if shot:
         then = Snapshot(
-            Parameters.from_tensors(shot).check(), named("known"), frozenset(named("missing"))
+            Parameters.from_file(tensors, "snapshot"), named("known"), frozenset(named("missing"))
         )
         same = then.params.n_features == params.n_features
         if not same or then.params.n_columns != len(then.classes) + 1 or not (

@@ -11,6 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.files import NORMS, strip_prefix
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array
@@ -62,8 +63,11 @@ class Parameters:
         """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
         return x if self.metric is None else sphere.project(x @ self.metric.T)
 
-    def check(self) -> Self:
-        """Raise ValueError unless the parameters are usable; return self."""
+    def check(self, norms: Tensor | None = None) -> Self:
+        """Raise ValueError unless the parameters are usable; return self.
+
+        norms: (P,) those of the memories, where they are known already.
+        """
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
         shape = (self.n_memories + 1, self.p_q.numel())
@@ -83,7 +87,7 @@ class Parameters:
             raise ValueError(f"beta must be one finite positive number, got {self.beta}")
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
-        sphere.check(self.w, "memories")
+        sphere.check(self.w, "memories", norms)
         # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
         polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
         return self
@@ -135,6 +139,15 @@ class Parameters:
             unknown = min(tensors.keys() - {*parts, "varsigma"})
             raise ValueError(f"the tensor {unknown!r} is unknown")
         return cls(varsigma=float(tensors["varsigma"]), **parts)
+
+    @classmethod
+    def from_file(
+        cls, tensors: Mapping[str, Tensor], prefix: str, *, device: torch.device | str | None = None
+    ) -> Self:
+        """Those that a file has by that prefix, checked."""
+        own = strip_prefix(tensors, prefix)
+        norms = own.pop("w" + NORMS, None)
+        return cls.from_tensors(own, device=device).check(norms)
 
 
 _TENSORS = tuple(

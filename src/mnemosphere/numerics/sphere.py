@@ -29,19 +29,22 @@ def retract(x: Tensor, v: Tensor) -> Tensor:
     return moved / norm
 
 
-def check(x: Tensor, name: str = "x") -> Tensor:
+def check(x: Tensor, name: str = "x", norms: Tensor | None = None) -> Tensor:
     """Return x (..., N) if each row is finite and of unit norm to rounding; raise if not.
 
     The tolerance on ‖row‖ is 64 units in the last place plus √N of them, for rounding of entries.
+    norms: (...,) those of the rows, where they are known already.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{name} must have rows on its last axis, got shape {tuple(x.shape)}")
-    norm = torch.linalg.vector_norm(x.detach(), dim=-1).cpu().numpy()  # whose calls are quick
+    found = torch.linalg.vector_norm(x.detach(), dim=-1) if norms is None else norms
+    norm = found.numpy(force=True)  # whose calls are quick
     tol = torch.finfo(x.dtype).eps * (64.0 + x.shape[-1] ** 0.5)
-    bad = ~(np.abs(norm - 1.0) <= tol)  # NaN and inf compare false: they are bad too
-    if bad.any():
+    off = abs(norm - 1.0)
+    if not (off <= tol).all():  # NaN and inf compare false
+        bad = ~(off <= tol)
         row = tuple(int(i[0]) for i in np.nonzero(bad)) if norm.ndim else ()
         where = f"row {row[0] if len(row) == 1 else row} of {name}" if row else name
         if not bool(torch.isfinite(x[row]).all()):

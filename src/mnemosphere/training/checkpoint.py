@@ -182,7 +182,7 @@ def _fill(run: Run, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     check_tensors(tensors, like, {})
     device = run.params.w.device
     read = {
-        part: Parameters.from_tensors(strip_prefix(tensors, part), device=device).check()
+        part: Parameters.from_file(tensors, part, device=device)
         for part in (("params",) if header["best_loss"] is None else ("params", "best"))
     }
     run.generator.set_state(tensors["generator"])

@@ -113,7 +113,7 @@ class Lineage:
                 ((nodes < self.n_nodes) & (self.level[here] <= k)).all()
             ):
                 raise ValueError(f"level {k} of the tree of splits has memories it cannot have")
-        if [params.check().n_memories for params in self.models] != sizes[: len(self.models)]:
+        if [params.n_memories for params in self.models] != sizes[: len(self.models)]:
             raise ValueError("the levels of the tree of splits have other sizes than its models")
         return self
 
@@ -141,10 +141,7 @@ class Lineage:
         """Undo `to_tensors`; the models go to `device`, the tree itself stays on the CPU."""
         members, models = (strip_prefix(tensors, part) for part in ("members", "models"))
         n_models = sum(name.endswith(".w") for name in models)
-        levels = [
-            Parameters.from_tensors(strip_prefix(models, str(k)), device=device)
-            for k in range(n_models)
-        ]
+        levels = [Parameters.from_file(models, str(k), device=device) for k in range(n_models)]
         if len(tensors) != len(_NODES) + len(members) + len(models):
             raise ValueError("the tree of splits has a tensor that is unknown")
         if n_models != len(members):
