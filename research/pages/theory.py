@@ -52,7 +52,9 @@ def starts_table() -> str:
         for r in run["rows"]
     ]
     head = ["*P*\\* × *P*", "β", "ϱ", f"seconds, {run['starts']:,} starts", "passes, mean", "most"]
-    return f"{markdown(head, rows)}\n\n{source(run)}"
+    missed = len(rows) * run["starts"] - sum(r["converged"] for r in run["rows"])
+    words = f"{missed} starts did not converge" if missed else "every start converged"
+    return f"{markdown(head, rows)}\n\n{source(run)}; {words}"
 
 
 TABLES = {"theory": theory_table, "starts": starts_table}

@@ -4,21 +4,24 @@ Near a solution the map z → T(z) of the saddle-point equations moves as slowly
 λ of its Jacobian are near 1: along valleys in which labels are shared out between memories that
 nearly coincide, and off saddles that are all but flat. With J = K L Lᵀ in the factors of
 `stability.linearize` and M = Lᵀ K L Newton's step solves (1 − M) y = Lᵀ (T(z) − z), and ends in
-z + dz = T(z) + K L y. Dividing by |1 − λ| in place of 1 − λ turns the step around in directions
-with λ > 1: it leaves saddles along what is unstable there, however slow.
+z + dz = T(z) + K L y. Here y is what raises the quadratic model most among all |y| ≤ radius:
+(1 − λ + σ) y = Lᵀ (T(z) − z) with σ so large that no mode is left with a negative factor. Where a
+λ is above 1 that goes the whole radius, most of it along what is unstable, however slow it is.
 
 Valleys bend. A step along the flat directions therefore ends beside the valley floor, and a second
-step in the steep directions alone, with the same factors, leads back to it.
+step in the steep directions alone, with the same factors, leads back to it, or else a plain one.
+Where the free entropy falls, a shorter step is tried: the eigenvectors are what costs.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mnemosphere.theory import stability
 from mnemosphere.theory.problem import SaddlePointProblem
-from mnemosphere.theory.saddle_point import conjugate, respond
+from mnemosphere.theory.saddle_point import conjugate, free_entropy_at, respond
 
 # Largest number of unknowns for which a dense eigendecomposition is cheaper than waiting.
 MAX_UNKNOWNS = 300
@@ -32,8 +35,11 @@ _STEEP = 1e-3
 # Share of a class weight that a step leaves at least: those that vanish do so by factors.
 KEPT = 1e-3
 
-# Directions flatter than this are left to plain steps: their curvature is rounding.
-_FLATTEST = 1e-12
+# Steps of how many lengths are tried, and by what factor they shrink.
+_TRIES, _SHORTER = 4, 0.2
+
+# A slope below this is rounding: a saddle met by symmetry is not left.
+_ROUNDING = 1e-14
 
 
 def unknowns(problem: SaddlePointProblem) -> int:
@@ -48,22 +54,26 @@ def saddle_free_step(
     p_bar: Tensor,
     next_x: Tensor,
     next_p: Tensor,
+    objective: Tensor,
     radius: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Next (x_bar, p_bar) from (S, P, D) and (S, P+1, C+1), given their images under the map.
 
-    radius (S,): the largest |y|, in which class weights count by the square root of p_bar. The last
-    that is returned is |y| (S,).
+    objective (S,): the free entropy there; radius (S,): the largest |y|, in which class weights
+    count by the square root of p_bar. The last that is returned is |y| (S,).
     """
     # Eigendecompositions of a batch are taken one by one, on one core: each has a part of its own.
     n_threads = torch.get_num_threads()
     rows = max(1, _BATCH_ELEMENTS // unknowns(problem) ** 2 // n_threads)
     rows = min(rows, -(-x_bar.shape[0] // n_threads))
-    batches = zip(
-        *(torch.split(t, rows) for t in (x_bar, p_bar, next_x, next_p, radius)), strict=True
-    )
-    with ThreadPoolExecutor(n_threads) as pool:
-        parts = list(pool.map(lambda batch: _step(problem, *batch), batches))
+    all_rows = (x_bar, p_bar, next_x, next_p, objective, radius)
+    batches = zip(*(torch.split(t, rows) for t in all_rows), strict=True)
+    torch.set_num_threads(1)  # of a new thread; they would wait for each other's
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            parts = list(pool.map(lambda batch: _step(problem, *batch), batches))
+    finally:
+        torch.set_num_threads(n_threads)
     x_new, p_new, length = zip(*parts, strict=True)
     return torch.cat(x_new), torch.cat(p_new), torch.cat(length)
 
@@ -74,38 +84,87 @@ def _step(
     p_bar: Tensor,
     next_x: Tensor,
     next_p: Tensor,
+    objective: Tensor,
     radius: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     k, factor, scale = stability.linearize(problem, x_bar, p_bar, factor=True)
     middle = factor.mT @ k @ factor
     values, vectors = torch.linalg.eigh((middle + middle.mT) / 2)
-    size = x_bar[0].numel()
-    labels = problem.n_columns > 1
+    modes = _Modes(problem, 1.0 - values, factor @ vectors, k, scale)
+    image = next_x, next_p
+    slope = modes.slope((x_bar, p_bar), image)
+    x_new, p_new, length = next_x.clone(), next_p.clone(), torch.zeros_like(radius)
+    left = torch.arange(len(radius))
+    for attempt in range(_TRIES):
+        y = _within(slope, modes.stiffness, radius)
+        there = modes.land(image, y)
+        c = conjugate(problem, respond(problem, *there))
+        level, floor = free_entropy_at(problem, c, there[0]), (c.x_bar, c.p_bar)
+        steep = torch.where(modes.stiffness > _STEEP, modes.stiffness, torch.inf)
+        bent = modes.land(floor, modes.slope(there, floor) / steep)
+        c = conjugate(problem, respond(problem, *bent))
+        higher = free_entropy_at(problem, c, bent[0])
+        better = (higher > level)[:, None, None]
+        x_new[left] = torch.where(better, bent[0], floor[0])
+        p_new[left] = torch.where(better, bent[1], floor[1])
+        length[left] = y.norm(dim=1)
+        # Up to rounding: next to a solution the residual decides, not here.
+        failed = torch.maximum(level, higher) < objective - 1e-13 * (1.0 + objective.abs())
+        if attempt + 1 == _TRIES or not bool(failed.any()):
+            break
+        left, image = left[failed], (image[0][failed], image[1][failed])
+        modes, slope, objective = modes.rows(failed), slope[failed], objective[failed]
+        radius = (_SHORTER * y[failed].norm(dim=1)).clamp_min(1e-12)
+    return x_new, p_new, length
 
-    def along_modes(before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> Tensor:
-        """Lᵀ (T(z) − z) in the eigenvectors of M (S, R)."""
+
+@dataclass(frozen=True)
+class _Modes:
+    """Eigenvectors of M: stiffness 1 − λ (S, R), directions L v (S, Z, R), K and the scale of z."""
+
+    problem: SaddlePointProblem
+    stiffness: Tensor
+    directions: Tensor
+    k: Tensor
+    scale: Tensor
+
+    def rows(self, mask: Tensor) -> "_Modes":
+        return _Modes(
+            self.problem, self.stiffness[mask], self.directions[mask], self.k[mask],
+            self.scale[mask],
+        )  # fmt: skip
+
+    def slope(self, before: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor]) -> Tensor:
+        """Lᵀ (T(z) − z) in the eigenvectors (S, R)."""
         change = [(b - a).flatten(1) for a, b in zip(before, after, strict=True)]
-        flat = torch.cat(change, 1) if labels else change[0]
-        return _product(vectors.mT, _product(factor.mT, flat / scale))
+        flat = torch.cat(change, 1) if self.problem.n_columns > 1 else change[0]
+        return _product(self.directions.mT, flat / self.scale)
 
-    def land(after: tuple[Tensor, Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
+    def land(self, after: tuple[Tensor, Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
         """T(z) + K L y, with class weights that keep a thousandth at least."""
-        gained = scale * _product(k, _product(factor, _product(vectors, y)))
-        x_new = after[0] + gained[:, :size].reshape(x_bar.shape)
-        if not labels:
-            return x_new, after[1]
-        p_new = after[1] + gained[:, size:].reshape(p_bar.shape)
-        return x_new, torch.maximum(p_new, KEPT * after[1])
+        gained = self.scale * _product(self.k, _product(self.directions, y))
+        x, p = after
+        size = x[0].numel()
+        x_new = x + gained[:, :size].reshape(x.shape)
+        if self.problem.n_columns == 1:
+            return x_new, p
+        return x_new, torch.maximum(p + gained[:, size:].reshape(p.shape), KEPT * p)
 
-    here, image = (x_bar, p_bar), (next_x, next_p)
-    y = along_modes(here, image) / (1.0 - values).abs().clamp_min(_FLATTEST)
-    length = torch.minimum(y.norm(dim=1), radius)
-    y = y * (length / y.norm(dim=1).clamp_min(1e-300)).unsqueeze(-1)
-    there = land(image, y)
-    c = conjugate(problem, respond(problem, *there))
-    image = (c.x_bar, c.p_bar)
-    bend = torch.where(1.0 - values > _STEEP, 1.0 - values, torch.inf)
-    return *land(image, along_modes(there, image) / bend), length
+
+def _within(slope: Tensor, stiffness: Tensor, radius: Tensor) -> Tensor:
+    """The y (S, R) of |y| ≤ radius that maximizes slope·y − ½ Σ stiffness y²."""
+    slope = torch.where(slope.abs() > _ROUNDING, slope, 0.0)
+    stiffness = stiffness - stiffness.amin(1, keepdim=True).clamp_max(0.0)
+    # y = slope/(stiffness + μ) shortens with μ: bisect its logarithm.
+    high = (slope.norm(dim=1) / radius).clamp_min(1e-300).log()
+    low = high.clamp_max(-40.0)
+    for _ in range(40):
+        middle = (low + high) / 2
+        y = slope / (stiffness + middle.exp().unsqueeze(-1))
+        long = y.norm(dim=1) > radius
+        low, high = torch.where(long, middle, low), torch.where(long, high, middle)
+    found: Tensor = slope / (stiffness + high.exp().unsqueeze(-1))
+    return found
 
 
 def _product(matrix: Tensor, vector: Tensor) -> Tensor:

@@ -259,7 +259,8 @@ class _Run:
         self.stretch = torch.where(self.stretching & ~kept & first_order, 2.0, self.stretch)
         self.stretching = self.stretching ^ (~kept & first_order)
         self.refused = ~kept
-        radius = torch.where(kept, (3.0 * self.radius).clamp_max(10.0), 0.2 * self.newton_length)
+        longer = (3.0 * self.newton_length).clamp(0.05, 10.0)
+        radius = torch.where(kept, longer, 0.2 * self.newton_length)
         # What so short a step gains is rounding: look farther again.
         radius = torch.where(radius < 1e-4, _RADIUS, radius)
         self.radius = torch.where(self.second_order, radius, self.radius)
@@ -321,7 +322,11 @@ class _Run:
             return x.reshape(-1, *self.trial_x.shape[1:]), p.reshape(-1, *self.trial_p.shape[1:])
 
         x_bar, p_bar, length = saddle_free.saddle_free_step(
-            self.problem, *split(point), *split(image), self.radius[mask]
+            self.problem,
+            *split(point),
+            *split(image),
+            self.base_objective[mask],
+            self.radius[mask],
         )
         self.newton_length[mask] = length
         return _flatten(x_bar, p_bar)
