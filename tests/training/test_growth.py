@@ -1,5 +1,8 @@
 """Growth: the phases, the state that is expanded, checkpoints and interruption."""
 
+import dataclasses
+import math
+
 import pytest
 import torch
 
@@ -13,6 +16,7 @@ from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.training import growth
 from mnemosphere.training.adam import Adam
+from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import Splitting, grow, line_search
@@ -233,6 +237,63 @@ def test_a_split_that_would_raise_the_loss_is_made_smaller():
     grown, delta, _ = line_search(params, rows, objectives.joint, which, found, 1.6)
     assert delta == 0.8  # though 0.4 is better: it is not sought
     assert evaluate(grown, rows, objectives.joint) == loss(0.8)
+
+
+def test_no_split_by_default_raises_the_loss():
+    # Hot and cold, few and many memories: δ = 0.25 itself raises the loss of some.
+    class Losses(Callback):
+        def on_pass(self, run):
+            self.before = evaluate(run.params, rows, objectives.joint)
+
+        def on_split(self, split, params):
+            gains.append(self.before - evaluate(params, rows, objectives.joint))
+            deltas.append(split.delta)
+
+    gains, deltas = [], []
+    for seed, beta in enumerate((3.0, 9.0, 30.0, 90.0, 300.0)):
+        rows = make_data(seed)
+        grow(
+            make_params(rows, 2, 47, beta=beta), ArrayDataset(rows),
+            FixedPoint(None, learn_beta=False), max_memories=47, phase_iter=2, max_iter=1,
+            callbacks=[Losses()], generator=seeded(),
+        )  # fmt: skip
+    assert min(gains) >= 0
+    assert len(gains) > 12
+    assert 0 < min(d for d in deltas if d > 0) < 0.25
+
+
+def test_where_no_delta_lowers_the_loss_there_is_no_split():
+    # Directions of negative curvature on some rows, none on those that judge: growth is stable.
+    rows = make_data()
+
+    class Wrong(Nearest):
+        def __call__(self, params, batch, rule, **options):
+            found = super().__call__(params, batch, rule, **options)
+            # Where rows vary least a split of hot memories costs.
+            least = torch.linalg.eigh(batch.x.T @ batch.x).eigenvectors[:, :1].T
+            least = sphere.project(sphere.to_tangent(params.w, least.expand_as(params.w)))
+            return dataclasses.replace(
+                found, lambda_min=torch.full_like(found.lambda_min, -1.0), direction=least
+            )
+
+    start = grow(
+        make_params(rows, 2, 2, beta=1.0), ArrayDataset(rows),
+        FixedPoint(None, learn_beta=False), max_memories=2, max_iter=60,
+    ).params  # fmt: skip
+
+    def run(threshold):
+        return grow(
+            start, ArrayDataset(rows), FixedPoint(None, learn_beta=False), max_memories=4,
+            splitting=Splitting(curvature=Wrong(B, B), threshold=threshold), phase_iter=1,
+            max_iter=1,
+        )  # fmt: skip
+
+    held = run(0.0)
+    assert (held.status, held.params.n_memories) == ("stable", 2)
+    assert held.splits[-1].delta == 0.0
+    forced = run(math.inf)
+    assert (forced.status, forced.params.n_memories) == ("grown", 4)
+    assert forced.splits[0].delta == 0.25 / 2**11
 
 
 def test_growth_below_beta_split_goes_on_by_sharing_out_classes():

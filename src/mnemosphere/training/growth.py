@@ -45,7 +45,8 @@ class Splitting:
     The ⌊τP⌋ memories (at least one) of lowest λ_min are split, of those with λ_min < λ_thres, and
     no more than the final width leaves room for. By default copies may share out the classes, too.
     δ is halved until the loss, on 8192 rows at most, falls; `delta=None` begins at 0.8 and goes on
-    halving as long as it falls further.
+    halving as long as it falls further, which costs more and gains nothing in the end. Where no δ
+    lowers it there is no split, unless the threshold is infinite.
     """
 
     fraction: float = 1.0  # τ_thres in (0, 1]
@@ -202,6 +203,11 @@ def _split(
         some = dataset.sample(_SEARCH_ROWS, generator=generator)
         grown, delta, searched = line_search(params, some, rule, which, curvature, splitting.delta)
         passes += searched * some.n_rows / dataset.n_rows
+        if delta == 0.0 and splitting.threshold < math.inf:  # the curvature was that of other rows
+            which = which[:0]
+        elif delta == 0.0:  # asked for whatever the sign: as little as was tried
+            delta = (splitting.delta or _FIRST_DELTA) / 2 ** (_MAX_HALVINGS - 1)
+            grown = split(params, which, curvature.direction, delta, curvature.class_direction)
     record = SplitRecord(
         phase=phase,
         n_memories=params.n_memories,
@@ -224,7 +230,8 @@ def line_search(
 ) -> tuple[Parameters, float, float]:
     """Split by the first of δ, δ/2, δ/4, … that lowers the loss; (parameters, δ, passes spent).
 
-    delta None: by the best of 0.8, 0.4, 0.2, …, until the loss rises again.
+    delta None: by the best of 0.8, 0.4, 0.2, …, until the loss rises again. Where none lowers it
+    the parameters come back as they are, and δ = 0.
     """
     group = current()
     total, rows = batch.total_weight, batch.take(group.part(batch.n_rows))
@@ -236,7 +243,6 @@ def line_search(
     best, best_delta, best_loss = params, 0.0, loss_of(params)
     growth = 1 + which.shape[0] / params.n_memories
     passes = 0.5
-    candidate, step = params, 0.0
     for halvings in range(_MAX_HALVINGS):
         step = (_FIRST_DELTA if delta is None else delta) / 2**halvings
         candidate = split(params, which, curvature.direction, step, curvature.class_direction)
@@ -246,6 +252,4 @@ def line_search(
             best, best_delta, best_loss = candidate, step, reached
         if best_delta > 0 and (delta is not None or best_delta > step):
             break
-    if best_delta == 0.0:  # the curvature was that of other rows: move as little as was tried
-        best, best_delta = candidate, step
     return best, best_delta, passes
