@@ -5,9 +5,11 @@
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
 table of the benchmarks in README.md and in pages of docs, by the tables and pictures of the latest
-full run of an experiment in docs/paper-reproduced.md. `--check` looks at tables and at the copies
-of the experiments' pictures; pictures of benchmarks are drawn when pages are written. The options
-that the command line has of the estimators' settings are written too.
+full run of an experiment in docs/paper-reproduced.md. A number in a sentence of the theory's pages
+or of that one stands between `<!--=SECTION NAME-->` and `<!--/-->`, and is replaced too. `--check`
+looks at tables, numbers and the copies of the experiments' pictures; pictures of benchmarks are
+drawn when pages are written. The options that the command line has of the estimators' settings are
+written too.
 """
 
 from __future__ import annotations
@@ -18,14 +20,26 @@ from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.estimators.settings import ESTIMATORS, described
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
-from research.pages import field, images, many, pictures, reproduced, rows, tables, theory, trust
-from research.pages.marks import filled
+from research.pages import (
+    field,
+    images,
+    many,
+    marks,
+    pictures,
+    reproduced,
+    rows,
+    tables,
+    theory,
+    theory_facts,
+    trust,
+)
 from research.report import ROOT, STORED
 
 DOCS = (
     "benchmarks.md",
     "field.md",
     "theory.md",
+    "theory-derivations.md",
     "trust.md",
     "more-than-one-machine.md",
     "user-guide.md",
@@ -43,12 +57,17 @@ def options() -> str:
     return to_json({name: described(name) for name in ESTIMATORS}) + "\n"
 
 
+def made(text: str) -> str:
+    """A page with its tables and the numbers inside its sentences made anew."""
+    return marks.told(marks.filled(text, lambda name: TABLES[name]()), theory_facts.fact)
+
+
 def stale() -> list[str]:
     """What is out of date, by its path from the root."""
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        if filled(text, lambda name: TABLES[name]()) != text:
+        if made(text) != text:
             found.append(page)
     if options() != OPTIONS.read_text(encoding="utf-8"):
         found.append(OPTIONS)
@@ -59,8 +78,7 @@ def stale() -> list[str]:
 def write() -> None:
     """Bring every page up to date, and draw the pictures of the benchmarks."""
     for page in PAGES:
-        text = filled(page.read_text(encoding="utf-8"), lambda name: TABLES[name]())
-        page.write_text(text, encoding="utf-8")
+        page.write_text(made(page.read_text(encoding="utf-8")), encoding="utf-8")
     OPTIONS.write_text(options(), encoding="utf-8")
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():

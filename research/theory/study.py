@@ -96,7 +96,9 @@ class Study:
         if self._picture is not None:
             plots.save(axes, self._picture)
         content = {
-            **report.head(self._command, seeds=[self._seed]),
+            **report.head(
+                self._command, device=self._settings.get("device", "cpu"), seeds=[self._seed]
+            ),
             "settings": {key: _finite(value) for key, value in self._settings.items()},
             "seconds": time.perf_counter() - self._began,
             "remarks": self._remarks,

@@ -15,6 +15,8 @@ from research.shell import Debug, Json, Quiet, Terminal
 from research.theory import trained
 from research.theory.commands import theory_app
 from research.theory.complexity import complexity_curve, sets_of
+from research.theory.draws import compare_draws
+from research.theory.examples import examples
 from research.theory.levels import integrate_levels
 from research.theory.line import visit_on_line
 from research.theory.occupation import visit_branches
@@ -229,3 +231,52 @@ def line(
             device=device, workers=workers, seed=seed, progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
+
+
+@theory_app.command("random-labels")
+def random_labels(
+    ctx: typer.Context,
+    draws: Annotated[int, typer.Option(help="Of the teacher's class weights.", min=1)] = 8,
+    size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
+    teachers: Annotated[int, typer.Option(help="For each draw and N.", min=1)] = 2,
+    chains: Annotated[int, typer.Option(help="For each teacher.", min=2)] = 4,
+    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=12)] = 600,
+    out: Annotated[Path, picture("random-labels.png")] = Path("random-labels.png"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Compare Gibbs chains with three equations for random class weights of the teacher.
+
+    Two teacher vectors, two memories and two labels at υ = 0.3, ϱ = 1, β = 5.
+    """
+    setting = Setting(2, 2, beta=5.0, rho=1.0, upsilon=0.3)
+    settings = {"draws": draws, "teachers": teachers, "chains": chains, "sweeps": sweeps}
+    study = Study(
+        ctx, Terminal(json_only=json_, quiet=quiet), asdict(setting) | settings, seed, picture=out
+    )
+    with study.work("sampling") as step:
+        found = compare_draws(
+            setting, size or [250, 1000], n_draws=draws, n_teachers=teachers, n_chains=chains,
+            n_sweeps=sweeps, generator=study.generator, progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@theory_app.command("examples")
+def worked_examples(
+    ctx: typer.Context,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Write the numbers as .json.", metavar="FILE")
+    ] = Path("examples.json"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Compute the worked examples of the pages on the theory: thresholds, windows, eigenvalues."""
+    terminal = Terminal(json_only=json_, quiet=quiet)
+    study = Study(ctx, terminal, {}, 0, picture=None, record=out)
+    with study.work("solving"):
+        found = examples()
+    study.finish(found)

@@ -26,6 +26,7 @@ FIGURES = {
     "spectrum": ["--depth", "2"],
     "complexity": ["--rows", "40", "--steps", "2", "--limit", "3"],
     "regularizer": ["--teacher", "2", "--features", "11", "--steps", "2", "--seeds", "2"],
+    "random-labels": ["--draws", "2", "--teachers", "1", "--sweeps", "12", "--size", "97"],
     "splits": ["--teacher", "2", "--features", "11", "--size", "2", "--beta", "1.5", "--beta", "9"],
 }
 

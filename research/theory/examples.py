@@ -1,0 +1,111 @@
+"""The worked examples of the pages on the theory: what is computed there, in one result file."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy.optimize import brentq
+
+from mnemosphere import theory
+from mnemosphere.theory import saddle_point, stability
+from research.report import Json
+from research.theory.occupation import branches
+
+_F64 = torch.float64
+
+
+def _unit(*shape: int, seed: int) -> torch.Tensor:
+    x = torch.randn(*shape, dtype=_F64, generator=torch.Generator().manual_seed(seed))
+    return x / x.norm(dim=-1, keepdim=True)
+
+
+def hard_assignments() -> Json:
+    """Distance of the paper's block form from the exact one, two clusters of six patterns."""
+    centers = torch.eye(5, dtype=_F64)[:2]
+    noise = torch.randn(2, 6, 5, dtype=_F64, generator=torch.Generator().manual_seed(8))
+    x = (centers[:, None] + 0.3 * noise).reshape(12, 5)
+    x = x / x.norm(dim=1, keepdim=True)
+    found: Json = {"beta": [5.0, 10.0, 20.0, 40.0], "distance": []}
+    for beta in found["beta"]:
+        here = theory.SaddlePointProblem.clamped(
+            x, n_student=2, beta=beta, rho=math.inf, upsilon=math.inf
+        )
+        start = theory.OrderParameters((x @ centers.T)[None], here.p_h[None, :, None])
+        state = theory.solve_saddle_point(here, start, tol=1e-12).raise_if_failed()[0]
+        grown, copy = theory.duplicate(here, state, [0])
+        full = stability.jacobian(grown, saddle_point.conjugate(grown, copy).x_bar, copy.p)
+        exact = full[[0, 2]][:, :, [0, 2]].reshape(10, 10)
+        block = stability.hard_assignment_block(here, state, 0)
+        found["distance"].append(float((exact - block).abs().max() / block.abs().max()))
+    return found
+
+
+def finite_rho() -> Json:
+    """Twins at finite ϱ, 13 random patterns in 7 dimensions: what they miss, and λ_max."""
+    found: Json = {"rho": [30.0, 300.0, 3000.0, math.inf], "missed": [], "eigenvalue": []}
+    for rho in found["rho"]:
+        here = theory.SaddlePointProblem.clamped(
+            _unit(13, 7, seed=0), n_student=3, beta=3.0, rho=rho, upsilon=1.1,
+            p_h=torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=_F64),
+        )  # fmt: skip
+        starts = theory.random_starts(here, 1, generator=torch.Generator().manual_seed(3))
+        solved = theory.solve_saddle_point(here, starts, tol=1e-7).raise_if_failed()[0]
+        grown, copy = theory.duplicate(here, theory.newton(here, solved, tol=1e-15).state, [0])
+        twins = theory.newton(grown, copy).state
+        found["beta_eff"] = here.beta_eff
+        found["missed"].append(float(saddle_point.residual(grown, copy)))
+        found["eigenvalue"].append(float(stability.antisymmetric_spectrum(grown, twins, 0)[0]))
+    return found | {"rho": [30, 300, 3000, "inf"]}
+
+
+def window() -> Json:
+    """Ends in β of the phase in which memories part, with a large uniform component."""
+    p_h = torch.tensor([0.9, 0.05, 0.05], dtype=_F64)
+
+    def ends(rho: float) -> list[float]:
+        problem = theory.SaddlePointProblem.uniform(
+            2, 2, beta=1.0, rho=rho, upsilon=1.0, n_features=1000, p_h=p_h
+        )
+        return theory.symmetric_transitions(problem, "beta")
+
+    return {"rho": [0.03, 0.02], "ends": [ends(0.03), ends(0.02)]}
+
+
+def tricritical() -> Json:
+    """ϱ above which two teacher vectors and P memories part continuously."""
+
+    def quartic(rho: float, n_student: int) -> float:
+        problem = theory.SaddlePointProblem.uniform(
+            2, n_student, beta=1.0, rho=rho, upsilon=1.0, n_features=1000
+        )
+        return theory.transition_order(problem)[0].quartic
+
+    sizes = [3, 4, 5, 7, 10]
+    return {"memories": sizes, "rho": [brentq(quartic, 0.05, 3.0, args=(p,)) for p in sizes]}
+
+
+def branch_levels() -> Json:
+    """Free entropies of an idle memory and of a pair at β = 8, and the N at which they balance."""
+    problem = theory.SaddlePointProblem.uniform(
+        2, 3, beta=8.0, rho=1.0, upsilon=1.0, n_features=1000
+    )
+    both, p = branches(problem), problem.p_h[:, None]
+    f_1 = {
+        name: theory.finite_size_corrections(problem, theory.OrderParameters(m, p)).log_z
+        for name, (m, _) in both.items()
+    }
+    gap = both["idle"][1] - both["paired"][1]
+    deficit = f_1["paired"] - f_1["idle"]
+    return {"gap": gap, "f_1": deficit, "balance": deficit / gap}
+
+
+def examples() -> Json:
+    """All of them."""
+    return {
+        "hard": hard_assignments(),
+        "finite rho": finite_rho(),
+        "window": window(),
+        "tricritical": tricritical(),
+        "branches": branch_levels(),
+    }
