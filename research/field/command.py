@@ -1,4 +1,4 @@
-"""Ours and the peers on small real data sets: classes, clusters, few labels, novelty, cost.
+"""Ours and the peers on small real data sets: classes, time, clusters, few labels, novelty, cost.
 
     python -m research field                              all parts on the sets of scikit-learn
     python -m research field classify --data DIR          one part, and the tables in DIR/tables too

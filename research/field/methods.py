@@ -33,6 +33,7 @@ from research.field.peers import LVQ, Calibrated, KMeansPrototypes, TunedNeighbo
 OURS = "dam"
 PROTOTYPES = "k-means prototypes"
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
+TIMED_BY = (LOGISTIC, NEIGHBORS)  # both together are the measure of what a fit may cost
 # Methods whose model is a set of places in the space of rows, each with a label.
 PROTOTYPE_TYPE = (OURS, "dam-joint", PROTOTYPES, "nearest centroid", "GLVQ", "GMLVQ")
 # What comes with the extra `field`.
@@ -83,6 +84,9 @@ CLASSIFIERS: dict[str, Make] = {
     "GMLVQ": lambda c: Calibrated(scaled(LVQ(matrix=True, random_state=c.seed)), folds=0),
     PROTOTYPES: prototypes,
 }
+
+
+BOTH = (OURS, "dam-joint")
 
 
 class NotWarmed(mn.DAMClassifier):

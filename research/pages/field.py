@@ -98,13 +98,14 @@ def rank_table() -> str:
 def criteria_table() -> str:
     """What is asked of ours, and what is seen."""
     results = Results.read("classify")
-    found = {m: summary.criteria(results, m) for m in results.heads if m.startswith(methods.OURS)}
+    timed = Results.read("time")
+    found = {m: summary.criteria(results, timed, m) for m in methods.BOTH if m in results.heads}
     found = {m: criteria for m, criteria in found.items() if criteria}
     rows = zip(*found.values(), strict=True)
     lines = [
         [row[0].what, *(f"{'yes' if c.met else '**no**'}: {c.seen}" for c in row)] for row in rows
     ]
-    return markdown(["wanted", *found], lines)
+    return f"{markdown(['wanted', *found], lines)}\n\n{how(timed)}"
 
 
 def set_table(key: str, written: Callable[[float], str], *, factor: float = 1.0) -> str:

@@ -72,7 +72,7 @@ def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):
     objective = mn.Refinement(max_iter=5, noise=0.0)
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=4).fit(x, y)
     ((starts, splits, exact),) = turns
-    descent = refine._Descent(objective, True, True, torch.Generator(), ())
+    descent = refine._Descent(objective, True, True, torch.Generator(), (), 150)
     found = descent.by_turns(starts, splits, exact)
     assert found.stop == 5
     starts = [at_temperature(solved, found.heat) for solved in found.joint]

@@ -171,6 +171,23 @@ def test_the_choice_is_the_trial_of_least_loss(make_clusters):
     assert choice.shrinkage is None
 
 
+def test_of_settings_that_do_alike_a_third_stays_in_the_race(monkeypatch):
+    """Labels that mean nothing: all settings are within a few percent of each other."""
+    judged = []
+
+    def spied(trials, start):
+        judged.append(len(trials))
+        return pilot.judge(trials, start)
+
+    monkeypatch.setattr(selection, "judge", spied)
+    rng = np.random.default_rng(3)
+    chosen(rng.normal(size=(151, 7)), rng.integers(2, size=151), 2)
+    first, second, last = judged
+    assert first == 60  # five geometries, two widths, six ς
+    assert second == first // 3
+    assert last // 2 <= 1 + second // 3  # two hold-outs
+
+
 def thin(seed, rows=307):
     """Two long, thin clouds side by side: told apart across, not along."""
     rng = np.random.default_rng(seed)

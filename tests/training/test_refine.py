@@ -169,7 +169,7 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
     """
     monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
     descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
-                              seeded(5), ())  # fmt: skip
+                              seeded(5), (), 0)  # fmt: skip
     splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]
     starts = [Joint(case.params)(rows, "").params for rows, _ in splits]
     turns = descent.by_turns(starts, splits, None)
@@ -200,7 +200,7 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
 def test_joint_solutions_side_by_side_are_those_of_one_at_a_time(case, monkeypatch):
     """By the solver's own loop, on each two thirds of the rows."""
     monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
-    descent = module._Descent(Refinement(metric="none"), True, True, seeded(5), ())
+    descent = module._Descent(Refinement(metric="none"), True, True, seeded(5), (), 0)
     splits = [case.dataset.split(1 / 3, generator=seeded(2), turn=k) for k in range(3)]
     exact = ExactSteps(lambda _: case.params, 7, 1e-300)
     solved = descent.by_turns([case.params] * 3, splits, exact)
@@ -280,8 +280,8 @@ def test_a_loss_of_zero_is_the_best_there_is(many, case, monkeypatch):
     """Rows told apart beyond rounding: the pass that first does so is the one to stop after."""
     stops = []
 
-    def descend(self, params, rows, held, stage, stop=None):
-        stops.append(stop)
+    def descend(self, params, rows, held, stage, part=None):
+        stops.append(part)
         losses = [0.3, 0.0, 0.0] if held is not None else [None]
         history = tuple(
             PassRecord(n + 1, 0.1, loss, None, 1.0, None, 2, 0.0) for n, loss in enumerate(losses)
@@ -291,7 +291,45 @@ def test_a_loss_of_zero_is_the_best_there_is(many, case, monkeypatch):
     monkeypatch.setattr(module._Descent, "__call__", descend)
     monkeypatch.setattr(module, "_gained", lambda *_, **__: True)
     go(case)
-    assert stops == [None, 2]
+    assert stops == [None, (0.0, 2 / 4)]
+
+
+def test_some_thousand_rows_go_on_from_what_the_hold_out_came_to(case, descents, monkeypatch):
+    """All rows, for the last third of the passes that were best, where the schedule was then."""
+    monkeypatch.setattr(module, "_FEW_ROWS", 0)
+    settings = {"max_iter": 12, "validation_fraction": 0.3, "noise": 0.0}
+    trained, calls = go(case, refinement=Refinement(**settings))
+    (_, rows, _, first, result), (start, everything, _, again, last) = descents
+    assert [stage for stage, *_ in calls] == [""]  # no joint solution of all rows
+    assert_same_params(start, result.params)
+    assert start.metric is not None  # learned so far, and kept
+    assert (rows.n_rows, everything.n_rows) == (111, 157)
+    best = 1 + int(np.argmin([record.validation_loss for record in result.history]))
+    begin = round(best * 2 / 3)
+    assert 0 < begin < best
+    assert float(first["state"]["step"]) == 0
+    assert float(again["state"]["step"]) == begin
+    assert len(last.history) == best - begin
+    assert_same_params(trained.params, last.params)
+
+
+@pytest.mark.parametrize("per_coordinate", [31, 32])
+def test_few_rows_per_coordinate_learn_no_metric(per_coordinate, many, case, descents, monkeypatch):
+    """157 rows of 5 coordinates."""
+    monkeypatch.setattr(module, "_PER_COORDINATE", per_coordinate)
+    go(case, refinement=Refinement(max_iter=2))
+    assert (descents[0][0].metric is not None) == (per_coordinate == 31)
+
+
+def test_a_schedule_of_fewer_passes_is_left_at_the_same_place(case, descents, monkeypatch):
+    """Rows left out judge 60 passes of one step; all rows take two steps in each of 30."""
+    monkeypatch.setattr(module, "_BATCH", 110)
+    go(case, refinement=Refinement(metric="none"))
+    ((_, everything, solver, _, last),) = descents
+    assert everything.n_rows == 157
+    assert solver.batch_size == 79  # two batches alike
+    assert solver.steps == 60
+    assert len(last.history) <= 30
 
 
 def test_histories_count_phases_on():

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -42,7 +42,6 @@ from mnemosphere.training.sgd import SGD
 
 Floats = NDArray[np.floating[Any]]
 
-_FEW_NUMBERS = 1_000_000  # in X: double precision costs nothing there
 _ENDED = ("converged", "stopped early", "refined", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _NAMED = 5  # rows that a warning names
@@ -73,6 +72,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
     max_iter: int | None
     tol: float
     precision: str
+    _few_numbers: ClassVar[int] = 1_000_000  # in X: double precision costs nothing there
     random_state: Any
     callbacks: Sequence[Callback]
     verbose: int
@@ -146,7 +146,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
     def _precision(self, n_numbers: int) -> torch.dtype:
         if self.precision == "auto":
-            return torch.float64 if n_numbers <= _FEW_NUMBERS else torch.float32
+            return torch.float64 if n_numbers <= self._few_numbers else torch.float32
         return torch.float64 if self.precision == "float64" else torch.float32
 
     def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:

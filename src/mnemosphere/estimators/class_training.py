@@ -34,6 +34,7 @@ __all__ = ["ClassTraining"]
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
 _REFINED_ROWS, _REFINED_WORK = 10_000, 3 * 10**8  # up to these "auto" refines: it takes seconds
+_JUDGED_PASSES = 10  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
@@ -42,6 +43,7 @@ class ClassTraining(ClassModel):
 
     objective: float | str | Refinement
     uniform_weight: float | str
+    _few_numbers = 100_000  # their products are many
     _own_labels: bool  # memories start with the labels of their rows, and learn their weights
 
     def _start(self, *, grows: bool = True) -> Start:
@@ -94,7 +96,7 @@ class ClassTraining(ClassModel):
             return None
         return ExactSteps(
             lambda rows: start(rows, self.varsigma_, torch.Generator().manual_seed(seed)),
-            min(self.max_iter or PASSES["exact"], PASSES["exact"]),  # nobody watches them
+            min(self.max_iter or _JUDGED_PASSES, _JUDGED_PASSES),  # nobody watches them
             self.tol,
         )
 

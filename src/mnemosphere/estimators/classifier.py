@@ -57,10 +57,10 @@ class DAMClassifier(
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the
         joint solution and is judged by rows held out; `Refinement` has its settings. It also
-        learns a metric where rows have at most 150 coordinates. "auto": "conditional" up to
-        10,000 rows and 300 million of rows × memories × (features + classes), and for texts, of
-        fewer than 50 classes, where memories are not grown and half of the rows or more have
-        labels, the others being left out; else "joint".
+        learns a metric where rows have at most 150 coordinates and are five times as many.
+        "auto": "conditional" up to 10,000 rows and 300 million of rows × memories × (features +
+        classes), and for texts, of fewer than 50 classes, where memories are not grown and half of
+        the rows or more have labels, the others being left out; else "joint".
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"
@@ -88,10 +88,10 @@ class DAMClassifier(
     class_weight : dict, "balanced" or None
         Weights of the classes.
     precision : {"auto", "float64", "float32", "bfloat16"}
-        "auto": float64 up to a million numbers in X and y and two million pairs of a row and a
-        memory, where it costs little, else float32, and bfloat16 operands on a GPU that has units
-        for them. "bfloat16": the large products of training take operands rounded to it, sums and
-        all else are float32; a processor with AMX is faster by that too, others only round.
+        "auto": float64 up to 100,000 numbers in X and y and as many pairs of a row and a memory,
+        where it costs little, else float32, and bfloat16 operands on a GPU that has units for
+        them. "bfloat16": the large products of training take operands rounded to it, sums and all
+        else are float32; a processor with AMX is faster by that too, others only round.
         Predictions are not touched.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
@@ -264,7 +264,7 @@ class DAMClassifier(
         self.n_memories_ = int(n_memories)
         # A pass has two products with the features and three with the classes.
         numbers = stored.n_numbers + 3 * targets.numel() // 2
-        dtype = self._precision(max(numbers, stored.n_rows * self.n_memories_ // 2))
+        dtype = self._precision(max(numbers, stored.n_rows * self.n_memories_))
         self._check_room(stored, targets.shape[1], dtype)
         self._own_labels = self._learns_weights(stored) and bool((targets.sum(1) > 0).all())
         choose = partial(

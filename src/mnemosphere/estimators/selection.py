@@ -5,10 +5,11 @@ of the class on held-out rows, at the temperature that suits them. It tries ever
 gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with six ς and,
 where the number of memories is "auto", with two widths: a fifth of the distinct rows (at least two
 per class, at most 1000), and two per class. Hold-outs take turns, and what falls behind the best
-by more than 10% (30 and 15% while few have had their turn) is out. Where there are more rows than
-that, the best of each width, with and without "whitened", are tried on at most 5000 rows, and the
-best of them with neighbors of its ς as long as the loss falls: the best ς grows with the number of
-memories. Between normalizations within 1% of each other the simpler goes first.
+by more than 10% (30 and 15% while few have had their turn), or is not in the best third, is out.
+Where there are more rows than that, the best of each width, with and without "whitened", are tried
+on at most 5000 rows, and the best of them with neighbors of its ς as long as the loss falls: the
+best ς grows with the number of memories. Between normalizations within 1% of each other the simpler
+goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -63,8 +64,10 @@ _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = (0.5, 0.1)
 _FEW_PER_CLASS = 2
 _SMALL = 600  # rows
-# Hold-outs after which the race is looked at, and what is worse than the best by more is out.
+# Hold-outs after which the race is looked at, and what is worse than the best by more is out; and
+# of those that it is among, the share that stays at most: where all do alike, few are enough.
 _FEW_TURNS, _TURNS = {1: 1.3, 2: 1.15, 4: 1.1}, {1: 1.1, 3: 1.1}  # of few rows and of more
+_STAY = 1 / 3
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
@@ -184,9 +187,10 @@ def _pilots(
         left = {shrinkage: None for k, shrinkage, _ in race if k == kind}
         return dict(zip(left, hold_out(data[kind], [*left], seed, turn), strict=True))
 
-    done = 0
-    for end, ahead in (_FEW_TURNS if small else _TURNS).items():
+    done, looks = 0, _FEW_TURNS if small else _TURNS
+    for end, ahead in looks.items():
         turns, done = range(done, end), end
+        stay = _STAY if end < max(looks) else 1.0
         trials_now: list[Problem] = []
         for (kind, shrinkage, width), before in race.items():
             share = data[kind].n_rows / max(n_rows, 1)
@@ -209,15 +213,20 @@ def _pilots(
                     "log_loss": max(float(losses.mean(0).amin()), 0.0), "width": width,
                     **({} if shrinkage is None else {"shrinkage": shrinkage}),
                 }  # fmt: skip
-        best: dict[Any, float] = {}
+        ranked: dict[Any, list[float]] = {}
         for key in race:
-            least = min(trials[*key, vs]["log_loss"] for vs in race[key])
-            best[group(key)] = min(least, best.get(group(key), math.inf))
+            ranked.setdefault(group(key), []).extend(
+                trials[*key, vs]["log_loss"] for vs in race[key]
+            )
+        limits = {
+            name: min(ahead * min(reached), sorted(reached)[int(stay * (len(reached) - 1))])
+            for name, reached in ranked.items()
+        }
         race = {
             key: {
                 vs: v
                 for vs, v in race[key].items()
-                if not trials[*key, vs]["log_loss"] > ahead * best[group(key)]
+                if not trials[*key, vs]["log_loss"] > limits[group(key)]
             }
             for key in race
         }

@@ -35,6 +35,7 @@ _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever imposs
 _PSEUDO_ROWS = 0.02
 _COLDEST, _HOTTEST = 0.1, 50.0
 _GRID, _REFINED = 16, 16  # trials of log T, then rounds of ever finer ones around the best
+_FINEST = 0.005
 _BEYOND = 0.5  # how far the finer ones may leave the range of log T
 _LEAST_ROWS = 300  # fewer do not tell how sure soft labels should be as well
 _POWER_STEP, _SHARPEST = 0.4, 1.0  # of log a
@@ -131,6 +132,8 @@ def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = T
     least = loss(best)
     step *= 0.6
     for _ in range(_REFINED):
+        if step < _FINEST:
+            break
         before = best
         for by in ((step, 0.0), (-step, 0.0), *([(0.0, turn), (0.0, -turn)] if powers else [])):
             at = (

@@ -39,28 +39,34 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
     # p ≤ a/t for t > 0, and c − p ≤ −b/t for t < 0.
     low = -b.sum(-1, keepdims=True) / np.maximum(whole - total, _TINY)
     high = a.sum(-1, keepdims=True) / total
-    t = np.zeros_like(high)
-    for _ in range(_STEPS):
-        p, rest = _columns(a, b, c, t), _columns(b, a, c, -t)
-        over = p.sum(-1, keepdims=True) - total
-        low, high = np.where(over > 0, t, low), np.where(over > 0, high, t)
-        done = (np.abs(over) <= _TOL * total) | (high - low <= 1e-15 * np.abs(t))
-        if done.all():
-            break
-        with np.errstate(divide="ignore", over="ignore"):
+    # Where the row is a small part: Σ a/(t + b/c) = Σ p, to first order in b/c.
+    pull = (a * (b / np.maximum(c, _TINY))).sum(-1, keepdims=True) / a.sum(-1, keepdims=True)
+    t = np.where(high - pull > low, high - pull, 0.0)
+    both, apart, product = a + b, a - b, 4 * a * b
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        for _ in range(_STEPS):
+            tc = t * c
+            root = np.sqrt(np.square(apart - tc) + product)  # √(s² − 4tac) without cancellation
+            p, rest = (
+                _column(2 * a * c, both + tc, root, t),
+                _column(2 * b * c, both - tc, root, -t),
+            )
+            over = p.sum(-1, keepdims=True) - total
+            low, high = np.where(over > 0, t, low), np.where(over > 0, high, t)
+            done = (np.abs(over) <= _TOL * total) | (high - low <= 1e-15 * np.abs(t))
+            if done.all():
+                break
             slope = 1.0 / (a / np.maximum(p, _SMALL) ** 2 + b / np.maximum(rest, _SMALL) ** 2)
-        slope = np.where((p > 0) & (rest > 0), slope, 0.0).sum(-1, keepdims=True)
-        # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
-        newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
-        inside = (newton > low) & (newton < high)
-        t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
+            slope = np.where((p > 0) & (rest > 0), slope, 0.0).sum(-1, keepdims=True)
+            # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
+            newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
+            inside = (newton > low) & (newton < high)
+            t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
     share = np.where(c > 0, a, 0.0)
     little = given * (share / np.maximum(share.sum(-1, keepdims=True), _TINY))
     return np.where(some, p, little), np.where(some, rest, c)
 
 
-def _columns(a: Array, b: Array, c: Array, t: Array) -> Array:
-    s = a + b + t * c
-    root = np.sqrt(np.square(a - b - t * c) + 4 * a * b)  # √(s² − 4tac) without cancellation
-    away = np.where(s < 0, -2 * t, 1.0)
-    return np.where(s < 0, (root - s) / away, 2 * a * c / np.maximum(s + root, _TINY))
+def _column(product: Array, s: Array, root: Array, t: Array) -> Array:
+    """The root of t p² − s p + product/2 = 0 that vanishes with the product."""
+    return np.where(s < 0, (root - s) / (-2 * t), product / np.maximum(s + root, _TINY))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,11 +93,8 @@ class Adam(GradientSolver):
         """One step from the statistics of one batch."""
         join()
         a, b = self.decay
-        done = state["step"]
-        fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1)))
-        # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
-        start = (1 - b ** (done + 1)).sqrt() / (1 - a ** (done + 1))
-        angle, rate = self.angle * fade * start, self.learning_rate * fade * start
+        scale = self._scale(state["step"])
+        angle, rate = self.angle * scale, self.learning_rate * scale
 
         m_w, v_w = self._means_of_w(params, state, stats)
         size = self._size(v_w, params.p_h[..., 1:])
@@ -110,10 +108,10 @@ class Adam(GradientSolver):
             g = params.p * polytope.center_rows(params.p, g, params.p_h)
         else:
             g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
-        m_p = a * state["p"] + (1 - a) * g
-        v_p = b * state["p_square"] + (1 - b) * g.square().sum(-1)
+        m_p = torch.lerp(g, state["p"], a)
+        v_p = torch.lerp(torch.linalg.vecdot(g, g), state["p_square"], b)
         tiny = torch.finfo(params.p.dtype).tiny
-        step = -rate * m_p / self._size(v_p, params.p_h)[..., None]  # of log p
+        step = m_p * (-rate / self._size(v_p, params.p_h))[..., None]  # of log p
         if self.learn_weights:
             weighted = share_out(params, params.p * step.clamp(-1, 1).exp())
         else:
@@ -126,11 +124,11 @@ class Adam(GradientSolver):
         beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
         if self.learn_beta:
             g = beta * stats.gradient_beta(params)
-            m_b = a * m_b + (1 - a) * g
-            v_b = b * v_b + (1 - b) * g.square()
+            m_b = torch.lerp(g, m_b, a)
+            v_b = torch.lerp(g.square(), v_b, b)
             step = -_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)
             beta = (beta * step.exp()).to(beta.dtype)  # the rate is float64
-        metric, of_metric = self._metric_step(params, state, stats, fade * start)
+        metric, of_metric = self._metric_step(params, state, stats, scale)
         return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
             "w": m_w,
             "w_square": v_w,
@@ -138,8 +136,22 @@ class Adam(GradientSolver):
             "p_square": v_p,
             "beta": m_b,
             "beta_square": v_b,
-            "step": done + 1,
+            "step": state["step"] + 1,
         }
+
+    def _scale(self, done: Tensor) -> Any:
+        """Where the schedule is, half a cosine, times Adam's correction for the start.
+
+        A plain number on a processor, where tensors of one number cost as much as small products.
+        """
+        a, b = self.decay
+        at: Any = done if done.is_cuda else float(done)
+        cosine, root, least = (
+            (torch.cos, torch.sqrt, torch.clamp_max) if done.is_cuda else (math.cos, math.sqrt, min)
+        )
+        fade = 0.5 * (1 + cosine(math.pi * least(at / self.steps, 1.0)))
+        # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
+        return fade * root(1 - b ** (at + 1)) / (1 - a ** (at + 1))
 
     def _means_of_w(
         self, params: Parameters, state: SolverState, stats: Statistics
@@ -159,23 +171,24 @@ class Adam(GradientSolver):
         return mean, b * state["w_square"] + (1 - b) * square
 
     def _metric_step(
-        self, params: Parameters, state: SolverState, stats: Statistics, rate: Tensor
+        self, params: Parameters, state: SolverState, stats: Statistics, rate: Any
     ) -> tuple[Tensor | None, SolverState]:
         """The metric after the step, and its part of the state."""
         old, g = params.metric, stats.gradient_metric(params)
         if old is None or g is None:
             return None, {}
         a, b = self.decay
-        start = torch.eye(*old.shape[-2:], dtype=old.dtype, device=old.device)
-        length = start.norm()
-        g = g + self.metric_decay * (old - start)
+        length = math.sqrt(min(old.shape[-2:]))  # of the identity
+        g = g.add(old, alpha=self.metric_decay)
+        g.diagonal(dim1=-2, dim2=-1).sub_(self.metric_decay)
         # Across: the length means nothing.
-        g = g - (g * old).sum((-2, -1), keepdim=True) / length.square() * old
-        m = a * state["metric"] + (1 - a) * g
-        v = b * state["metric_square"] + (1 - b) * g.square().sum((-2, -1))
+        along = (g * old).sum((-2, -1), keepdim=True) / length**2
+        g.addcmul_(along, old, value=-1)
+        m = torch.lerp(g, state["metric"], a)
+        v = torch.lerp(g.square().sum((-2, -1)), state["metric_square"], b)
         step = self.metric_angle * rate * length / v.sqrt().clamp_min(torch.finfo(v.dtype).tiny)
-        new = old - step.to(old.dtype)[..., None, None] * m
-        new = new * (length / torch.linalg.matrix_norm(new, keepdim=True))
+        new = torch.addcmul(old, step.to(old.dtype)[..., None, None], m, value=-1)
+        new.mul_(length / torch.linalg.vector_norm(new, dim=(-2, -1), keepdim=True))
         return new, {"metric": m, "metric_square": v}
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
@@ -201,4 +214,4 @@ class Adam(GradientSolver):
         """
         tiny = torch.finfo(square.dtype).tiny
         typical = ((square / weight.clamp_min(tiny)).sum(-1) / weight.sum(-1)).sqrt()[..., None]
-        return torch.maximum(square.sqrt(), self.floor * weight * typical).clamp_min(tiny)
+        return torch.maximum(square.sqrt(), weight * (self.floor * typical)).clamp_min_(tiny)

@@ -41,8 +41,10 @@ _MARGINALS = 1e-7
 # answer for few rows each would soon know those by heart.
 _HEAT, _TEMPERATURES = 2.0, (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
 _HEATED_ROWS = 10_000  # of more, a memory answers for more
+_LAST = 1 / 3  # of the passes: what all rows see of them where there are more than 3000
 _MOST_NOISE = 0.3
-_JUDGED = 60  # times at most: to judge takes a third of a pass
+_PER_COORDINATE = 5  # rows, from which on a metric is learned
+_JUDGED = 30  # times at most: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
 
 
@@ -94,7 +96,8 @@ def refine(
     them, for as many passes as were best, unless there are very many. `exact`: where joint
     solutions are found by exact steps with learned weights, those of hold-outs go side by side.
     """
-    descent = _Descent(refinement, learn_beta, learn_weights, generator, callbacks)
+    widest = min(MAX_RANK, dataset.n_rows // _PER_COORDINATE) if refinement.metric == "learn" else 0
+    descent = _Descent(refinement, learn_beta, learn_weights, generator, callbacks, widest)
     if dataset.n_rows < _LEAST_ROWS:
         return joint(dataset, "")
     turns = dataset.n_rows <= _FEW_ROWS and _is_dense_array(dataset)
@@ -139,7 +142,8 @@ def refine(
         result = descent(at_temperature(first, heat), rows, held, "refine")
         stop = _best_pass(before, result, held, rule)
         history = join_histories(history, result.history)
-        found = _Turns(starts, [before], [result.params], stop, result.status, heat)
+        passes = descent.schedule(rows.n_rows)[1]
+        found = _Turns(starts, [before], [result.params], stop, passes, result.status, heat)
 
     judges = [held for _, held in pairs]
     trials = [*zip(found.before, found.after, judges, strict=True)]
@@ -155,18 +159,22 @@ def refine(
     if gained and dataset.n_rows > ALL_AGAIN:
         return best._replace(status="refined")
 
-    whole = joint(dataset, "all")
-    history = join_histories(history, whole.history)
-    if not gained:
-        return whole._replace(history=history, unseen=unseen)
-    if whole.status == "interrupted":
-        return best._replace(history=history, status=whole.status)
-    again = descent(at_temperature(whole.params, found.heat), dataset, None, "again", stop)
+    end = stop / found.passes
+    start, part = best.params, (end * (1 - _LAST), end)
+    if turns or found.heat == 1.0 or not gained:
+        whole = joint(dataset, "all")
+        history, lineage = join_histories(history, whole.history), whole.lineage
+        if not gained:
+            return whole._replace(history=history, unseen=unseen)
+        if whole.status == "interrupted":
+            return best._replace(history=history, status=whole.status)
+        start, part = at_temperature(whole.params, found.heat), (0.0, end)
+    again = descent(start, dataset, None, "again", part)
     history = join_histories(history, again.history)
     if again.status == "interrupted":
         return best._replace(history=history, status=again.status)
     # Steps have faded out by then: there is no more to wait for.
-    return Trained(again.params, history, "refined", whole.lineage, unseen)
+    return Trained(again.params, history, "refined", lineage, unseen)
 
 
 def _is_dense_array(dataset: Dataset) -> bool:
@@ -203,6 +211,7 @@ class _Turns(NamedTuple):
     before: Sequence[Parameters]  # the same at the temperature that suits the classes
     after: Sequence[Parameters]  # refined, for the best number of passes of all
     stop: int  # that number
+    passes: int  # of the whole schedule
     status: str
     heat: float  # the temperature from which the descent started
 
@@ -226,11 +235,17 @@ class _Descent:
     learn_weights: bool
     generator: torch.Generator
     callbacks: Sequence[Callback]
+    widest: int  # coordinates at most for which a metric is learned
 
     @property
     def heated(self) -> bool:
         """Whether it starts at a higher temperature: not where a density counts, or β is given."""
         return self.refinement.conditional == 1.0 and self.learn_beta
+
+    def schedule(self, n_rows: int) -> tuple[int, int]:
+        """Steps per pass, and passes."""
+        steps = math.ceil(n_rows / _BATCH)
+        return steps, self.refinement.max_iter or max(_PASSES, math.ceil(_ALL_STEPS / steps))
 
     def __call__(
         self,
@@ -238,22 +253,26 @@ class _Descent:
         dataset: Dataset,
         held: Dataset | None,
         stage: str,
-        stop: int | None = None,
+        part: tuple[float, float] = (0.0, 1.0),
     ) -> FitResult:
-        """The best by the held-out rows; `stop` ends after so many passes."""
+        """The best by the held-out rows; `part`: where in the schedule it begins and ends."""
         plan = self._plan(params, dataset)
+        begin, end = (round(share * plan.passes) for share in part)
+        state = plan.solver.start(plan.params)
+        state["step"] += begin * plan.solver.steps / plan.passes
         result = fit(
             plan.params,
             dataset,
             plan.solver,
             rule=self.refinement.rule,
-            max_iter=plan.passes if stop is None else stop,
+            max_iter=max(1, end - begin),
             validation=held,
             # Of many rows, passes with large steps tell little of where small ones will end.
             patience=None if held is None else max(plan.patience, 2 * plan.passes // 3),
             generator=self.generator,
             callbacks=self.callbacks,
             stage=stage,
+            state=state,
             noise=plan.noise,
         )
         if plan.solver.tolerance is not None or self.learn_weights:
@@ -294,7 +313,7 @@ class _Descent:
             return [at_temperature(start, temperature) for start in starts]
 
         before = after = starts
-        stop, status, heat = 0, "max_iter", 1.0
+        stop, passes, status, heat = 0, 1, "max_iter", 1.0
         try:
             if exact is not None:
                 solved = joint_solutions(
@@ -309,9 +328,10 @@ class _Descent:
             plans = [self._plan(p, rows) for p, (rows, _) in pairs]
             best = params = stacked([plan.params for plan in plans])
             solver, noise, size = plans[0].solver, plans[0].noise, plans[0].solver.batch_size
-            state, every = solver.start(params), math.ceil(plans[0].passes / _JUDGED)
+            passes = plans[0].passes
+            state, every = solver.start(params), math.ceil(passes / _JUDGED)
             least = loss(params)
-            for n in range(1, plans[0].passes + 1):
+            for n in range(1, passes + 1):
                 order = torch.randperm(n_rows, generator=self.generator).to(learned.x.device)
                 for cut in range(0, n_rows, size):
                     batch = learned.take((slice(None), order[cut : cut + size]))
@@ -332,17 +352,16 @@ class _Descent:
             status = "interrupted"
         if stop > 0:
             after = apart(best, [plan.params for plan in plans])
-        return _Turns(starts, before, after, stop, status, heat)
+        return _Turns(starts, before, after, stop, passes, status, heat)
 
     def _plan(self, params: Parameters, dataset: Dataset) -> _Plan:
         refinement = self.refinement
-        size = min(dataset.n_rows, _BATCH)
-        unit, steps = angular_unit(params), math.ceil(dataset.n_rows / size)
-        passes = refinement.max_iter or max(_PASSES, math.ceil(_ALL_STEPS / steps))
+        unit, (steps, passes) = angular_unit(params), self.schedule(dataset.n_rows)
+        size = math.ceil(dataset.n_rows / steps)  # no batch much smaller than the others
         some = dataset.sample(_FEW_ROWS, generator=torch.Generator().manual_seed(0)).x
         sparse = isinstance(some, SparseRows)
         # A metric would fill sparse rows, and mix gaps with what is known.
-        learned = refinement.metric == "learn" and params.n_features <= MAX_RANK
+        learned = params.metric is None and params.n_features <= self.widest
         if learned and not (sparse or has_gaps(some)):
             params = params.replace(metric=torch.eye(params.n_features).to(params.w))
         solver = Adam(

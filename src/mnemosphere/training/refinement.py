@@ -39,7 +39,7 @@ class Refinement:
         third up to 3000 rows): steps get smaller towards the end, which is where most is gained.
     metric : "learn" or "none"
         Whether a metric is learned too, where rows have at most 150 coordinates, none of them
-        unknown.
+        unknown, and there are at least five rows per coordinate.
 
     """
 
