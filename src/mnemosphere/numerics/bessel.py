@@ -36,7 +36,6 @@ _N_TERMS = 11
 
 # The inverse starts within a few percent; each Newton step squares the relative error.
 _NEWTON_STEPS = 5
-
 _FEW = 12  # numbers that are quicker one by one
 
 _Polynomial = list[Fraction]  # coefficients, lowest power first
@@ -155,10 +154,8 @@ def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
         # Three kernels to launch instead of two for each of some thirty coefficients.
         values, powers = _on_device(coefficients, q.device)
         return q[..., None].pow(powers) @ values
-    if isinstance(q, np.ndarray):  # the same for a processor: four calls
-        factors = np.empty((len(coefficients), q.size))
-        factors[0], factors[1:] = 1.0, q.reshape(-1)
-        return (coefficients @ np.multiply.accumulate(factors)).reshape(q.shape)
+    if isinstance(q, np.ndarray):
+        return (np.vander(q.ravel(), len(coefficients), True) @ coefficients).reshape(q.shape)
     total: Any = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = total * q + c
@@ -319,19 +316,16 @@ def _as_tensor(x: Tensor | float, name: str) -> Tensor:
     return x
 
 
-def _lies_in(x: Tensor, end: float) -> bool:
-    """0 <= x < end throughout; false for NaN."""
-    if x.numel() <= _FEW:
-        return all(0 <= number < end for number in x.reshape(-1).tolist())
-    return bool(((x >= 0) & (x < end)).all())
+def _outside(x: Tensor, end: float) -> float | None:
+    """A number that does not lie in [0, end), if there is one."""
+    some = x if x.numel() <= _FEW else torch.stack(x.aminmax())
+    return next((v for v in some.reshape(-1).tolist() if not 0 <= v < end), None)  # NaN too
 
 
 def _check_beta(beta: Tensor | float) -> Tensor:
     beta = _as_tensor(beta, "beta")
-    if beta.is_cuda:  # asking would wait for the device
-        return beta
-    if not _lies_in(beta, math.inf):
-        got = beta[~((beta >= 0) & (beta < torch.inf))].flatten()[0].item()
+    # Asking a GPU would wait for it.
+    if not beta.is_cuda and (got := _outside(beta, math.inf)) is not None:
         raise ValueError(
             f"beta must be finite and not negative, got {got}: clamp it at 0 or lower the step size"
         )
@@ -356,8 +350,7 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
                 return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
             with np.errstate(over="ignore", under="ignore"):
                 return torch.from_numpy(plain[function](numbers, n)).to(x.device)
-    value: Tensor = function.apply(x.double(), n)  # type: ignore[no-untyped-call]
-    return value
+    return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def log_omega_ratio(beta: Tensor | float, n: int) -> Tensor:
@@ -400,8 +393,7 @@ def inverse_mean_resultant(r: Tensor | float, n: int) -> Tensor:
     order. Near r = 1 the problem itself is ill-conditioned: beta ~ (N-1) / (2 (1-r)).
     """
     n, r = _check_n(n), _as_tensor(r, "r")
-    if not _lies_in(r, 1.0):
-        got = r[~((r >= 0) & (r < 1))].flatten()[0].item()
+    if (got := _outside(r, 1.0)) is not None:
         raise ValueError(
             f"r must lie in [0, 1), got {got}: no finite beta has this resultant, keep r below 1"
         )
