@@ -13,7 +13,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join
+from mnemosphere.model.streams import join, side_stream
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.solver import GradientSolver, SolverState
 
@@ -92,43 +92,20 @@ class Adam(GradientSolver):
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
         join()
-        a, b = self.decay
         scale = self._scale(state["step"])
         angle, rate = self.angle * scale, self.learning_rate * scale
 
+        # Beside each other: sweeps over p and functions of β are long chains of small kernels.
+        with side_stream(lane=1):
+            weighted, m_p, v_p = self._step_of_p(params, state, stats, rate)
+        with side_stream():
+            beta, m_b, v_b = self._step_of_beta(params, state, stats, rate)
         m_w, v_w = self._means_of_w(params, state, stats)
         size = self._size(v_w, params.p_h[..., 1:])
         w = torch.addcmul(params.w, m_w, (-angle / size)[..., None])  # `sphere.retract`
         w = w.div_(torch.linalg.vector_norm(w, dim=-1, keepdim=True))
-
-        g = stats.gradient_p(params)
-        if self.learn_weights:
-            g = params.p * g
-        elif self.tolerance is None:
-            g = params.p * polytope.center_rows(params.p, g, params.p_h)
-        else:
-            g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
-        m_p = torch.lerp(g, state["p"], a)
-        v_p = torch.lerp(torch.linalg.vecdot(g, g), state["p_square"], b)
-        tiny = torch.finfo(params.p.dtype).tiny
-        step = m_p * (-rate / self._size(v_p, params.p_h))[..., None]  # of log p
-        if self.learn_weights:
-            weighted = share_out(params, params.p * step.clamp(-1, 1).exp())
-        else:
-            p = polytope.retract(
-                params.p, params.p * step, params.p_h, params.p_q,
-                tol=self.tolerance, sweeps=self.sweeps,
-            )  # fmt: skip
-            weighted = params.replace(p=p)
-
-        beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
-        if self.learn_beta:
-            g = beta * stats.gradient_beta(params)
-            m_b = torch.lerp(g, m_b, a)
-            v_b = torch.lerp(g.square(), v_b, b)
-            step = -_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(tiny)
-            beta = (beta * step.exp()).to(beta.dtype)  # the rate is float64
         metric, of_metric = self._metric_step(params, state, stats, scale)
+        join()
         return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
             "w": m_w,
             "w_square": v_w,
@@ -152,6 +129,43 @@ class Adam(GradientSolver):
         fade = 0.5 * (1 + cosine(math.pi * least(at / self.steps, 1.0)))
         # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
         return fade * root(1 - b ** (at + 1)) / (1 - a ** (at + 1))
+
+    def _step_of_p(
+        self, params: Parameters, state: SolverState, stats: Statistics, rate: Any
+    ) -> tuple[Parameters, Tensor, Tensor]:
+        """Parameters with new class weights, and the running means."""
+        a, b = self.decay
+        g = stats.gradient_p(params)
+        if self.learn_weights:
+            g = params.p * g
+        elif self.tolerance is None:
+            g = params.p * polytope.center_rows(params.p, g, params.p_h)
+        else:
+            g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
+        m_p = torch.lerp(g, state["p"], a)
+        v_p = torch.lerp(torch.linalg.vecdot(g, g), state["p_square"], b)
+        step = m_p * (-rate / self._size(v_p, params.p_h))[..., None]  # of log p
+        if self.learn_weights:
+            return share_out(params, params.p * step.clamp(-1, 1).exp()), m_p, v_p
+        p = polytope.retract(
+            params.p, params.p * step, params.p_h, params.p_q,
+            tol=self.tolerance, sweeps=self.sweeps,
+        )  # fmt: skip
+        return params.replace(p=p), m_p, v_p
+
+    def _step_of_beta(
+        self, params: Parameters, state: SolverState, stats: Statistics, rate: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """β, and the running means."""
+        a, b = self.decay
+        beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
+        if not self.learn_beta:
+            return beta, m_b, v_b
+        g = beta * stats.gradient_beta(params)
+        m_b = torch.lerp(g, m_b, a)
+        v_b = torch.lerp(g.square(), v_b, b)
+        step = -_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(torch.finfo(v_b.dtype).tiny)
+        return (beta * step.exp()).to(beta.dtype), m_b, v_b  # the rate is float64
 
     def _means_of_w(
         self, params: Parameters, state: SolverState, stats: Statistics

@@ -47,7 +47,8 @@ class GroupSteps(Steps):
             whole = batch.whole if isinstance(batch, Part) else None
             first = batch.first if isinstance(batch, Part) else 0
             total = None if whole is None else whole.n_rows
-            batch = replace(batch, x=self._noise.lay(batch.x, seed, first, total))
+            drawn = self._noise.generators(batch.x, seed, first)
+            batch = replace(batch, x=self._noise.lay(batch.x, drawn, first, total))
         stats = accumulate(self._params, batch, self._rule)
         self._own = stats if self._own is None else self._own + stats
 

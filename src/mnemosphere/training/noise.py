@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,20 +47,31 @@ class SphereNoise:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Return noisy rows (B, N) of the unit rows x; draws depend on `generator` alone."""
-        return self.lay(x, self.seed(generator))
+        return self.lay(x, self.generators(x, self.seed(generator)))
 
-    def lay(self, x: Tensor, seed: int, first: int = 0, total: int | None = None) -> Tensor:
-        """The same with a number that `seed` has drawn.
+    def generators(self, x: Tensor, seed: int, first: int = 0) -> list[torch.Generator]:
+        """One per block of rows, where the rows are: a GPU does not wait for the host to draw.
 
-        The rows may be a part of a batch of `total` rows, from its row `first` on: they get the
-        noise that they would get in the whole.
+        seed: what `seed` has drawn. The rows may be a part of a batch, from its row `first` on.
         """
-        # Seeded where the rows are: a GPU does not wait for the host to draw.
+        blocks = range(first // _BLOCK, -(-(first + x.shape[0]) // _BLOCK))
+        return [torch.Generator(x.device).manual_seed(seed + block) for block in blocks]
+
+    def lay(
+        self,
+        x: Tensor,
+        generators: Sequence[torch.Generator],
+        first: int = 0,
+        total: int | None = None,
+    ) -> Tensor:
+        """The same with the generators of these rows.
+
+        Of a part of a batch of `total` rows: the noise that they would get in the whole.
+        """
         last = first + x.shape[0]
         total = last if total is None else total
         drawn = [x.new_empty(0, x.shape[1])]
-        for block in range(first // _BLOCK, -(-last // _BLOCK)):
-            there = torch.Generator(x.device).manual_seed(seed + block)
+        for block, there in enumerate(generators, first // _BLOCK):
             start, n = block * _BLOCK, min(_BLOCK, total - block * _BLOCK)
             g = _normal(n, x, there)
             drawn.append(g[max(first - start, 0) : last - start])

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
@@ -126,17 +126,24 @@ class CapturedSteps(Steps):
         super().__init__(_copy(params), _copy_state(state), solver, rule, noise)
         self._own = self._params, self._state
         self._batch: Batch | None = None
+        self._generators: list[torch.Generator] = []  # of the noise
         self._graph = torch.cuda.CUDAGraph()
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
-        batch = self._noisy(batch, generator)
+        seed = 0 if self._noise is None else self._noise.seed(generator)
         if self._batch is None:
             self._capture(batch, share)
-        if self._batch is None or batch.n_rows != self._batch.n_rows:  # the last rows of a pass
+        assert self._batch is not None
+        if batch.n_rows != self._batch.n_rows:  # the last rows of a pass
+            if self._noise is not None:
+                x = self._noise.lay(batch.x, self._noise.generators(batch.x, seed))
+                batch = replace(batch, x=x)
             self._step(batch, share)
             self._write(self._params, self._state)
             return
+        for block, there in enumerate(self._generators):
+            there.manual_seed(seed + block)
         self._batch.x.copy_(batch.x)
         self._batch.targets.copy_(batch.targets)
         if self._batch.sample_weight is not None and batch.sample_weight is not None:
@@ -160,6 +167,8 @@ class CapturedSteps(Steps):
             batch.targets.clone(memory_format=torch.contiguous_format),
             None if weight is None else weight.clone(),
         )
+        if self._noise is not None:
+            self._generators = self._noise.generators(batch.x, 0)
         begun = self.read()
         losses = self._loss.clone(), self._count.clone()
         device = batch.x.device
@@ -170,6 +179,8 @@ class CapturedSteps(Steps):
                 self._step_in_place(share)
             # Not by torch.cuda.graph: it collects garbage first, which takes longer than all else.
             torch.cuda.synchronize(device)
+            for there in self._generators:
+                self._graph.register_generator_state(there)
             self._graph.capture_begin()
             try:
                 self._step_in_place(share)
@@ -182,8 +193,11 @@ class CapturedSteps(Steps):
 
     def _step_in_place(self, share: float) -> None:
         assert self._batch is not None
-        with overlapping(self._batch.x.device):
-            self._step(self._batch, share)
+        batch = self._batch
+        if self._noise is not None:
+            batch = replace(batch, x=self._noise.lay(batch.x, self._generators))
+        with overlapping(batch.x.device):
+            self._step(batch, share)
         self._write(self._params, self._state)
 
     def _write(self, params: Parameters, state: SolverState) -> None:
@@ -206,8 +220,8 @@ def steps_for(
     size = solver.rows_per_step or dataset.n_rows
     replayed = solver.can_capture(params) and size < dataset.n_rows
     if replayed:  # sparse batches are each of another size; gaps are asked of the device
-        first = next(dataset.batches(size))
-        replayed = not (isinstance(first.x, SparseRows) or first.has_gaps)
+        rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
+        replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
     return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
 
 
