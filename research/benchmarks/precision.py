@@ -27,6 +27,7 @@ from mnemosphere.data import load
 from mnemosphere.model import Batch, Parameters, accumulate, from_memories, objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.products import operands
+from mnemosphere.model.streams import join, overlapping
 from mnemosphere.numerics import sphere
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
@@ -138,15 +139,17 @@ def _milliseconds(act: Callable[[], object], device: str, repeats: int) -> float
 
 
 def _replayed(act: Callable[[], object]) -> Callable[[], object]:
-    """The same from a CUDA graph, as training takes it."""
+    """The same from a CUDA graph, as training takes it: small kernels beside the large ones."""
     side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(side):
         act()
         act()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        act()
+    with torch.cuda.graph(graph), overlapping(torch.device("cuda")):
+        kept = act()  # until they join
+        join()
+    del kept
     return graph.replay
 
 

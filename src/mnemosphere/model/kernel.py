@@ -44,6 +44,7 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 # Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
 # enough of them to fill it.
 _CHUNK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 25}
+_NARROW_ELEMENTS = 58 << 20  # of the one array in 16 bits that is held on a GPU: 120 MB
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
 # The pass sums (label weight) / density over rows. Densities are kept this far above the smallest
@@ -200,8 +201,12 @@ class _Pass:
         """Slices that cut the rows into chunks."""
         # Memories of one process, at most: all take chunks of the same rows.
         width = -(-self.whole // self.axis.size)
-        if self.fused is not None and self.metric is None and self.fused.holds_nothing:
-            width = max(1, width // _WIDER)
+        if self.fused is not None:
+            if self.metric is None and self.fused.holds_nothing:
+                width = max(1, width // _WIDER)
+            else:
+                step = max(64, _NARROW_ELEMENTS // width)
+                return (slice(k, min(k + step, n_rows)) for k in range(0, n_rows, step))
         return chunks(n_rows, width, self.w.device)
 
     def forward(self, x: Tensor, *, keep_e: bool = False) -> _Forward:

@@ -1,6 +1,6 @@
 """The kernels of `pass_gpu`, in a module of their own: importing it needs Triton.
 
-Memories, their class weights and the columns of l and r come in whole blocks, zero beyond their own
+Memories, their class weights and the columns of e and r come in whole blocks, zero beyond their own
 number, so that reads are wide ones and need no mask.
 """
 
@@ -14,32 +14,63 @@ LOG_2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def logits_of(  # type: ignore[no-untyped-def]
-    x, w, logits, rows, live, at, n_memories, n_features,
-    MADE: tl.constexpr, BLOCK_N: tl.constexpr,
+def exponents(x, w, rows, live, at, n_features, BLOCK_N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """One block of l for short rows, in units of log 2."""
+    n = tl.arange(0, BLOCK_N)
+    known = (n < n_features)[None, :]
+    xs = tl.load(x + rows[:, None] * n_features + n[None, :], mask=live[:, None] & known, other=0.0)
+    ws = tl.load(w + at[:, None] * n_features + n[None, :], mask=known, other=0.0)
+    return tl.dot(xs, tl.trans(ws)) * LOG2_E
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def score_kernel(  # type: ignore[no-untyped-def]
+    x, w, p, e_out, tops_out, joints_out, n_rows, n_memories, n_features, n_cols,
+    ROWS_FIRST: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """One block of l, read or made, in units of log 2."""
-    if MADE:
-        n = tl.arange(0, BLOCK_N)
-        known = (n < n_features)[None, :]
-        xs = tl.load(x + rows[:, None] * n_features + n[None, :], mask=live[:, None] & known,
-                     other=0.0)  # fmt: skip
-        ws = tl.load(w + at[:, None] * n_features + n[None, :], mask=known, other=0.0)
-        found = tl.dot(xs, tl.trans(ws))
+    """Block of rows, block of memories: exp(l − top), top of the block, joint scaled by it."""
+    program = tl.program_id(0)
+    if ROWS_FIRST:  # neighbors share memories, of which there are more than rows
+        blocks = tl.cdiv(n_rows, BLOCK_B)
+        block, tile = program % blocks, program // blocks
     else:
-        place = rows[:, None].to(tl.int64) * n_memories + at[None, :]
-        found = tl.load(logits + place, mask=live[:, None], other=0.0)
-    return found * LOG2_E
+        tiles = n_memories // BLOCK_P
+        block, tile = program // tiles, program % tiles
+    rows = block * BLOCK_B + tl.arange(0, BLOCK_B)
+    live = rows < n_rows
+    at = tile * BLOCK_P + tl.arange(0, BLOCK_P)
+    n = tl.arange(0, BLOCK_K)
+    j = tl.arange(0, BLOCK_C)
+    # Rows beyond the last are read as the last, and not written.
+    xs_at = x + tl.minimum(rows, n_rows - 1)[:, None].to(tl.int64) * n_features + n[None, :]
+    ws_at = w + at[None, :].to(tl.int64) * n_features + n[:, None]
+    h = tl.zeros((BLOCK_B, BLOCK_P), tl.float32)
+    for first in range(0, n_features, BLOCK_K):
+        known = n < n_features - first
+        xs = tl.load(xs_at + first, mask=known[None, :], other=0.0)
+        ws = tl.load(ws_at + first, mask=known[:, None], other=0.0)
+        h = tl.dot(xs, ws, h)
+    h *= LOG2_E
+    top = tl.max(h, 1)
+    e = tl.exp2(h - top[:, None]).to(x.dtype.element_ty)
+    place = rows[:, None].to(tl.int64) * n_memories + at[None, :]
+    tl.store(e_out + place, e, mask=live[:, None])
+    weights = tl.load(p + at[:, None] * BLOCK_C + j[None, :])
+    joint = tl.dot(e.to(tl.float32), weights, input_precision="tf32")
+    place = tile * n_rows + rows
+    tl.store(tops_out + place, top, mask=live)
+    inside = live[:, None] & (j < n_cols)[None, :]
+    tl.store(joints_out + place[:, None] * n_cols + j[None, :], joint, mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def forward_kernel(  # type: ignore[no-untyped-def]
-    x, w, logits, p, log_ratio, tops_out, joints_out,
-    n_rows, n_memories, n_features, each,
-    MADE: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    x, w, p, log_ratio, tops_out, joints_out,
+    n_rows, n_memories, n_features, n_cols, each,
+    BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Block of rows, part of the memories: the largest exponent, and joint scaled by it."""
+    """Block of short rows, part of the memories: the largest exponent, and joint scaled by it."""
     rows = tl.program_id(0) * BLOCK_B + tl.arange(0, BLOCK_B)
     split = tl.program_id(1)
     live = rows < n_rows
@@ -50,7 +81,7 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     joint = tl.zeros((BLOCK_B, BLOCK_C), tl.float32)
     for first in range(split * each, tl.minimum((split + 1) * each, n_memories), BLOCK_P):
         at = first + tl.arange(0, BLOCK_P)
-        h = logits_of(x, w, logits, rows, live, at, n_memories, n_features, MADE, BLOCK_N)
+        h = exponents(x, w, rows, live, at, n_features, BLOCK_N)
         higher = tl.maximum(top, tl.max(h, 1))
         e = tl.exp2(h - higher[:, None])
         weights = tl.load(p + at[:, None] * BLOCK_C + j[None, :])
@@ -59,7 +90,8 @@ def forward_kernel(  # type: ignore[no-untyped-def]
         top = higher
     place = split * n_rows + rows
     tl.store(tops_out + place, top, mask=live)
-    tl.store(joints_out + place[:, None] * BLOCK_C + j[None, :], joint, mask=live[:, None])
+    inside = live[:, None] & (j < n_cols)[None, :]
+    tl.store(joints_out + place[:, None] * n_cols + j[None, :], joint, mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
@@ -72,15 +104,14 @@ def joint_kernel(  # type: ignore[no-untyped-def]
     live = rows < n_rows
     j = tl.arange(0, BLOCK_C)
     real = j < n_cols
+    inside = live[:, None] & real[None, :]
     uniform = tl.load(log_ratio) * LOG2_E
     top = tl.full((BLOCK_B,), 0.0, tl.float32) + uniform
     joint = tl.zeros((BLOCK_B, BLOCK_C), tl.float32)
     for split in range(n_splits):
         place = split * n_rows + rows
         other = tl.load(tops + place, mask=live, other=0.0)
-        more = tl.load(
-            joints + place[:, None] * BLOCK_C + j[None, :], mask=live[:, None], other=0.0
-        )
+        more = tl.load(joints + place[:, None] * n_cols + j[None, :], mask=inside, other=0.0)
         higher = tl.maximum(top, other)
         joint = joint * tl.exp2(top - higher)[:, None] + more * tl.exp2(other - higher)[:, None]
         top = higher
@@ -89,7 +120,6 @@ def joint_kernel(  # type: ignore[no-untyped-def]
     joint = tl.maximum(joint, FLOOR)
     log_joint = tl.log(joint) - ((uniform - top) * LOG_2)[:, None]
     place = rows[:, None] * n_cols + j[None, :]
-    inside = live[:, None] & real[None, :]
     tl.store(joint_out + place, joint, mask=inside)
     tl.store(log_joint_out + place, log_joint, mask=inside)
     tl.store(top_out + rows, top, mask=live)
@@ -98,14 +128,15 @@ def joint_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def backward_kernel(  # type: ignore[no-untyped-def]
-    x, w, logits, p, s, top_in, pulls_out, r_out, parts_out,
-    n_rows, n_memories, n_cols, n_features, each,
+    x, w, e_io, tops, p, s, top_in, pulls_out, parts_out,
+    n_rows, n_memories, n_cols, n_features, each, per_top,
     MADE: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
     BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Block of memories, part of the rows: p_bar/p, and r or w̄."""
+    """Block of memories, part of the rows: p_bar/p, and w̄ or r, which takes the place of e."""
     at = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
     split = tl.program_id(1)
+    tile = tl.program_id(0) * BLOCK_P // per_top
     j = tl.arange(0, BLOCK_C)
     n = tl.arange(0, BLOCK_N)
     weights = tl.trans(tl.load(p + at[:, None] * BLOCK_C + j[None, :]))
@@ -114,19 +145,28 @@ def backward_kernel(  # type: ignore[no-untyped-def]
     for first in range(split * each, tl.minimum((split + 1) * each, n_rows), BLOCK_B):
         rows = first + tl.arange(0, BLOCK_B)
         live = rows < n_rows
-        h = logits_of(x, w, logits, rows, live, at, n_memories, n_features, MADE, BLOCK_N)
-        e = tl.exp2(h - tl.load(top_in + rows, mask=live, other=0.0)[:, None])
+        top = tl.load(top_in + rows, mask=live, other=0.0)
+        place = rows[:, None].to(tl.int64) * n_memories + at[None, :]
         share = tl.load(s + rows[:, None] * n_cols + j[None, :],
                         mask=live[:, None] & (j < n_cols)[None, :], other=0.0)  # fmt: skip
-        ratio += tl.dot(tl.trans(share), e, input_precision="tf32")
-        r = (e * tl.dot(share, weights, input_precision="tf32")).to(x.dtype.element_ty)
         if MADE:
+            e = tl.exp2(exponents(x, w, rows, live, at, n_features, BLOCK_N) - top[:, None])
+            ratio += tl.dot(tl.trans(share), e, input_precision="tf32")
+            r = (e * tl.dot(share, weights, input_precision="tf32")).to(x.dtype.element_ty)
             xs = tl.load(x + rows[:, None] * n_features + n[None, :],
                          mask=live[:, None] & (n < n_features)[None, :], other=0.0)  # fmt: skip
             pull += tl.dot(tl.trans(r), xs)
         else:
-            place = rows[:, None].to(tl.int64) * n_memories + at[None, :]
-            tl.store(r_out + place, r, mask=live[:, None])
+            e = tl.load(e_io + place, mask=live[:, None], other=0.0)
+            block_top = tl.load(tops + tile * n_rows + rows, mask=live, other=0.0)
+            share *= tl.exp2(block_top - top)[:, None]
+            # In two parts, so that 16 bits of it are left.
+            coarse = share.to(e.dtype)
+            fine = (share - coarse.to(tl.float32)).to(e.dtype)
+            ratio = tl.dot(tl.trans(coarse), e, ratio)
+            ratio = tl.dot(tl.trans(fine), e, ratio)
+            r = e.to(tl.float32) * tl.dot(share, weights, input_precision="tf32")
+            tl.store(e_io + place, r.to(e.dtype), mask=live[:, None])
     place = (split * n_memories + at[None, :]) * BLOCK_C + j[:, None]
     tl.store(parts_out + place, ratio)
     if MADE:

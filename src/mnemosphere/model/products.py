@@ -19,7 +19,8 @@ __all__ = ["add_product", "narrow", "narrowed", "operands", "product", "supporte
 
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 _onednn_products: Any = getattr(torch.backends.mkldnn, "matmul", None)
-_ALIGNED = 8  # numbers of 16 bits in the 16 bytes that a matrix unit reads at once
+# Numbers of 16 bits that a matrix unit reads at once, and that a block of a long product takes
+_ALIGNED, _LONG = 8, 64
 
 
 @contextmanager
@@ -70,7 +71,7 @@ def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
     if not supported(x.device) or not x.is_cuda:
         x = x if factor is None else x * factor
         return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
-    missing = -x.shape[1] % _ALIGNED
+    missing = -x.shape[1] % (_LONG if x.shape[1] > 2 * _LONG else _ALIGNED)
     made = x.new_empty(x.shape[0], x.shape[1] + missing, dtype=torch.bfloat16)
     made[:, x.shape[1] :] = 0
     own = made[:, : x.shape[1]]

@@ -17,7 +17,7 @@ from torch import Tensor
 __all__ = ["maximize", "usable"]
 
 _MAX_COLUMNS = 32
-_BLOCK, _WARPS = 4096, 8  # entries that a block of rows holds in registers, by so many warps
+_BLOCK, _WARPS = 2048, 8  # entries that a block of rows holds in registers, by so many warps
 _FINE = 1e-5  # tolerance from which on single precision will do
 # relative size of the vanishing floor under p_bar, as on the host, and what divisors are kept off
 _FLOOR, _TINY = {False: 1e-24, True: 1e-30}, {False: 1e-36, True: 1e-300}
