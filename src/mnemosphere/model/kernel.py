@@ -44,7 +44,7 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 # Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
 # enough of them to fill it.
 _CHUNK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 25}
-_NARROW_ELEMENTS = 58 << 20  # of the one array in 16 bits that is held on a GPU: 120 MB
+_NARROW_ELEMENTS = 1 << 26  # of the one array in 16 bits that is held on a GPU
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
 # The pass sums (label weight) / density over rows. Densities are kept this far above the smallest
