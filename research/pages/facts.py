@@ -56,6 +56,25 @@ def _table1(result: Json, folder: Path) -> Facts:
         found[f"passes {beta}"] = f"{_mean(rows, 'passes'):.0f}"
         gain = 100 * float(np.mean([curve[-1] - curve[-51] for curve in curves]))
         found[f"gain {beta}"] = f"{gain:.2f}"
+    found["above 18"] = f"{_mean(_rows(result, 'beta=18', 'sgd'), 'accuracy') - 91:.1f}"
+    cases = list(dict.fromkeys(row["case"] for row in result["measured"]["rows"]))
+    ahead = [
+        _mean(_rows(result, case, "fixed-point"), "accuracy")
+        > _mean(_rows(result, case, "sgd"), "accuracy")
+        for case in cases
+    ]
+    found["ahead"] = f"{sum(ahead)} of {len(ahead)}"
+    first, needed = [], []
+    for row in _rows(result, "varsigma=0.25", "sgd"):
+        quick, slow = (
+            arrays[f"curve varsigma=0.25-{solver}-{row['seed']}"][0]
+            for solver in ("fixed-point", "sgd")
+        )
+        first.append(quick[1])
+        needed += np.flatnonzero(slow >= quick[1])[:1].tolist()
+    found["first pass"] = f"{100 * np.mean(first):.1f}%"
+    found["as many passes"] = f"{min(needed)} to {max(needed)}"
+    found["reached"] = f"{len(needed)} of {len(first)}"
     return found
 
 
@@ -90,7 +109,14 @@ def _fig5(result: Json, folder: Path) -> Facts:
     return {
         "ratio": f"{result['measured']['trunk_ratio']:.1f}",
         **{f"{name} total": f"{run['memory_passes'] / 1000:.0f}" for name, run in runs.items()},
+        "widths": ", ".join(str(width) for width in runs["with"]["widths"]),
     }
+
+
+def _around(values: list[float], level: float) -> tuple[int, int]:
+    """The places of the last value below a level and of the first above it."""
+    above = next(k for k, value in enumerate(values) if value > level)
+    return above - 1, above
 
 
 def _fig6(result: Json, folder: Path) -> Facts:
@@ -106,6 +132,9 @@ def _fig6(result: Json, folder: Path) -> Facts:
             f"{data} gap": f"{np.mean(gaps):.2f}",
             f"{data} widths": f"{len(split['p_max'])}",
             f"{data} splits": ", ".join(f"{n:.3g}" for n in split["splits"]),
+            f"{data} fifth": " and ".join(
+                str(split["p_max"][k]) for k in _around(split["splits"], 4.5)
+            ),
             f"{data} passes": f"{plain['passes'][0]:.0f} to {plain['passes'][-1]:.0f}",
         }
         for what in ("seconds", "work"):
