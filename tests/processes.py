@@ -18,7 +18,7 @@ _SECONDS = 60.0
 
 
 def run_group(
-    n: int, work: Callable[[int], Any], *, timeout: float = _SECONDS, wait_for: int | None = None
+    n: int, work: Callable[[int], Any], *, wait_for: int | None = None
 ) -> list[Any]:
     """What `work(rank)` returns, or raises, in each of n processes of one group, or the first."""
     context = multiprocessing.get_context("fork")
@@ -30,7 +30,7 @@ def run_group(
                 other.close()
             dist.init_process_group(
                 "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=n,
-                timeout=timedelta(seconds=timeout),
+                timeout=timedelta(seconds=_SECONDS),
             )  # fmt: skip
             try:
                 found = work(rank)
