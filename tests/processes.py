@@ -17,9 +17,7 @@ import torch.distributed as dist
 _SECONDS = 60.0
 
 
-def run_group(
-    n: int, work: Callable[[int], Any], *, wait_for: int | None = None
-) -> list[Any]:
+def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None) -> list[Any]:
     """What `work(rank)` returns, or raises, in each of n processes of one group, or the first."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:

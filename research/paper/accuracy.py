@@ -26,7 +26,7 @@ BETAS = (6, 10, 14, 18)
 
 def _settings(quick: bool) -> Json:
     cases = [*(held(beta) for beta in BETAS), learned(0.25, start=20.0 if quick else 1.0)]
-    return settings(cases, 1000, quick=quick, quick_memories=64, quick_passes=8)
+    return settings(cases, 1000, quick=quick, quick_memories=36, quick_passes=8)
 
 
 def _run(run: Run) -> Json:

@@ -49,7 +49,7 @@ _CURVATURE = Krylov(tol=1e-6, max_cycles=60)
 def _settings(quick: bool) -> Json:
     return {
         "rows": 200 if quick else 2000,
-        "memories": 8 if quick else 16,
+        "memories": 4 if quick else 16,
         "varsigma": 0.25,
         "smoothing": 0.1,
         "tol": 1e-8,

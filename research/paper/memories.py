@@ -35,7 +35,7 @@ def _first_settings(quick: bool) -> Json:
 
 def _suboptimal_settings(quick: bool) -> Json:
     cases = [held(beta) for beta in (_BETAS[:1] + _BETAS[-1:] if quick else _BETAS)]
-    return settings(cases, 1000, quick=quick, quick_memories=100, quick_passes=8)
+    return settings(cases, 1000, quick=quick, quick_memories=49, quick_passes=8)
 
 
 def _compare_first(measured: Json) -> list[Comparison]:

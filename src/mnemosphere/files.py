@@ -343,27 +343,21 @@ def join_prefixes(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor
     return {f"{part}.{name}": t for part, tensors in parts.items() for name, t in tensors.items()}
 
 
-def plain(value: object) -> Any:
-    """A value as JSON can hold it: NumPy scalars and arrays as Python ones; else as it is."""
+def plain(value: object, *, finite: bool = False) -> Any:
+    """A value as JSON can hold it: NumPy scalars and arrays as Python ones; else as it is.
+
+    finite: None in place of NaN and infinities.
+    """
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(item, finite=finite) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value
+        return [plain(item, finite=finite) for item in value]
+    return None if finite and isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_json(content: object) -> str:
     """Strict JSON: NaN and infinities null, what is not printable as escapes."""
-    text = json.dumps(_finite(plain(content)), indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(plain(content, finite=True), indent=2, ensure_ascii=False, default=str)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
-
-
-def _finite(value: Any) -> Any:
-    """Lists and dicts with None for each number that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else plain(value)

@@ -1,12 +1,13 @@
-"""Everything the command `reproduce all --quick` leaves, made once for all test files."""
+"""What `reproduce NAME --quick` leaves, made once for all test files and processes."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,23 +16,38 @@ from commands import caller
 from research.app import app
 
 
-class Quick(NamedTuple):
-    out: Path
-    report: dict[str, Any]  # what the command printed with --json
-    code: int
-    errors: str
+@dataclass(frozen=True)
+class Quick:
+    root: Path
 
     def row(self, name: str) -> dict[str, Any]:
-        """The line of an experiment in the report."""
-        (row,) = [row for row in self.report["runs"] if row["name"] == name]
+        """What the command says of an experiment, run by whichever process comes first to it."""
+        report = self.root / f"{name}.json"
+        try:
+            (self.root / name).mkdir(parents=True)
+        except FileExistsError:
+            for _ in range(6000):
+                if report.exists():
+                    break
+                time.sleep(0.1)
+        else:
+            options = ["--quick", "--json", "--device", "cpu", "--out", str(self.root)]
+            done = CliRunner().invoke(app, ["reproduce", name, *options])
+            draft = report.with_suffix(".draft")
+            draft.write_text(json.dumps([done.exit_code, done.stdout, done.stderr]))
+            draft.rename(report)
+        code, shown, errors = json.loads(report.read_text())
+        assert shown, errors
+        (row,) = json.loads(shown)["runs"]
+        assert row["status"] == "skipped" or (code, row["status"]) == (0, "done"), errors
         return row
 
     def folder(self, name: str) -> Path:
         """The folder of a run; the test is skipped where it could not be done here."""
         row = self.row(name)
         if row["status"] == "skipped":
+            assert "needs" in row["reason"]  # an optional package; data are all embedded
             pytest.skip(row["reason"])
-        assert "folder" in row, row
         return Path(row["folder"])
 
     def result(self, name: str) -> dict[str, Any]:
@@ -47,31 +63,6 @@ def run():
 
 @pytest.fixture(scope="session")
 def quick_runs(tmp_path_factory) -> Quick:
-    """`python -m research reproduce all --quick`, by whichever test process comes first."""
+    """The quick runs of this test run, whose processes have folders of their own inside one."""
     base = tmp_path_factory.getbasetemp()
-    # Parallel workers have folders of their own inside one of the whole test run.
-    root = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    report = root / "reproduce-all-quick.json"
-    try:
-        (root / "reproduce-all-quick").mkdir()
-    except FileExistsError:
-        for _ in range(6000):
-            if report.exists():
-                break
-            time.sleep(0.1)
-    else:
-        out = root / "reproduce-all-quick"
-        arguments = ["reproduce", "all", "--quick", "--json", "--device", "cpu", "--out", str(out)]
-        done = CliRunner().invoke(app, arguments)
-        content = {"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
-        draft = root / "reproduce-all-quick.draft"
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.rename(report)
-    content = json.loads(report.read_text(encoding="utf-8"))
-    assert content["stdout"], content["stderr"]
-    return Quick(
-        root / "reproduce-all-quick",
-        json.loads(content["stdout"]),
-        content["code"],
-        content["stderr"],
-    )
+    return Quick((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "quick")

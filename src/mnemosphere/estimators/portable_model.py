@@ -245,12 +245,14 @@ class PortableModel(MemoryModel, ABC):
         here where that is a matter of seconds. The file needs no server and no network.
         """
         from mnemosphere.export.page import write_page
+        from mnemosphere.export.payload import payload
 
         check_is_fitted(self, "params_")
-        write_page(
-            self, Path(path), X, y, max_rows=max_rows, image_shape=image_shape, layout=layout,
+        content = payload(
+            self, X, y, max_rows=max_rows, image_shape=image_shape, layout=layout,
             certificate=certificate, title=title,
         )  # fmt: skip
+        write_page(Path(path), content)
 
     def card(
         self, X: ArrayLike | None = None, y: ArrayLike | None = None, *, title: str | None = None

@@ -15,6 +15,14 @@ __all__ = ["model_card"]
 
 _FEW = 12  # classes whose confusion is shown as a matrix
 _NAMED = 60  # classes that are named
+_USE = """## Use
+
+```python
+import mnemosphere as mn
+
+model = mn.load("model.safetensors")
+model.predict(X)
+```"""
 
 
 def model_card(
@@ -26,7 +34,7 @@ def model_card(
     parts = [_front_matter(known, name), f"# {_text(name)}", _summary(known)]
     if "measured" in known:
         parts += [_measures(known), _confusion(known), _calibration(known)]
-    parts += [_choices(known), _use(known)]
+    parts += [_choices(known), _USE]
     return "\n\n".join(parts) + "\n"
 
 
@@ -129,13 +137,6 @@ def _choices(known: dict[str, Any]) -> str:
         + "\n\nSettings of training:\n\n"
         + _table(("setting", "value"), list(known["settings"].items()))
     )  # fmt: skip
-
-
-def _use(known: dict[str, Any]) -> str:
-    return (
-        "## Use\n\n```python\nimport mnemosphere as mn\n\n"
-        'model = mn.load("model.safetensors")\nmodel.predict(X)\n```'
-    )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mnemosphere.export.payload import payload
-from mnemosphere.files import write_atomically
-from mnemosphere.theory.stationarity import Certificate
-
-if TYPE_CHECKING:
-    from mnemosphere.estimators.portable_model import PortableModel
+from mnemosphere.files import plain, write_atomically
 
 __all__ = ["render", "write_page"]
 
 
-def write_page(
-    model: PortableModel,
-    path: Path,
-    X: Any = None,
-    y: Any = None,
-    *,
-    max_rows: int = 500,
-    image_shape: Sequence[int] | str | None = "auto",
-    layout: str = "auto",
-    certificate: Certificate | None = None,
-    title: str | None = None,
-) -> None:
-    """Write the page of a fitted model atomically; `PortableModel.explore` has the details."""
+def write_page(path: Path, content: dict[str, Any]) -> None:
+    """Write the page that shows a payload, atomically."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
-    content = render(
-        payload(
-            model, X, y, max_rows=max_rows, image_shape=image_shape, layout=layout,
-            certificate=certificate, title=title,
-        )
-    )  # fmt: skip
-    write_atomically(path, content.encode())
+    write_atomically(path, render(content).encode())
 
 
 def render(content: dict[str, Any]) -> str:
     """The page that shows a payload."""
     # In ASCII, and without the signs that could end the script element it lies in.
-    text = json.dumps(_finite(content), allow_nan=False, separators=(",", ":"))
+    text = json.dumps(plain(content, finite=True), allow_nan=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     page = _part("template.html")
@@ -62,15 +38,6 @@ def render(content: dict[str, Any]) -> str:
             raise ValueError(f"the template has no place for {place}")
         page = before + part + after
     return page
-
-
-def _finite(value: Any) -> Any:
-    """The same with null for every number that JSON cannot hold."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _part(name: str) -> str:

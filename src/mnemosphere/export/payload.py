@@ -41,7 +41,7 @@ def payload(
     certificate: Certificate | None = None,
     title: str | None = None,
 ) -> dict[str, Any]:
-    """Everything the page shows; see `write_page`."""
+    """Everything the page shows; `PortableModel.explore` has the details."""
     chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
     table = None if X is None else np.asarray(model.encode(X))
     packed = None if table is None or chosen is None else table[chosen]

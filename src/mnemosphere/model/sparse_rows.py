@@ -137,10 +137,6 @@ class SparseRows(Tensor):
         n = self.shape[1] if direction is None else direction.shape[0]
         return SparseRows(self.start, self.column, value, n, factor, direction)
 
-    def columns_scaled(self, factor: Tensor) -> SparseRows:
-        """Entries times one factor per column, (N,)."""
-        return self.with_values(self.value * factor[self.column])
-
     def norms(self) -> Tensor:
         """Lengths of the rows, (n,)."""
         square = self.sum_rows(self.value.double().square())
