@@ -32,7 +32,7 @@ def _accuracies(rows: Iterable[Json], **wanted: object) -> list[float]:
 
 def two_layers_table() -> str:
     final = read("patches_final_mnist")["results"] + read("patches_final_fashion")["results"]
-    peers, pixels = read("patches_peers"), read("precision_gpu")
+    peers, pixels = read("patches_peers"), read("precision_gpu_conditional")
     lines = [
         _line(f"{p} memories, two layers", lambda d, p=p: _accuracies(final, data=d, memories=p))
         for p in (1000, 100)
@@ -128,11 +128,12 @@ def precision_passes() -> str:
 
 
 def precision_fits() -> str:
-    run = read("precision_gpu")
+    runs = [read(name) for name in ("precision_gpu", "precision_gpu_conditional")]
+    fits = [r for run in runs for r in run["fits"]]
     lines = []
     for data, shown in SETS.items():
-        for what in dict.fromkeys(r["what"] for r in run["fits"]):
-            own = [r for r in run["fits"] if r["data"] == data and r["what"] == what]
+        for what in dict.fromkeys(r["what"] for r in fits):
+            own = [r for r in fits if r["data"] == data and r["what"] == what]
             each = {p: [r for r in own if r["precision"] == p] for p in ("float32", _AUTO)}
             lines.append([
                 shown, what,
@@ -141,7 +142,8 @@ def precision_fits() -> str:
                 *(f"{average(rows, 'seconds'):.2f}" for rows in each.values()),
             ])  # fmt: skip
     head = ["data", "classifier", "float32, %", "bfloat16, %", "float32, s", "bfloat16, s"]
-    return f"{markdown(head, lines)}\n\n{source(run)}. {run['note']}"
+    commands = "\n".join(f"{source(run)}. {run['note']}" for run in runs)
+    return f"{markdown(head, lines)}\n\n{commands}"
 
 
 def precision_errors() -> str:

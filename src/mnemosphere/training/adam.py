@@ -13,7 +13,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join, side_stream
+from mnemosphere.model.streams import join
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.training.solver import GradientSolver, SolverState
 
@@ -95,17 +95,13 @@ class Adam(GradientSolver):
         scale = self._scale(state["step"])
         angle, rate = self.angle * scale, self.learning_rate * scale
 
-        # Beside each other: sweeps over p and functions of β are long chains of small kernels.
-        with side_stream(lane=1):
-            weighted, m_p, v_p = self._step_of_p(params, state, stats, rate)
-        with side_stream():
-            beta, m_b, v_b = self._step_of_beta(params, state, stats, rate)
+        weighted, m_p, v_p = self._step_of_p(params, state, stats, rate)
+        beta, m_b, v_b = self._step_of_beta(params, state, stats, rate)
         m_w, v_w = self._means_of_w(params, state, stats)
         size = self._size(v_w, params.p_h[..., 1:])
         w = torch.addcmul(params.w, m_w, (-angle / size)[..., None])  # `sphere.retract`
         w = w.div_(torch.linalg.vector_norm(w, dim=-1, keepdim=True))
         metric, of_metric = self._metric_step(params, state, stats, scale)
-        join()
         return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
             "w": m_w,
             "w_square": v_w,

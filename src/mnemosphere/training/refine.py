@@ -33,7 +33,6 @@ __all__ = ["ExactSteps", "angular_unit", "join_histories", "refine"]
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
 _PASSES, _ALL_STEPS = 15, 60  # at least so many of both
 _BATCH = 500
-_LARGE = 20_000  # rows from which on a GPU takes batches of twice the size, and steps in proportion
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
 _SINGLE_ROWS = 100  # from so many on, in single precision: they only judge, and take half the time
@@ -358,8 +357,6 @@ class _Descent:
     def _plan(self, params: Parameters, dataset: Dataset) -> _Plan:
         refinement = self.refinement
         unit, (steps, passes) = angular_unit(params), self.schedule(dataset.n_rows)
-        wider = 2 if dataset.device.type == "cuda" and dataset.n_rows >= _LARGE else 1
-        steps = math.ceil(steps / wider)
         size = math.ceil(dataset.n_rows / steps)  # no batch much smaller than the others
         some = dataset.sample(_FEW_ROWS, generator=torch.Generator().manual_seed(0)).x
         sparse = isinstance(some, SparseRows)
@@ -368,7 +365,7 @@ class _Descent:
         if learned and not (sparse or has_gaps(some)):
             params = params.replace(metric=torch.eye(params.n_features).to(params.w))
         solver = Adam(
-            passes * steps, angle=wider * _ANGLE * unit, batch_size=size, tolerance=_MARGINALS,
+            passes * steps, angle=_ANGLE * unit, batch_size=size, tolerance=_MARGINALS,
             learn_weights=self.learn_weights, metric_decay=1 / dataset.n_rows,
         )  # fmt: skip
         solver = solver.resolve(dataset.n_rows, learn_beta=self.learn_beta, device=dataset.device)
