@@ -152,6 +152,8 @@ def _line() -> Facts:
             f"distance {n}": f"{distance[i].max():.1f}",
             f"difference {n}": _signed(float((measured - odds)[i].mean()), 2),
             f"starts {n}": f"{starts[i].max():.2f}",
+            f"paired {n}": str((share[i] < 0.5).sum()),
+            f"paired by theory {n}": str((expected[i] < 0.5).sum()),
             f"within {n}": f"{within[i].sum()} of {within.shape[1]}",
         }
     return found

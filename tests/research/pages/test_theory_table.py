@@ -69,3 +69,9 @@ def test_a_thousand_starts_take_seconds():
 def test_a_number_that_a_page_wants_must_be_there():
     with pytest.raises(ValueError, match="wants 'moon' of line"):
         theory_facts.fact("line", "moon")
+
+
+def test_no_line_begins_with_the_mark_of_a_number():
+    # A comment at the beginning of a line would end its paragraph.
+    for page in (ROOT / "docs").glob("*.md"):
+        assert "\n<!--=" not in page.read_text(encoding="utf-8"), page.name
