@@ -203,6 +203,23 @@ def test_what_is_known_stays_also_through_a_metric(problem, method):
     assert (found.energies[0] - found.energies[-1] > 1e-3).any()
 
 
+def test_single_precision_goes_through_a_metric_the_same_way(problem):
+    """Coordinates that count the same tell nothing apart: a rank that rounding must not hide."""
+    params = problem(37, features=5, memories=7, beta=9.0).params
+    a = torch.randn(5, 11, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    a[:, 5:] = a[:, :1]
+    v = torch.randn(13, 11, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    known = mask(13, 11, 3)
+    known[:, 1:3] = True
+    x = sphere.project(v @ a.T)
+    double = recall(params, x, known=known, metric=a, steps=9)
+    single = recall(
+        params.to(dtype=torch.float32), x.float(), known=known, metric=a, steps=9, record="energies"
+    )
+    torch.testing.assert_close(single.x.double(), double.x, rtol=0, atol=1e-4)
+    assert (single.energies.diff(dim=0) <= 1e-5).all()
+
+
 def test_no_metric_is_the_identity(problem):
     params = problem(32, features=5, memories=3).params
     x = sphere.sample_uniform(

@@ -300,7 +300,7 @@ class MemoryModel(SphereEstimator, ABC):
         metric = self._normalizer.metric
         return recall(
             self.params_, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
-            record=record, metric=None if metric is None else metric.to(x),
+            record=record, metric=None if metric is None else metric.to(x.device),
         )  # fmt: skip
 
     def sample(

@@ -147,8 +147,9 @@ class _Kept:
         self.given, self.known, self.hold_scale = given, known, hold_scale
         self._onto: Tensor | None = None
         if metric is not None:
-            columns = torch.where(known[:, None], 0.0, metric)  # (B, N, M): images of free ones
-            self._onto = columns @ torch.linalg.pinv(columns, rtol=1e-9)
+            # (B, N, M): images of free ones, in double precision, which tells none from little.
+            columns = torch.where(known[:, None], 0.0, metric.double())
+            self._onto = (columns @ torch.linalg.pinv(columns, rtol=1e-9)).to(given)
 
     def free(self, g: Tensor) -> Tensor:
         """The part of each row that may change on its own."""
