@@ -160,20 +160,21 @@ def _line() -> Facts:
 
 
 def _draws() -> Facts:
-    data = _study("random-labels")["data"]
-    each, gibbs = np.asarray(data["each"]), np.asarray(data["gibbs"])
-    clamped = np.asarray(data["clamped"])
-    broken = each > 0.2
-    return {
+    run = _study("random-labels")
+    data = run["data"]
+    each, gibbs, clamped = (np.asarray(data[key]) for key in ("each", "gibbs", "clamped"))
+    found = {
+        "command": command(run),
         "draws": str(len(each)),
-        "teachers": str(gibbs.shape[1]),
-        "averaged": f"{max(data['averaged']):.0e}",
-        "broken": str(int(broken.sum())),
-        "gibbs": f"{gibbs[broken].min():.2f} to {gibbs[broken].max():.2f}",
-        "clamped": f"{clamped[broken].min():.2f} to {clamped[broken].max():.2f}",
-        "each": f"{each[broken].min():.2f} to {each[broken].max():.2f}",
-        "difference": f"{np.abs(gibbs - clamped)[broken].max():.2f}",
+        "teachers": str(gibbs.shape[2]),
+        "averaged": _power(max(data["averaged"])),
+        "each": f"{each.min():.2f} to {each.max():.2f}",
     }
+    for i, n in enumerate(data["n_features"]):
+        found[f"gibbs {n}"] = f"{gibbs[i].min():.2f} to {gibbs[i].max():.2f}"
+        found[f"difference {n}"] = f"{np.abs(gibbs[i] - clamped[i]).mean():.3f}"
+        found[f"correlation {n}"] = f"{np.corrcoef(gibbs[i].ravel(), clamped[i].ravel())[0, 1]:.2f}"
+    return found
 
 
 def _splits() -> Facts:

@@ -47,13 +47,13 @@ class Draws:
         """One column per draw: the three equations, and the chains of every teacher."""
         ax = new_figure(6.8, 3.6).subplots()
         n_sizes, n_draws, n_teachers = self.gibbs.shape
-        place = np.arange(1, n_draws + 1)
+        place, colors = np.arange(1, n_draws + 1), (PALETTE[0], PALETTE[3], PALETTE[4])
         for i, n in enumerate(self.n_features):
             for k in range(n_teachers):
                 at = place + 0.7 * ((i * n_teachers + k + 0.5) / (n_sizes * n_teachers) - 0.5)
                 first = k == 0
                 ax.errorbar(
-                    at, self.gibbs[i, :, k], self.error[i, :, k], fmt=MARKERS[i], color=PALETTE[i],
+                    at, self.gibbs[i, :, k], self.error[i, :, k], fmt=MARKERS[i], color=colors[i],
                     markersize=4, capsize=2, label=f"Gibbs, N = {n}" if first else None,
                 )  # fmt: skip
                 ax.plot(

@@ -58,6 +58,17 @@ def test_branches_are_visited_as_the_theory_ranks_them():
     assert gap[sizes.index(300)] < gap[sizes.index(150)]
 
 
+def test_chains_break_where_the_averaged_equation_does_not():
+    data = json.loads((STUDIES / "random-labels.json").read_text(encoding="utf-8"))["data"]
+    each, clamped, gibbs = (np.array(data[key]) for key in ("each", "clamped", "gibbs"))
+    assert len(each) == 8
+    assert max(data["averaged"]) < 1e-6
+    last = data["n_features"].index(1000)
+    assert np.abs(gibbs[last].mean(1) - clamped[last].mean(1)).max() < 0.05
+    assert (gibbs[last][each > 0.15] > 0.15).all()
+    assert (each > 0.15).sum() >= 4
+
+
 def test_a_thousand_starts_take_seconds():
     stored = json.loads((RESULT.parent / "saddle_starts.json").read_text(encoding="utf-8"))
     assert stored["threads"] == 2
