@@ -69,6 +69,13 @@ def test_chains_break_where_the_averaged_equation_does_not():
     assert (each > 0.15).sum() >= 4
 
 
+def test_small_ladders_forget_their_start():
+    data = json.loads((STUDIES / "occupation.json").read_text(encoding="utf-8"))["data"]
+    gap = np.abs(np.subtract(data["from_idle"], data["from_paired"])).max(1)
+    assert data["n_features"][:2] == [100, 150]
+    assert gap[:2].max() < 0.1 < gap[2]
+
+
 def test_a_thousand_starts_take_seconds():
     stored = json.loads((RESULT.parent / "saddle_starts.json").read_text(encoding="utf-8"))
     assert stored["threads"] == 2
