@@ -62,3 +62,23 @@ def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None
             for process in processes:
                 process.kill()
                 process.join()
+
+
+def run_forked(work: Callable[[], Any]) -> Any:
+    """What `work()` returns in another process."""
+    ours, theirs = multiprocessing.Pipe()
+
+    def child() -> None:
+        torch.set_num_threads(1)
+        theirs.send(work())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+    try:
+        assert ours.poll(2 * _SECONDS)
+        return ours.recv()
+    finally:
+        process.kill()
+        process.join()

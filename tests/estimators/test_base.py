@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
-import subprocess
-import sys
-import textwrap
+import signal
 import warnings
 
 import numpy as np
@@ -19,6 +18,7 @@ import mnemosphere as mn
 from mnemosphere.estimators import calibration
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.refinement import Trained
+from processes import run_forked
 
 
 def small(**settings):
@@ -528,27 +528,24 @@ def test_interruption_leaves_a_usable_model(data, settings, when):
     assert model.partial_fit(data.x, data.y).score(data.x, data.y) > 0.2
 
 
-def test_a_real_signal(tmp_path):
+def test_a_real_signal():
     """The signal of Ctrl-C to another process in the middle of a long fit."""
-    code = """
-        import os, signal, numpy as np, mnemosphere as mn
 
-        class Signal(mn.Callback):
-            def on_pass(self, run):
-                if run.n_iter == 3:
-                    os.kill(os.getpid(), signal.SIGINT)
+    class Signal(mn.Callback):
+        def on_pass(self, run):
+            if run.n_iter == 3:
+                os.kill(os.getpid(), signal.SIGINT)
 
+    def work():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         x = np.random.default_rng(0).normal(size=(200, 5))
         model = mn.DAMClassifier(
             9, normalize="unit", varsigma=0.9, max_iter=10**6, tol=0.0, callbacks=[Signal()]
         )
         model.fit(x, x[:, 0] > 0)
-        print(model.status_, len(model.history_), model.score(x, x[:, 0] > 0) > 0.7)
-    """
-    out = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        check=True, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    status, passes, good = out.stdout.split()
-    assert (status, good) == ("interrupted", "True")
-    assert 2 <= int(passes) <= 4
+        return model.status_, len(model.history_), model.score(x, x[:, 0] > 0)
+
+    status, passes, score = run_forked(work)
+    assert status == "interrupted"
+    assert score > 0.7
+    assert 2 <= passes <= 4

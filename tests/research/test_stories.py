@@ -9,10 +9,13 @@ import pytest
 from research.benchmarks.stories import STORIES, tell
 
 PAGE = Path(__file__).parents[2] / "docs" / "stories.md"
-FAST = ("--memories", "20", "--varsigma", "0.8", "--normalize", "standard", "--max-iter", "8")
+FAST = ("--memories", "20", "--varsigma", "0.8", "--normalize", "standard", "--max-iter", "8",
+        "--objective", "joint")  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "many")) for n in STORIES]
+)
 def test_a_story_ends_as_told(name, tmp_path):
     story = STORIES[name]
     told = tell(story, tmp_path, *FAST)
