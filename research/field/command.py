@@ -1,6 +1,6 @@
 """Ours and the peers on small real data sets: classes, time, clusters, few labels, novelty, cost.
 
-    python -m research field                              all parts on the sets of scikit-learn
+    python -m research field                              all parts but images, on bundled sets
     python -m research field classify --data DIR          one part, and the tables in DIR/tables too
     python -m research field classify --methods dam --again --data DIR
     python -m research field --summary                    measure nothing: what the results say
@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from research import report
-from research.field import cost, methods, sets, store, summary
+from research.field import cost, images, methods, sets, store, summary
 from research.field.parts import PARTS, cell
 from research.report import Json
 
-COST = "cost"
+COST, IMAGES = "cost", "images"
+OTHERS = (COST, IMAGES)
 
 
 def main(argv: list[str]) -> int:
@@ -33,9 +34,11 @@ def main(argv: list[str]) -> int:
     args = parse(argv)
     command = report.command_line(["field", *argv])
     for part in args.parts or [*PARTS, COST]:
-        if part == COST:
-            if not args.summary:
+        if part in OTHERS:
+            if part == COST and not args.summary:
                 cost.measure(args.out, command, args.methods, again=args.again)
+            elif not args.summary:
+                images.measure(args.out, command, args.sets, args.seed, again=args.again)
             continue
         if not args.summary:
             run(part, args, command)
@@ -49,7 +52,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join([*PARTS, COST])}")
+    options.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join([*PARTS, *OTHERS])}")
     folder = os.environ.get("MNEMOSPHERE_DATA")
     options.add_argument(
         "--data", type=Path, default=Path(folder) if folder else None,
@@ -65,8 +68,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument("--summary", action="store_true", help="measure nothing")
     args = options.parse_args(argv)
     for part in args.parts:
-        if part not in (*PARTS, COST):
-            options.error(f"no part {part!r}: choose from {', '.join([*PARTS, COST])}")
+        if part not in (*PARTS, *OTHERS):
+            options.error(f"no part {part!r}: choose from {', '.join([*PARTS, *OTHERS])}")
     if args.data is not None and not (args.data / "tables" / "index.csv").exists():
         if "--data" in argv:
             options.error(f"no tables/index.csv in {args.data}")

@@ -137,6 +137,47 @@ def test_rows_by_name(named, data, tmp_path):
     assert names in [tuple(line) for line in fewer.memory_table()["typical_rows"]]
 
 
+def test_what_the_metric_lets_count_is_part_of_it(data):
+    """Of a table with a category: relevances, pairs, table of memories, explanation, picture."""
+    frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
+    frame["plan"] = np.array(["basic", "plus", "pro"])[np.digitize(data.x[:, 0], [-0.5, 0.5])]
+    model = mn.DAMClassifier(
+        7, objective=mn.Refinement(metric="none"), normalize="whitened", varsigma=0.6, max_iter=3
+    ).fit(frame, data.y)
+    names = model._feature_names()
+    assert len(names) == 8  # three numbers for the category
+    a = model._normalizer.metric[:, : len(names)].numpy()
+    form = a.T @ a / (a**2).sum(0).mean()
+    np.testing.assert_allclose(model.relevances_, form.diagonal(), rtol=1e-10)
+    pairs = model.strongest_pairs(2)
+    apart = np.abs(np.triu(form, 1))
+    assert pairs["relevance"].abs().max() == pytest.approx(apart.max())
+    first = names.index(pairs["feature"][0]), names.index(pairs["other"][0])
+    assert abs(form[first]) == pytest.approx(apart.max())
+    found = model.explain(frame.iloc[:2])
+    why = found.features(1)
+    np.testing.assert_allclose(why.relevance, form.diagonal(), rtol=1e-10)
+    assert why.pairs[0] == (*pairs.iloc[0][["feature", "other"]], pytest.approx(form[first]))
+    assert why.as_dicts()[0]["relevance"] == pytest.approx(form.diagonal()[why.order()[0]])
+    assert {"relevance", "difference"} <= set(why.table()[0])
+    assert f"counting together: {names[first[0]]}" in str(found)
+    titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
+    assert "relevance" in titles
+    # The strongest features of a memory are those of the largest weight in overlaps with it.
+    weight = model.params_.w.numpy() @ model._normalizer.metric.numpy()
+    best = np.abs(weight[:, : len(names)]).argmax(1)
+    assert [line[0] for line in model.memory_table()["features"]] == [names[k] for k in best]
+    strongest = model.strongest_features(1)
+    assert strongest["weight"].tolist() == pytest.approx(
+        weight[np.arange(7), best].tolist(), rel=1e-5
+    )
+    plain = mn.DAMClassifier(7, objective="joint", normalize="standard", varsigma=0.6, max_iter=3)
+    plain.fit(frame, data.y)
+    assert plain.strongest_pairs().empty
+    assert plain.relevances_.tolist() == [1.0] * len(names)
+    assert "relevance" not in plain.explain(frame.iloc[:1]).features().table()[0]
+
+
 def test_a_clusterer_explains_too(data):
     model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
     found = model.explain(data.x[:7])

@@ -170,6 +170,7 @@ class Reasons:
     constant = np.array([0.25, 0.0, 0.0])
     difference = np.random.default_rng(3).normal(size=17)
     difference_constant, difference_rest, log_odds = 0.5, -0.25, float(difference.sum()) + 0.25
+    relevance, pairs = np.linspace(0.2, 1.8, 17), ()
 
     def order(self):
         return list(range(16, -1, -1))
@@ -189,6 +190,14 @@ def test_bars_of_features_add_up(case):
     assert lines[12:] == ["others (5)", "being average", "soft labels"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), Reasons.position[16:4:-1])
     figure.draw_without_rendering()
+
+    class Weighed(Reasons):
+        pairs = (("feature 1", "feature 2", -0.4),)
+
+    _, relevance, overlap, *_ = plots.feature_figure(Weighed(), decision).axes
+    assert "overlap" in overlap.get_title(loc="left")
+    bars = [bar.get_width() for bar in relevance.containers[0]]
+    assert bars == pytest.approx([*Reasons.relevance[16:4:-1], 0, 0, 0])
 
 
 def test_texts_of_training_rows(case):

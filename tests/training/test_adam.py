@@ -7,12 +7,18 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from mnemosphere.data import ArrayDataset
 from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.objectives import JointConditional, conditional
+from mnemosphere.model.m_step import share_out
+from mnemosphere.model.metric import relevances
+from mnemosphere.model.objectives import JointConditional, conditional, soft_labels
+from mnemosphere.model.parameters import from_memories
+from mnemosphere.numerics import sphere
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import fit
 from mnemosphere.training.noise import SphereNoise
+from runs import seeded
 
 RULES = {"conditional": conditional, "blend 0.3": JointConditional(0.3)}
 
@@ -251,3 +257,19 @@ def test_resolved_for_few_rows_and_for_a_gpu():
 def test_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Adam(**settings)
+
+
+def test_a_feature_of_pure_noise_comes_to_count_for_nothing():
+    """Of three features two tell the classes apart: the third ends with hardly any relevance."""
+    z = torch.randn(211, 3, generator=seeded(3), dtype=torch.float64)
+    targets = soft_labels((z[:, 0] + z[:, 1] > 0).long(), 2, 0.1, dtype=torch.float64)
+    x = sphere.project(torch.cat([z, torch.full_like(z[:, :1], 3**0.5)], 1))
+    params = from_memories(x[:9], targets.mean(0), beta=8.0, varsigma=0.9)
+    own = params.p_h[:, None] * torch.cat([params.p_q[None], targets[:9]])
+    params = share_out(params, own, hold_classes=True)
+    params = params.replace(metric=torch.eye(4, dtype=torch.float64))
+    solver = Adam(60, batch_size=211, learn_weights=True, metric_angle=0.1, metric_decay=1 / 211)
+    found = fit(params, ArrayDataset.of(x, targets), solver, rule=conditional, max_iter=60).params
+    relevance = relevances(found.metric[:, :3])
+    assert relevance[2] < 0.01
+    assert (relevance[:2] > 1.3).all()

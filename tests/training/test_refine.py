@@ -11,7 +11,7 @@ import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import at_temperature
-from mnemosphere.model.kernel import accumulate, evaluate
+from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.objectives import JointConditional, conditional
 from mnemosphere.numerics import sphere
 from mnemosphere.training.callbacks import PassRecord
@@ -311,6 +311,35 @@ def test_some_thousand_rows_go_on_from_what_the_hold_out_came_to(case, descents,
     assert float(again["state"]["step"]) == begin
     assert len(last.history) == best - begin
     assert_same_params(trained.params, last.params)
+
+
+def test_a_full_metric_knows_no_axes(case, monkeypatch):
+    """Rows turned beforehand: every class of every row is as probable as before."""
+    monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
+    q = torch.linalg.qr(torch.randn(5, 5, generator=seeded(8), dtype=torch.float64))[0]
+    turned = case._replace(x=case.x @ q.T, params=case.params.replace(w=case.params.w @ q.T))
+    found = []
+    for one in (case, turned):
+        params = go(one, refinement=Refinement(max_iter=12, noise=0.0))[0].params
+        assert (params.metric - torch.eye(5)).norm() > 0.05
+        found.append(log_joint(params, one.x))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-8)
+
+
+def test_a_metric_held_at_its_start_is_none_at_all(many, case, monkeypatch):
+    monkeypatch.setattr(
+        module.Adam, "_metric_step", lambda self, params, state, stats, rate: (params.metric, {})
+    )
+    monkeypatch.setattr(module, "_gained", lambda *_, **__: True)
+    held, none = (
+        go(case, refinement=Refinement(max_iter=6, metric=metric))[0].params
+        for metric in ("learn", "none")
+    )
+    assert held.metric is not None
+    assert none.metric is None
+    torch.testing.assert_close(held.w, none.w, rtol=0, atol=1e-12)
+    torch.testing.assert_close(held.p, none.p, rtol=0, atol=1e-12)
+    torch.testing.assert_close(held.beta, none.beta, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("per_coordinate", [31, 32])

@@ -18,7 +18,14 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
-from mnemosphere.estimators.base import Floats, as_numpy, like, relative, sample_weights
+from mnemosphere.estimators.base import (
+    Floats,
+    as_numpy,
+    check_whole,
+    like,
+    relative,
+    sample_weights,
+)
 from mnemosphere.estimators.editing import given_parameters
 from mnemosphere.estimators.from_files import accuracy, learn_labeled, sample_rows, scan
 from mnemosphere.estimators.labels import (
@@ -41,7 +48,7 @@ from mnemosphere.model.class_reading import (
     net_class_weights,
     precise,
 )
-from mnemosphere.model.metric import relevances
+from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
 from mnemosphere.numerics.bessel import log_omega_ratio
@@ -77,15 +84,29 @@ class ClassModel(PortableModel, ABC):
 
     @property
     def relevances_(self) -> Floats:
-        """How much each feature counts in the model's metric, (n_features,), 1 on average.
+        """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
 
         The diagonal of AᵀA, in standard units of the features; all 1 where there is no metric.
         """
-        a = self._normalizer.metric
-        if a is None:
-            return np.ones(self.n_features_in_)
-        found = relevances(a[:, : self.n_features_in_])
-        return as_numpy(found)
+        a, n = self._normalizer.metric, self._n_numbers
+        return np.ones(n) if a is None else as_numpy(relevances(a[:, :n]))
+
+    def strongest_pairs(self, n_pairs: int = 10) -> Any:
+        """The pairs of features that count together most in the metric, as a pandas frame.
+
+        One line per pair: feature, other, relevance. That is the entry of AᵀA in the scale of
+        `relevances_`: above zero what counts is the sum of the two, below zero their difference.
+        Empty where there is no metric.
+        """
+        import pandas as pd
+
+        check_is_fitted(self, "params_")
+        check_whole(n_pairs, "n_pairs", 1)
+        a, n = self._normalizer.metric, self._n_numbers
+        called = self._feature_names() or range(n)
+        found = [] if a is None else strongest_pairs(a[:, :n], n_pairs)
+        lines = [(called[i], called[j], value) for i, j, value in found]
+        return pd.DataFrame(lines, columns=["feature", "other", "relevance"])
 
     def _encode(
         self, y: Any, stored: StoredRows, classes: NDArray[Any] | None, *, require_label: bool

@@ -197,7 +197,8 @@ class Explanation:
             found.append(("training rows like these memories", _cut(texts, width)))
         if self.shows_features:
             features = self.features(row)
-            found.append((features.title, features.table()))
+            heading = "; ".join(filter(None, (features.title, features.together)))
+            found.append((heading, features.table()))
         return found
 
     def __str__(self) -> str:

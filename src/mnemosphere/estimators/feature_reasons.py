@@ -27,6 +27,7 @@ from torch import Tensor
 from mnemosphere.data.encoding import written
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.scores import Scores
 
@@ -35,6 +36,7 @@ __all__ = ["FeatureReasons", "Source", "readable"]
 Floats = NDArray[np.float64]
 _ALL_SHOWN = 50  # features that are shown even where their names say nothing
 _SHOWN = 10
+_PAIRS = 3
 
 
 class Source(NamedTuple):
@@ -73,6 +75,8 @@ class FeatureReasons:
     difference_constant: float
     difference_rest: float  # of memories: weights, spread, soft labels
     log_odds: float  # the sum of the last three
+    relevance: Floats  # (N,) how much the metric lets each feature count, 1 on average
+    pairs: list[tuple[str, str, float]]  # the features that count together most, if there are any
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One dict per feature, those that made the largest difference first."""
@@ -84,6 +88,7 @@ class FeatureReasons:
                 "verdict_position": float(self.verdict_position[i]),
                 "runner_up_position": float(self.runner_up_position[i]),
                 "difference": float(self.difference[i]),
+                "relevance": float(self.relevance[i]),
                 **{f"overlap_{m}": float(c[i]) for m, c in
                    zip(self.memory, self.contribution, strict=True)},
             }
@@ -100,19 +105,21 @@ class FeatureReasons:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
+        heads = [*(["relevance"] if self.pairs else []), "input", "verdict", "runner-up"]
+
         def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
-            value, *positions = cells or ("", "", "", "")
-            heads = ("input", "verdict", "runner-up")
+            value, relevance, *positions = cells or ("", "", "", "", "")
+            shown = [*([relevance] if self.pairs else []), *positions]
             return {
-                "feature": name, "value": value, **dict(zip(heads, positions, strict=True)),
+                "feature": name, "value": value, **dict(zip(heads, shown, strict=True)),
                 overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
             }  # fmt: skip
 
         lines = [
             line(
                 self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
-                f"{self.position[i]:+.2f}", f"{self.verdict_position[i]:+.2f}",
-                f"{self.runner_up_position[i]:+.2f}",
+                f"{self.relevance[i]:.2f}", f"{self.position[i]:+.2f}",
+                f"{self.verdict_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
             )
             for i in shown
         ]  # fmt: skip
@@ -128,13 +135,21 @@ class FeatureReasons:
     def __str__(self) -> str:
         from mnemosphere.text import format_table
 
-        return f"{self.title}\n{format_table(self.table(), 100)}"
+        together = f"\n{self.together}" if self.pairs else ""
+        return f"{self.title}\n{format_table(self.table(), 100)}{together}"
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
         from mnemosphere.text import html_table
 
-        return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}"
+        together = f"<p>{escape(self.together)}</p>" if self.pairs else ""
+        return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}{together}"
+
+    @property
+    def together(self) -> str:
+        """The pairs of features that count together most, in a line; empty without a metric."""
+        said = (f"{a} {'+' if value > 0 else '−'} {b} ({value:+.2f})" for a, b, value in self.pairs)
+        return f"counting together: {', '.join(said)}" if self.pairs else ""
 
     @property
     def title(self) -> str:
@@ -189,6 +204,8 @@ def feature_reasons(
         found: Floats = (unit * points[:, :n]).cpu().numpy()
         return found
 
+    metric = None if normalizer.metric is None else normalizer.metric[:, :n]
+    called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
     return FeatureReasons(
         names=source.feature_names,
         verdict=classes[order[0]],
@@ -206,4 +223,6 @@ def feature_reasons(
         difference_constant=float(difference[n:].sum()),
         difference_rest=log_odds - float(difference.sum()),
         log_odds=log_odds,
+        relevance=np.ones(n) if metric is None else relevances(metric).cpu().numpy(),
+        pairs=[(called[i], called[j], value) for i, j, value in pairs],
     )

@@ -132,6 +132,7 @@ def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:
             "beta_split": beta_split,
             "nearest": [None if k < 0 else memory_name(k) for k in nearest],
             "nearest_overlap": overlap,
+            "features": _strongest(model, _TYPICAL)[1],
             "typical_rows": behind.shown(),
         }
     )
@@ -158,15 +159,25 @@ def strongest_features(model: PortableModel, n_features: int) -> Any:
 
     check_is_fitted(model, "params_")
     check_whole(n_features, "n_features", 1)
-    n = model._n_numbers
-    called = model._feature_names() or range(n)
     soft = model._class_params.p[1:]
     labels = [*model.classes_.tolist(), None]
-    w = model.params_.w[:, :n]  # without the coordinate that "standard" appends
-    order = w.abs().topk(min(n_features, n), dim=1).indices  # (P, k)
+    weights, names = _strongest(model, n_features)
     lines = [
-        (memory_name(m), labels[int(soft[m].argmax())], rank, called[j], float(w[m, j]))
-        for m, row in enumerate(order.tolist())
-        for rank, j in enumerate(row, start=1)
+        (memory_name(m), labels[int(soft[m].argmax())], rank, name, value)
+        for m, (line, called) in enumerate(zip(weights, names, strict=True))
+        for rank, (value, name) in enumerate(zip(line, called, strict=True), start=1)
     ]
     return pd.DataFrame(lines, columns=["memory", "label", "rank", "feature", "weight"])
+
+
+def _strongest(model: PortableModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
+    """(weights, names) of the features of the largest weight in the overlap with each memory.
+
+    A metric has its say: weights are those of features, not of the coordinates that it sees.
+    """
+    n = model._n_numbers
+    called = model._feature_names() or range(n)
+    # Without the coordinate that "standard" appends.
+    w = model._normalizer.pull_back(model.params_.w)[:, :n]
+    order = w.abs().topk(min(most, n), dim=1).indices  # (P, k)
+    return w.gather(1, order).tolist(), [[called[j] for j in row] for row in order.tolist()]

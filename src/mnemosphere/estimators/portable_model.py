@@ -191,16 +191,17 @@ class PortableModel(MemoryModel, ABC):
         name (#17, counted from 0), label and soft_label net of smoothing, purity (its largest
         entry), support (rows behind the memory), share of all rows, supported (False where fewer
         than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
-        measured on them), nearest memory and overlap, typical_rows (their numbers in X, or what
-        `name_rows` calls them).
+        measured on them), nearest memory and overlap, features (those of the largest weight in the
+        overlap with it), typical_rows (their numbers in X, or what `name_rows` calls them).
         """
         return memory_table(self, X, y)
 
     def strongest_features(self, n_features: int = 10) -> Any:
         """The features in which each memory points furthest, as a pandas frame; terms of a text.
 
-        One line for each of the `n_features` largest coordinates on the sphere, by modulus: memory,
-        label, rank, feature (by its name, see `name_features`, or its number), weight.
+        One line for each of the `n_features` largest weights in the overlap with it, by modulus:
+        memory, label, rank, feature (by its name, see `name_features`, or its number), weight. A
+        metric has its say in them.
         """
         return strongest_features(self, n_features)
 

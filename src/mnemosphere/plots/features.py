@@ -47,6 +47,8 @@ class Reasons(Protocol):
     difference_constant: float
     difference_rest: float
     log_odds: float
+    relevance: Array  # (N,) of the features in the metric
+    pairs: list[tuple[str, str, float]]  # none without a metric
 
     def order(self) -> list[int]:
         """Features, the most important first."""
@@ -58,8 +60,8 @@ def feature_figure(
 ) -> Figure | SubFigure:
     """Where the row and the memories lie in each feature, what each adds to overlap and odds.
 
-    Positions are in standard units, with the value as given beside the name. The bars of each
-    panel add up to what its title says.
+    Positions are in standard units, with the value as given beside the name. The bars of overlap
+    and log-odds add up to what their titles say; relevance is what a metric gives each feature.
     """
     found: Reasons = reasons
     order = found.order()
@@ -79,7 +81,13 @@ def feature_figure(
     odds.append(found.difference_rest)
     if figure is None:
         figure = new_figure(11.0, float(np.clip(1.3 + 0.26 * len(names), 2.6, 6.0)))
-    axes: Any = figure.subplots(1, 4, width_ratios=[1.5, 1.0, 1.0, 1.1])
+    widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
+    panels = figure.subplots(1, len(widths), width_ratios=widths).tolist()
+    if found.pairs:
+        shares = [*np.asarray(found.relevance)[shown].tolist(), *[0.0] * (len(names) - len(shown))]
+        _bars(panels[1], shares, [GREY] * len(names), "relevance", "1: average")
+        panels.pop(1).locator_params(axis="x", nbins=2)
+    axes: Any = panels
     verdict, runner = plain(found.verdict), plain(found.runner_up)
     _positions(axes[0], found, shown, len(names), f"memories of {verdict}", f"of {runner}")
     total = sum(overlap)
