@@ -101,10 +101,13 @@ def criteria_table() -> str:
     timed = Results.read("time")
     found = {m: summary.criteria(results, timed, m) for m in methods.BOTH if m in results.heads}
     found = {m: criteria for m, criteria in found.items() if criteria}
-    rows = zip(*found.values(), strict=True)
-    lines = [
-        [row[0].what, *(f"{'yes' if c.met else '**no**'}: {c.seen}" for c in row)] for row in rows
-    ]
+    seen = {
+        (c.what, m): f"{'yes' if c.met else '**no**'}: {c.seen}"
+        for m, criteria in found.items()
+        for c in criteria
+    }
+    wanted = dict.fromkeys(what for what, _ in seen)
+    lines = [[what, *(seen.get((what, m), "") for m in found)] for what in wanted]
     return f"{markdown(['wanted', *found], lines)}\n\n{how(timed)}"
 
 
