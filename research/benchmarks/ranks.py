@@ -4,7 +4,8 @@
     python -m research ranks --kernel
 
 Exact and incremental passes of the fixed point over the same rows, one thread per process, each
-number of processes started by torchrun; the baseline is one process without a group. They take
+number of processes started by torchrun; the baseline is one process without a group. Incremental
+passes take the steps that `fit` takes: twenty by one process, ten by several. They take
 turns, `--repeats` times, and each is taken at its fastest. Efficiency is time of one / (processes x
 time of all). Exchange is the time that rank 0 spends in collectives, waiting for others included.
 
@@ -43,7 +44,6 @@ from research.benchmarks._options import add_device, parser
 from research.benchmarks.one_pass import N_CLASSES, N_FEATURES, problem
 
 WIDTHS = ((1000, N_FEATURES, 60_000), (65_536, 4096, 16_384))  # memories, features, rows
-_STEPS = 20  # of an incremental pass
 
 
 def measure(n_rows: int, n_memories: int, passes: int) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def measure(n_rows: int, n_memories: int, passes: int) -> dict[str, Any]:
 
     Processes._try = timed  # type: ignore[method-assign]
     found = {}
-    for name, size in (("exact", None), ("incremental", n_rows // _STEPS)):
-        solver = FixedPoint(size)
+    incremental = FixedPoint().resolve(n_rows, learn_beta=True, device=batch.x.device)
+    for name, solver in (("exact", FixedPoint(None)), ("incremental", incremental)):
         fit(params, dataset, solver, max_iter=1)  # warms up
         best = (float("inf"), 0.0)
         for _ in range(passes):

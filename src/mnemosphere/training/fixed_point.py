@@ -23,6 +23,7 @@ from mnemosphere.model.streams import join, side_stream
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.training.distributed import current
 from mnemosphere.training.solver import SolverState
 
 __all__ = ["FixedPoint"]
@@ -54,7 +55,8 @@ class FixedPoint:
         None takes one exact step per pass, and the loss never increases. A number takes a step
         after every batch from a running mean of the statistics, whose memory is short at first
         and grows with the passes: many steps early, less and less noise later. "auto" is a
-        twentieth of the rows from 2000 rows on (a tenth on a GPU), else None.
+        twentieth of the rows from 2000 rows on (a tenth on a GPU or of several processes), else
+        None.
     learn_beta : bool
         Whether β is trained; the estimators decide by their `beta`.
     half_life : float or None
@@ -107,11 +109,12 @@ class FixedPoint:
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
 
-        Ten on a GPU, which is as fast with batches of twice the size.
+        Ten on a GPU, which is as fast with batches of twice the size, and where processes wait for
+        each other after every step.
         """
         size = self.batch_size
         if size == "auto":
-            steps = 10 if device.type == "cuda" else 20
+            steps = 10 if device.type == "cuda" or current().size > 1 else 20
             size = None if n_rows < _FEW_ROWS else max(n_rows // steps, 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
 
