@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from hypothesis import settings
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
@@ -164,3 +165,17 @@ def problem():
 def oracle():
     """The plain differentiable model."""
     return Oracle()
+
+
+@pytest.fixture(scope="module")
+def small_pictures():
+    """Pictures without layout and of few dots, where no test looks at them closely."""
+    whole = Figure.savefig
+
+    def savefig(self, *args, **more):
+        self.set_layout_engine("none")
+        whole(self, *args, **more | {"dpi": 80, "bbox_inches": None})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)
+        yield

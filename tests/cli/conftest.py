@@ -55,6 +55,11 @@ def invoke(*arguments, code=0, env=None):
     return result
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick(small_pictures):
+    """Half the time of `train` is that of its pictures."""
+
+
 @pytest.fixture
 def run():
     return invoke

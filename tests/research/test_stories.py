@@ -16,7 +16,7 @@ FAST = ("--memories", "20", "--varsigma", "0.8", "--normalize", "standard", "--m
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "many")) for n in STORIES]
 )
-def test_a_story_ends_as_told(name, tmp_path):
+def test_a_story_ends_as_told(name, tmp_path, small_pictures):
     story = STORIES[name]
     told = tell(story, tmp_path, *FAST)
     for words in story.says:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from mnemosphere.files import write_atomically
 from mnemosphere.plots.style import figure_style, root_figure
 
 # None removes a field that would carry the time or the version: same data, same bytes.
@@ -36,10 +36,5 @@ def save(picture: Figure | SubFigure | Axes, path: str | Path, *, dpi: float = 2
         content, format=suffix[1:], dpi=dpi, bbox_inches="tight", metadata=_METADATA[suffix]
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        draft.write_bytes(content.getvalue())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_atomically(path, content.getvalue())
     return path

@@ -29,7 +29,7 @@ def tiny(quick):
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory):
+def outcome(tmp_path_factory, small_pictures):
     experiment = dataclasses.replace(FIG4, settings=tiny)
     return reproduce(experiment, out=tmp_path_factory.mktemp("out"), quick=True, device="cpu")
 
