@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import NamedTuple
 
 import pytest
@@ -174,7 +175,10 @@ def small_pictures():
 
     def savefig(self, *args, **more):
         self.set_layout_engine("none")
-        whole(self, *args, **more | {"dpi": 80, "bbox_inches": None})
+        with warnings.catch_warnings():
+            # Of characters without a picture: it is told of the caller, which is a test here.
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)
+            whole(self, *args, **more | {"dpi": 80, "bbox_inches": None})
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", savefig)
