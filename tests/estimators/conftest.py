@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -141,3 +142,10 @@ def read(request, data, fresh, oracle) -> Read:
     h = torch.cat([torch.zeros(len(x), 1, dtype=h.dtype), h], dim=1)
     shares = (params.p.sum(1).log() + h).softmax(1).numpy()
     return Read(model, x, oracle.log_joint(params, x), shares)
+
+
+@pytest.fixture(scope="module")
+def saved(fitted, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "model.safetensors"
+    fitted.save(path)
+    return path

@@ -20,6 +20,7 @@ import mnemosphere as mn
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import evaluate
 from mnemosphere.numerics import sphere, vmf
+from quick_models import assert_same_bits, small
 
 
 # The whole list where the choices are made, which is quick, and where they are "auto".
@@ -38,22 +39,6 @@ def test_check_estimator(estimator, check):
 @parametrize_with_checks([mn.DAMClassifier(objective="joint", random_state=0)])
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
-
-
-def small(**settings):
-    """A model whose choices are made, so that a test is quick."""
-    settings = {
-        "n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0,
-        "objective": "joint",
-    } | settings  # fmt: skip
-    return mn.DAMClassifier(**settings)
-
-
-def assert_same_bits(one, two, x):
-    assert np.array_equal(one.memories_, two.memories_)
-    assert np.array_equal(one.class_weights_, two.class_weights_)
-    assert one.beta_ == two.beta_
-    assert np.array_equal(one.predict_log_proba(x), two.predict_log_proba(x))
 
 
 # scikit-learn's tools

@@ -1,0 +1,191 @@
+"""Callbacks, Ctrl-C and checkpoints: what is left, and how it goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+import mnemosphere as mn
+from mnemosphere.estimators import calibration
+from processes import run_forked
+from quick_models import small
+
+
+class Listener(mn.Callback):
+    """Writes down every pass; Ctrl-C after some of them."""
+
+    def __init__(self, stop_after=None):
+        self.records = []
+        self.stages = []
+        self.stop_after = stop_after
+        self.status = None
+
+    def on_start(self, run):
+        self.stages.append(run.stage)
+
+    def on_pass(self, run):
+        self.records.append(run.history[-1].as_dict())
+        if len(self.records) == self.stop_after:
+            raise KeyboardInterrupt
+
+    def on_end(self, run):
+        self.status = run.status
+
+
+def test_callbacks_see_every_pass(data):
+    listener = Listener()
+    model = small(callbacks=[listener]).fit(data.x, data.y)
+    assert listener.records == model.history_
+    assert listener.status == model.status_ == "converged"
+
+
+def test_a_callback_can_stop_the_training(data):
+    class Enough(mn.Callback):
+        def stop_reason(self, run):
+            return "stopped early" if run.n_iter == 3 else None
+
+    model = small(callbacks=[Enough()], tol=0.0).fit(data.x, data.y)
+    assert (model.n_iter_, model.status_, model.converged_) == (3, "stopped early", True)
+
+
+def test_interrupted_model_is_usable(data):
+    model = small(callbacks=[Listener(4)]).fit(data.x, data.y)
+    assert (model.status_, model.converged_) == ("interrupted", False)
+    assert model.n_iter_ == len(model.history_) == 4
+    assert model.score(data.x, data.y) > 0.8
+
+
+def without_time(history):
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+TRAININGS = {
+    "exact": ({"max_iter": 6}, {""}),
+    "fixed point": ({"solver": mn.FixedPoint(20), "max_iter": 6}, {""}),
+    "sgd": ({"solver": mn.SGD(batch_size=20), "max_iter": 6}, {""}),
+    "growth": ({"growth": 3, "varsigma": 1.0, "max_iter": 4}, {".phase0", ".phase1", ".phase2"}),
+    "refinement": ({"objective": mn.Refinement(max_iter=3), "max_iter": 3}, {".all"}),
+    "refined growth": (
+        {"objective": mn.Refinement(max_iter=2), "growth": 4, "max_iter": 2},
+        {f".fold{k}.{part}" for k in range(3) for part in ("phase0", "phase1")}
+        | {".allphase0", ".allphase1"},
+    ),
+    "few labels": ({"unlabeled": -1, "max_iter": 3}, {".settle", ""}),
+    "few labels, growth": (
+        {"unlabeled": -1, "growth": 4, "max_iter": 2},
+        {".settle", ".phase0", ".phase1"},
+    ),
+    "few labels, refined": (
+        {"unlabeled": -1, "objective": mn.Refinement(max_iter=2), "max_iter": 2},
+        {f".fold{k}.{part}" for k in range(3) for part in ("settle", "")} | {".allsettle", ".all"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_interrupted_anywhere_it_goes_on_with_the_same_bits(
+    make_clusters, tmp_path, name, monkeypatch
+):
+    monkeypatch.setattr(calibration, "_PASSES", (3, 1))  # the temperature is found anew each time
+    settings, files = TRAININGS[name]
+    x, y = make_clusters(rows=97, spread=2.0)
+    if "unlabeled" in settings:
+        y = np.where(np.arange(97) % 3 > 0, y, -1)
+    settings = {"normalize": "standard", "varsigma": 0.7, "tol": 0.0} | settings
+    whole = small(**settings).fit(x, y)
+    n = len(whole.history_)
+    for after in sorted({1, n // 2, n - 1}):
+        folder = tmp_path / str(after)
+        folder.mkdir()
+        store = mn.Checkpoint(folder / "run")
+        first = small(**settings, callbacks=[store, Listener(after)]).fit(x, y)
+        assert first.status_ == "interrupted"
+        assert first.predict(x).shape == y.shape
+        listener = Listener()
+        second = small(**settings, callbacks=[store, listener]).fit(x, y)
+        assert len(listener.records) == n - after  # it did go on, not start again
+        assert np.array_equal(whole.memories_, second.memories_)
+        assert np.array_equal(whole.class_weights_, second.class_weights_)
+        assert whole.temperature_ == second.temperature_
+        assert whole.status_ == second.status_
+        assert without_time(whole.history_) == without_time(second.history_)
+        found = {path.name.removeprefix("run") for path in folder.iterdir()}
+        assert found - {".again", ".run"} == files  # one per part, the last where it was gained
+    # Finished: everything is read back, nothing trained.
+    listener = Listener()
+    again = small(**settings, callbacks=[listener, store]).fit(x, y)
+    assert listener.records == []
+    assert np.array_equal(whole.class_weights_, again.class_weights_)
+
+
+def test_a_run_goes_on_for_longer_and_not_for_shorter(data, tmp_path):
+    store = mn.Checkpoint(tmp_path / "run")
+    small(max_iter=2, callbacks=[store]).fit(*data)
+    with pytest.raises(ValueError, match="has 2 passes, more than max_iter=1: raise max_iter"):
+        small(max_iter=1, callbacks=[store]).fit(*data)
+    longer = small(max_iter=4, tol=0.0).fit(*data)
+    small(max_iter=2, tol=0.0, callbacks=[mn.Checkpoint(tmp_path / "two")]).fit(*data)
+    more = small(max_iter=4, tol=0.0, callbacks=[mn.Checkpoint(tmp_path / "two")]).fit(*data)
+    assert np.array_equal(longer.class_weights_, more.class_weights_)
+
+
+class PressCtrlC(mn.Callback):
+    """In the middle of a pass, or after it where it has no middle."""
+
+    def __init__(self, when):
+        self.when = when
+
+    def on_batch(self, run, share_done):
+        self.when -= 1
+        if self.when == 0:
+            raise KeyboardInterrupt
+
+    def on_pass(self, run):
+        self.on_batch(run, 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"solver": mn.FixedPoint(10)},
+        {"solver": "sgd"},
+        {"growth": 1},
+        {"objective": "conditional"},
+    ],
+    ids=lambda settings: " ".join(str(v) for v in settings.values()) or "plain",
+)
+@pytest.mark.parametrize("when", [1, 5])
+def test_interruption_leaves_a_usable_model(data, settings, when):
+    model = small(n_memories=5, **settings, max_iter=30, tol=0.0, callbacks=[PressCtrlC(when)])
+    model.fit(data.x, data.y)
+    assert model.status_ == "interrupted"
+    probability = model.predict_proba(data.x)
+    assert np.allclose(probability.sum(axis=1), 1)
+    assert model.partial_fit(data.x, data.y).score(data.x, data.y) > 0.2
+
+
+def test_a_real_signal():
+    """The signal of Ctrl-C to another process in the middle of a long fit."""
+
+    class Signal(mn.Callback):
+        def on_pass(self, run):
+            if run.n_iter == 3:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def work():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        x = np.random.default_rng(0).normal(size=(200, 5))
+        model = mn.DAMClassifier(
+            9, normalize="unit", varsigma=0.9, max_iter=10**6, tol=0.0, callbacks=[Signal()]
+        )
+        model.fit(x, x[:, 0] > 0)
+        return model.status_, len(model.history_), model.score(x, x[:, 0] > 0)
+
+    status, passes, score = run_forked(work)
+    assert status == "interrupted"
+    assert score > 0.7
+    assert 2 <= passes <= 4
