@@ -301,20 +301,10 @@ class StreamedBatch(ArrayDataset):
         """As many rows as a pass would have."""
         return round(self.rows.n_rows / self.share)
 
-    def batches(
-        self,
-        size: int | None,
-        *,
-        generator: torch.Generator | None = None,
-        cursor: Cursor | None = None,
-    ) -> Iterator[Batch]:
-        """The batch, whatever `size`."""
-        return super().batches(None, cursor=cursor)
-
     def picked(
         self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
     ) -> Iterator[Batch]:
-        """The same."""
+        """The batch, whatever `size`."""
         return super().picked(None, generator=None, cursor=cursor)
 
 

@@ -59,7 +59,10 @@ def chunk_rows(n_memories: int, device: torch.device) -> int:
 
 def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:
     """Slices that cut n_rows into chunks of bounded size."""
-    step = chunk_rows(n_memories, device)
+    return _cut(n_rows, chunk_rows(n_memories, device))
+
+
+def _cut(n_rows: int, step: int) -> Iterator[slice]:
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
@@ -201,13 +204,11 @@ class _Pass:
         """Slices that cut the rows into chunks."""
         # Memories of one process, at most: all take chunks of the same rows.
         width = -(-self.whole // self.axis.size)
-        if self.fused is not None:
-            if self.metric is None and self.fused.holds_nothing:
-                width = max(1, width // _WIDER)
-            else:
-                step = max(64, _NARROW_ELEMENTS // width)
-                return (slice(k, min(k + step, n_rows)) for k in range(0, n_rows, step))
-        return chunks(n_rows, width, self.w.device)
+        if self.fused is None:
+            return chunks(n_rows, width, self.w.device)
+        if self.metric is None and self.fused.holds_nothing:
+            return chunks(n_rows, max(1, width // _WIDER), self.w.device)
+        return _cut(n_rows, max(64, _NARROW_ELEMENTS // width))
 
     def forward(self, x: Tensor, *, keep_e: bool = False) -> _Forward:
         """One chunk; keep_e: e is looked at."""

@@ -22,7 +22,10 @@ from mnemosphere.numerics.bessel import (
     mean_resultant,
 )
 
-__all__ = ["Residual", "approach_beta", "bound", "displacement", "maximize_bound", "share_out"]
+__all__ = [
+    "Residual", "approach_beta", "bound", "displacement", "maximize_bound", "maximize_bound_from",
+    "share_out",
+]  # fmt: skip
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
 _MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
