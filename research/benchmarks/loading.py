@@ -3,13 +3,15 @@
 python -m research loading
 
 Without: the same load, where nothing is hashed and no field, setting or number is looked at. Cold:
-the file comes from the disk. Warm: the system still holds it in memory.
+the file comes from the disk, and that none of it lies in memory is seen to before every turn. Warm:
+the system still holds it.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,7 +33,8 @@ from mnemosphere.numerics import sphere
 from research import report
 from research.benchmarks import _options
 
-_TURNS = 40
+_TURNS, _FEWEST, _BYTES = 200, 20, 1 << 30  # so many, or what takes about as long
+_PAGE = 1 << 16  # bytes, of each of which one is asked for
 _PASSES = 20  # whose records the file has
 
 
@@ -63,10 +66,8 @@ class _AnyDigest:
         return mock.ANY
 
 
-class _Nothing:
-    """Neither sums nor norms."""
-
-    norms = np.empty(0, np.float32)
+class _NoSums:
+    """Sums of nothing."""
 
     def __init__(self, *args: Any) -> None:
         self.take = self.add_to = lambda *args: None
@@ -79,8 +80,8 @@ def unchecked() -> ExitStack:
         """Look at nothing."""
 
     places: list[tuple[Any, str, Any]] = [
-        (files, "_Sums", _Nothing), (files, "_Norms", _Nothing),
-        (files, "_MANY", math.inf),  # no second thread either
+        (files, "_Sums", _NoSums), (files, "_MANY", math.inf),  # no second thread either
+        (persistence, "opened", lambda *where, norms_of, **more: files.opened(*where, **more)),
         (files.hashlib, "sha256", lambda head: _AnyDigest()),
         (files, "check_depth", nothing), (schema.Array, "check", nothing),
         *((place, "check_fields", nothing) for place in (persistence, schema)),
@@ -102,14 +103,20 @@ def read(path: Path) -> None:
 
 
 def forget(path: Path) -> None:
-    """Let the system drop what it holds of a file."""
-    with path.open("rb") as file:
+    """Let the system drop what it holds of a file, and see that it has."""
+    with path.open("rb", buffering=0) as file:
         os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        for at in range(0, path.stat().st_size, _PAGE):
+            while True:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                try:  # what lies in memory is there at once
+                    os.preadv(file.fileno(), [bytearray(1)], at, os.RWF_NOWAIT)
+                except BlockingIOError:
+                    break
 
 
-def measure(path: Path, *, cold: bool) -> dict[str, float]:
-    """The best of all turns, in milliseconds."""
+def measure(path: Path, n_turns: int, *, cold: bool) -> dict[str, float]:
+    """Milliseconds: the best of all turns and the median, and what the checks add to either."""
     found: dict[str, list[float]] = {}
 
     def take(name: str, action: Callable[[Path], Any]) -> None:
@@ -119,18 +126,20 @@ def measure(path: Path, *, cold: bool) -> dict[str, float]:
         action(path)
         found.setdefault(name, []).append(1e3 * (time.perf_counter() - began))
 
-    for _ in range(_TURNS):
+    for _ in range(n_turns):
         take("bytes_ms", read)
         take("load_ms", mn.load)
         with unchecked():
             take("unchecked_ms", mn.load)
-    return {name: min(values) for name, values in found.items()}
+    best = {name: min(values) for name, values in found.items()}
+    median = {f"median_{name}": statistics.median(values) for name, values in found.items()}
+    return best | median
 
 
 def main(arguments: list[str]) -> None:
     """Measure, and write the report."""
     made = _options.parser(__doc__, "loading")
-    made.add_argument("--memories", type=int, nargs="+", default=[100, 1_000, 65_536])
+    made.add_argument("--memories", type=int, nargs="+", default=[100, 1_000, 10_000, 65_536])
     made.add_argument("--features", type=int, default=784)
     asked = made.parse_args(arguments)
     rows = []
@@ -139,8 +148,10 @@ def main(arguments: list[str]) -> None:
         for n_memories in asked.memories:
             model_of(n_memories, asked.features).save(path)
             for cold in (True, False):
-                row = {"memories": n_memories, "bytes": path.stat().st_size, "cold": cold}
-                rows.append(row | measure(path, cold=cold))
+                size = path.stat().st_size
+                n_turns = max(_FEWEST, min(_TURNS, _BYTES // size))
+                row = {"memories": n_memories, "bytes": size, "cold": cold, "turns": n_turns}
+                rows.append(row | measure(path, n_turns, cold=cold))
                 print({k: round(v, 2) for k, v in rows[-1].items()})
     command = report.command_line(["loading", *arguments])
     report.write(asked.out, {**report.head(command), "features": asked.features, "rows": rows})

@@ -10,10 +10,11 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,24 +31,24 @@ except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "NORMS", "checksum", "join_prefixes", "opened", "plain", "read_tensors", "remove_leftovers",
-    "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
+    "NORMS", "as_tensors", "checksum", "join_prefixes", "opened", "plain", "read_tensors",
+    "remove_leftovers", "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
 ]  # fmt: skip
 
+Numbers = TypeVar("Numbers")  # tensors or arrays
 NORMS = " norms"
 _WHOLE = 1 << 16  # bytes, up to which every one of them goes into the hash itself
 _COLUMNS = 509  # 64-bit words of a line; lines and columns of a block are summed
 _LINE, _LINES = 8 * _COLUMNS, 512  # bytes of one, and how many a block of 2 MB has
 _BLOCK = _LINES * _LINE
-_SPAN = 4 * _BLOCK  # bytes that are read at once; a second thread looks at them, from
-_MANY = 2 * _SPAN  # bytes on
+_MANY = 1 << 24  # bytes, from which on a second thread looks at what the first has read
 _LONGEST_HEADER = 100_000_000  # bytes, as safetensors has it
 _LARGE = 1 << 30  # bytes, from which on memory is looked at
-_TYPES = {
+_TYPES = {name: np.dtype(kind) for name, kind in {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
-}  # fmt: skip
-_NAMES = {np.dtype(kind).name: name for name, kind in _TYPES.items()}
+}.items()}  # fmt: skip
+_NAMES = {kind.name: name for name, kind in _TYPES.items()}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -117,11 +118,11 @@ class _Sums:
     def __init__(self, content: NDArray[np.uint8]) -> None:
         self._content = content
         self._n_lines = content.size // _LINE if content.size > _WHOLE else 0
-        self._blocks = -(-self._n_lines // _LINES)
-        self._table = np.zeros((self._blocks, _COLUMNS + _LINES), np.uint64)
+        n_blocks = -(-self._n_lines // _LINES)
+        self._table = np.zeros((n_blocks, _COLUMNS + _LINES), np.uint64)
 
     def take(self, begin: int, end: int) -> None:
-        """Sum the block between these places."""
+        """Sum the block between these places; threads may take one each."""
         end = min(end, self._n_lines * _LINE) // _LINE * _LINE
         if begin < end:
             words = self._content[begin:end].view(np.uint64).reshape(-1, _COLUMNS)
@@ -131,7 +132,8 @@ class _Sums:
 
     def add_to(self, digest: Any) -> None:
         """Put them into the hash."""
-        digest.update(self._table.reshape(-1)[: self._blocks * _COLUMNS + self._n_lines].data)
+        n_sums = len(self._table) * _COLUMNS + self._n_lines
+        digest.update(self._table.reshape(-1)[:n_sums].data)
         digest.update(self._content[self._n_lines * _LINE :].data)
 
 
@@ -172,10 +174,15 @@ def read_tensors(
     path: Path, kind: str, version: int, *, older: Sequence[int] = ()
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read (header, tensors) of a file that `opened` opens."""
+    with opened(path, kind, version, older=older) as (header, arrays):
+        return header, as_tensors(arrays())
+
+
+def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """The same memory as tensors."""
     import torch
 
-    with opened(path, kind, version, older=older) as (header, arrays):
-        return header, {name: torch.from_numpy(array) for name, array in arrays().items()}
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 @contextlib.contextmanager
@@ -256,35 +263,21 @@ def _read_header(file: FileIO) -> tuple[bytes, dict[str, Any], list[_Place]]:
     header = json.loads((told.pop("__metadata__", None) or {}).get("mnemosphere", "{}"))
     check_depth(header)
     places = sorted(
-        _Place(begin, end, name, np.dtype(_TYPES[about["dtype"]]), tuple(about["shape"]))
+        _Place(begin, end, name, _TYPES[about["dtype"]], tuple(about["shape"]))
         for name, about in told.items()
         for begin, end in [about["data_offsets"]]
     )
     at = 0
     for place in places:
-        whole = all(type(n) is int and n >= 0 for n in (*place[:2], *place.shape))
-        size = place.dtype.itemsize * math.prod(place.shape) if whole else -1
-        if place.begin != at or place.end - at != size or place.name.endswith(NORMS):
-            raise ValueError(f"{_short(place.name)} is not of the size that it has")
-        at = place.end
+        begin, end, name, dtype, shape = place
+        whole = {int}.issuperset(map(type, (begin, end, *shape))) and min(shape, default=0) >= 0
+        size = dtype.itemsize * math.prod(shape) if whole else -1
+        if begin != at or end - at != size or size < 0 or name.endswith(NORMS):
+            raise ValueError(f"{_short(name)} is not of the size that it has")
+        at = end
     if at != left:
         raise ValueError(f"it has {left} bytes of numbers, not {at}")
     return head, header if isinstance(header, dict) else {}, places
-
-
-class _Norms:
-    """The norms of the rows of a matrix, taken as its bytes come in."""
-
-    def __init__(self, rows: NDArray[Any], begin: int) -> None:
-        self.norms = np.empty(len(rows), rows.dtype)
-        self._rows, self._begin, self._done = rows, begin, 0
-
-    def take(self, end: int) -> None:
-        """All bytes up to this one are there."""
-        done = max(0, min(end - self._begin, self._rows.nbytes)) // self._rows[0].nbytes
-        new = self._rows[self._done : done]
-        np.sqrt(np.einsum("ij,ij->i", new, new), out=self.norms[self._done : done])
-        self._done = done
 
 
 def _read_data(
@@ -295,36 +288,46 @@ def _read_data(
     content = np.empty(size, np.uint8)
     arrays = {p.name: content[p.begin : p.end].view(p.dtype).reshape(p.shape) for p in places}
     sums = _Sums(content)
-    norms = {
-        p.name + NORMS: _Norms(arrays[p.name], p.begin)
-        for p in places
+    matrices = [
+        p for p in places
         if norms_of and p.name.endswith(norms_of) and len(p.shape) == 2 and p.end > p.begin
         and p.dtype.kind == "f"
-    }  # fmt: skip
+    ]  # fmt: skip
+    squares = {p.name + NORMS: np.zeros(p.shape[0], p.dtype) for p in matrices}
+    spans: SimpleQueue[tuple[int, int] | None] = SimpleQueue()  # what has been read
 
-    def look(begin: int, end: int) -> None:
-        for at in range(begin, end, _BLOCK):  # which the cache still holds for the norms
-            sums.take(at, min(at + _BLOCK, end))
-            for each in norms.values():
-                each.take(min(at + _BLOCK, end))
+    def look() -> None:
+        while (span := spans.get()) is not None:
+            sums.take(*span)
+            for begin, end, name, _, shape in matrices:
+                # The rows that end in this block: all before it has been read.
+                first, last = (
+                    (min(max(at, begin), end) - begin) * shape[0] // (end - begin) for at in span
+                )
+                if first < last:
+                    rows = arrays[name][first:last]
+                    np.einsum("ij,ij->i", rows, rows, out=squares[name + NORMS][first:last])
 
-    with ThreadPoolExecutor(1) if size >= _MANY else contextlib.nullcontext() as second:
-        looks = []
-        for begin in range(0, size, _SPAN):
-            at, end = begin, min(begin + _SPAN, size)
+    second = Thread(target=look) if size >= _MANY else None
+    if second is not None:
+        second.start()
+    try:
+        for begin in range(0, size, _BLOCK):
+            at, end = begin, min(begin + _BLOCK, size)
             while at < end:
                 more = file.readinto(content[at:end].data)
                 if not more:
                     raise ValueError("it ends too early")
                 at += more
-            if second is None:
-                look(begin, end)
-            else:
-                looks.append(second.submit(look, begin, end))
-        for done in looks:
-            done.result()
+            spans.put((begin, end))
+    finally:
+        spans.put(None)
+        spans.put(None)
+        look()
+        if second is not None:
+            second.join()
     sums.add_to(digest)
-    return arrays | {name: each.norms for name, each in norms.items()}
+    return arrays | {name: np.sqrt(found) for name, found in squares.items()}
 
 
 def _short(value: object) -> str:
@@ -332,7 +335,7 @@ def _short(value: object) -> str:
     return str(value)[:40]
 
 
-def strip_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def strip_prefix(tensors: Mapping[str, Numbers], prefix: str) -> dict[str, Numbers]:
     """The tensors named `prefix.*`, without that prefix."""
     start = prefix + "."
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = [
     "Array", "Check", "check_depth", "check_fields", "check_tensors", "flag", "items",
-    "mapping", "maybe", "number", "one_of", "record_of", "scalars", "text",
+    "mapping", "maybe", "number", "one_of", "records_of", "scalars", "text",
     "whole",
 ]  # fmt: skip
 
@@ -24,7 +27,7 @@ _DEEPEST = 32
 _NESTED = frozenset([list, dict])
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
-_FLOATS = ("torch.float32", "torch.float64")
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _refuse(value: Any, name: str, expected: str) -> None:
@@ -131,11 +134,31 @@ def scalars(value: Any, name: str) -> None:
         (text if isinstance(item, str) else number())(item, f"{name}.{key}")
 
 
-def record_of(kind: type) -> Check:
-    """A mapping with the fields of a dataclass of numbers and texts, typed as annotated."""
-    fields = {field.name: _annotated(get_type_hints(kind)[field.name])
-              for field in dataclasses.fields(kind)}  # fmt: skip
-    return mapping(fields)
+def records_of(kind: type) -> Check:
+    """A list of mappings with the fields of a dataclass of numbers and texts, as annotated."""
+    hints = get_type_hints(kind)
+    fields = {field.name: _annotated(hints[field.name]) for field in dataclasses.fields(kind)}
+    keys, one_by_one = fields.keys(), items(mapping(fields))
+
+    def check(value: Any, name: str) -> None:
+        """Field by field of all records at once."""
+        if not isinstance(value, list) or any(
+            type(record) is not dict or record.keys() != keys for record in value
+        ):
+            one_by_one(value, name)  # which says what is missing or unknown
+        for key, inner in fields.items():
+            for end in _ends([record[key] for record in value]):
+                inner(end, key)
+
+    return check
+
+
+def _ends(values: list[Any]) -> Sequence[Any]:
+    """Of numbers of one type the least and the largest, which tell whether all are in a range."""
+    kinds = {*map(type, values)}
+    if kinds == {int} or (kinds == {float} and not any(map(operator.ne, values, values))):  # NaN
+        return min(values), max(values)
+    return values
 
 
 def _annotated(hint: Any) -> Check:
@@ -147,54 +170,57 @@ def _annotated(hint: Any) -> Check:
 
 def check_depth(value: Any) -> None:
     """Raise ValueError where lists and mappings are nested deeper than any of ours."""
-    level = [value]
+    level = [value] if type(value) in _NESTED else []
     for _ in range(_DEEPEST):
-        if _NESTED.isdisjoint(map(type, level)):
+        if not level:
             return
-        nested = [item for item in level if type(item) in _NESTED]
-        level = [x for item in nested for x in (item if type(item) is list else item.values())]
+        inner = (item if type(item) is list else item.values() for item in level)
+        level = [x for values in inner for x in values if type(x) in _NESTED]
     raise ValueError(f"it is nested deeper than {_DEEPEST} levels")
 
 
-# Tensors.
+# Arrays.
 
 
 @dataclass(frozen=True)
 class Array:
-    """A tensor of finite numbers: its sizes by letters, its type, its range.
+    """An array of finite numbers: its sizes by letters, its type, its range.
 
     A letter whose size is not given may have any.
     """
 
     shape: str = ""  # one letter or number per axis, such as "P N" or "P 3"
-    dtype: torch.dtype | str | None = "torch.float64"  # None: float32 or float64
+    dtype: str | None = "float64"  # None: float32 or float64
     low: float = -math.inf
     optional: bool = False
     nan: bool = False  # whether NaN may stand for what is not known
 
-    def check(self, tensor: Tensor, name: str, sizes: Mapping[str, int]) -> None:
-        """Raise ValueError unless the tensor is so."""
+    def check(self, numbers: NDArray[Any] | Tensor, name: str, sizes: Mapping[str, int]) -> None:
+        """Raise ValueError unless the array is so."""
+        array = numbers if isinstance(numbers, np.ndarray) else numbers.numpy(force=True)
         axes = self.shape.split()
-        kinds = _FLOATS if self.dtype is None else (str(self.dtype),)
-        fits = str(tensor.dtype) in kinds and len(axes) == tensor.ndim
+        kinds = _FLOATS if self.dtype is None else (np.dtype(self.dtype),)
+        fits = array.dtype in kinds and len(axes) == array.ndim
         if not fits or not all(
             size == (int(a) if a.isdecimal() else sizes.get(a, size))
-            for a, size in zip(axes, tensor.shape, strict=True)
+            for a, size in zip(axes, array.shape, strict=True)
         ):
             shape = ", ".join(str(sizes.get(a, a)) for a in axes)
             raise ValueError(
-                f"{name} is {tuple(tensor.shape)} of {tensor.dtype}, expected ({shape}) of "
-                f"{' or '.join(kinds)}"
+                f"{name} is {array.shape} of {array.dtype}, expected ({shape}) of "
+                f"{' or '.join(map(str, kinds))}"
             )
-        known = tensor[~tensor.isnan()] if self.nan else tensor
-        if known.numel():
-            least, most = (end.item() for end in known.aminmax())
-            if not (self.low <= least > -math.inf and most < math.inf):  # NaN is in no range
-                raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
+        known = array[array == array] if self.nan else array
+        if known.size and not (  # NaN is in no range
+            self.low <= known.min() > -math.inf and known.max() < math.inf
+        ):
+            raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 
 def check_tensors(
-    tensors: Mapping[str, Tensor], arrays: Mapping[str, Array], sizes: Mapping[str, int]
+    tensors: Mapping[str, NDArray[Any] | Tensor],
+    arrays: Mapping[str, Array],
+    sizes: Mapping[str, int],
 ) -> None:
     """Raise ValueError unless these tensors are there, as described, and no others."""
     for name, array in arrays.items():

@@ -6,9 +6,10 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.sparse_normalize import (
@@ -19,6 +20,7 @@ from mnemosphere.data.sparse_normalize import (
     squares,
     sums,
 )
+from mnemosphere.files import as_tensors
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
@@ -118,14 +120,14 @@ class Normalizer:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @classmethod
-    def from_tensors(cls, kind: str, tensors: Mapping[str, Tensor], n_features: int) -> Self:
+    def from_arrays(cls, kind: str, arrays: Mapping[str, NDArray[Any]], n_features: int) -> Self:
         """Undo `to_tensors`; ValueError where they are not for this kind and size."""
-        check_tensors(tensors, _LEARNED, {"N": n_features, "M": n_features + (kind in _SCALED)})
-        if any((name in tensors) != (kind in _SCALED) for name in ("mean", "scale")):
-            raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
-        if "metric" in tensors and not 1e-30 < float(tensors["metric"].abs().max()) < 1e30:
+        check_tensors(arrays, _LEARNED, {"N": n_features, "M": n_features + (kind in _SCALED)})
+        if any((name in arrays) != (kind in _SCALED) for name in ("mean", "scale")):
+            raise ValueError(f"normalize={kind!r} does not go with {sorted(arrays)}")
+        if "metric" in arrays and not 1e-30 < abs(arrays["metric"]).max(initial=0) < 1e30:
             raise ValueError("normalizer.metric is no map that a row could be seen through")
-        return cls(kind, **tensors)
+        return cls(kind, **as_tensors(arrays))
 
     @property
     def extra(self) -> int:

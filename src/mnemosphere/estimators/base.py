@@ -217,7 +217,11 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
                 )
 
     def _set_params(self, params: Parameters) -> None:
-        """Set the fitted attributes from the parameters."""
+        """Set the fitted attributes, and how classes are read, from new parameters."""
+        self._keep(params)
+
+    def _keep(self, params: Parameters) -> None:
+        """Set the fitted attributes that the parameters say."""
         self.params_ = params
         self.n_memories_ = params.n_memories
         self.beta_ = float(params.beta)

@@ -203,13 +203,13 @@ class ClassModel(PortableModel, ABC):
         tensors["log_ratio"] = log_omega_ratio(beta, self.params_.n_features)
         return header, tensors
 
-    def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self._label_mass = tensors["label_mass"]
-        self._net_class_weights = tensors["net_class_weights"].to(self.params_.p)
+    def _set_own(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        net = arrays["net_class_weights"]
         # Each row sums to the weight of its component, as `net_class_weights` made it.
-        p_h = self.params_.p_h
-        if float((self._net_class_weights.sum(1) - p_h).abs().max()) > 1e-3:
+        if not abs(np.einsum("ij->i", net) - self.memory_prior_).max() <= 1e-3:
             raise ValueError("net_class_weights and the weights of memories differ")
+        self._label_mass = torch.from_numpy(arrays["label_mass"])
+        self._net_class_weights = torch.from_numpy(net).to(self.params_.p)
         self.selection_ = header["selection"]
         self.temperature_ = float(header["temperature"])
         threshold = header["novelty_threshold"]

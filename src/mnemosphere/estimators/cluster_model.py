@@ -39,7 +39,7 @@ class ClusterModel(PortableModel):
     _HEADER: ClassVar[dict[str, Check]] = PortableModel._HEADER | {
         "own": mapping({"novelty_threshold": maybe(number())})
     }
-    _OWN: ClassVar[dict[str, Array]] = {"labels": Array("n", torch.int32, low=0)}
+    _OWN: ClassVar[dict[str, Array]] = {"labels": Array("n", "int32", low=0)}
 
     @property
     def _smoothing(self) -> float:
@@ -50,8 +50,8 @@ class ClusterModel(PortableModel):
         columns = len(self.classes_) + 1 if n_columns is None else n_columns
         return torch.zeros(1, columns, dtype=torch.float64).expand(n_rows, -1)
 
-    def _set_params(self, params: Parameters) -> None:
-        super()._set_params(params)
+    def _keep(self, params: Parameters) -> None:
+        super()._keep(params)
         self.memory_labels_ = latent.latent_class(params).cpu().numpy()
         # Σ_μ P(memory | cluster) w^μ, the direction of the rows that a cluster holds.
         means = params.p[1:, :-1].T @ params.w  # (C, P) (P, N)
@@ -62,8 +62,8 @@ class ClusterModel(PortableModel):
         labels = torch.as_tensor(self.labels_).to(torch.int32)
         return {"novelty_threshold": self.novelty_threshold_}, {"labels": labels}
 
-    def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.labels_ = tensors["labels"].numpy().astype(np.int64)
+    def _set_own(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.labels_ = arrays["labels"].astype(np.int64)
         n_clusters = len(self.classes_)
         if self.labels_.max(initial=0) >= n_clusters or self.classes_.tolist() != list(
             range(n_clusters)

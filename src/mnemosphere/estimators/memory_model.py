@@ -30,7 +30,7 @@ from mnemosphere.estimators.base import (
 from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.estimators.from_files import gathered
 from mnemosphere.estimators.persistence import LABELS, labels_from_json, labels_to_json
-from mnemosphere.files import join_prefixes, plain, strip_prefix
+from mnemosphere.files import as_tensors, join_prefixes, plain, strip_prefix
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import precise
@@ -79,9 +79,9 @@ class MemoryModel(SphereEstimator, ABC):
         tags.input_tags.allow_nan = True
         return tags
 
-    def _set_params(self, params: Parameters) -> None:
+    def _keep(self, params: Parameters) -> None:
         """Set the fitted attributes; what was calibrated on other parameters holds no more."""
-        super()._set_params(params)
+        super()._keep(params)
         self.novelty_threshold_ = None
 
     @property
@@ -111,7 +111,7 @@ class MemoryModel(SphereEstimator, ABC):
         """What a model file holds of this estimator alone, as `_HEADER` and `_OWN` say."""
 
     @abstractmethod
-    def _set_own(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _set_own(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Undo `_own`."""
 
     def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -131,26 +131,26 @@ class MemoryModel(SphereEstimator, ABC):
         }
         return header, tensors
 
-    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Undo `_state`."""
         self.normalize_ = header["normalize"]
         self._encoding = Encoding.from_json(header["columns"]) if header.get("columns") else None
         self.classes_ = labels_from_json(header["classes"])
-        self._normalizer = Normalizer.from_tensors(
-            self.normalize_, strip_prefix(tensors, "normalizer"), self._n_numbers
+        self._normalizer = Normalizer.from_arrays(
+            self.normalize_, strip_prefix(arrays, "normalizer"), self._n_numbers
         )
-        params = Parameters.from_file(tensors, "params")
+        params = Parameters.from_file(arrays, "params")
         n_coordinates = self._normalizer.n_coordinates(self._n_numbers)
         shape = (n_coordinates, self.classes_.shape[0] + 1)
-        lineage = strip_prefix(tensors, "lineage")
+        lineage = as_tensors(strip_prefix(arrays, "lineage"))
         self.lineage_ = Lineage.from_tensors(lineage) if lineage else None
         levels = () if self.lineage_ is None else self.lineage_.models
         if (params.n_features, params.n_columns) != shape:
             raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
         if any(level.n_features != params.n_features for level in levels):
             raise ValueError("a level of growth has another number of features")
-        self._set_params(params)
-        own = strip_prefix(tensors, "own")
+        self._keep(params)
+        own = strip_prefix(arrays, "own")
         check_tensors(own, self._OWN, {"Q": params.n_memories + 1, "C": params.n_columns})
         self._set_own(header["own"], own)
 

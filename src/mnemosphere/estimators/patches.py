@@ -210,19 +210,19 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         )
         return {"image_shape": list(self.image_shape_)}, tensors
 
-    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Undo `_state`."""
         self.image_shape_ = tuple(header["image_shape"])
         if math.prod(self.image_shape_) != self.n_features_in_:
             raise ValueError(f"its images are of shape {self.image_shape_}")
         layers = []
         for i, windows in enumerate(self._windows()):
-            params = Parameters.from_file(tensors, f"layers.{i}")
+            params = Parameters.from_file(arrays, f"layers.{i}")
             if params.n_features != windows.n_features:
                 raise ValueError(f"its patches are of {params.n_features} numbers")
             layers.append(self._layer(windows, params))
         known = sum(len(layer.params.to_tensors()) for layer in layers)
-        if known != sum(not name.endswith(NORMS) for name in tensors):
+        if known != sum(not name.endswith(NORMS) for name in arrays):
             raise ValueError("it has a tensor that is unknown")
         self._set_layers(layers)
 

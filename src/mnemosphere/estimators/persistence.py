@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
-from sklearn.utils._param_validation import validate_parameter_constraints
+from sklearn.utils._param_validation import make_constraint, validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -27,7 +26,7 @@ from mnemosphere.schema import (
     flag,
     items,
     mapping,
-    record_of,
+    records_of,
     text,
     whole,
 )
@@ -53,6 +52,7 @@ _NOT_SAVED = {"callbacks", "device"}
 _OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
 _ESTIMATORS: dict[str, type[Any]] = {}
 _DEFAULTS: dict[str, dict[str, Any]] = {}  # of their settings
+_ALLOWED: dict[str, dict[str, list[Any]]] = {}  # what scikit-learn makes of their constraints
 _PIPELINE = "Pipeline"
 _OF_FILES = ("format", "version")
 _LABEL_KINDS = "biufUO"
@@ -65,7 +65,7 @@ _COMMON: dict[str, Check] = {
     "n_features_in": whole(1),
     "feature_names": items(text),
     "settings": lambda value, name: None,  # by the constraints of the estimator
-    "history": items(record_of(PassRecord)),
+    "history": records_of(PassRecord),
     "status": text,
     "converged": flag,
 }
@@ -78,6 +78,12 @@ def register(kind: type[Estimator]) -> type[Estimator]:
     parameters = inspect.signature(kind).parameters
     _ESTIMATORS[kind.__name__] = kind
     _DEFAULTS[kind.__name__] = {name: told.default for name, told in parameters.items()}
+    constraints: Any = kind._parameter_constraints  # type: ignore[attr-defined]
+    _ALLOWED[kind.__name__] = {
+        name: [*map(make_constraint, each)]
+        for name, each in constraints.items()
+        if each != "no_validation"
+    }
     return kind
 
 
@@ -94,7 +100,7 @@ class SavedEstimator(Protocol):
         """What was learned, as plain values and tensors."""
         ...
 
-    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    def _set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Undo `_state`, after the shape of X is known; ValueError where it does not fit."""
         ...
 
@@ -108,7 +114,7 @@ def save(model: Any, path: str | Path) -> None:
     header, tensors = _take_apart(model)
     try:
         told = json.loads(json.dumps(header))
-        _fill(_prepare(told), told, {name: t.cpu() for name, t in tensors.items()})
+        _fill(_prepare(told), told, {name: t.numpy(force=True) for name, t in tensors.items()})
     except ValueError as error:  # what could not be read is not written
         raise ValueError(f"this model cannot be saved: {error}") from error
     write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
@@ -150,15 +156,15 @@ def load(path: str | Path) -> Any:
         raise FileNotFoundError(f"no model file at {path}: check the path")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
-    with opened(path, FORMAT, VERSION, older=_OLDER, norms_of=".w") as (header, arrays):
+    with opened(path, FORMAT, VERSION, older=_OLDER, norms_of=".w") as (header, read):
         own = {k: v for k, v in header.items() if k not in _OF_FILES}
         with _refusing(path):
             model = _prepare(own)
-        tensors = {name: torch.from_numpy(array) for name, array in arrays().items()}
-    if header["version"] in _OLDER and any(_LAYERS.search(name) for name in tensors):
+        arrays = read()
+    if header["version"] in _OLDER and any(_LAYERS.search(name) for name in arrays):
         raise ValueError(f"{path} has a PatchEncoder of before its cells were soft: fit it again")
     with _refusing(path):
-        return _fill(model, own, tensors)
+        return _fill(model, own, arrays)
 
 
 @contextlib.contextmanager
@@ -186,10 +192,13 @@ def _prepare(header: dict[str, Any]) -> Any:
     check_fields(older | header, _COMMON | kind._HEADER)
     try:
         settings = {key: _from_json(value) for key, value in header["settings"].items()}
-        model, usual = kind(**settings), _DEFAULTS[name]
+        model, usual, allowed = kind(**settings), _DEFAULTS[name], _ALLOWED[name]
         # Most are the defaults, which are sound.
         own = {k: v for k, v in settings.items() if type(v) is not type(usual[k]) or v != usual[k]}
-        validate_parameter_constraints(kind._parameter_constraints, own, name)
+        if not all(
+            any(one.is_satisfied_by(own[k]) for one in allowed[k]) for k in own.keys() & allowed
+        ):
+            validate_parameter_constraints(kind._parameter_constraints, own, name)
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"its settings are not those of a {name} ({error})") from error
     model.n_features_in_ = header["n_features_in"]
@@ -203,18 +212,18 @@ def _prepare(header: dict[str, Any]) -> Any:
     return model
 
 
-def _fill(model: Any, header: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
+def _fill(model: Any, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
     """Give it what it has learned; ValueError where that does not fit."""
     if isinstance(model, Pipeline):
         parts = [step for _, step in model.steps]
         for i, (step, own) in enumerate(zip(parts, header["steps"], strict=True)):
-            _fill(step, own, strip_prefix(tensors, f"steps.{i}"))
+            _fill(step, own, strip_prefix(arrays, f"steps.{i}"))
         for before, after in itertools.pairwise(parts):
             if before._n_features_out != after.n_features_in_:
                 raise ValueError("a step of the pipeline does not take what the one before gives")
         return model
     try:
-        model._set_state(header, tensors)
+        model._set_state(header, arrays)
     except KeyError as error:
         raise ValueError(f"the tensor {error} is missing") from error
     return model

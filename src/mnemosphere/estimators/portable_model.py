@@ -28,7 +28,7 @@ from mnemosphere.estimators.memory_table import (
     strongest_features,
 )
 from mnemosphere.estimators.streaming import set_stream, stream_tensors
-from mnemosphere.files import join_prefixes, strip_prefix
+from mnemosphere.files import as_tensors, join_prefixes, strip_prefix
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors, items, text
 from mnemosphere.theory import stationarity
@@ -36,10 +36,10 @@ from mnemosphere.theory import stationarity
 __all__ = ["PortableModel"]
 
 _ROWS_BEHIND = {
-    "typical": Array("P 3", torch.int64, low=-1), "support": Array("P", low=0, nan=True),
-    "names": Array("bytes", torch.uint8, optional=True),
+    "typical": Array("P 3", "int64", low=-1), "support": Array("P", low=0, nan=True),
+    "names": Array("bytes", "uint8", optional=True),
 }  # fmt: skip
-_FEATURES = {"names": Array("bytes", torch.uint8)}
+_FEATURES = {"names": Array("bytes", "uint8")}
 _LETTERS = 200  # of the name of a row
 
 
@@ -53,8 +53,8 @@ class PortableModel(MemoryModel, ABC):
     support_: NDArray[np.float64] | None  # (P,) rows that each memory answers for
     row_names_: NDArray[Any] | None  # (P, 3) what the typical rows are called; see `name_rows`
 
-    def _set_params(self, params: Parameters) -> None:
-        super()._set_params(params)
+    def _keep(self, params: Parameters) -> None:
+        super()._keep(params)
         self._set_rows_behind(None)
 
     def _set_rows_behind(self, behind: RowsBehind | None) -> None:
@@ -86,9 +86,9 @@ class PortableModel(MemoryModel, ABC):
         tensors |= join_prefixes({"stream": stream_tensors(self)})
         return header, tensors
 
-    def _set_state(self, header: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super()._set_state(header, tensors)
-        rows = strip_prefix(tensors, "rows")
+    def _set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._set_state(header, arrays)
+        rows = strip_prefix(arrays, "rows")
         if rows:
             check_tensors(rows, _ROWS_BEHIND, {"P": self.n_memories_})
             names = None
@@ -98,10 +98,8 @@ class PortableModel(MemoryModel, ABC):
                 names = np.array(told, dtype=object)
                 if names.shape != rows["typical"].shape:
                     raise ValueError(f"rows.names are of {len(told)} memories")
-            self._set_rows_behind(
-                RowsBehind(rows["typical"].numpy(), rows["support"].numpy(), names)
-            )
-        features = strip_prefix(tensors, "features")
+            self._set_rows_behind(RowsBehind(rows["typical"], rows["support"], names))
+        features = strip_prefix(arrays, "features")
         if features:
             check_tensors(features, _FEATURES, {})
             told = _from_bytes(features["names"])
@@ -109,7 +107,7 @@ class PortableModel(MemoryModel, ABC):
             if len(told) != self._n_numbers:
                 raise ValueError(f"features.names are of {len(told)} features")
             self._named = told
-        set_stream(self, strip_prefix(tensors, "stream"))
+        set_stream(self, as_tensors(strip_prefix(arrays, "stream")))
 
     @property
     @abstractmethod
@@ -276,5 +274,5 @@ def _as_bytes(names: list[Any]) -> Tensor:
     return torch.frombuffer(bytearray(json.dumps(names).encode()), dtype=torch.uint8)
 
 
-def _from_bytes(tensor: Tensor) -> Any:
-    return json.loads(tensor.numpy().tobytes())
+def _from_bytes(array: NDArray[Any]) -> Any:
+    return json.loads(array.tobytes())

@@ -25,7 +25,7 @@ _STATE = {
     "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
     "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
 }  # fmt: skip
-_CLASSES = {name: Array("K", torch.bool, optional=True) for name in ("late", "known", "missing")}
+_CLASSES = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
 
 
 class Snapshot(NamedTuple):

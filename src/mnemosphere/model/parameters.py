@@ -63,10 +63,10 @@ class Parameters:
         """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
         return x if self.metric is None else sphere.project(x @ self.metric.T)
 
-    def check(self, norms: Tensor | None = None) -> Self:
+    def check(self, read: Mapping[str, Any] | None = None) -> Self:
         """Raise ValueError unless the parameters are usable; return self.
 
-        norms: (P,) those of the memories, where they are known already.
+        read: the same as arrays of a file, of which checks are quick, and the norms of memories.
         """
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
@@ -87,9 +87,11 @@ class Parameters:
             raise ValueError(f"beta must be one finite positive number, got {self.beta}")
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
-        sphere.check(self.w, "memories", norms)
+        found = read or {}
+        sphere.check(self.w, "memories", found.get("w" + NORMS))
+        p, p_h, p_q = (found.get(name, getattr(self, name)) for name in ("p", "p_h", "p_q"))
         # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
-        polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
+        polytope.check(p, p_h, p_q, tol=1e-3)
         return self
 
     def replace(self, **changes: Any) -> Self:
@@ -142,12 +144,16 @@ class Parameters:
 
     @classmethod
     def from_file(
-        cls, tensors: Mapping[str, Tensor], prefix: str, *, device: torch.device | str | None = None
+        cls, read: Mapping[str, Any], prefix: str, *, device: torch.device | str | None = None
     ) -> Self:
-        """Those that a file has by that prefix, checked."""
-        own = strip_prefix(tensors, prefix)
-        norms = own.pop("w" + NORMS, None)
-        return cls.from_tensors(own, device=device).check(norms)
+        """Those that a file has by that prefix, as arrays or tensors, checked."""
+        own = strip_prefix(read, prefix)
+        tensors = {
+            name: t if isinstance(t, Tensor) else torch.from_numpy(t)
+            for name, t in own.items()
+            if not name.endswith(NORMS)
+        }
+        return cls.from_tensors(tensors, device=device).check(own)
 
 
 _TENSORS = tuple(

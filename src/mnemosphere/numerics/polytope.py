@@ -20,35 +20,25 @@ from mnemosphere.numerics import multipliers, sweep_gpu
 from mnemosphere.numerics.laplacian import Array, Laplacian
 
 __all__ = [
-    "Maximum",
-    "Scaling",
-    "center_rows",
-    "check",
-    "check_marginals",
-    "maximize",
-    "project",
-    "retract",
-    "sinkhorn",
-    "sweep",
-    "to_tangent",
-]
+    "Maximum", "Scaling", "center_rows", "check", "check_marginals", "maximize",
+    "project", "retract", "sinkhorn", "sweep", "to_tangent",
+]  # fmt: skip
 
+Numbers = Tensor | NDArray[Any]
 _LOG_ZERO = -1e30  # stands for log 0: finite, so that differences are never NaN
 _TINY = 1e-300  # keeps a division by zero finite in float64
 _TOTALS = 1e-5  # relative slack between the two totals: float32 sums over many rows
 _FLOOR = 1e-30  # relative size of the vanishing floor under p_bar in maximize
 
 
-def check_marginals(rows: Tensor, cols: Tensor) -> tuple[Array, Array]:
+def check_marginals(rows: Numbers, cols: Numbers) -> tuple[Array, Array]:
     """Return rows (..., R) and cols (..., C) if they can be the marginals of one matrix.
 
     The totals may differ by 1e-5, relatively, for rounding; the solvers then rescale cols.
     """
     arrays, totals = [], []
     for name, m in (("rows", rows), ("cols", cols)):
-        if not isinstance(m, Tensor) or not m.is_floating_point():
-            got = m.dtype if isinstance(m, Tensor) else type(m).__name__
-            raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+        _check_type(name, m)
         if m.ndim == 0 or m.shape[-1] == 0:
             raise ValueError(f"{name} must have at least one entry, got shape {tuple(m.shape)}")
         array = _array(m)
@@ -71,13 +61,13 @@ def check_marginals(rows: Tensor, cols: Tensor) -> tuple[Array, Array]:
     return arrays[0], arrays[1]
 
 
-def check(p: Tensor, rows: Tensor, cols: Tensor, *, tol: float) -> Tensor:
+def check(p: Numbers, rows: Numbers, cols: Numbers, *, tol: float) -> Numbers:
     """Return p if it is in the polytope, marginals within tol × total; raise if not."""
     # NumPy, of which a call takes a fraction of the time that one of torch does.
     r, c = check_marginals(rows, cols)
     _check_matrix("p", p, rows, cols)
     matrix = _array(p)
-    if not (matrix.min() >= 0 and matrix.max() < math.inf):
+    if not matrix.min() >= 0:  # where it is infinite, so is a sum
         raise ValueError(f"p must be finite and non-negative, got {_first_bad(p)}")
     total = r.sum(-1, keepdims=True)
     # Of these sums einsum takes the least time: BLAS wakes its threads for them.
@@ -294,10 +284,9 @@ def maximize(
     start: (row, column) multipliers of a problem like this one, which spare half the iterations;
     those that cannot be a start, zeros for one, are not used.
     """
-    check_marginals(rows, cols)
+    r, c = check_marginals(rows, cols)
     batch = _check_matrix("p_bar", p_bar, rows, cols)
-    # In NumPy, columns first, from here on: see numerics.laplacian.
-    q, r, c = _array(p_bar.mT), _array(rows), _array(cols)
+    q = _array(p_bar.mT)  # in NumPy, columns first, from here on: see numerics.laplacian
     least = q.min()
     if not (least >= 0 and np.isfinite(q.max())):
         raise ValueError(f"p_bar must be finite and non-negative, got {_first_bad(p_bar)}")
@@ -339,11 +328,15 @@ def maximize(
     )
 
 
-def _check_matrix(name: str, m: Tensor, rows: Tensor, cols: Tensor) -> tuple[int, ...]:
-    """The batch shape of a matrix (..., R, C) and its marginals; raise if they do not fit."""
-    if not isinstance(m, Tensor) or not m.is_floating_point():
+def _check_type(name: str, m: object) -> None:
+    if not (m.is_floating_point() if isinstance(m, Tensor) else isinstance(m, np.ndarray)):
         got = m.dtype if isinstance(m, Tensor) else type(m).__name__
         raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+
+
+def _check_matrix(name: str, m: Numbers, rows: Numbers, cols: Numbers) -> tuple[int, ...]:
+    """The batch shape of a matrix (..., R, C) and its marginals; raise if they do not fit."""
+    _check_type(name, m)
     if m.shape[-2:] != (rows.shape[-1], cols.shape[-1]):
         raise ValueError(
             f"{name} must have shape (..., {rows.shape[-1]}, {cols.shape[-1]}) to fit its "
@@ -363,8 +356,9 @@ def _common_batch(**shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError(f"leading dimensions must broadcast to one shape, got {got}") from None
 
 
-def _array(m: Tensor) -> Array:
-    array: Array = np.ascontiguousarray(m.numpy(force=True), np.float64)
+def _array(m: Numbers) -> Array:
+    numbers = m if isinstance(m, np.ndarray) else m.numpy(force=True)
+    array: Array = np.ascontiguousarray(numbers, np.float64)
     return array
 
 
@@ -394,7 +388,8 @@ def _flat_marginals(rows: Tensor, cols: Tensor, p: Tensor) -> tuple[Tensor, Tens
     return r, c * (r.sum(-1, keepdim=True) / c.sum(-1, keepdim=True)), batch
 
 
-def _first_bad(m: Tensor) -> str:
+def _first_bad(m: Numbers) -> str:
+    m = torch.as_tensor(m)
     index = (~((m >= 0) & torch.isfinite(m))).nonzero()[0]
     where = tuple(int(i) for i in index)
     return f"{float(m[where]):.6g} at index {where}"

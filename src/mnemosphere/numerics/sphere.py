@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["check", "project", "retract", "sample_uniform", "to_tangent"]
@@ -29,7 +32,7 @@ def retract(x: Tensor, v: Tensor) -> Tensor:
     return moved / norm
 
 
-def check(x: Tensor, name: str = "x", norms: Tensor | None = None) -> Tensor:
+def check(x: Tensor, name: str = "x", norms: NDArray[Any] | Tensor | None = None) -> Tensor:
     """Return x (..., N) if each row is finite and of unit norm to rounding; raise if not.
 
     The tolerance on ‖row‖ is 64 units in the last place plus √N of them, for rounding of entries.
@@ -40,7 +43,7 @@ def check(x: Tensor, name: str = "x", norms: Tensor | None = None) -> Tensor:
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{name} must have rows on its last axis, got shape {tuple(x.shape)}")
     found = torch.linalg.vector_norm(x.detach(), dim=-1) if norms is None else norms
-    norm = found.numpy(force=True)  # whose calls are quick
+    norm = found.numpy(force=True) if isinstance(found, Tensor) else found  # its calls are quick
     tol = torch.finfo(x.dtype).eps * (64.0 + x.shape[-1] ** 0.5)
     off = abs(norm - 1.0)
     if not (off <= tol).all():  # NaN and inf compare false

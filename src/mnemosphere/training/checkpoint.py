@@ -26,10 +26,9 @@ from mnemosphere.schema import (
     Array,
     check_fields,
     check_tensors,
-    items,
     maybe,
     number,
-    record_of,
+    records_of,
     text,
     whole,
 )
@@ -42,7 +41,7 @@ FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
 VERSION = 4
 _HEADER = {
     "format": text, "version": whole(), "fingerprint": text, "best_loss": maybe(number()),
-    "waited": whole(), "history": items(record_of(PassRecord)),
+    "waited": whole(), "history": records_of(PassRecord),
     # of the pass in progress; without one, 0
     "batches": whole(), "rows": whole(), "seconds": number(0),
 }  # fmt: skip
@@ -212,4 +211,5 @@ def _like_partial(params: Parameters, generator: Tensor, *, sums: bool) -> dict[
 
 def _like(tensor: Tensor) -> Array:
     """Of the same shape and type."""
-    return Array(" ".join(map(str, tensor.shape)), tensor.dtype, nan=tensor.is_floating_point())
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return Array(" ".join(map(str, tensor.shape)), kind, nan=tensor.is_floating_point())

@@ -15,8 +15,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors
 
 _NODES = {
-    "level": Array("n", torch.int64, low=0),
-    "parent": Array("n", torch.int64, low=-1),
+    "level": Array("n", "int64", low=0),
+    "parent": Array("n", "int64", low=-1),
     "lambda_min": Array("n", nan=True),
     "beta_split": Array("n", nan=True),
 }
@@ -107,7 +107,7 @@ class Lineage:
         if not bool((torch.where(first, self.level == 0, below) & (self.level < len(sizes))).all()):
             raise ValueError("the tree of splits has a node before its parent")
         for k, nodes in enumerate(self.members):
-            Array(f"{nodes.numel()}", torch.int64, low=0).check(nodes, f"members.{k}", {})
+            Array(f"{nodes.numel()}", "int64", low=0).check(nodes, f"members.{k}", {})
             here = nodes.clamp_max(self.n_nodes - 1)
             if len(set(nodes.tolist())) < len(nodes) or not bool(
                 ((nodes < self.n_nodes) & (self.level[here] <= k)).all()
