@@ -14,10 +14,10 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import check_whole
-from mnemosphere.model import kernel, objectives
-from mnemosphere.model.batch import Batch
+from mnemosphere.model import kernel
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import Parameters, memory_name
+from mnemosphere.model.scores import Scores
 
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
@@ -70,18 +70,19 @@ def rows_behind(
     x = x if place.shape[0] == x.shape[0] else x[place]
     weight = torch.ones(len(x)) if sample_weight is None else sample_weight[place.cpu()].cpu()
     weight = weight.to(x.device, torch.float64)
-    labels = x.new_zeros(1, params.n_columns).expand(len(x), -1)
     support = torch.zeros(params.n_memories, dtype=torch.float64, device=x.device)
     best = x.new_full((_TYPICAL, params.n_memories), -1.0)
     number = torch.full_like(best, -1, dtype=torch.long)
-    for rows, share in kernel.memory_shares(params, Batch(x, labels), objectives.marginal):
+    scores = Scores(params, None, len(x))
+    for rows in kernel.chunks(len(x), params.n_memories, x.device):
+        overlap = _overlaps(params, x[rows])
+        share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
         digits = (share * _DIGITS).round()
-        score = torch.where(digits > 0, digits + 0.4 * _overlaps(params, x[rows]), -1.0)
-        here = torch.arange(rows.start, rows.stop, device=x.device)
-        score = torch.cat([best, score])  # (3 + B, P)
-        names = torch.cat([number, here[:, None].expand(-1, params.n_memories)])
-        best, order = score.topk(_TYPICAL, dim=0)
+        score = torch.where(digits > 0, digits + 0.4 * overlap, -1.0)
+        here, order = score.topk(min(_TYPICAL, len(score)), dim=0)
+        names = torch.cat([number, order + rows.start])
+        best, order = torch.cat([best, here]).topk(_TYPICAL, dim=0)
         number = names.gather(0, order)
     number = torch.where(best > 0, number, -1)
     found = nobody.copy()

@@ -171,19 +171,17 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     log_prior = prior.log()[..., None, :]
 
     @functools.lru_cache(1)
-    def labels(log_a: float) -> tuple[Tensor, Tensor]:
-        # Of all classes a row needs its own and their sum: no product with (P+1, C).
-        soft = sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
-        return torch.take_along_dim(soft.mT, truth, -2), soft.sum(-1, keepdim=True)
+    def labels(log_a: float) -> Tensor:  # (P+1, C)
+        return sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
 
     def loss(log_t: float, log_a: float = 0.0) -> Tensor:
-        score = log_prior + math.exp(-log_t) * h
+        score = torch.add(log_prior, h, alpha=math.exp(-log_t))
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:] += gaps.over(params.w, beta_eff)[0]
-        share = score.softmax(-1)
-        soft, total = labels(log_a)  # (B, P+1), (P+1, 1)
-        own = (share * soft).sum(-1) / (share @ total)[..., 0].clamp_min(tiny)
+        share = score.sub_(score.amax(-1, keepdim=True)).exp_()  # up to a factor per row
+        classes = share @ labels(log_a)  # (B, C)
+        own = (classes.gather(-1, truth) / classes.sum(-1, keepdim=True).clamp_min(tiny))[..., 0]
         own = own.clamp_min(tiny).log().double()
         if rows.sample_weight is None:
             return -own.mean(-1)
