@@ -45,7 +45,8 @@ def _multiply(a: _Polynomial, b: _Polynomial) -> _Polynomial:
     product = [Fraction(0)] * (len(a) + len(b) - 1)
     for i, x in enumerate(a):
         for j, y in enumerate(b):
-            product[i + j] += x * y
+            if x and y:  # every other one is zero
+                product[i + j] += x * y
     return product
 
 
@@ -53,7 +54,7 @@ def _add(a: _Polynomial, b: _Polynomial, scale: Fraction) -> _Polynomial:
     """Return a + scale * b."""
     size = max(len(a), len(b))
     a, b = a + [Fraction(0)] * (size - len(a)), b + [Fraction(0)] * (size - len(b))
-    return [x + scale * y for x, y in zip(a, b, strict=True)]
+    return [x + scale * y if y else x for x, y in zip(a, b, strict=True)]
 
 
 def _differentiate(a: _Polynomial) -> _Polynomial:
