@@ -21,6 +21,7 @@ from mnemosphere.data.sparse_normalize import (
     sums,
 )
 from mnemosphere.files import as_tensors
+from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
@@ -271,8 +272,15 @@ def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tens
     for part, x in itertools.islice(rows.chunks(), _LOOKED_AT):
         if isinstance(x, SparseRows):
             return None
-        each, gaps = None if weight is None else weight[part], x.isnan()
-        unit = normalizer(normalizer.fill(x, gaps) if bool(gaps.any()) else x)[0]
+        each = None if weight is None else weight[part]
+        if not has_gaps(x):
+            # Times N, as below: all features are known.
+            square = normalizer(x)[0].square_().mul_(rows.n_features)
+            energy += square.sum(0) if each is None else each @ square
+            total += x.shape[0] if each is None else each.sum()
+            continue
+        gaps = x.isnan()
+        unit = normalizer(normalizer.fill(x, gaps))[0]
         # Of k known features, a unit row has 1/k of its square in each, where others have 1/N.
         unit = unit * (~gaps).sum(1, keepdim=True).double().sqrt()
         energy += squares(unit, torch.ones_like(energy), torch.zeros_like(energy), each)

@@ -17,6 +17,12 @@ from mnemosphere.numerics import sphere
 __all__ = ["Batch"]
 
 
+def _rows_of(values: Tensor, rows: Tensor | slice | tuple[slice, Tensor]) -> Tensor:
+    if type(values) is Tensor and isinstance(rows, Tensor) and rows.dtype == torch.long:
+        return values.index_select(0, rows)  # three times as fast as the same by brackets
+    return values[rows]
+
+
 @dataclass(frozen=True)
 class Batch:
     """Unit rows with their label weights and, where they differ, their sample weights."""
@@ -40,9 +46,9 @@ class Batch:
     def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Self:
         """A part of the rows."""
         with side_stream(lane=2):  # needed only after the first product with x
-            targets = self.targets[rows]
-            weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return type(self)(self.x[rows], targets, weight)
+            targets = _rows_of(self.targets, rows)
+            weight = None if self.sample_weight is None else _rows_of(self.sample_weight, rows)
+        return type(self)(_rows_of(self.x, rows), targets, weight)
 
     def to(self, *, dtype: torch.dtype) -> Self:
         """The same in another precision."""

@@ -44,9 +44,8 @@ _Polynomial = list[Fraction]  # coefficients, lowest power first
 def _multiply(a: _Polynomial, b: _Polynomial) -> _Polynomial:
     product = [Fraction(0)] * (len(a) + len(b) - 1)
     for i, x in enumerate(a):
-        for j, y in enumerate(b):
-            if x and y:  # every other one is zero
-                product[i + j] += x * y
+        for j, y in enumerate(b) if x else ():  # every other one is zero
+            product[i + j] += x * y
     return product
 
 

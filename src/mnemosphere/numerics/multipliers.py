@@ -14,7 +14,7 @@ from mnemosphere.numerics.interior import Path, relative
 from mnemosphere.numerics.laplacian import TINY, Array, NewtonSystem
 
 _STEPS = 25  # far more than a problem takes that does not crawl
-_STEPS_FROM_START = 4  # what a start spares; more, and it was none
+_STEPS_FROM_START = 8  # as many as without one take; more, and it was none
 _SHORT, _PATIENCE = 0.03, 3  # as many steps in a row shorter than this: it crawls
 
 
