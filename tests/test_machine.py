@@ -74,3 +74,14 @@ def test_more_memory_than_there_is_is_refused():
 def test_memory_is_not_bounded_where_the_system_does_not_tell(monkeypatch):
     monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: "")
     assert machine.available_memory() == float("inf")
+
+
+@pytest.mark.parametrize(("told", "size"), [("2048K", 1 << 21), ("1024K\n", 1 << 20), ("?", 0)])
+def test_the_cache_of_a_core(monkeypatch, told, size):
+    monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: told)
+    assert machine.core_cache.__wrapped__() == size
+
+
+def test_a_cache_that_nobody_tells_of(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "Path", lambda _: tmp_path / "none")
+    assert machine.core_cache.__wrapped__() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import platform
@@ -15,7 +16,9 @@ import numpy as np
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["available_memory", "check_memory", "device_name", "pick_device", "versions"]
+__all__ = [
+    "available_memory", "check_memory", "core_cache", "device_name", "pick_device", "versions",
+]  # fmt: skip
 
 
 # `import torch` takes longer than to predict a few rows, which needs no device: it waits until it
@@ -70,6 +73,16 @@ def check_memory(n_bytes: float, device: torch.device | str, what: str, advice: 
         raise ValueError(
             f"{what} needs about {n_bytes / 1e9:.3g} GB and {free / 1e9:.3g} GB are free: {advice}"
         )
+
+
+@functools.cache
+def core_cache() -> int:
+    """Bytes of the second-level cache of a core, as far as the system tells; else 0."""
+    try:
+        size = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text(encoding="ascii")
+        return 1024 * int(size.strip().removesuffix("K"))
+    except (OSError, ValueError):
+        return 0
 
 
 def versions() -> dict[str, str]:

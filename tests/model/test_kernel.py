@@ -150,6 +150,13 @@ def test_gradient_in_the_plane_and_in_many_dimensions(problem, oracle):
             assert_close(mine, reference, **EXACT)
 
 
+@pytest.mark.parametrize(("threads", "cache", "rows"), [(1, 0, 1024), (6, 0, 6144), (6, 2, 3072)])
+def test_chunks_grow_with_threads_and_fit_large_caches(monkeypatch, threads, cache, rows):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(kernel, "core_cache", lambda: cache << 20)
+    assert kernel.chunk_rows(1024, torch.device("cpu")) == rows
+
+
 @pytest.mark.usefixtures("tiny_chunks")
 @pytest.mark.parametrize("weighted", [False, True])
 def test_chunks_do_not_matter(problem, oracle, weighted):

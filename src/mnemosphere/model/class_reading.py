@@ -128,8 +128,10 @@ def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = T
 
     low, high = math.log(_COLDEST), math.log(_HOTTEST)
     step, turn = (high - low) / (_GRID - 1), _POWER_STEP
-    best = min([(0.0, 0.0), *((low + k * step, 0.0) for k in range(_GRID))], key=loss)
-    least = loss(best)
+    grid = [(0.0, 0.0), *((low + k * step, 0.0) for k in range(_GRID))]
+    losses = [loss(at) for at in grid]
+    least = min(losses)
+    best = grid[losses.index(least)]
     step *= 0.6
     for _ in range(_REFINED):
         if step < _FINEST:
@@ -174,13 +176,16 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     def labels(log_a: float) -> Tensor:  # (P+1, C)
         return sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
 
-    def loss(log_t: float, log_a: float = 0.0) -> Tensor:
+    @functools.lru_cache(1)  # trials of log a are at one log T
+    def shares(log_t: float) -> Tensor:  # (B, P+1), up to a factor per row
         score = torch.add(log_prior, h, alpha=math.exp(-log_t))
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:] += gaps.over(params.w, beta_eff)[0]
-        share = score.sub_(score.amax(-1, keepdim=True)).exp_()  # up to a factor per row
-        classes = share @ labels(log_a)  # (B, C)
+        return score.sub_(score.amax(-1, keepdim=True)).exp_()
+
+    def loss(log_t: float, log_a: float = 0.0) -> Tensor:
+        classes = shares(log_t) @ labels(log_a)  # (B, C)
         own = (classes.gather(-1, truth) / classes.sum(-1, keepdim=True).clamp_min(tiny))[..., 0]
         own = own.clamp_min(tiny).log().double()
         if rows.sample_weight is None:

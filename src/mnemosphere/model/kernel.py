@@ -29,6 +29,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.machine import core_cache
 from mnemosphere.model import pass_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
@@ -41,9 +42,11 @@ from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-# Elements of one (chunk × P) array. On a CPU it should stay in the last-level cache; a GPU wants
-# enough of them to fill it.
-_CHUNK_ELEMENTS = {"cpu": 1 << 21, "cuda": 1 << 25}
+# Elements of one (chunk × P) array: as many as fill a GPU; on a processor, per thread. There a
+# chunk should stay in the cache of its core where that is large, and the products fast: sweeps
+# between them then cost less. In a small one no chunk of enough rows would stay.
+_CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
+_LARGE_CACHE = 1 << 21  # bytes
 _NARROW_ELEMENTS = 1 << 26  # of the one array in 16 bits that is held on a GPU
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
@@ -54,7 +57,12 @@ _HEADROOM = 1e8
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
     """How many rows one chunk takes."""
-    return max(64, _CHUNK_ELEMENTS.get(device.type, 1 << 24) // max(n_memories, 1))
+    elements = _CHUNK_ELEMENTS.get(device.type, 1 << 24)
+    if device.type == "cpu":
+        elements *= torch.get_num_threads()
+        if core_cache() >= _LARGE_CACHE:
+            elements //= 2
+    return max(64, elements // max(n_memories, 1))
 
 
 def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:
