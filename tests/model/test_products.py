@@ -9,7 +9,7 @@ import torch
 
 from mnemosphere.model import Batch, accumulate, pass_gpu
 from mnemosphere.model.kernel import log_joint, memory_shares, responsibilities
-from mnemosphere.model.objectives import conditional, joint, marginal
+from mnemosphere.model.objectives import JointConditional, conditional, joint, marginal
 from mnemosphere.model.products import add_product, narrow, narrowed, operands, product, supported
 
 on_gpu = pytest.mark.skipif(
@@ -82,7 +82,13 @@ def test_operands_are_rounded_and_sums_are_not(device):
 @pytest.mark.parametrize("rule", [joint, conditional, marginal], ids=["joint", "conditional", "x"])
 @pytest.mark.parametrize(
     ("rows", "memories", "features", "classes"),
-    [(211, 31, 5, 2), (307, 131, 61, 10), (509, 257, 331, 17), (401, 7, 127, 59)],
+    [
+        (211, 31, 5, 2),
+        (307, 131, 61, 10),
+        (509, 257, 331, 17),
+        (401, 7, 127, 59),
+        (101, 2111, 131, 10),
+    ],
 )
 def test_statistics_are_those_of_double_precision_to_two_digits(
     problem, rows, memories, features, classes, rule, device
@@ -147,6 +153,24 @@ def test_kernels_are_built_where_there_is_a_gpu():
     assert supported(torch.device("cuda"))
     assert pass_gpu.usable(11)
     assert not pass_gpu.usable(65)
+
+
+@on_gpu
+@pytest.mark.parametrize("rule", [joint, JointConditional(0.3)], ids=["joint", "blend"])
+@pytest.mark.parametrize("memories", [131, 2111])
+def test_kernels_take_sample_weights_and_partial_labels(problem, memories, rule):
+    case = problem(8, rows=211, memories=memories, features=131, classes=10, beta=20.0,
+                   weighted=True, clustered=True)  # fmt: skip
+    to = {"dtype": torch.float32, "device": torch.device("cuda")}
+    batch = Batch(case.x.to(**to), case.targets.to(**to), case.sample_weight.to(**to))
+    expected = accumulate(case.params, case.batch, rule)
+    with operands("bfloat16"):
+        found = accumulate(case.params.to(**to), batch, rule)
+    for name in ("w_bar", "p_bar", "overlap"):
+        assert off(getattr(found, name), getattr(expected, name)) < 0.02
+    # All that the uniform component has of the labels, and the loss
+    assert off(found.p_bar[0], expected.p_bar[0]) < 0.02
+    assert float(found.mean_loss) == pytest.approx(float(expected.mean_loss), abs=0.01)
 
 
 @on_gpu

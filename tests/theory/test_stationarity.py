@@ -30,6 +30,7 @@ class GradientOnly:
     """The joint likelihood, for solvers that know nothing of the fixed-point step."""
 
     supports_fixed_point: bool = False
+    blend: None = None
 
     def __call__(self, log_joint, targets):
         return objectives.joint(log_joint, targets)

@@ -130,8 +130,8 @@ def test_what_was_read_is_not_written_again(problem):
 class InOrder(ArrayDataset):
     """Rows as stored: the orders that two devices draw are not the same."""
 
-    def batches(self, size, *, generator=None, cursor=None):
-        return super().batches(size, cursor=cursor)
+    def picked(self, size, *, generator, cursor):
+        return super().picked(size, generator=None, cursor=cursor)
 
 
 @on_gpu

@@ -154,6 +154,15 @@ class Picked(Batch):
         """Their sample weights, where they differ."""
         return None if self._source.sample_weight is None else self.taken.sample_weight
 
+    def copy_to(self, there: Batch) -> None:
+        """Take the rows out into a batch of their size."""
+        source, rows = self._source, self._rows
+        pairs = [(source.x, there.x), (source.targets, there.targets)]
+        if source.sample_weight is not None and there.sample_weight is not None:
+            pairs.append((source.sample_weight, there.sample_weight))
+        for whole, own in pairs:
+            torch.index_select(whole, 0, rows, out=own)
+
     def part(self, rows: slice) -> Batch:
         """Some of the rows, without looking at the others."""
         return self._source.take(self._rows[rows])

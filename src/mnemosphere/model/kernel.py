@@ -47,7 +47,6 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 # between them then cost less. In a small one no chunk of enough rows would stay.
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _LARGE_CACHE = 1 << 21  # bytes
-_NARROW_ELEMENTS = 1 << 26  # of the one array in 16 bits that is held on a GPU
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
 # The pass sums (label weight) / density over rows. Densities are kept this far above the smallest
@@ -197,16 +196,19 @@ class _Pass:
         self.p = params.p[..., 1:, :][..., self.own, :]
         self.metric = params.metric
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
-        scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
-        self.scaled_w = scaled_w.mT  # (N, P)
         self.floor = _HEADROOM * torch.finfo(self.p.dtype).tiny
         self.fused: pass_gpu.FusedPass | None = None
-        if not self.scaled_w.is_cuda:
-            self.scaled_w = self.scaled_w.contiguous()  # a GPU's product takes either
-        elif self.narrow and axis.size == 1 and pass_gpu.usable(params.n_columns):
-            self.fused = pass_gpu.FusedPass(scaled_w, self.p, self.p0, self.log_ratio, self.floor)
-        else:
-            self.p = self.p.mT.contiguous().mT  # its products are twice as fast this way
+        if self.narrow and params.w.is_cuda and axis.size == 1 and pass_gpu.usable(len(self.p0)):
+            self.fused = pass_gpu.FusedPass(
+                params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.floor
+            )
+            self.scaled_w = self.fused.w[: self.whole].mT  # (N, P)
+            return
+        scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
+        # A GPU's product takes memories in either order; those of p are twice as fast this way.
+        self.scaled_w = scaled_w.mT if scaled_w.is_cuda else scaled_w.mT.contiguous()
+        if scaled_w.is_cuda:
+            self.p = self.p.mT.contiguous().mT
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
         """Slices that cut the rows into chunks."""
@@ -216,10 +218,12 @@ class _Pass:
             return chunks(n_rows, width, self.w.device)
         if self.metric is None and self.fused.holds_nothing:
             return chunks(n_rows, max(1, width // _WIDER), self.w.device)
-        return _cut(n_rows, max(64, _NARROW_ELEMENTS // width))
+        return _cut(n_rows, self.fused.rows_per_chunk())
 
-    def forward(self, x: Tensor, *, keep_e: bool = False) -> _Forward:
-        """One chunk; keep_e: e is looked at."""
+    def forward(
+        self, x: Tensor, *, keep_e: bool = False, labeled: Batch | None = None, blend: float = 0.0
+    ) -> _Forward:
+        """One chunk; keep_e: e is looked at; labeled: see `pass_gpu`, where that is used."""
         norm, gaps = None, None
         if self.metric is None:
             x, gaps = split(x)
@@ -228,10 +232,13 @@ class _Pass:
             norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
             norm.clamp_min_(torch.finfo(x.dtype).tiny)
             x = x / norm
-        operand = narrow(x) if self.narrow else x
+        operand = x
+        if self.narrow:
+            operand = narrow(x) if self.fused is None else self.fused.narrow(x)
         if self.fused is not None and not keep_e and gaps is None:
             # A metric's gradient takes r, which is made of l.
-            half = self.fused.forward(operand, keep=self.metric is not None)
+            keep = self.metric is not None
+            half = self.fused.forward(operand, keep=keep, labeled=labeled, conditional=blend)
             found = half.e0, half.joint, half.log_joint
             return _Forward(None, *found, x, operand, norm=norm, half=half)
         e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
@@ -347,16 +354,23 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     n_rows = batch.x.shape[-2]
     for part in [batch] if many else map(batch.take, run.chunks(n_rows)):
-        f = run.forward(part.x)
-        row_loss, weights = rule(f.log_joint, part.targets)
-        if part.sample_weight is not None:
-            weights = weights * part.sample_weight[..., None]
-        with side_stream(row_loss, lane=2):
+        known = rule.blend is not None
+        f = run.forward(part.x, labeled=part if known else None, blend=rule.blend or 0.0)
+        if f.half is not None and f.half.labels is not None:
+            s, losses, uniform = f.half.labels
+            with side_stream(losses, uniform, lane=2):
+                loss += losses.sum()
+                ratio0 += uniform.sum(0)[:, None]
+        else:
+            row_loss, weights = rule(f.log_joint, part.targets)
             if part.sample_weight is not None:
-                row_loss = row_loss * part.sample_weight
-            loss += row_loss.sum(-1, dtype=torch.float64)
-        s = weights / f.joint  # (B, C+1)
-        add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
+                weights = weights * part.sample_weight[..., None]
+            with side_stream(row_loss, lane=2):
+                if part.sample_weight is not None:
+                    row_loss = row_loss * part.sample_weight
+                loss += row_loss.sum(-1, dtype=torch.float64)
+            s = weights / f.joint  # (B, C+1)
+            add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         r = run.backward(f, s, ratio, w_bar)
         if r is not None and f.gaps is not None and f.expected is not None:
             with side_stream(r):
@@ -373,16 +387,18 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         count = torch.full_like(loss, float(n_rows))
     else:
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
-    p_bar = torch.cat([ratio0.mT, ratio.mT], -2)
-    if axis.size > 1:
-        p_bar = torch.zeros_like(params.p)
-        p_bar[1:][run.own] = ratio.T
-        p_bar = torch.cat([ratio0.T, axis.sum(p_bar[1:])[0]])
-    with side_stream(lane=1, after=0):
-        overlap = torch.linalg.vecdot(w_bar, params.w)  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+    with side_stream(ratio, ratio0, lane=2 if run.fused is not None else None):
+        if axis.size > 1:
+            whole = torch.zeros_like(params.p[1:])
+            whole[run.own] = ratio.T
+            ratio = axis.sum(whole)[0].T
+        p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
+    with side_stream(lane=1, after=0):  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+        dots = pass_gpu.overlaps if run.fused is not None else torch.linalg.vecdot
+        overlap = dots(w_bar, params.w)
     return Statistics(
         w_bar=w_bar,
-        p_bar=p_bar * params.p,
+        p_bar=p_bar,
         overlap=overlap,
         loss=loss,
         count=count,

@@ -24,6 +24,11 @@ class LabelRule(Protocol):
         """Whether the weights are never negative and the loss has an exact lower bound."""
         ...
 
+    @property
+    def blend(self) -> float | None:
+        """λ of `JointConditional`, which GPU kernels know; None for any other rule."""
+        ...
+
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
         ...
@@ -52,6 +57,11 @@ class JointConditional:
         """Only the joint likelihood has non-negative weights."""
         return self.conditional == 0.0
 
+    @property
+    def blend(self) -> float:
+        """λ."""
+        return self.conditional
+
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
         given = targets.sum(-1)
@@ -75,6 +85,10 @@ class Marginal:
     def supports_fixed_point(self) -> bool:
         """The weights are the predictions, which are not negative."""
         return True
+
+    @property
+    def blend(self) -> None:
+        """Another rule."""
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""
@@ -100,6 +114,10 @@ class Unsupervised:
     def supports_fixed_point(self) -> bool:
         """Weights can be negative: gradient solvers only."""
         return False
+
+    @property
+    def blend(self) -> None:
+        """Another rule."""
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss (B,), label weights (B, C+1))."""

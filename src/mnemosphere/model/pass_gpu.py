@@ -20,19 +20,29 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere.model.products import add_product
-from mnemosphere.model.streams import join
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.products import add_product, padded
+from mnemosphere.model.streams import join, side_stream
 
-__all__ = ["FusedPass", "Half", "usable"]
+__all__ = ["FusedPass", "Half", "Labels", "overlaps", "usable"]
 
 _MAX_COLUMNS = 64
-_ROWS = 16  # of a block that puts parts together
+_FEW_PARTS = 16
 _SHORT = 128  # features, up to which l is made anew rather than kept
 _BLOCK = 128  # memories that all blocks divide
+_OPERAND_BYTES = 262_000_000  # of memories, rows and e in 16 bits, with long rows
 # (rows, memories) of a block, warps, stages
 _SCORE = (128, 128, 64, 8, 3)  # features of a step between
 _FORWARD = (64, 64, 4, 3)
-_BACKWARD = {False: (32, 128, 4, 3), True: (32, 128, 4, 3)}  # e read or made
+_BACKWARD = {False: (32, 128, 4, 3), True: (16, 128, 4, 4)}  # more memories than rows
+
+
+class Labels(NamedTuple):
+    """What `JointConditional` makes of a chunk of rows."""
+
+    s: Tensor  # (B, C+1) label weights over joint
+    losses: Tensor  # (blocks,) float64, summed over rows
+    uniform: Tensor  # (blocks, C+1) Σ s·e0
 
 
 class Half(NamedTuple):
@@ -42,9 +52,10 @@ class Half(NamedTuple):
     e: Tensor | None  # (B, P) in bfloat16; None where it is made anew
     tops: Tensor  # (blocks of memories, B) the largest exponents that e is relative to, as top
     top: Tensor  # (B,) the largest exponent of the row, in units of log 2
-    e0: Tensor  # (B,) exp(−top) of the uniform component
+    e0: Tensor  # (B,) exp(−top) of the uniform component; this and what follows: see `labels`
     joint: Tensor  # (B, C+1), scaled by exp(−top)
     log_joint: Tensor  # (B, C+1)
+    labels: Labels | None  # where the rule was taken at once: then the three above are empty
 
 
 def usable(n_columns: int) -> bool:
@@ -55,31 +66,85 @@ def usable(n_columns: int) -> bool:
 class FusedPass:
     """What every chunk of one pass shares.
 
-    w (P, N) in bfloat16, times ςβ; p (P, C+1), p0 (C+1,); log_ratio: log Ω_N(β)/Ω_N(0).
+    w (P, N), beta_eff ςβ; p (P, C+1), p0 (C+1,); log_ratio: log Ω_N(β)/Ω_N(0).
     """
 
-    def __init__(self, w: Tensor, p: Tensor, p0: Tensor, log_ratio: Tensor, floor: float) -> None:
+    def __init__(
+        self, w: Tensor, beta_eff: Tensor, p: Tensor, p0: Tensor, log_ratio: Tensor, floor: float
+    ) -> None:
         self.n_memories, self.n_cols = p.shape
         self.block_c = _power_of_two(self.n_cols)
-        missing = -self.n_memories % _BLOCK
-        self.w = torch.nn.functional.pad(w, (0, 0, 0, missing)) if missing else w.contiguous()
-        self.p = torch.nn.functional.pad(p, (0, self.block_c - self.n_cols, 0, missing))
+        rows = self.n_memories + -self.n_memories % _BLOCK
+        self.w = self._copy(w, padded(w.shape[1]), rows, beta_eff)
+        self.p = self._copy(p, self.block_c, rows, dtype=p.dtype)
         self.p0, self.log_ratio, self.floor = p0.contiguous(), log_ratio, floor
         self.holds_nothing = w.shape[1] <= _SHORT  # of (rows × P)
 
-    def forward(self, x: Tensor, *, keep: bool) -> Half:
-        """Rows (B, N) in bfloat16; keep: e is kept though rows be short."""
+    def narrow(self, x: Tensor) -> Tensor:
+        """Rows (B, N) in bfloat16, with columns of zeros up to a whole read."""
+        return self._copy(x, padded(x.shape[1]), x.shape[0])
+
+    def _copy(
+        self, x: Tensor, width: int, rows: int, factor: Tensor | None = None,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> Tensor:  # fmt: skip
+        """A larger matrix (rows, width) that is zero beyond x, times the factor."""
+        x = x if x.stride(1) == 1 else x.contiguous()
+        out = x.new_empty(rows, width, dtype=dtype)
+        columns = min(64, _power_of_two(width))
+        grid = math.ceil(rows / 64), math.ceil(width / columns)
+        _kernels().narrow_kernel[grid](
+            x, x if factor is None else factor, out, *x.shape, x.stride(0), rows, width,
+            SCALED=factor is not None, BLOCK_B=64, BLOCK_N=columns,
+        )  # fmt: skip
+        return out
+
+    def rows_per_chunk(self) -> int:
+        """How many rows are held at once: all operands in 16 bits take so many bytes."""
+        n_memories, width = self.w.shape
+        room = _OPERAND_BYTES // 2 - self.w.numel()
+        rows = room // (n_memories + width)
+        return max(_BLOCK, rows - rows % _BLOCK)
+
+    def forward(
+        self, x: Tensor, *, keep: bool, labeled: Batch | None = None, conditional: float = 0.0
+    ) -> Half:
+        """Rows (B, N) in bfloat16; keep: e is kept though rows be short.
+
+        labeled: the rows whose labels `JointConditional` is to take at once.
+        """
         kept = keep or not self.holds_nothing
         e, tops, joints = self._score(x) if kept else (None, *self._sweep(x))
         join()  # the ratio is there
-        n_rows = x.shape[0]
-        top, e0 = (self.p.new_empty(n_rows) for _ in range(2))
-        joint, log_joint = (self.p.new_empty(n_rows, self.n_cols) for _ in range(2))
-        _kernels().joint_kernel[(math.ceil(n_rows / _ROWS),)](
-            tops, joints, self.p0, self.log_ratio, top, e0, joint, log_joint,
-            n_rows, self.n_cols, len(tops), FLOOR=self.floor, BLOCK_B=_ROWS, BLOCK_C=self.block_c,
+        n_rows, parts = x.shape[0], len(tops)
+        # Few parts one by one, many side by side: then of few rows.
+        block_s, block_b = (1, 16) if parts <= _FEW_PARTS else (64, max(1, 32 // self.block_c))
+        blocks = math.ceil(n_rows / block_b)
+        top = self.p.new_empty(n_rows)
+        rest = top, top, top
+        labels, of_rows, stride, weight = None, self.p, 0, None
+        if labeled is None:
+            joint, log_joint = (self.p.new_empty(n_rows, self.n_cols) for _ in range(2))
+            rest = torch.empty_like(top), joint, log_joint
+        else:
+            of_rows, weight = labeled.targets, labeled.sample_weight
+            of_rows = of_rows if of_rows.stride(1) == 1 else of_rows.contiguous()
+            stride = of_rows.stride(0)
+            labels = Labels(
+                self.p.new_empty(n_rows, self.n_cols),
+                self.p.new_empty(blocks, dtype=torch.float64),
+                self.p.new_empty(blocks, self.n_cols),
+            )
+        _kernels().joint_kernel[(blocks,)](
+            tops, joints, self.p0, self.log_ratio, top, *rest,
+            of_rows, top if weight is None else weight.contiguous(), *(labels or rest),
+            n_rows, self.n_cols, parts, stride, conditional,
+            RULED=labels is not None, WEIGHTED=weight is not None, FLOOR=self.floor,
+            BLOCK_S=block_s, BLOCK_B=block_b, BLOCK_C=self.block_c,
         )  # fmt: skip
-        return Half(x, e, tops, top, e0, joint, log_joint)
+        if labels is not None:
+            rest = top[:0], top[:0], top[:0]
+        return Half(x, e, tops, top, *rest, labels)
 
     def _score(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The product, and at once e, its exponents and the parts of joint."""
@@ -119,7 +184,7 @@ class FusedPass:
         x may have columns of zeros beyond those of w̄.
         """
         (n_rows, n_features), made = f.x.shape, f.e is None
-        rows, memories, warps, stages = _BACKWARD[made]
+        rows, memories, warps, stages = _BACKWARD[not made and n_rows < len(self.w)]
         tiles, blocks = len(self.w) // memories, math.ceil(n_rows / rows)
         splits, each = _parts(blocks, _programs(f.x.device.index or 0) // tiles)
         parts = self.p.new_empty(splits, *self.p.shape)
@@ -131,13 +196,21 @@ class FusedPass:
             BLOCK_B=rows, BLOCK_P=memories, BLOCK_C=self.block_c,
             BLOCK_N=_power_of_two(n_features) if made else 16, num_warps=warps, num_stages=stages,
         )  # fmt: skip
-        ratio += parts.sum(0)[: self.n_memories, : self.n_cols].mT
+        with side_stream(parts, lane=2):  # beside the product
+            ratio += parts.sum(0)[: self.n_memories, : self.n_cols].mT
         if f.e is None:
             w_bar += pulls.sum(0)[: self.n_memories, : w_bar.shape[1]]
             return None
         r = f.e[:, : self.n_memories]
         add_product(w_bar, r.mT, f.x[:, : w_bar.shape[1]])
         return r
+
+
+def overlaps(a: Tensor, b: Tensor) -> Tensor:
+    """Inner products of the rows (P,), without an array of their size."""
+    out = a.new_empty(len(a))
+    _kernels().overlap_kernel[(len(a),)](a, b.contiguous(), out, a.shape[1], BLOCK_N=1024)
+    return out
 
 
 def _parts(blocks: int, wanted: int) -> tuple[int, int]:
@@ -160,9 +233,10 @@ def _programs(index: int) -> int:
 def _works() -> bool:
     """Whether kernels can be built and run; tried once, on the smallest problem."""
     try:
-        x = torch.ones(2, 8, dtype=torch.bfloat16, device="cuda")
+        x = torch.ones(2, 8, device="cuda")
         p = torch.ones(2, 2, device="cuda")
-        f = FusedPass(x, p, p[0], p[0, 0], 1e-30).forward(x, keep=False)
+        made = FusedPass(x, p[0, 0], p, p[0], p[0, 0], 1e-30)
+        f = made.forward(made.narrow(x), keep=False)
         return bool(torch.isfinite(f.log_joint).all())
     except Exception:  # no Triton, no compiler, a GPU too old: plain operations do it
         return False

@@ -57,7 +57,10 @@ def score_kernel(  # type: ignore[no-untyped-def]
     place = rows[:, None].to(tl.int64) * n_memories + at[None, :]
     tl.store(e_out + place, e, mask=live[:, None])
     weights = tl.load(p + at[:, None] * BLOCK_C + j[None, :])
-    joint = tl.dot(e.to(tl.float32), weights, input_precision="tf32")
+    # In two parts, so that 16 bits of them are left.
+    coarse = weights.to(e.dtype)
+    joint = tl.dot(e, coarse)
+    joint = tl.dot(e, (weights - coarse.to(tl.float32)).to(e.dtype), joint)
     place = tile * n_rows + rows
     tl.store(tops_out + place, top, mask=live)
     inside = live[:, None] & (j < n_cols)[None, :]
@@ -95,12 +98,51 @@ def forward_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def narrow_kernel(  # type: ignore[no-untyped-def]
+    x, factor, out, n_rows, n_features, stride, out_rows, width,
+    SCALED: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """Block of a matrix (times the factor) in 16 bits, zero beyond its own rows and columns."""
+    rows = tl.program_id(0) * BLOCK_B + tl.arange(0, BLOCK_B)[:, None]
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
+    known = (rows < n_rows) & (n < n_features)
+    values = tl.load(x + rows.to(tl.int64) * stride + n, mask=known, other=0.0)
+    if SCALED:
+        values *= tl.load(factor)
+    inside = (rows < out_rows) & (n < width)
+    place = out + rows.to(tl.int64) * width + n
+    tl.store(place, values.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def overlap_kernel(a, b, out, n_features, BLOCK_N: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Inner products of the rows of two matrices."""
+    row = tl.program_id(0)
+    n = tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_N,), tl.float32)
+    for first in range(0, n_features, BLOCK_N):
+        place = row.to(tl.int64) * n_features + first + n
+        known = n < n_features - first
+        left = tl.load(a + place, mask=known, other=0.0)
+        total += left * tl.load(b + place, mask=known, other=0.0)
+    tl.store(out + row, tl.sum(total, 0))
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def joint_kernel(  # type: ignore[no-untyped-def]
     tops, joints, p0, log_ratio, top_out, e0_out, joint_out, log_joint_out,
-    n_rows, n_cols, n_splits, FLOOR: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr,
+    targets, sample_weight, s_out, losses_out, uniform_out,
+    n_rows, n_cols, n_splits, target_stride, conditional,
+    RULED: tl.constexpr, WEIGHTED: tl.constexpr, FLOOR: tl.constexpr, BLOCK_S: tl.constexpr,
+    BLOCK_B: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """Block of rows: parts of the memories put together, the uniform component added."""
-    rows = tl.program_id(0) * BLOCK_B + tl.arange(0, BLOCK_B)
+    """Block of rows: parts of the memories put together, the uniform component added.
+
+    RULED: and `JointConditional` at once, its label weights over joint as s, its loss and what the
+    uniform component has of s summed over the block.
+    """
+    program = tl.program_id(0)
+    rows = program * BLOCK_B + tl.arange(0, BLOCK_B)
     live = rows < n_rows
     j = tl.arange(0, BLOCK_C)
     real = j < n_cols
@@ -108,22 +150,45 @@ def joint_kernel(  # type: ignore[no-untyped-def]
     uniform = tl.load(log_ratio) * LOG2_E
     top = tl.full((BLOCK_B,), 0.0, tl.float32) + uniform
     joint = tl.zeros((BLOCK_B, BLOCK_C), tl.float32)
-    for split in range(n_splits):
-        place = split * n_rows + rows
-        other = tl.load(tops + place, mask=live, other=0.0)
-        more = tl.load(joints + place[:, None] * n_cols + j[None, :], mask=inside, other=0.0)
-        higher = tl.maximum(top, other)
-        joint = joint * tl.exp2(top - higher)[:, None] + more * tl.exp2(other - higher)[:, None]
+    for first in range(0, n_splits, BLOCK_S):
+        splits = first + tl.arange(0, BLOCK_S)
+        there = (splits < n_splits)[:, None] & live[None, :]
+        place = splits[:, None] * n_rows + rows[None, :]
+        other = tl.load(tops + place, mask=there, other=-float("inf"))
+        more = tl.load(joints + place[:, :, None] * n_cols + j[None, None, :],
+                       mask=there[:, :, None] & real[None, None, :], other=0.0)  # fmt: skip
+        higher = tl.maximum(top, tl.max(other, 0))
+        parts = more * tl.exp2(other - higher[None, :])[:, :, None]
+        joint = joint * tl.exp2(top - higher)[:, None] + tl.sum(parts, 0)
         top = higher
     e0 = tl.exp2(uniform - top)
     joint += e0[:, None] * tl.load(p0 + j, mask=real, other=0.0)[None, :]
     joint = tl.maximum(joint, FLOOR)
     log_joint = tl.log(joint) - ((uniform - top) * LOG_2)[:, None]
     place = rows[:, None] * n_cols + j[None, :]
-    tl.store(joint_out + place, joint, mask=inside)
-    tl.store(log_joint_out + place, log_joint, mask=inside)
     tl.store(top_out + rows, top, mask=live)
-    tl.store(e0_out + rows, e0, mask=live)
+    if RULED:
+        q = tl.load(targets + rows[:, None] * target_stride + j[None, :], mask=inside, other=0.0)
+        total = tl.sum(tl.where(real[None, :], joint, 0.0), 1)
+        given = tl.sum(q, 1)
+        # As there: rounding is no missing mass.
+        on_marginal = tl.where(1 - given > 1e-6, 1 - given, 0.0) - conditional * given
+        log_marginal = tl.log(total) - (uniform - top) * LOG_2
+        loss = -(tl.sum(q * log_joint, 1) + on_marginal * log_marginal)
+        s = q / joint + (on_marginal / total)[:, None]
+        if WEIGHTED:
+            weight = tl.load(sample_weight + rows, mask=live, other=0.0)
+            loss *= weight
+            s *= weight[:, None]
+        loss = tl.where(live, loss, 0.0).to(tl.float64)
+        s = tl.where(inside, s, 0.0)
+        tl.store(s_out + place, s, mask=inside)
+        tl.store(losses_out + program, tl.sum(loss, 0))
+        tl.store(uniform_out + program * n_cols + j, tl.sum(s * e0[:, None], 0), mask=real)
+    else:
+        tl.store(joint_out + place, joint, mask=inside)
+        tl.store(log_joint_out + place, log_joint, mask=inside)
+        tl.store(e0_out + rows, e0, mask=live)
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["add_product", "narrow", "narrowed", "operands", "product", "supported"]
+__all__ = ["add_product", "narrow", "narrowed", "operands", "padded", "product", "supported"]
 
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 _onednn_products: Any = getattr(torch.backends.mkldnn, "matmul", None)
@@ -71,8 +71,7 @@ def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
     if not supported(x.device) or not x.is_cuda:
         x = x if factor is None else x * factor
         return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
-    missing = -x.shape[1] % (_LONG if x.shape[1] > 2 * _LONG else _ALIGNED)
-    made = x.new_empty(x.shape[0], x.shape[1] + missing, dtype=torch.bfloat16)
+    made = x.new_empty(x.shape[0], padded(x.shape[1]), dtype=torch.bfloat16)
     made[:, x.shape[1] :] = 0
     own = made[:, : x.shape[1]]
     if factor is None:
@@ -80,6 +79,11 @@ def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
     else:
         torch.mul(x, factor, out=own)
     return made
+
+
+def padded(width: int) -> int:
+    """So many columns have whole reads of bfloat16 on a GPU."""
+    return width + -width % (_LONG if width > 2 * _LONG else _ALIGNED)
 
 
 def product(a: Tensor, b: Tensor, *, narrow: bool = False) -> Tensor:

@@ -19,6 +19,7 @@ holds down to beta = 0.
 """
 
 import math
+from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Integral
@@ -28,14 +29,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mnemosphere.numerics import bessel_gpu
+
 __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
 
-# At this order the terms left out are below 1e-15 of the result for every beta.
-_MIN_ORDER = 24
+_MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
-
-# The inverse starts within a few percent; each Newton step squares the relative error.
-_NEWTON_STEPS = 5
+_NEWTON_STEPS = 5  # the inverse starts within a few percent; each squares the relative error
 _FEW = 12  # numbers that are quicker one by one
 
 _Polynomial = list[Fraction]  # coefficients, lowest power first
@@ -67,13 +67,12 @@ def _integrate(a: _Polynomial) -> _Polynomial:
 @lru_cache(maxsize=1)
 def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
     """D_k with sum_k D_k(q)/nu^k = log(1 + sum_k u_k(q)/nu^k), u_k Debye's polynomials of I_nu."""
-    u = [[Fraction(1)]]
+    u, d = [[Fraction(1)]], list[_Polynomial]()
     for _ in range(_N_TERMS):
         # u_{k+1} = q^2 (1 - q^2) u_k' / 2 + int_0^q (1 - 5 s^2) u_k(s) ds / 8
         slope = _multiply([Fraction(c, 2) for c in (0, 0, 1, 0, -1)], _differentiate(u[-1]))
         area = _integrate(_multiply([Fraction(c, 8) for c in (1, 0, -5)], u[-1]))
         u.append(_add(slope, area, Fraction(1)))
-    d: list[_Polynomial] = []
     for k in range(1, _N_TERMS + 1):
         # k u_k = sum_{j=1}^{k} j D_j u_{k-j}, from (log U)' U = U'.
         term = u[k]
@@ -101,11 +100,10 @@ def _expansion(m: int) -> _Expansion:
     slope      (P - q (1 - q^2) P') / (nu q^2).
     """
     nu = Fraction(m - 2, 2)
-    s = [Fraction(0)]
+    s, carry = [Fraction(0)], Fraction(0)
     for k, d in enumerate(_debye_log_polynomials(), start=1):
         s = _add(s, d, 1 / nu**k)
     ratio: _Polynomial = []  # synthetic division of S by (q - 1)
-    carry = Fraction(0)
     for c in reversed(s[1:]):
         carry += c
         ratio.append(carry)
@@ -123,12 +121,8 @@ def _expansion(m: int) -> _Expansion:
     )
 
 
-# The functions below take NumPy arrays as well as tensors: on the few numbers that training asks
-# for at a time, NumPy is many times faster.
-
-
 class _Plain:
-    """The functions below for one number: ten times as fast as arrays of one."""
+    """For one number: ten times as fast as NumPy's arrays of one, those far faster than tensors."""
 
     hypot, log1p = staticmethod(math.hypot), staticmethod(math.log1p)
     minimum, maximum = staticmethod(min), staticmethod(max)
@@ -333,13 +327,17 @@ def _check_beta(beta: Tensor | float) -> Tensor:
 
 
 def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Tensor:
-    """Apply a function in float64: through autograd where a gradient is asked for, else NumPy.
-
-    On a GPU the two functions that training asks for at every step stay there.
-    """
+    """In float64: by autograd where a gradient is asked for, else NumPy; or on the GPU."""
     plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
     stays = x.is_cuda and function is not _InverseMeanResultant
-    if not stays and not (x.requires_grad and torch.is_grad_enabled()):
+    followed = x.requires_grad and torch.is_grad_enabled()
+    if stays and not followed and bessel_gpu.usable():
+        e = _expansion(_start(n))
+        ratio, resultant = (_on_device(c, x.device)[0] for c in (e.ratio, e.resultant))
+        with suppress(RuntimeError):  # as below
+            both = bessel_gpu.evaluate(x, ratio, resultant, _start(n), n)
+            return both[function is _MeanResultant]
+    if not stays and not followed:
         try:
             numbers = x.detach().double().cpu().numpy()
         except RuntimeError:

@@ -17,7 +17,8 @@ from torch import Tensor
 __all__ = ["maximize", "usable"]
 
 _MAX_COLUMNS = 32
-_BLOCK, _WARPS = 2048, 8  # entries that a block of rows holds in registers, by so many warps
+# Entries that a block of rows holds in registers, by so many warps, and how it takes products
+_BLOCK, _WARPS, _PRODUCT = {False: 4096, True: 2048}, 8, {False: "tf32", True: "ieee"}
 _FINE = 1e-5  # tolerance from which on single precision will do
 # relative size of the vanishing floor under p_bar, as on the host, and what divisors are kept off
 _FLOOR, _TINY = {False: 1e-24, True: 1e-30}, {False: 1e-36, True: 1e-300}
@@ -46,15 +47,15 @@ def maximize(
     """
     n_rows, n_cols = p_bar.shape
     columns = max(16, 1 << (n_cols - 1).bit_length())  # no smaller product there is
-    block = max(16, min(_BLOCK // columns, 1 << (n_rows - 1).bit_length()))
+    fine = tol < _FINE
+    block = max(16, min(_BLOCK[fine] // columns, 1 << (n_rows - 1).bit_length()))
     p = torch.empty_like(p_bar, memory_format=torch.contiguous_format)
     change = torch.zeros(n_rows, dtype=torch.float64, device=p_bar.device)
     error = torch.empty(1, dtype=torch.float64, device=p_bar.device)
-    fine = tol < _FINE
     _kernel()[(1,)](
         p_bar.contiguous(), rows.contiguous(), cols.contiguous(), lam, omega, change, p, error,
         n_rows, n_cols, tol, max_iter, FINE=fine, FLOOR=_FLOOR[fine], TINY=_TINY[fine],
-        BLOCK_R=block, BLOCK_C=columns, num_warps=_WARPS,
+        BLOCK_R=block, BLOCK_C=columns, PRODUCT=_PRODUCT[fine], num_warps=_WARPS,
     )  # fmt: skip
     return p, error[0]
 

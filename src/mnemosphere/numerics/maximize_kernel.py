@@ -70,7 +70,7 @@ def kernel(  # type: ignore[no-untyped-def]
     p_bar, rows, cols, lam_io, omega_io, change_io, out, error_out,
     n_rows, n_cols, tol, max_iter,
     FINE: tl.constexpr, FLOOR: tl.constexpr, TINY: tl.constexpr,
-    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, PRODUCT: tl.constexpr,
 ):  # fmt: skip
     """Damped Newton steps on λ and ω, by one block of threads: see `maximize_gpu`."""
     number: tl.constexpr = tl.float64 if FINE else tl.float32
@@ -145,7 +145,7 @@ def kernel(  # type: ignore[no-untyped-def]
             # Rows that live on next to nothing have numbers beyond it.
             left = tl.trans((h * spring[:, None]).to(tl.float32))
             right = tl.minimum(h, 1e30).to(tl.float32)
-            edges += tl.dot(left, right, input_precision="ieee").to(number)
+            edges += tl.dot(left, right, input_precision=PRODUCT).to(number)
         off_c = tl.where(real, sums - c, 0.0)
         error = tl.maximum(error, relative(off_c, c, TINY))
         going = (error > tol) & (iteration < max_iter)

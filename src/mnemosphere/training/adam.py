@@ -15,6 +15,7 @@ from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join
 from mnemosphere.numerics import polytope, sphere
+from mnemosphere.training import step_gpu
 from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["Adam"]
@@ -92,15 +93,32 @@ class Adam(GradientSolver):
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
         join()
-        scale = self._scale(state["step"])
-        angle, rate = self.angle * scale, self.learning_rate * scale
-
-        weighted, m_p, v_p = self._step_of_p(params, state, stats, rate)
-        beta, m_b, v_b = self._step_of_beta(params, state, stats, rate)
-        m_w, v_w = self._means_of_w(params, state, stats)
-        size = self._size(v_w, params.p_h[..., 1:])
-        w = torch.addcmul(params.w, m_w, (-angle / size)[..., None])  # `sphere.retract`
-        w = w.div_(torch.linalg.vector_norm(w, dim=-1, keepdim=True))
+        turns = step_gpu.usable(params.w)
+        weighs = self.tolerance is None and not self.learn_weights
+        weighs = weighs and step_gpu.takes_weights(params)
+        # Kernels see for themselves where the schedule is.
+        alone = turns and weighs and params.metric is None
+        scale: Any = None if alone else self._scale(state["step"])
+        if weighs:
+            p, m_p, v_p = step_gpu.reweigh(self, params, state, stats)
+            weighted = params.replace(p=p)
+        else:
+            weighted, m_p, v_p = self._step_of_p(params, state, stats, self.learning_rate * scale)
+        beta_rate = _BETA_SHARE * self.learning_rate
+        if not self.learn_beta:
+            beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
+        elif turns:
+            beta, m_b, v_b = step_gpu.rescale_beta(self, params, state, stats, beta_rate)
+        else:
+            beta, m_b, v_b = self._step_of_beta(params, state, stats, beta_rate * scale)
+        if turns:
+            w, m_w, v_w = step_gpu.turn(self, params, state, stats)
+        else:
+            m_w, v_w = self._means_of_w(params, state, stats)
+            size = self._size(v_w, params.p_h[..., 1:])
+            turned = (-self.angle * scale / size)[..., None]
+            w = torch.addcmul(params.w, m_w, turned)  # `sphere.retract`
+            w = w.div_(torch.linalg.vector_norm(w, dim=-1, keepdim=True))
         metric, of_metric = self._metric_step(params, state, stats, scale)
         return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
             "w": m_w,
@@ -155,12 +173,10 @@ class Adam(GradientSolver):
         """β, and the running means."""
         a, b = self.decay
         beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
-        if not self.learn_beta:
-            return beta, m_b, v_b
         g = beta * stats.gradient_beta(params)
         m_b = torch.lerp(g, m_b, a)
         v_b = torch.lerp(g.square(), v_b, b)
-        step = -_BETA_SHARE * rate * m_b / v_b.sqrt().clamp_min(torch.finfo(v_b.dtype).tiny)
+        step = -rate * m_b / v_b.sqrt().clamp_min(torch.finfo(v_b.dtype).tiny)
         return (beta * step.exp()).to(beta.dtype), m_b, v_b  # the rate is float64
 
     def _means_of_w(

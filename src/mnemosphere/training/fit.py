@@ -206,9 +206,7 @@ def _one_pass(
         steps.resume(current.partial)
     current.read = lambda: (*steps.read(), steps.partial())
     began, cursor = time.perf_counter() - current.seconds, Cursor(current.batches)
-    batches = dataset.batches(
-        None if on_all else size, generator=None if on_all else order, cursor=cursor
-    )
+    batches = steps.batches(dataset, None if on_all else size, None if on_all else order, cursor)
     batch: Batch | None = next(batches)
     while batch is not None:
         if on_all:

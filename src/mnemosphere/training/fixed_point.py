@@ -30,7 +30,7 @@ __all__ = ["FixedPoint"]
 
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
-_ROUGHLY, _FINELY = 1e-4, 1e-8  # errors of marginals within a pass and at its end, on a GPU
+_ROUGHLY, _FINELY = 1e-3, 1e-8  # errors of marginals within a pass and at its end, on a GPU
 _ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096

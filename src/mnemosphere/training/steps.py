@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset, InMemory, Picked
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
@@ -19,7 +19,7 @@ from mnemosphere.model.streams import overlapping
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
-_WARM_UP = 2  # steps before the capture: libraries allocate what they need at their first calls
+_WARM_UP = 1  # steps before the capture: libraries allocate what they need at their first calls
 CHANGING = ("w", "p", "beta", "p_h", "p_q", "metric")
 
 
@@ -64,6 +64,12 @@ class Steps:
         if self._noise is None:
             return batch
         return replace(batch, x=self._noise(batch.x, generator))
+
+    def batches(
+        self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Batch]:
+        """One pass over the rows."""
+        return dataset.batches(size, generator=order, cursor=cursor)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
@@ -136,6 +142,7 @@ class CapturedSteps(Steps):
             self._capture(batch, share)
         assert self._batch is not None
         if batch.n_rows != self._batch.n_rows:  # the last rows of a pass
+            batch = _taken(batch)
             if self._noise is not None:
                 x = self._noise.lay(batch.x, self._noise.generators(batch.x, seed))
                 batch = replace(batch, x=x)
@@ -144,15 +151,26 @@ class CapturedSteps(Steps):
             return
         for block, there in enumerate(self._generators):
             there.manual_seed(seed + block)
-        self._batch.x.copy_(batch.x)
-        self._batch.targets.copy_(batch.targets)
-        if self._batch.sample_weight is not None and batch.sample_weight is not None:
-            self._batch.sample_weight.copy_(batch.sample_weight)
+        if isinstance(batch, Picked):
+            batch.copy_to(self._batch)
+        else:
+            self._batch.x.copy_(batch.x)
+            self._batch.targets.copy_(batch.targets)
+            if self._batch.sample_weight is not None and batch.sample_weight is not None:
+                self._batch.sample_weight.copy_(batch.sample_weight)
         self._graph.replay()
+
+    def batches(
+        self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Batch]:
+        """One pass over the rows, each batch to be taken out where the graph reads it."""
+        if isinstance(dataset, InMemory):
+            return dataset.picked(size, generator=order, cursor=cursor)
+        return super().batches(dataset, size, order, cursor)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
-        super().end_pass(batch, n_rows)
+        super().end_pass(_taken(batch), n_rows)
         self._write(self._params, self._state)
 
     def read(self) -> tuple[Parameters, SolverState]:
@@ -223,6 +241,10 @@ def steps_for(
         rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
     return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
+
+
+def _taken(batch: Batch) -> Batch:
+    return batch.taken if isinstance(batch, Picked) else batch
 
 
 def _copy(params: Parameters) -> Parameters:
