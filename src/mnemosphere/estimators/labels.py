@@ -194,12 +194,11 @@ def class_index(
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise ValueError("y holds a label that is NaN or infinite: drop such rows")
         index = inverse.to(device)
-        if classes is None:  # each three times: scikit-learn warns of labels that occur once
-            check_classification_targets(np.repeat(found, 3))
     else:
-        found, plain = _unique_labels(y, are_new=classes is None)
+        found, plain = _unique_labels(y)
         index = torch.from_numpy(plain).to(device)
-    if classes is None:
+    if classes is None:  # each three times: scikit-learn warns of labels that occur once
+        check_classification_targets(np.repeat(found, 3))
         return found, index
     # "1" is not 1: NumPy would compare them as strings.
     alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")
@@ -214,7 +213,7 @@ def class_index(
     return classes, torch.from_numpy(place).to(device)[index]
 
 
-def _unique_labels(y: NDArray[Any], *, are_new: bool) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def _unique_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """(the distinct labels, the index of each label among them)."""
     missing = _no_value(y)
     if missing.any():
@@ -229,8 +228,6 @@ def _unique_labels(y: NDArray[Any], *, are_new: bool) -> tuple[NDArray[Any], NDA
         if len(kinds) > 1:
             raise ValueError(f"y mixes labels of types {', '.join(kinds)}: make them one type")
         y = np.asarray(y.tolist())
-    if are_new:
-        check_classification_targets(y)
     found, index = np.unique(y, return_inverse=True)
     return found, index.astype(np.int64)
 
