@@ -30,11 +30,11 @@ _MAX_COLUMNS = 64
 _FEW_PARTS = 16
 _SHORT = 128  # features, up to which l is made anew rather than kept
 _BLOCK = 128  # memories that all blocks divide
-_OPERAND_BYTES = 245_000_000  # of memories, rows and e in 16 bits, with long rows
+_OPERAND_BYTES = 262_000_000  # of memories, rows and e in 16 bits, with long rows
 # (rows, memories) of a block, warps, stages
 _SCORE = (128, 128, 64, 8, 3)  # features of a step between
 _FORWARD = (64, 64, 4, 3)
-_BACKWARD = {False: (32, 128, 4, 3), True: (16, 128, 4, 4)}  # more memories than rows
+_BACKWARD = (32, 128, 4, 3)
 
 
 class Labels(NamedTuple):
@@ -118,7 +118,7 @@ class FusedPass:
         join()  # the ratio is there
         n_rows, parts = x.shape[0], len(tops)
         # Few parts one by one, many side by side: then of few rows.
-        block_s, block_b = (1, 16) if parts <= _FEW_PARTS else (128, max(1, 32 // self.block_c))
+        block_s, block_b = (1, 16) if parts <= _FEW_PARTS else (64, max(1, 32 // self.block_c))
         blocks = math.ceil(n_rows / block_b)
         top = self.p.new_empty(n_rows)
         rest = top, top, top
@@ -141,7 +141,6 @@ class FusedPass:
             n_rows, self.n_cols, parts, stride, conditional,
             RULED=labels is not None, WEIGHTED=weight is not None, FLOOR=self.floor,
             BLOCK_S=block_s, BLOCK_B=block_b, BLOCK_C=self.block_c,
-            num_warps=4 if block_s == 1 else 8,
         )  # fmt: skip
         if labels is not None:
             rest = top[:0], top[:0], top[:0]
@@ -185,7 +184,7 @@ class FusedPass:
         x may have columns of zeros beyond those of w̄.
         """
         (n_rows, n_features), made = f.x.shape, f.e is None
-        rows, memories, warps, stages = _BACKWARD[not made and n_rows < len(self.w)]
+        rows, memories, warps, stages = _BACKWARD
         tiles, blocks = len(self.w) // memories, math.ceil(n_rows / rows)
         splits, each = _parts(blocks, _programs(f.x.device.index or 0) // tiles)
         parts = self.p.new_empty(splits, *self.p.shape)
