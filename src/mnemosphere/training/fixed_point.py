@@ -31,7 +31,7 @@ __all__ = ["FixedPoint"]
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _ROUGHLY, _FINELY = 1e-3, 1e-8  # errors of marginals within a pass and at its end, on a GPU
-_ITERATIONS, _USABLE, _NEAR = 20, 1e-2, 0.5
+_ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -292,12 +292,11 @@ def _class_weights_on_device(
     p, error = maximize_gpu.maximize(
         state["p_bar"], params.p_h, params.p_q, lam, omega, tol=tol, max_iter=_ITERATIONS
     )
-    # What is not solved yet goes on in the next step, or on the host at the end of the pass: until
-    # then the class weights stay as they are. Both are false for NaN.
-    solved, near = error <= _USABLE, error <= _NEAR
+    # A hard problem is left for the host: until then the class weights stay as they are.
+    solved = error <= _USABLE  # false for NaN
     found = {
-        "col_multipliers": torch.where(near, lam, 0.0),
-        "row_multipliers": torch.where(near, omega, 0.0),
+        "col_multipliers": torch.where(solved, lam, 0.0),
+        "row_multipliers": torch.where(solved, omega, 0.0),
         "marginal_error": error,
     }
     return torch.where(solved, p, params.p), {**state, **found}
