@@ -172,7 +172,7 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     prior = params.p.sum(-1).clamp_min(tiny)
     log_prior = prior.log()[..., None, :]
 
-    @functools.lru_cache(3)  # moves of T between those of a come back to it
+    @functools.lru_cache(1)
     def labels(log_a: float) -> Tensor:  # (P+1, C)
         return sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
 

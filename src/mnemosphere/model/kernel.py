@@ -42,16 +42,13 @@ from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-# Elements of one (chunk × P) array: as many as fill a GPU; on a processor, per thread. There a
-# chunk should stay in the cache of its core where that is large, and the products fast: sweeps
-# between them then cost less. In a small one no chunk of enough rows would stay.
+# Elements of one (chunk × P) array: as many as fill a GPU; on a processor, per thread. There a chunk
+# should stay in the cache of its core where that is large; in a small one none of enough rows would.
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _LARGE_CACHE = 1 << 21  # bytes
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
-# The pass sums (label weight) / density over rows. Densities are kept this far above the smallest
-# number, so that the sum over up to 1e8 rows of no density at all stays finite.
-_HEADROOM = 1e8
+_HEADROOM = 1e8  # of densities: label weights over them, summed over so many rows, stay finite
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -212,8 +209,7 @@ class _Pass:
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
         """Slices that cut the rows into chunks."""
-        # Memories of one process, at most: all take chunks of the same rows.
-        width = -(-self.whole // self.axis.size)
+        width = -(-self.whole // self.axis.size)  # at most: all take chunks of the same rows
         if self.fused is None:
             return chunks(n_rows, width, self.w.device)
         if self.metric is None and self.fused.holds_nothing:
@@ -221,9 +217,10 @@ class _Pass:
         return _cut(n_rows, self.fused.rows_per_chunk())
 
     def forward(
-        self, x: Tensor, *, keep_e: bool = False, labeled: Batch | None = None, blend: float = 0.0
-    ) -> _Forward:
-        """One chunk; keep_e: e is looked at; labeled: see `pass_gpu`, where that is used."""
+        self, x: Tensor, *, keep_e: bool = False, labeled: Batch | None = None,
+        blend: float | None = None,
+    ) -> _Forward:  # fmt: skip
+        """One chunk; keep_e: e is looked at; labeled, blend: see `pass_gpu`, where it is used."""
         norm, gaps = None, None
         if self.metric is None:
             x, gaps = split(x)
@@ -238,7 +235,7 @@ class _Pass:
         if self.fused is not None and not keep_e and gaps is None:
             # A metric's gradient takes r, which is made of l.
             keep = self.metric is not None
-            half = self.fused.forward(operand, keep=keep, labeled=labeled, conditional=blend)
+            half = self.fused.forward(operand, keep=keep, labeled=labeled, blend=blend)
             found = half.e0, half.joint, half.log_joint
             return _Forward(None, *found, x, operand, norm=norm, half=half)
         e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
@@ -295,8 +292,7 @@ def log_joint_differentiable(
     Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle.
     log_ratio: log Ω_N(β)/Ω_N(0), where it is known.
     """
-    if log_ratio is None:
-        log_ratio = log_omega_ratio(params.beta, params.n_features)
+    log_ratio = log_omega_ratio(params.beta, params.n_features) if log_ratio is None else log_ratio
     if params.metric is not None:
         x = torch.nn.functional.normalize(x @ params.metric.T, dim=1)
     h = params.beta_eff * (x @ params.w.T) - log_ratio
@@ -354,8 +350,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     n_rows = batch.x.shape[-2]
     for part in [batch] if many else map(batch.take, run.chunks(n_rows)):
-        known = rule.blend is not None
-        f = run.forward(part.x, labeled=part if known else None, blend=rule.blend or 0.0)
+        f = run.forward(part.x, labeled=part, blend=rule.blend)
         if f.half is not None and f.half.labels is not None:
             s, losses, uniform = f.half.labels
             with side_stream(losses, uniform, lane=2):

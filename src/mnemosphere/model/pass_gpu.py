@@ -107,11 +107,11 @@ class FusedPass:
         return max(_BLOCK, rows - rows % _BLOCK)
 
     def forward(
-        self, x: Tensor, *, keep: bool, labeled: Batch | None = None, conditional: float = 0.0
+        self, x: Tensor, *, keep: bool, labeled: Batch | None = None, blend: float | None = None
     ) -> Half:
         """Rows (B, N) in bfloat16; keep: e is kept though rows be short.
 
-        labeled: the rows whose labels `JointConditional` is to take at once.
+        labeled: the same rows with labels, which `JointConditional(blend)` is to take at once.
         """
         kept = keep or not self.holds_nothing
         e, tops, joints = self._score(x) if kept else (None, *self._sweep(x))
@@ -123,7 +123,7 @@ class FusedPass:
         top = self.p.new_empty(n_rows)
         rest = top, top, top
         labels, of_rows, stride, weight = None, self.p, 0, None
-        if labeled is None:
+        if labeled is None or blend is None:
             joint, log_joint = (self.p.new_empty(n_rows, self.n_cols) for _ in range(2))
             rest = torch.empty_like(top), joint, log_joint
         else:
@@ -138,7 +138,7 @@ class FusedPass:
         _kernels().joint_kernel[(blocks,)](
             tops, joints, self.p0, self.log_ratio, top, *rest,
             of_rows, top if weight is None else weight.contiguous(), *(labels or rest),
-            n_rows, self.n_cols, parts, stride, conditional,
+            n_rows, self.n_cols, parts, stride, blend or 0.0,
             RULED=labels is not None, WEIGHTED=weight is not None, FLOOR=self.floor,
             BLOCK_S=block_s, BLOCK_B=block_b, BLOCK_C=self.block_c,
         )  # fmt: skip
