@@ -42,8 +42,8 @@ from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-# Elements of one (chunk × P) array: as many as fill a GPU; on a processor, per thread. There a chunk
-# should stay in the cache of its core where that is large; in a small one none of enough rows would.
+# Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
+# stays in the cache of its core where that is large; in a small one none of enough rows would.
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _LARGE_CACHE = 1 << 21  # bytes
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
@@ -229,13 +229,10 @@ class _Pass:
             norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
             norm.clamp_min_(torch.finfo(x.dtype).tiny)
             x = x / norm
-        operand = x
-        if self.narrow:
-            operand = narrow(x) if self.fused is None else self.fused.narrow(x)
+        operand = (narrow if self.fused is None else self.fused.narrow)(x) if self.narrow else x
         if self.fused is not None and not keep_e and gaps is None:
             # A metric's gradient takes r, which is made of l.
-            keep = self.metric is not None
-            half = self.fused.forward(operand, keep=keep, labeled=labeled, blend=blend)
+            half = self.fused.forward(operand, keep=norm is not None, labeled=labeled, blend=blend)
             found = half.e0, half.joint, half.log_joint
             return _Forward(None, *found, x, operand, norm=norm, half=half)
         e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
@@ -292,7 +289,8 @@ def log_joint_differentiable(
     Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle.
     log_ratio: log Ω_N(β)/Ω_N(0), where it is known.
     """
-    log_ratio = log_omega_ratio(params.beta, params.n_features) if log_ratio is None else log_ratio
+    if log_ratio is None:
+        log_ratio = log_omega_ratio(params.beta, params.n_features)
     if params.metric is not None:
         x = torch.nn.functional.normalize(x @ params.metric.T, dim=1)
     h = params.beta_eff * (x @ params.w.T) - log_ratio
@@ -382,12 +380,13 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         count = torch.full_like(loss, float(n_rows))
     else:
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
-    with side_stream(ratio, ratio0, lane=2 if run.fused is not None else None):
-        if axis.size > 1:
-            whole = torch.zeros_like(params.p[1:])
-            whole[run.own] = ratio.T
-            ratio = axis.sum(whole)[0].T
-        p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
+    if run.fused is not None:
+        join()  # ratios are there
+    if axis.size > 1:
+        whole = torch.zeros_like(params.p[1:])
+        whole[run.own] = ratio.T
+        ratio = axis.sum(whole)[0].T
+    p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
     with side_stream(lane=1, after=0):  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
         dots = pass_gpu.overlaps if run.fused is not None else torch.linalg.vecdot
         overlap = dots(w_bar, params.w)

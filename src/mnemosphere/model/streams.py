@@ -41,14 +41,14 @@ def overlapping(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def side_stream(*read: Tensor, lane: int | None = 0, after: int | None = None) -> Iterator[None]:
-    """What is inside may run beside what comes after it, until `join`; lane None: in order.
+def side_stream(*read: Tensor, lane: int = 0, after: int | None = None) -> Iterator[None]:
+    """What is inside may run beside what comes after it, until `join`.
 
     It waits for all that came before it, in its own lane and on the main stream, and for another
     lane if asked to. read: the tensors it reads that may be dropped before `join`.
     """
     side = _active.get()
-    if side is None or lane is None:
+    if side is None:
         yield
         return
     side.held.extend(read)
