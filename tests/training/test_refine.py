@@ -30,7 +30,7 @@ from runs import Break, Log, assert_same_params, seeded, timeless
 
 # The package gives the function of the same name.
 module = importlib.import_module("mnemosphere.training.refine")
-STAGES = ["", "refine", "again"]
+STAGES = ["", "refine", "all", "again"]
 
 
 @pytest.fixture
@@ -238,6 +238,28 @@ def test_a_gain_is_so_many_standard_errors_of_the_weighted_mean(beyond):
 # What is kept
 
 
+def test_where_rows_gain_all_are_used_in_the_end(many, case, descents):
+    """The refinement is done again on all rows, for as many passes as were best."""
+    settings = {"max_iter": 6, "validation_fraction": 0.3, "metric": "none"}
+    trained, calls = go(case, refinement=Refinement(**settings))
+    (_, rows, _, first, result), (start, everything, _, again, last) = descents
+    held = first["validation"].rows
+    before, after = (evaluate(p, held, conditional) for p in (calls[0][2].params, result.params))
+    assert after < before
+    assert rows.n_rows < everything.n_rows == 157
+    assert again["validation"] is None
+    assert start is calls[1][2].params
+    judged = [record.validation_loss for record in result.history]
+    assert again["max_iter"] == len(last.history) == 1 + int(np.argmin(judged))
+    assert_same_params(trained.params, last.params)
+    assert [stage for stage, *_ in calls] == ["", "all"]
+    assert [settings["stage"] for *_, settings, _ in descents] == ["refine", "again"]
+    assert [r.phase for r in trained.history] == [0] * 2 + [1] * len(judged) + [2] * 2 + [3] * len(
+        last.history
+    )
+    assert trained.status == "refined"
+
+
 def test_many_rows_are_refined_once(many, case, descents, monkeypatch):
     monkeypatch.setattr(module, "ALL_AGAIN", 156)
     trained, calls = go(case)
@@ -269,27 +291,16 @@ def test_a_loss_of_zero_is_the_best_there_is(many, case, monkeypatch):
     monkeypatch.setattr(module._Descent, "__call__", descend)
     monkeypatch.setattr(module, "_gained", lambda *_, **__: True)
     go(case)
-    assert stops == [None, (2 / 4 * (1 - 1 / 3), 2 / 4)]
+    assert stops == [None, (0.0, 2 / 4)]
 
 
-@pytest.mark.parametrize("heated", [0, 10_000])
-def test_many_rows_go_on_from_what_the_hold_out_came_to(case, descents, monkeypatch, heated):
+def test_some_thousand_rows_go_on_from_what_the_hold_out_came_to(case, descents, monkeypatch):
     """All rows, for the last third of the passes that were best, where the schedule was then."""
     monkeypatch.setattr(module, "_FEW_ROWS", 0)
-    monkeypatch.setattr(module, "_HEATED_ROWS", heated)
     settings = {"max_iter": 12, "validation_fraction": 0.3, "noise": 0.0}
     trained, calls = go(case, refinement=Refinement(**settings))
     (_, rows, _, first, result), (start, everything, _, again, last) = descents
-    held = first["validation"].rows
-    before, after = (evaluate(p, held, conditional) for p in (calls[0][2].params, result.params))
-    assert after < before
-    assert again["validation"] is None
     assert [stage for stage, *_ in calls] == [""]  # no joint solution of all rows
-    assert [settings["stage"] for *_, settings, _ in descents] == ["refine", "again"]
-    assert [r.phase for r in trained.history] == [0] * 2 + [1] * len(result.history) + [2] * len(
-        last.history
-    )
-    assert trained.status == "refined"
     assert_same_params(start, result.params)
     assert start.metric is not None  # learned so far, and kept
     assert (rows.n_rows, everything.n_rows) == (111, 157)
@@ -430,10 +441,10 @@ def test_bad_settings_are_refused(settings, message):
 
 def test_broken_in_any_part_it_goes_on_with_the_same_bits(many, case, tmp_path):
     whole, calls = go(case, log := Log())
-    assert len(calls) == 1
-    assert len(log.of("start")) == 3  # the joint start, the refinement, and its end with all rows
+    assert len(calls) == 2
+    assert len(log.of("start")) == 4  # the joint start, the refinement, and both again
     phases = [record.phase for record in whole.history]
-    places = [("pass", 1 + phases.index(k)) for k in range(3)]  # the first pass of each part
+    places = [("pass", 1 + phases.index(k)) for k in range(4)]  # the first pass of each part
     places += [("batch", k) for k in (4, len(log.of("batch")))]
     for where, k in places:
         path = tmp_path / f"{where}{k}"
@@ -453,7 +464,7 @@ def test_broken_in_any_part_it_goes_on_with_the_same_bits(many, case, tmp_path):
     assert names == {path.name + ("." + stage if stage else "") for stage in STAGES}
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", range(4))
 def test_interrupted_it_returns_the_best_there_is(many, case, descents, part):
     """In the joint start that; in the refinement its best; later on, the refined model."""
     whole, _ = go(case)

@@ -369,7 +369,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
             with side_stream(r):
                 w_bar.addcmul_(params.w, (r * f.expected).mT @ f.gaps.unknown)
         if r is not None and metric_bar is not None and f.norm is not None:
-            with side_stream(r):
+            with side_stream(r, f.x, f.norm):
                 pull = product(r, run.scaled_w.mT, narrow=run.narrow)  # (B, N), times β_eff
                 pull = pull[..., : f.x.shape[-1]] / run.beta_eff
                 across = sphere.to_tangent(f.x, pull) / f.norm

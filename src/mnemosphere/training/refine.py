@@ -161,7 +161,7 @@ def refine(
 
     end = stop / found.passes
     start, part = best.params, (end * (1 - _LAST), end)
-    if turns or not gained:
+    if turns or found.heat == 1.0 or not gained:
         whole = joint(dataset, "all")
         history, lineage = join_histories(history, whole.history), whole.lineage
         if not gained:
