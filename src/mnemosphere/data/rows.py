@@ -11,7 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
 __all__ = ["StoredRows", "merge_copies"]
 
@@ -84,7 +84,7 @@ class StoredRows:
         """Some of the rows, in that order; they keep what they are called."""
         at = rows.to(self.values.device)
         number = rows if self.number is None else self.number[rows.to(self.number.device)]
-        return type(self)(self.values[at], self.device, number)
+        return type(self)(take_rows(self.values, at), self.device, number)
 
     def on(self, device: torch.device) -> Self:
         """The same rows, looked at on another device."""

@@ -11,16 +11,11 @@ from torch import Tensor
 
 from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.model.streams import side_stream
 from mnemosphere.numerics import sphere
 
 __all__ = ["Batch"]
-
-
-def _rows_of(values: Tensor, rows: Tensor | slice | tuple[slice, Tensor]) -> Tensor:
-    if type(values) is Tensor and isinstance(rows, Tensor) and rows.dtype == torch.long:
-        return values.index_select(0, rows)  # three times as fast as the same by brackets
-    return values[rows]
 
 
 @dataclass(frozen=True)
@@ -45,10 +40,12 @@ class Batch:
 
     def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Self:
         """A part of the rows."""
+        if isinstance(rows, Tensor) and rows.dtype == torch.bool:
+            rows = rows.nonzero()[:, 0]
         with side_stream(lane=2):  # needed only after the first product with x
-            targets = _rows_of(self.targets, rows)
-            weight = None if self.sample_weight is None else _rows_of(self.sample_weight, rows)
-        return type(self)(_rows_of(self.x, rows), targets, weight)
+            targets = take_rows(self.targets, rows)
+            weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
+        return type(self)(take_rows(self.x, rows), targets, weight)
 
     def to(self, *, dtype: torch.dtype) -> Self:
         """The same in another precision."""
