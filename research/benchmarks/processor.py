@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.profiler import ProfilerActivity
 
 from mnemosphere import DAMClassifier
@@ -46,13 +47,14 @@ def precisions() -> list[str]:
     return ["float32", *(["bfloat16"] if supported(torch.device("cpu")) else [])]
 
 
-def products(params: Parameters, batch: Batch, *, narrowed: bool) -> None:
-    """The two large products of a pass alone, in the same chunks."""
+def products(params: Parameters, batch: Batch, *, narrowed: bool) -> Tensor:
+    """The two large products of a pass alone, in the same chunks: (w xᵀ) x, (P, N)."""
     w = narrow(params.w).mT.contiguous() if narrowed else params.w.mT.contiguous()
     w_bar = torch.zeros_like(params.w)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
         x = narrow(batch.x[rows]) if narrowed else batch.x[rows]
         add_product(w_bar, product(x, w, narrow=narrowed).mT, x, narrow=narrowed)
+    return w_bar
 
 
 def kmeans(rows: Path, n_memories: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""The tables on two layers, and on operands in bfloat16."""
+"""The tables on two layers, on operands in bfloat16 and on processors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from research.pages.marks import markdown
-from research.pages.stored import average, read, source
+from research.pages.stored import average, device, read, source
 from research.report import Json
 
 SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+_PROCESSORS = ("processor_amx", "processor_arm")
 _AUTO = "bfloat16"  # what "auto" takes on a GPU
 _STUDIED = {
     "noise .45": "noise 0.45",
@@ -158,6 +159,34 @@ def precision_errors() -> str:
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
+def processor_passes() -> str:
+    runs, lines = [read(name) for name in _PROCESSORS], []
+    for run in runs:
+        found = run["passes"]
+        lines += [
+            [device(run), name, f"{r['milliseconds']:,.0f}", f"{r['gflop_per_second']:,.0f}",
+             f"{r['products_share']:.0%}", f"{found['kmeans_milliseconds']:,.0f}",
+             f"{r['ratio_to_kmeans']:.2f}"]
+            for name, r in found.items() if isinstance(r, dict)
+        ]  # fmt: skip
+    head = ["processor", "precision", "pass, ms", "GFLOP/s", "share of the two products alone",
+            "iteration of k-means, ms", "pass in units of it"]  # fmt: skip
+    size = f"{found['rows']:,} × {found['features']} rows, {found['memories']:,} memories."
+    commands = "\n".join(map(source, runs))
+    return f"{size}\n\n{markdown(head, lines)}\n\n{commands}"
+
+
+def processor_fits() -> str:
+    runs = [read(name) for name in _PROCESSORS]
+    lines = [
+        [device(run), r["precision"], f"{r['seconds']:.1f}", f"{r['accuracy']:.2f}",
+         *(f"{share:.0%}" for share in r["shares"].values())]
+        for run in runs for r in run["profile"]
+    ]  # fmt: skip
+    head = ["processor", "precision", "fit, s", "accuracy, %", *runs[0]["profile"][0]["shares"]]
+    return markdown(head, lines)
+
+
 TABLES = {
     "two layers": two_layers_table,
     "beyond two layers": beyond_table,
@@ -165,4 +194,6 @@ TABLES = {
     "precision passes": precision_passes,
     "precision fits": precision_fits,
     "precision errors": precision_errors,
+    "processor passes": processor_passes,
+    "processor fits": processor_fits,
 }

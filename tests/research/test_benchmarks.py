@@ -9,6 +9,7 @@ import torch
 from mnemosphere import DAMClassifier
 from mnemosphere.data import load
 from research import fits
+from research.benchmarks import processor
 from research.benchmarks.conditional import fidelity
 from research.benchmarks.training_time import StopAtGoal, slope
 
@@ -64,3 +65,35 @@ def test_fidelity_asks_the_memory_of_largest_overlap():
     expected = np.mean(word == predicted)
     assert expected < 1
     assert fidelity(model, rows, predicted) == expected
+
+
+def test_the_products_of_a_pass_are_those_with_all_rows(problem, monkeypatch):
+    monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
+    made = problem(5, rows=131, features=7, memories=11)
+    x, w = made.batch.x.double(), made.params.w.double()
+    found = processor.products(made.params, made.batch, narrowed=False)
+    torch.testing.assert_close(found.double(), torch.einsum("bn,mn,bk->mk", x, w, x))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "kind"),
+    [
+        ("aten::mm", [[2000, 784], [784, 1000]], "large products"),
+        ("aten::addmm_", [[1000, 784], [1000, 2000], [2000, 784], [], []], "large products"),
+        ("aten::mm", [[2000, 11], [11, 1000]], "small products"),
+        ("aten::addmm_", [[11, 1000], [11, 2000], [2000, 1000], [], []], "small products"),
+        ("aten::exp_", [[2000, 1000]], "exponentials"),
+        ("aten::sub_", [[2000, 1000], [2000, 1], []], "other operations"),
+    ],
+)
+def test_operations_of_a_profile_are_told_apart(name, shapes, kind):
+    assert processor.kind_of(name, shapes) == kind
+
+
+def test_each_iteration_of_k_means_is_timed(tmp_path):
+    pytest.importorskip("faiss")
+    rows = np.random.default_rng(0).normal(size=(97, 5)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    times = processor.kmeans(tmp_path / "rows.npy", 7)
+    assert len(times) == processor.ITERATIONS
+    assert min(times) >= 0
