@@ -50,6 +50,18 @@ def test_only_passes_in_single_precision_inside_the_context_take_them():
         assert not narrowed(w)  # the setting of a processor is that of all threads
 
 
+@pytest.mark.parametrize("labels", ["full", "partial"])
+def test_the_order_of_memories_in_memory_does_not_matter(problem, monkeypatch, labels):
+    params, batch = single(problem(7, rows=53, features=13, memories=11, labels=labels), "cpu")
+    found = []
+    for units in (False, True):  # those of a processor take either
+        monkeypatch.setattr("mnemosphere.model.kernel.supported", lambda _, units=units: units)
+        with operands("bfloat16"):
+            found.append(accumulate(params, batch, joint))
+    assert off(found[1].w_bar, found[0].w_bar) < 1e-5
+    assert off(found[1].p_bar, found[0].p_bar) < 1e-5
+
+
 def test_another_thread_is_left_alone():
     seen = []
     with operands("bfloat16"):

@@ -36,6 +36,7 @@ _LEARNED = {  # what a model file may hold
     "metric": Array("D M", optional=True),
 }
 _LOOKED_AT = 8  # chunks
+_SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 _SCALED = ("standard", "whitened")
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
@@ -199,7 +200,12 @@ class Normalizer:
             if _occurs(torch.isinf(z)):  # two huge numbers apart: their halves are not
                 z = torch.where(torch.isinf(z), (x / 2 - self.mean / 2) / self.scale * 2, z)
             x = torch.cat([z, root], dim=1)
-        x = _rescale_extreme_rows(x)
+        found = self._lengths(x)
+        if _occurs(~((found[1] > _SMALL) & (found[1] < _HUGE))):
+            return self._lengths(_rescale_extreme_rows(x))
+        return found
+
+    def _lengths(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.kind != "center":
             norm = torch.linalg.vector_norm(x, dim=1)
             return x, norm, norm == 0
@@ -298,7 +304,7 @@ def _rescale_extreme_rows(x: Tensor) -> Tensor:
     """Rows of huge or tiny numbers times a power of 2, so that squares are finite."""
     low, high = x.detach().aminmax(dim=1, keepdim=True)
     peak = torch.maximum(-low, high)
-    far = (peak > 1e100) | ((peak < 1e-100) & (peak > 0))
+    far = (peak > _HUGE) | ((peak < _SMALL) & (peak > 0))
     if not _occurs(far):
         return x
     largest = torch.finfo(x.dtype).max  # infinite where a number was divided by a tiny scale

@@ -11,6 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
 __all__ = ["StoredRows", "merge_copies"]
@@ -193,7 +194,7 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
 def _project(x: Tensor, key: Tensor) -> Tensor:
     if isinstance(x, SparseRows):
         return x.sum_rows(x.value * key[x.column])
-    return (x.nan_to_num(_GAP) * key).sum(1)
+    return ((x.nan_to_num(_GAP) if has_gaps(x) else x) * key).sum(1)
 
 
 def _same(one: Tensor, other: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import Gaps, split
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import add_product, narrow, narrowed, product
+from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
 from mnemosphere.model.sums import ALONE, Sums
@@ -56,8 +56,7 @@ def chunk_rows(n_memories: int, device: torch.device) -> int:
     elements = _CHUNK_ELEMENTS.get(device.type, 1 << 24)
     if device.type == "cpu":
         elements *= torch.get_num_threads()
-        if core_cache() >= _LARGE_CACHE:
-            elements //= 2
+        elements //= 2 if core_cache() >= _LARGE_CACHE else 1
     return max(64, elements // max(n_memories, 1))
 
 
@@ -202,10 +201,10 @@ class _Pass:
             self.scaled_w = self.fused.w[: self.whole].mT  # (N, P)
             return
         scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
-        # A GPU's product takes memories in either order; those of p are twice as fast this way.
-        self.scaled_w = scaled_w.mT if scaled_w.is_cuda else scaled_w.mT.contiguous()
+        either = scaled_w.is_cuda or (self.narrow and supported(scaled_w.device))  # order will do
+        self.scaled_w = scaled_w.mT if either else scaled_w.mT.contiguous()
         if scaled_w.is_cuda:
-            self.p = self.p.mT.contiguous().mT
+            self.p = self.p.mT.contiguous().mT  # its products are twice as fast this way
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
         """Slices that cut the rows into chunks."""
