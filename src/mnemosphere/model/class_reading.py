@@ -176,9 +176,11 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     def labels(log_a: float) -> Tensor:  # (P+1, C)
         return sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
 
-    @functools.lru_cache(1)  # trials of log a are at one log T
+    score = torch.empty_like(h)
+
+    @functools.lru_cache(1)  # trials of log a are at one log T; there is room for one
     def shares(log_t: float) -> Tensor:  # (B, P+1), up to a factor per row
-        score = torch.add(log_prior, h, alpha=math.exp(-log_t))
+        torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:] += gaps.over(params.w, beta_eff)[0]

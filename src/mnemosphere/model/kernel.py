@@ -23,8 +23,8 @@ which take one call in place of many.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -39,6 +39,7 @@ from mnemosphere.model.products import add_product, narrow, narrowed, product, s
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
 from mnemosphere.model.sums import ALONE, Sums
+from mnemosphere.model.workspace import room
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -109,26 +110,14 @@ class Statistics:
         return self.loss / self.count
 
     def __add__(self, other: Statistics) -> Statistics:
-        return Statistics(
-            self.w_bar + other.w_bar,
-            self.p_bar + other.p_bar,
-            self.overlap + other.overlap,
-            self.loss + other.loss,
-            self.count + other.count,
-            None
-            if self.metric_bar is None or other.metric_bar is None
-            else self.metric_bar + other.metric_bar,
-        )
+        pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
+        sums: list[Any] = [None if a is None or b is None else a + b for a, b in pairs]
+        return Statistics(*sums)
 
     def __mul__(self, factor: float) -> Statistics:
-        return Statistics(
-            self.w_bar * factor,
-            self.p_bar * factor,
-            self.overlap * factor,
-            self.loss * factor,
-            self.count * factor,
-            None if self.metric_bar is None else self.metric_bar * factor,
-        )
+        found = [getattr(self, f.name) for f in fields(self)]
+        sums: list[Any] = [None if a is None else a * factor for a in found]
+        return Statistics(*sums)
 
     def gradient(self, params: Parameters) -> Gradient:
         """Gradient of the mean loss at the parameters the statistics were taken at."""
@@ -234,7 +223,10 @@ class _Pass:
             half = self.fused.forward(operand, keep=norm is not None, labeled=labeled, blend=blend)
             found = half.e0, half.joint, half.log_joint
             return _Forward(None, *found, x, operand, norm=norm, half=half)
-        e = product(operand, self.scaled_w, narrow=self.narrow)  # (B, P)
+        size = x.shape[0], self.w.shape[0]
+        plain = self.w.ndim == 2 and type(x) is Tensor and not keep_e
+        out = room("e", size, x) if plain else None
+        e = product(operand, self.scaled_w, narrow=self.narrow, out=out)  # (B, P)
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.w, self.beta_eff)
@@ -261,7 +253,8 @@ class _Pass:
         assert f.e is not None
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
         with side_stream(s, f.e, f.operand, self.p):
-            r = f.e.mul_(s @ self.p.mT)  # (B, P), in place: e is not needed any more
+            out = room("r", tuple(f.e.shape), s) if s.ndim == 2 else None
+            r = f.e.mul_(product(s, self.p.mT, out=out))  # (B, P), in place: e is done with
             rows = f.operand
             if self.narrow:
                 r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
@@ -387,8 +380,11 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         ratio = axis.sum(whole)[0].T
     p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
     with side_stream(lane=1, after=0):  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
-        dots = pass_gpu.overlaps if run.fused is not None else torch.linalg.vecdot
-        overlap = dots(w_bar, params.w)
+        if run.fused is not None:
+            overlap = pass_gpu.overlaps(w_bar, params.w)
+        else:
+            out = room("overlap", tuple(w_bar.shape), w_bar)
+            overlap = torch.mul(w_bar, params.w, out=out).sum(-1)
     return Statistics(
         w_bar=w_bar,
         p_bar=p_bar,

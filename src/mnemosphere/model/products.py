@@ -86,12 +86,12 @@ def padded(width: int) -> int:
     return width + -width % (_LONG if width > 2 * _LONG else _ALIGNED)
 
 
-def product(a: Tensor, b: Tensor, *, narrow: bool = False) -> Tensor:
-    """The product; narrow: of operands that `narrow` made."""
+def product(a: Tensor, b: Tensor, *, narrow: bool = False, out: Tensor | None = None) -> Tensor:
+    """The product, in `out` where it is given; narrow: of operands that `narrow` made."""
     if a.dtype == torch.bfloat16:
         return torch.mm(a, b, out_dtype=torch.float32)
     with _units(narrow):
-        return a @ b
+        return a @ b if out is None else torch.mm(a, b, out=out)
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor, *, narrow: bool = False) -> None:

@@ -16,6 +16,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import (
     Callback,
     Convergence,
@@ -58,6 +59,7 @@ class FitResult:
 
 
 @together()
+@reused()
 def fit(
     params: Parameters,
     dataset: Dataset,
