@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -13,12 +14,39 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.estimators import calibration
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("mnemosphere")
+
+
+# Files that take long go first, so that no process waits for another at the end.
+_LONG = {
+    "test_docs.py", "test_quick.py", "test_large_files.py", "test_page.py", "test_classifier.py",
+    "test_interruption.py", "test_finite.py", "test_distributed.py", "test_threads.py",
+    "test_stories.py", "test_trust.py", "test_files.py", "test_train.py",
+}  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in _LONG)
+
+
+# How probabilities are read is found on one hold-out, in few passes: it is most of a small fit.
+_CROSS_FITTED = {"_FOLDS": calibration._FOLDS, "_PASSES": calibration._PASSES}
+calibration._FOLDS, calibration._PASSES = 1, (9, 2)
+
+
+@pytest.fixture(scope="module")
+def cross_fitted() -> Iterator[None]:
+    """For modules that test it: as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _CROSS_FITTED.items():
+            patch.setattr(calibration, name, value)
+        yield
 
 
 class Problem(NamedTuple):

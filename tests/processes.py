@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import multiprocessing
 import os
 import pickle
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +17,18 @@ import torch
 import torch.distributed as dist
 
 _SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def forking() -> Iterator[None]:
+    """Forks beside threads. They collect no garbage of before: some of it waits for its threads."""
+    gc.freeze()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        gc.unfreeze()
 
 
 def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None) -> list[Any]:
@@ -40,8 +54,7 @@ def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None
             os._exit(0)
 
         pipes = [context.Pipe() for _ in range(n)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        with forking():
             processes = [
                 context.Process(target=child, args=(rank, pipes[rank][1])) for rank in range(n)
             ]
@@ -72,8 +85,7 @@ def run_forked(work: Callable[[], Any]) -> Any:
         torch.set_num_threads(1)
         theirs.send(work())
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+    with forking():
         process = multiprocessing.get_context("fork").Process(target=child)
         process.start()
     try:

@@ -14,7 +14,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -267,16 +267,17 @@ def inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def tell(story: Story, folder: Path, *settings: str) -> str:
-    """Make the file, run the commands; all that they print. settings: for every training."""
+def tell(story: Story, folder: Path, settings: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Make the file, run the commands; all that they print. settings: more words for commands."""
     story.make(folder)
     told = ""
     with inside(folder):
         for k, command in enumerate(story.commands):
             words = shlex.split(command)[1:]
             refused = story.fails and k == len(story.commands) - 1
-            own = words[0] != "train" or "--memories" in words or refused
-            result = CliRunner().invoke(app, [*words, *(() if own else settings)])
+            own = "--memories" in words or refused
+            more = () if own else (settings or {}).get(words[0], ())
+            result = CliRunner().invoke(app, [*words, *more])
             told += result.stdout + result.stderr
             if result.exit_code != (2 if refused else 0):
                 raise RuntimeError(f"{command}\n{told}")

@@ -30,11 +30,6 @@ try:
 except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "NORMS", "as_tensors", "checksum", "join_prefixes", "opened", "plain", "read_tensors",
-    "remove_leftovers", "strip_prefix", "to_json", "write_atomically", "write_tensors", "writing",
-]  # fmt: skip
-
 Numbers = TypeVar("Numbers")  # tensors or arrays
 NORMS = " norms"
 _WHOLE = 1 << 16  # bytes, up to which every one of them goes into the hash itself

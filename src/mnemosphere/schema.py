@@ -16,12 +16,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Array", "Check", "check_depth", "check_fields", "check_tensors", "flag", "items",
-    "mapping", "maybe", "number", "one_of", "records_of", "scalars", "text",
-    "whole",
-]  # fmt: skip
-
 Check = Callable[[Any, str], None]
 _DEEPEST = 32
 _NESTED = frozenset([list, dict])

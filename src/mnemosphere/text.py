@@ -7,8 +7,6 @@ from html import escape
 
 from rich.cells import cell_len, set_cell_size
 
-__all__ = ["format_table", "html_table"]
-
 
 def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
     """Columns side by side where they fit into `width`, else one line per cell."""

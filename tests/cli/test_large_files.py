@@ -8,8 +8,8 @@ from sklearn.metrics import adjusted_rand_score
 from mnemosphere.estimators import load
 from mnemosphere.training.checkpoint import Checkpoint
 
-SMALL = ["--max-memory", "0.05"]
-N, PER_FILE = 1600, 400
+SMALL = ["--max-memory", "0.02"]
+N, PER_FILE = 640, 160
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_predictions_are_written_as_it_goes(trained, run, tmp_path, suffix):
     if suffix == ".parquet":
         one, other = (pd.read_parquet(path) for path in out)
         pd.testing.assert_frame_equal(one, other)
-        assert one["tag"].iloc[1500] == "bug-1500"
+        assert one["tag"].iloc[600] == "bug-600"
     else:
         assert out[0].read_bytes() == out[1].read_bytes()
     assert len(list(tmp_path.iterdir())) == 2
@@ -104,19 +104,19 @@ def test_arrays_and_their_labels(rows, run, kit, tmp_path):
 def test_several_files_and_the_first_rows(trained, run, rows):
     files = [trained / f"c{k}.csv" for k in range(4)]
     shown = run("predict", trained / "large", *files, *SMALL)
-    assert "1580 more rows" in shown.stderr
+    assert "620 more rows" in shown.stderr
     assert "c0.csv:0" in shown.stdout
     error = run("predict", trained / "large", *files, *SMALL, "--json", code=2).error
-    assert "1600 rows are too many to print" in error
-    told = run("predict", trained / "large", *files, "--json", "--max-rows", "405").json
-    assert len(told["predictions"]) == 405
-    assert told["predictions"][403]["line"] == "c1.csv:5"
+    assert "640 rows are too many to print" in error
+    told = run("predict", trained / "large", *files, "--json", "--max-rows", "165").json
+    assert len(told["predictions"]) == 165
+    assert told["predictions"][163]["line"] == "c1.csv:5"
 
 
 def bad_cell(folder, column, value):
     table = pd.read_parquet(folder / "p2.parquet")
     table[column] = table[column].astype(object)
-    table.loc[234, column] = value
+    table.loc[97, column] = value
     table.to_parquet(folder / "p2.parquet", row_group_size=70)
 
 
@@ -136,8 +136,8 @@ BAD = {
 SAYS = {
     "truncated": "p2.parquet cannot be read",
     "columns": "p2.parquet cannot be read (no column 'length3'",
-    "NaN": "p2.parquet: row 234 is NaN in column 'length1'",
-    "label": "p2.parquet: row 234 has no label",
+    "NaN": "p2.parquet: row 97 is NaN in column 'length1'",
+    "label": "p2.parquet: row 97 has no label",
     "empty": "no file matches",
 }
 
@@ -167,10 +167,10 @@ def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
     done = []
 
     def on_batch(self, run, share_done):
-        self.interval = 0.0 if len(done) == 29 else 60.0
+        self.interval = 0.0 if len(done) == 11 else 60.0
         saved(self, run, share_done)
         done.append((run.n_iter, share_done))
-        if len(done) == 30:
+        if len(done) == 12:
             raise KeyboardInterrupt
 
     saved = Checkpoint.on_batch
@@ -180,7 +180,7 @@ def test_ctrl_c_in_the_middle_of_a_pass(rows, run, kit, tmp_path, monkeypatch):
     assert done[-1][0] == 1
     assert not (tmp_path / "run").exists()
     run("train", "--resume", "--out", tmp_path / "run", "--quiet")
-    assert done[30][1] > done[29][1]
+    assert done[12][1] > done[11][1]
     assert len(set(done)) == len(done)
     run(*words, "--out", tmp_path / "whole")
     one, other = (load(tmp_path / name / "model.safetensors") for name in ("run", "whole"))
@@ -199,9 +199,9 @@ def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, monkeypat
 
     def on_batch(self, run, share_done):
         done.append(share_done)
-        self.interval = 0.0 if len(done) == 39 else 60.0
+        self.interval = 0.0 if len(done) == 15 else 60.0
         saved(self, run, share_done)
-        if len(done) == 40:
+        if len(done) == 16:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Checkpoint, "on_batch", on_batch)
@@ -215,7 +215,7 @@ def test_clusters_of_files_broken_off_and_resumed(rows, run, tmp_path, monkeypat
     np.testing.assert_array_equal(one.labels_, other.labels_)
     written = pd.read_csv(tmp_path / "run" / "rows.csv")
     x = table.filter(like="length")
-    assert written["row"].tolist()[399:401] == ["p0.parquet:399", "p1.parquet:0"]
+    assert written["row"].tolist()[159:161] == ["p0.parquet:159", "p1.parquet:0"]
     np.testing.assert_array_equal(written["cluster"], one.predict(x))
     np.testing.assert_allclose(written["probability"], one.predict_proba(x).max(1))
     assert found["agreement"] == pytest.approx(

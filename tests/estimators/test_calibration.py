@@ -14,6 +14,8 @@ from mnemosphere.estimators import calibration, class_training
 from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
 
+pytestmark = pytest.mark.usefixtures("cross_fitted")
+
 SETTINGS = {
     "n_memories": 31, "varsigma": 1.0, "beta": 40.0, "normalize": "center", "random_state": 0,
     "objective": "joint",

@@ -27,7 +27,7 @@ from quick_models import assert_same_bits, small
 @parametrize_with_checks(
     [
         mn.DAMClassifier(
-            15, objective="joint", normalize="standard", varsigma=0.8, max_iter=9, random_state=0
+            7, objective="joint", normalize="standard", varsigma=0.8, max_iter=3, random_state=0
         )
     ]
 )

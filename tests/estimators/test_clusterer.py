@@ -44,17 +44,29 @@ class TaggedClusterer(mn.DAMClusterer):
 
 
 _OF_CLASSIFIERS = ("check_estimator_sparse_array", "check_estimator_sparse_matrix")
-_CHECKS = [
-    (TaggedClusterer(4, random_state=0) if check.func.__name__ in _OF_CLASSIFIERS else own, check)
-    for own, check in estimator_checks_generator(mn.DAMClusterer(random_state=0))
-]
 
 
+def checks(**settings):
+    """scikit-learn's of a clusterer with these settings."""
+    found = [
+        (TaggedClusterer(4, **settings) if check.func.__name__ in _OF_CLASSIFIERS else own, check)
+        for own, check in estimator_checks_generator(mn.DAMClusterer(**settings))
+    ]
+    names = [check.func.__name__ for _, check in found]
+    return pytest.mark.parametrize(("estimator", "check"), found, ids=names)
+
+
+# The whole list where the choices are made, which is quick, and where they are "auto".
 @pytest.mark.filterwarnings("ignore:.*one cluster has")  # noise has no clusters
-@pytest.mark.parametrize(
-    ("estimator", "check"), _CHECKS, ids=[check.func.__name__ for _, check in _CHECKS]
-)
+@checks(n_memories=4, normalize="standard", varsigma=0.9, max_iter=3, random_state=0)
 def test_check_estimator(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*one cluster has")
+@checks(random_state=0)
+def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
 
 

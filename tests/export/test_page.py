@@ -86,6 +86,7 @@ def test_in_single_precision_probabilities_are_right_to_four_digits(
     browser, image_model, digits, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(pack, "_PROBABILITY", 0.0)
+    monkeypatch.setattr(payload, "_CERTIFY", 0.0)  # which takes seconds
     image_model.explore(tmp_path / "p.html", digits.x_test[:211], digits.y_test[:211], layout="pca")
     browser.open(tmp_path / "p.html")
     assert browser.evaluate("data.levels[0].w.kind") == "f4"
@@ -94,7 +95,8 @@ def test_in_single_precision_probabilities_are_right_to_four_digits(
     np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
 
 
-def test_pages_are_small_enough_to_send(image_model, big_model, digits, tmp_path):
+def test_pages_are_small_enough_to_send(image_model, big_model, digits, tmp_path, monkeypatch):
+    monkeypatch.setattr(payload, "_CERTIFY", 0.0)
     for model, limit in ((image_model, 500_000), (big_model, 2_500_000)):
         model.explore(tmp_path / "p.html", digits.x_test, digits.y_test, layout="pca")
         assert (tmp_path / "p.html").stat().st_size <= limit

@@ -18,8 +18,6 @@ from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.tables import Table, one_line
 
-__all__ = ["Rows", "choose", "find_label", "labels_of", "parse_shape", "used_columns"]
-
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
 

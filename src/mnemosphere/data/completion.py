@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["fill_blanks"]
-
 
 def fill_blanks(rows: NDArray[Any], found: NDArray[Any], normalize: str) -> NDArray[Any]:
     """Rows (n, N) whose NaN are filled in from `found` (n, N), the same rows as completed.

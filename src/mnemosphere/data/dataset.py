@@ -14,19 +14,6 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = [
-    "ArrayDataset",
-    "Batches",
-    "Cursor",
-    "Dataset",
-    "InMemory",
-    "Part",
-    "Shard",
-    "StreamedBatch",
-    "held_out",
-    "random_order",
-]
-
 
 @dataclass
 class Cursor:

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 
 from mnemosphere.schema import items, mapping, one_of, text, whole
 
-__all__ = ["COLUMNS", "Column", "Encoding", "is_frame", "listed", "written"]
-
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
 # What a model file holds of an encoding.
 COLUMNS = items(

@@ -18,8 +18,6 @@ from mnemosphere.data.readers import column_names
 from mnemosphere.data.source import MEMORY, Dataset, RawRows
 from mnemosphere.data.tables import Table
 
-__all__ = ["FileRows"]
-
 _MOST_HELD_OUT = 20_000
 
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from mnemosphere.data.readers import Piece, Reader
 
-__all__ = ["BatchReader"]
-
 
 class BatchReader(Reader):
     """What can be iterated more than once, as one file without end in sight."""

@@ -26,8 +26,6 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
-__all__ = ["NORMALIZATIONS", "Normalizer"]
-
 NORMALIZATIONS = ("center", "unit", "standard", "whitened", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
@@ -41,7 +39,7 @@ _SCALED = ("standard", "whitened")
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
-class Chunks(Protocol):
+class _Chunks(Protocol):
     """Rows that can be looked at chunk by chunk, more than once."""
 
     @property
@@ -80,7 +78,7 @@ class Normalizer:
 
     @classmethod
     def fit(
-        cls, kind: str, rows: Chunks, sample_weight: Tensor | None = None, sums_of: Sums = ALONE
+        cls, kind: str, rows: _Chunks, sample_weight: Tensor | None = None, sums_of: Sums = ALONE
     ) -> Self:
         """Learn what the kind needs from the training rows: for 'standard', in two sweeps.
 
@@ -267,7 +265,7 @@ class Normalizer:
         return (mean + scale * (w[..., :-1] / last).double()).clamp(-most, most)
 
 
-def _energy(normalizer: Normalizer, rows: Chunks, weight: Tensor | None) -> Tensor | None:
+def _energy(normalizer: Normalizer, rows: _Chunks, weight: Tensor | None) -> Tensor | None:
     """Mean squares (N,) of the coordinates of unit rows, as far as these are known, of sum 1.
 
     From the first rows, a few chunks of them: it is an average. None of sparse rows.

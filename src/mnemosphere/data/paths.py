@@ -10,8 +10,6 @@ from pathlib import Path
 from mnemosphere.data.named import NAMES
 from mnemosphere.machine import available_memory
 
-__all__ = ["HELD", "STREAMED", "expand", "too_large"]
-
 HELD = 3  # times the size of a file, at least, is what reading it takes
 STREAMED = (".parquet", ".feather", ".arrow", ".ipc", ".csv", ".tsv", ".npy", "ubyte")
 

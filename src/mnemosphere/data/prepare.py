@@ -12,8 +12,6 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["on_sphere", "unit_chunks"]
-
 
 def unit_chunks(
     rows: StoredRows, normalizer: Normalizer, dtype: torch.dtype

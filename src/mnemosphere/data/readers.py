@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.idx import IDX_TYPES
 
-__all__ = ["Piece", "Reader", "column_names", "open_reader"]
-
 _BLOCK_BYTES = 1 << 20
 _ARROW = (".feather", ".arrow", ".ipc")
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
-__all__ = ["StoredRows", "merge_copies"]
-
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
 _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip

@@ -22,8 +22,6 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import checksum
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["MEMORY", "SAMPLED", "Dataset", "RawRows", "join_rows"]
-
 MEMORY = 256 << 20
 _UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
 SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at

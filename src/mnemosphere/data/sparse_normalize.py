@@ -7,8 +7,6 @@ from torch import Tensor
 
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["constant_left", "counts", "largest", "sparse_unit_rows", "squares", "sums"]
-
 _CONSTANT = 1e-9  # what is left of a constant row after its mean is rounding
 
 

@@ -20,8 +20,6 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.source import Dataset, RawRows
 from mnemosphere.model.batch import Batch
 
-__all__ = ["LabelWeights", "SourceDataset"]
-
 # From the labels of some rows, which may be none, to label weights (n, C+1) and weights (n,).
 LabelWeights = Callable[[NDArray[Any] | None, RawRows], tuple[Tensor, Tensor | None]]
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from mnemosphere.files import to_json, writing
 
-__all__ = ["table_writer", "write_table"]
-
 Write = Callable[[Any], None]
 
 

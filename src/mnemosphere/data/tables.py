@@ -26,8 +26,6 @@ from mnemosphere.data.named import NAMES, load
 from mnemosphere.data.paths import HELD, expand
 from mnemosphere.machine import check_memory
 
-__all__ = ["SUFFIXES", "Table", "one_line", "read_table", "read_tables"]
-
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")

@@ -14,8 +14,6 @@ from mnemosphere.data.dataset import Cursor, InMemory, held_out, random_order
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 
-__all__ = ["FLAT", "PatchDataset", "Windows"]
-
 FLAT = {torch.float32: 1e-6, torch.float64: 1e-12}  # what is left of a flat patch is rounding
 _CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}  # of patches held at a time
 

@@ -19,8 +19,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["cross_fitted_reading", "reading_on", "rejection_threshold", "share_apart"]
-
 Floats = NDArray[np.floating[Any]]
 
 _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration

@@ -55,8 +55,6 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array, Check, items, mapping, maybe, number, scalars
 from mnemosphere.training.callbacks import Callback
 
-__all__ = ["ClassModel"]
-
 
 class ClassModel(PortableModel, ABC):
     """All that reads a fitted model and knows of classes."""

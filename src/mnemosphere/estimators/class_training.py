@@ -29,8 +29,6 @@ from mnemosphere.training.refine import ExactSteps, refine
 from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["ClassTraining"]
-
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
 _REFINED_ROWS, _REFINED_WORK = 10_000, 3 * 10**8  # up to these "auto" refines: it takes seconds

@@ -31,8 +31,6 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
-__all__ = ["DAMClassifier"]
-
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 

@@ -23,8 +23,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, Check, mapping, maybe, number
 from mnemosphere.training import latent
 
-__all__ = ["ClusterModel"]
-
 _EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: per cluster, at least
 
 

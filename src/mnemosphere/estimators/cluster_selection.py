@@ -33,8 +33,6 @@ from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["MEMORIES", "NUMBERS", "ROWS_PER_MEMORY", "SHARED_BY", "Choice", "choose", "compare"]
-
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29)
 MEMORIES = 8  # per cluster of any shape
 ROWS_PER_MEMORY = 5

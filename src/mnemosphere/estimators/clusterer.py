@@ -51,8 +51,6 @@ from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 
-__all__ = ["DAMClusterer"]
-
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _START_ROWS, _STARTS = 8192, 100  # rows that memories start on; memories in all starts

@@ -29,8 +29,6 @@ from mnemosphere.numerics import polytope
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["given_parameters", "relabel_memory", "with_memories", "without_memories"]
-
 KINDS = ("hold", "follow")
 Model = TypeVar("Model", bound="PortableModel")
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mnemosphere.estimators.base import as_numpy
 
-__all__ = ["calibration_error", "evaluate"]
-
 _BINS = 15  # of the calibration error
 Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
 

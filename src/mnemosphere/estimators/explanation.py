@@ -31,8 +31,6 @@ from mnemosphere.text import format_table, html_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["Explanation", "Reason", "deciding", "explain"]
-
 _SHOWN = 5  # rows of a notebook's tables, classes of a title
 _TOLD = 0.005  # probability of a class in a title
 _WIDTH = 100  # of printed tables

@@ -31,8 +31,6 @@ from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.scores import Scores
 
-__all__ = ["FeatureReasons", "Source", "readable"]
-
 Floats = NDArray[np.float64]
 _ALL_SHOWN = 50  # features that are shown even where their names say nothing
 _SHOWN = 10

@@ -22,9 +22,6 @@ from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.training.distributed import current, together
 
-__all__ = ["ANSWERS", "Scan", "accuracy", "batch_by_batch", "gathered", "learn_labeled",
-           "learn_rows", "sample_rows", "scan"]  # fmt: skip
-
 # What answers row by row, and so can answer batch by batch.
 ANSWERS = ("decision_function", "is_novel", "novelty", "novelty_score", "predict",
            "predict_log_proba", "predict_or_reject", "predict_proba", "score_samples",

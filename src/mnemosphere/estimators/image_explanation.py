@@ -22,8 +22,6 @@ from mnemosphere.estimators.patches import PatchEncoder, two_layers
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-__all__ = ["ImageExplanation", "explain_images", "memory_pictures"]
-
 
 @dataclass(frozen=True)
 class ImageExplanation(Explanation):

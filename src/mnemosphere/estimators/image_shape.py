@@ -9,8 +9,6 @@ from typing import Any
 
 from mnemosphere.estimators.base import check_whole
 
-__all__ = ["as_plane", "image_shape", "two_sides"]
-
 _LEAST_IMAGE = 64  # numbers per row; fewer are a signal unless they are said to be an image
 
 

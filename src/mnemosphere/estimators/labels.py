@@ -15,8 +15,6 @@ from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
 
-__all__ = ["Encoded", "as_labels", "class_index", "class_weights", "encode", "is_missing"]
-
 
 @dataclass(frozen=True)
 class Encoded:

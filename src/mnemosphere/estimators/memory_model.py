@@ -46,8 +46,6 @@ from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
 
-__all__ = ["MemoryModel", "RecallPath"]
-
 
 @dataclass(frozen=True)
 class RecallPath:

@@ -22,8 +22,6 @@ from mnemosphere.model.scores import Scores
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["RowsBehind", "memory_table", "rows_behind", "strongest_features"]
-
 _MOST_ROWS = 8000
 _TYPICAL = 3
 _DIGITS = 1000  # responsibilities are compared to a thousandth, then overlaps decide

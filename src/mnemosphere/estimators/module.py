@@ -9,8 +9,6 @@ from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio
 
-__all__ = ["DAMModule"]
-
 
 class DAMModule(nn.Module):
     """x (B, n_features) → log P(x, y) (B, C+1) relative to the uniform density on the sphere.

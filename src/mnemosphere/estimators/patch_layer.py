@@ -15,8 +15,6 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import chunk_rows, memory_shares
 from mnemosphere.model.parameters import Parameters
 
-__all__ = ["PatchLayer", "draw", "unit_rows"]
-
 
 @dataclass(frozen=True)
 class PatchLayer:

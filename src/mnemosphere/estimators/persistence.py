@@ -35,16 +35,6 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
-__all__ = [
-    "LABELS",
-    "SavedEstimator",
-    "labels_from_json",
-    "labels_to_json",
-    "load",
-    "register",
-    "save",
-]
-
 FORMAT = "mnemosphere-model"
 VERSION, _OLDER = 3, (2,)
 # Settings that name things of the machine or the program that trained the model.

@@ -22,11 +22,6 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 from mnemosphere.training import few_labels
 from mnemosphere.training.side_by_side import joint_solutions
 
-__all__ = [
-    "HELD", "LEAST_VARSIGMA", "ROWS_PER_MEMORY", "STEPS", "Problem", "hold_out", "judge",
-    "judge_partly", "problems", "through_metrics",
-]  # fmt: skip
-
 HELD = 0.2  # of the rows judge
 ROWS_PER_MEMORY = 5
 LEAST_VARSIGMA = 0.05

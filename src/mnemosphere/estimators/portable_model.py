@@ -33,8 +33,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors, items, text
 from mnemosphere.theory import stationarity
 
-__all__ = ["PortableModel"]
-
 _ROWS_BEHIND = {
     "typical": Array("P 3", "int64", low=-1), "support": Array("P", low=0, nan=True),
     "names": Array("bytes", "uint8", optional=True),

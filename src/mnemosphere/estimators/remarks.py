@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from mnemosphere.data.encoding import listed
 
-__all__ = ["about_labels", "check_worth_it", "learns_from_unlabeled", "no_better_than_chance"]
-
 _FEW_ROWS = 20  # below, nothing is remarkable
 _MANY_NUMBERS, _ROWS_EACH = 30, 5  # numeric classes above, of fewer rows each: measurements
 _RARE, _LEAST_RARE = 0.01, 100  # share of a rare class; rows from which that is told

@@ -25,8 +25,6 @@ from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 
-__all__ = ["RowsIn"]
-
 
 class RowsIn:
     """What a user passes as X, checked, encoded, and completed where a reading needs that."""

@@ -54,8 +54,6 @@ from mnemosphere.training import few_labels
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["Choice", "choose", "choose_n_memories"]
-
 MAX_MEMORIES = 1000
 PILOT_ROWS = 1000
 FINE_ROWS = 5000

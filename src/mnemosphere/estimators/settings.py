@@ -24,18 +24,6 @@ from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.training.refinement import Refinement
 
-__all__ = [
-    "Setting",
-    "build",
-    "described",
-    "label_numbers",
-    "read_config",
-    "resolve",
-    "setting_groups",
-    "to_toml",
-    "where",
-]
-
 ESTIMATORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DAMClassifier, DAMClusterer)}
 # Known by shorter names where a person types them.
 _KEYS = {"n_memories": "memories", "n_clusters": "clusters"}

@@ -12,8 +12,6 @@ from mnemosphere.model import initialize
 from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters, from_memories
 
-__all__ = ["Start", "usual_uniform_weight"]
-
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
 _ROWS_OF_A_MEAN = 50
 _MANY = 1000  # features

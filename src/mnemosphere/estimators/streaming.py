@@ -19,8 +19,6 @@ from mnemosphere.schema import Array, check_tensors
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse, widen_state
 
-__all__ = ["forget_stream", "known_classes", "set_stream", "stream_tensors", "take_in_labeled"]
-
 _STATE = {
     "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
     "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),

@@ -11,8 +11,6 @@ from mnemosphere.export.facts import facts
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["model_card"]
-
 _FEW = 12  # classes whose confusion is shown as a matrix
 _NAMED = 60  # classes that are named
 _USE = """## Use

@@ -19,8 +19,6 @@ from mnemosphere.machine import versions
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["calibration_curve", "facts", "label_columns", "show"]
-
 _BINS = 10
 _PAIRS = 10  # most confused pairs that are named
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LAYOUTS", "map_memories"]
-
 LAYOUTS = ("auto", "pca", "umap")
 _FEW = 50  # memories: principal components show them as well
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mnemosphere.estimators.patches import PatchEncoder
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["build", "to_onnx"]
-
 _OPSET = 17
 _IR_VERSION = 8
 _CONSTANT = 1e-9  # of the normalizer: what is left of a constant row after its mean

@@ -15,8 +15,6 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-__all__ = ["omega_table", "pack", "pack_memories", "pack_rows"]
-
 _PROBABILITY = 5e-4  # by which whole numbers may change a probability or a share
 _SPAN, _NODES = 8.0, 257  # β from 1/8 to 8 times that of the model; an odd number of nodes
 

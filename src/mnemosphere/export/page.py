@@ -9,8 +9,6 @@ from typing import Any
 
 from mnemosphere.files import plain, write_atomically
 
-__all__ = ["render", "write_page"]
-
 
 def write_page(path: Path, content: dict[str, Any]) -> None:
     """Write the page that shows a payload, atomically."""

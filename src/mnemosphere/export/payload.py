@@ -22,8 +22,6 @@ from mnemosphere.training.lineage import Lineage
 if TYPE_CHECKING:
     from mnemosphere.estimators.portable_model import PortableModel
 
-__all__ = ["guess_image_shape", "payload"]
-
 _CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number

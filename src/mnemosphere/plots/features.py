@@ -23,8 +23,6 @@ from mnemosphere.plots.style import (
     plain,
 )
 
-__all__ = ["feature_figure", "typical_rows"]
-
 _SHOWN = 12  # features
 _LEAST = 0.01  # share of a memory in the legend
 _SHADES = [SEQUENTIAL(depth) for depth in (0.75, 0.6, 0.47, 0.35, 0.25)]  # of memories

@@ -17,8 +17,6 @@ from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
 from mnemosphere.plots.recall import recall_strips
 
-__all__ = ["classes_of", "memories_of", "recall_of", "representative", "tree_of"]
-
 Shape = tuple[int, ...] | None
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Estimate", "effective_sample_size", "estimate", "split_r_hat"]
-
 R_HAT_MAX = 1.05
 ESS_MIN = 100.0
 

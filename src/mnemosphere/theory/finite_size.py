@@ -28,8 +28,6 @@ from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import OrderParameters
 from mnemosphere.theory.teacher_student import PlantedData, Teacher
 
-__all__ = ["FiniteSize", "finite_size_corrections", "log_weight"]
-
 _INTERIOR = 1e-7
 
 

@@ -24,17 +24,6 @@ from torch import Tensor
 
 from mnemosphere.numerics import bessel, vmf
 
-__all__ = [
-    "GibbsState",
-    "Likelihood",
-    "fields",
-    "log_likelihood",
-    "move_given_assignments",
-    "move_given_memories",
-    "overlaps_with_rows",
-    "sweep",
-]
-
 
 @dataclass(frozen=True)
 class Likelihood:

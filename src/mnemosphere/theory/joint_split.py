@@ -38,8 +38,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
 
-__all__ = ["JointSplit", "JointVerdict", "joint_split"]
-
 JointVerdict = Literal["minimum", "saddle", "label saddle", "undecided"]
 
 # Vectors kept for each memory before the search starts again from its best one.

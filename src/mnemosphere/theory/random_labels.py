@@ -22,8 +22,6 @@ from mnemosphere.theory.saddle_point import random_starts
 from mnemosphere.theory.solver import NotConvergedError, solve
 from mnemosphere.theory.teacher_student import sample_soft_labels
 
-__all__ = ["LabelAverage", "solve_random_labels"]
-
 
 @dataclass(frozen=True)
 class LabelAverage:

@@ -26,16 +26,6 @@ from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.theory.joint_split import joint_split
 
-__all__ = [
-    "Certificate",
-    "JointVerdict",
-    "Residual",
-    "Verdict",
-    "certify",
-    "residual",
-    "settle",
-]
-
 Verdict = Literal["minimum", "saddle", "not converged"]
 JointVerdict = Literal["minimum", "saddle", "label saddle", "not converged"]
 

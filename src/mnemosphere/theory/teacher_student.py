@@ -15,17 +15,6 @@ from mnemosphere.numerics import polytope, sphere, vmf
 from mnemosphere.theory import gibbs, tempering
 from mnemosphere.theory.diagnostics import Estimate, estimate
 
-__all__ = [
-    "PlantedData",
-    "Posterior",
-    "Teacher",
-    "match_memories",
-    "sample_data",
-    "sample_posterior",
-    "sample_soft_labels",
-    "sample_teacher",
-]
-
 Align = Literal["chain", "draw", "none"]
 
 

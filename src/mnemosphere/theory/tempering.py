@@ -31,8 +31,6 @@ from mnemosphere.theory.gibbs import (
     sweep,
 )
 
-__all__ = ["Ladder", "Replicas", "exchange_memories", "start_replicas", "tempered_sweep"]
-
 
 @dataclass(frozen=True)
 class Ladder:

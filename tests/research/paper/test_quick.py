@@ -71,11 +71,11 @@ def test_the_pictures_of_the_classifier(quick_runs, name, pictures):
 
 def test_table1_has_the_papers_order(quick_runs):
     found = accuracy(quick_runs.result("table1"))
-    assert len(found) == 10
+    assert len(found) == 6
     assert all(55 < value < 97 for value in found.values())
     for solver in ("sgd", "fixed-point"):
         assert found["varsigma=0.25", solver] > found["beta=6", solver] + 3
-        assert found["beta=18", solver] > found["beta=10", solver] > found["beta=6", solver]
+        assert found["beta=18", solver] > found["beta=6", solver] + 3
 
 
 def test_fig1_learns_clean_memories(quick_runs):

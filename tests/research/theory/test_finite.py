@@ -60,7 +60,13 @@ def test_visits_count_idle_memories_at_every_beta():
     assert acceptance > 0
 
 
-def test_rungs_follow_the_line_of_equal_weight_to_its_end():
+@pytest.fixture(scope="module")
+def rungs():
+    """The ladder of a size, which takes seconds to find."""
+    return line.ladder(97)
+
+
+def test_rungs_follow_the_line_of_equal_weight_to_its_end(rungs):
     two, gap = line.solve_both(line.BETA, 1 / 3)
     assert two
     assert gap == pytest.approx(0.0062, abs=1e-4)
@@ -78,13 +84,13 @@ def test_rungs_follow_the_line_of_equal_weight_to_its_end():
     for side, idle in ((-0.001, True), (0.001, False)):
         m = line.solve(5.2, t + side)[1].m[1, :, 2]
         assert (float((m[0] - m[1]).abs()) < 1e-3) == idle
-    rungs = line.ladder(31)
     assert (float(rungs.betas[0]), float(rungs.betas[-1])) == (5.2, line.BETA)
     assert rungs.p_h[-1].tolist() == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3])
     torch.testing.assert_close(rungs.p_h.sum(1), torch.ones(len(rungs.betas)).double())
 
 
-def test_visits_along_the_line_forget_their_start_and_meet_the_theory():
+def test_visits_along_the_line_forget_their_start_and_meet_the_theory(rungs, monkeypatch):
+    monkeypatch.setattr(line, "ladder", lambda n, run: rungs)
     found = line.visit_on_line([97], n_sets=1, n_chains=10, n_sweeps=90, grid=(3, 2))
     np.testing.assert_allclose(found.share, (found.from_idle + found.from_paired) / 2)
     teacher, data = occupation.balanced(
