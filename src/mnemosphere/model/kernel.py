@@ -62,8 +62,9 @@ def chunk_rows(n_memories: int, device: torch.device) -> int:
 
 
 def chunks(n_rows: int, n_memories: int, device: torch.device) -> Iterator[slice]:
-    """Slices that cut n_rows into chunks of bounded size."""
-    return _cut(n_rows, chunk_rows(n_memories, device))
+    """Slices that cut n_rows into chunks of bounded size, all about as large."""
+    n_chunks = max(1, -(-n_rows // chunk_rows(n_memories, device)))
+    return _cut(n_rows, max(1, -(-n_rows // n_chunks)))
 
 
 def _cut(n_rows: int, step: int) -> Iterator[slice]:
