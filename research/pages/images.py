@@ -164,27 +164,28 @@ def processor_passes() -> str:
     for run in runs:
         found = run["passes"]
         lines += [
-            [device(run), name, f"{r['milliseconds']:,.0f}", f"{r['gflop_per_second']:,.0f}",
+            [device(run), f"{found['rows']:,} x {found['features']}", name,
+             f"{r['milliseconds']:,.0f}", f"{r['gflop_per_second']:,.0f}",
              f"{r['products_share']:.0%}", f"{found['kmeans_milliseconds']:,.0f}",
              f"{r['ratio_to_kmeans']:.2f}"]
             for name, r in found.items() if isinstance(r, dict)
         ]  # fmt: skip
-    head = ["processor", "precision", "pass, ms", "GFLOP/s", "share of the two products alone",
+    head = ["processor", "rows", "precision", "pass, ms", "GFLOP/s", "the two products alone",
             "iteration of k-means, ms", "pass in units of it"]  # fmt: skip
-    size = f"{found['rows']:,} × {found['features']} rows, {found['memories']:,} memories."
     commands = "\n".join(map(source, runs))
-    return f"{size}\n\n{markdown(head, lines)}\n\n{commands}"
+    return f"{markdown(head, lines)}\n\n{commands}"
 
 
 def processor_fits() -> str:
     runs = [read(name) for name in _PROCESSORS]
     lines = [
-        [device(run), r["precision"], f"{r['seconds']:.1f}", f"{r['accuracy']:.2f}",
+        [device(run), f"{r['rows']:,}", r["precision"], f"{r['seconds']:.1f}",
+         f"{r['accuracy']:.2f}",
          *(f"{share:.0%}" for share in r["shares"].values())]
         for run in runs for r in run["profile"]
     ]  # fmt: skip
-    head = ["processor", "precision", "fit, s", "accuracy, %", *runs[0]["profile"][0]["shares"]]
-    return markdown(head, lines)
+    kinds = runs[0]["profile"][0]["shares"]
+    return markdown(["processor", "rows", "precision", "fit, s", "accuracy, %", *kinds], lines)
 
 
 TABLES = {
