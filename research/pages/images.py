@@ -33,7 +33,7 @@ def _accuracies(rows: Iterable[Json], **wanted: object) -> list[float]:
 
 def two_layers_table() -> str:
     final = read("patches_final_mnist")["results"] + read("patches_final_fashion")["results"]
-    peers, pixels = read("patches_peers"), read("precision_gpu_conditional")
+    peers, pixels = read("patches_peers"), read("precision_gpu")
     lines = [
         _line(f"{p} memories, two layers", lambda d, p=p: _accuracies(final, data=d, memories=p))
         for p in (1000, 100)
@@ -129,8 +129,8 @@ def precision_passes() -> str:
 
 
 def precision_fits() -> str:
-    runs = [read(name) for name in ("precision_gpu", "precision_gpu_conditional")]
-    fits = [r for run in runs for r in run["fits"]]
+    run = read("precision_gpu")
+    fits = run["fits"]
     lines = []
     for data, shown in SETS.items():
         for what in dict.fromkeys(r["what"] for r in fits):
@@ -143,8 +143,7 @@ def precision_fits() -> str:
                 *(f"{average(rows, 'seconds'):.2f}" for rows in each.values()),
             ])  # fmt: skip
     head = ["data", "classifier", "float32, %", "bfloat16, %", "float32, s", "bfloat16, s"]
-    commands = "\n".join(f"{source(run)}. {run['note']}" for run in runs)
-    return f"{markdown(head, lines)}\n\n{commands}"
+    return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
 def precision_errors() -> str:
