@@ -100,6 +100,17 @@ def as_soft_labels(p: Any, p_h: Any = None) -> Array:
     return soft
 
 
+def as_memories(w: Any, p: Any, p_h: Any, image_shape: Sequence[int] | None) -> tuple[Array, Array]:
+    """(memories (P, N), their soft labels (P, C+1)), of the same number."""
+    w, soft = as_patterns(w, "w", image_shape), as_soft_labels(p, p_h)
+    if len(soft) != len(w):
+        raise ValueError(
+            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
+            "the first for the uniform component"
+        )
+    return w, soft
+
+
 def same_length(expected: int, what: str, **arrays: Any) -> None:
     """Raise unless each of `arrays` has `expected` entries, as many as there are `what`."""
     for name, array in arrays.items():

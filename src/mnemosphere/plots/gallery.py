@@ -16,6 +16,7 @@ from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.checks import (
     Array,
     as_indices,
+    as_memories,
     as_patterns,
     as_soft_labels,
     same_length,
@@ -240,13 +241,7 @@ def memory_gallery(
     apart; entries should then be in one unit, which is named. Of more than 100 features, such as
     the terms of texts, each memory names its own strongest.
     """
-    w = as_patterns(w, "w", image_shape)
-    soft = as_soft_labels(p, p_h)
-    if len(soft) != len(w):
-        raise ValueError(
-            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
-            "the first for the uniform component"
-        )
+    w, soft = as_memories(w, p, p_h, image_shape)
     chosen = as_indices(indices, len(w))
     n_classes = soft.shape[1]
     nrows, ncols = _grid(len(chosen))

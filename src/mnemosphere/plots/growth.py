@@ -235,36 +235,15 @@ def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) 
     ax.axhspan(low, beta_eff, color=VERMILLION, alpha=0.09, linewidth=0)
     ax.axhline(beta_eff, color="black", linewidth=1.0)
     size = float(np.clip(300 / len(rank), 2.0, 5.0))
-    count = int(saddle.sum())
-    ax.plot(
-        rank[saddle],
-        ordered[saddle],
-        "s",
-        markersize=size,
-        color=VERMILLION,
-        label=f"saddle: {count}",
-    )
-    minimum = known & ~saddle
-    ax.plot(
-        rank[minimum],
-        ordered[minimum],
-        "o",
-        markersize=size,
-        color=BLUE,
-        label=f"minimum: {len(rank) - count}",
-    )
+    for which, mark, color, label in (
+        (saddle, "s", VERMILLION, f"saddle: {saddle.sum()}"),
+        (known & ~saddle, "o", BLUE, f"minimum: {(~saddle).sum()}"),
+    ):
+        ax.plot(rank[which], ordered[which], mark, markersize=size, color=color, label=label)
     if not known.all():
-        top = np.ones((~known).sum())
-        ax.plot(
-            rank[~known],
-            top,
-            "^",
-            markersize=size,
-            color=BLUE,
-            clip_on=False,
-            label=f"of them infinite: {len(top)}",
-            transform=ax.get_xaxis_transform(),
-        )
+        label, rim = f"of them infinite: {(~known).sum()}", ax.get_xaxis_transform()
+        ax.plot(rank[~known], np.ones((~known).sum()), "^", markersize=size, color=BLUE,
+                clip_on=False, label=label, transform=rim)  # fmt: skip
     ax.annotate(
         rf"$\beta_{{\mathrm{{eff}}}} = {beta_eff:.4g}$",
         (0.99, beta_eff),

@@ -11,7 +11,7 @@ from matplotlib.colors import Colormap
 from numpy.typing import NDArray
 
 from mnemosphere.model.parameters import memory_name
-from mnemosphere.plots.checks import Array, as_patterns, as_soft_labels
+from mnemosphere.plots.checks import Array, as_memories, as_soft_labels
 from mnemosphere.plots.patterns import Box, aspect, draw_pattern, frame, largest
 from mnemosphere.plots.style import DIVERGING, GREY, class_names, figure_style, new_axes
 
@@ -45,13 +45,7 @@ def latent_classes(
     max_y p^μ_y/p_h(μ). Left of a row stands its class with the number of its memories. A class
     without memories keeps its row, "none" only where it has some.
     """
-    w = as_patterns(w, "w", image_shape)
-    soft = as_soft_labels(p, p_h)
-    if len(soft) != len(w):
-        raise ValueError(
-            f"w has {len(w)} memories but p has {len(soft) + 1} rows: p needs {len(w) + 1}, "
-            "the first for the uniform component"
-        )
+    w, soft = as_memories(w, p, p_h, image_shape)
     names = class_names(range(soft.shape[1] - 1) if classes is None else classes, soft.shape[1])
     rows = _rows(soft)
     scale = largest(w) if vmax is None else vmax
