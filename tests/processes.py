@@ -21,14 +21,11 @@ _SECONDS = 60.0
 
 @contextlib.contextmanager
 def forking() -> Iterator[None]:
-    """Forks beside threads. They collect no garbage of before: some of it waits for its threads."""
-    gc.freeze()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            yield
-    finally:
-        gc.unfreeze()
+    """Forks beside threads, which leave no garbage to them: some of it waits for its threads."""
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None) -> list[Any]:
