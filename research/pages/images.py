@@ -106,26 +106,22 @@ def labels_table() -> str:
 
 
 def precision_passes() -> str:
-    lines = []
-    for name in ("precision_gpu", "precision_cpu"):
-        run = read(name)
-        both = {(r["features"], r["memories"], r["precision"]): r for r in run["passes"]}
-        for (n, p, precision), r in both.items():
-            if precision != _AUTO:
-                continue
-            full = both[n, p, "float32"]
-            extra = r["extra_megabytes"]
-            lines.append([
-                run["device"], f"{r['rows']:,} x {n}", f"{p:,}",
-                *(f"{v['milliseconds']:.3g}" for v in (full, r)),
-                f"{full['milliseconds'] / r['milliseconds']:.1f}",
-                *(f"{v['tflop_per_second']:.3g}" for v in (full, r)),
-                "" if extra is None else f"{extra:.0f}",
-            ])  # fmt: skip
-    head = ["device", "rows", "memories", "float32, ms", "bfloat16, ms", "times as fast",
+    run, lines = read("precision_gpu"), []
+    both = {(r["features"], r["memories"], r["precision"]): r for r in run["passes"]}
+    for (n, p, precision), r in both.items():
+        if precision != _AUTO:
+            continue
+        full = both[n, p, "float32"]
+        lines.append([
+            f"{r['rows']:,} x {n}", f"{p:,}",
+            *(f"{v['milliseconds']:.3g}" for v in (full, r)),
+            f"{full['milliseconds'] / r['milliseconds']:.1f}",
+            *(f"{v['tflop_per_second']:.3g}" for v in (full, r)),
+            f"{r['extra_megabytes']:.0f}",
+        ])  # fmt: skip
+    head = ["rows", "memories", "float32, ms", "bfloat16, ms", "times as fast",
             "float32, TFLOP/s", "bfloat16, TFLOP/s", "extra memory, MB"]  # fmt: skip
-    commands = "\n".join(source(read(n)) for n in ("precision_gpu", "precision_cpu"))
-    return f"{markdown(head, lines)}\n\n{commands}"
+    return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
 def precision_fits() -> str:
