@@ -384,6 +384,16 @@ def test_scale_moves_the_exponent_of_a_memory_by_one(problem):
     assert angular_unit(params.replace(beta=torch.tensor(0.1, dtype=torch.float64))) == 1
 
 
+@pytest.mark.parametrize("rows", [156, 157])
+def test_noise_of_many_rows_may_be_twice_as_long(case, descents, monkeypatch, rows):
+    monkeypatch.setattr(module, "_FEW_ROWS", 0)
+    monkeypatch.setattr(module, "_HEATED_ROWS", rows)
+    calm = case._replace(params=case.params.replace(beta=torch.tensor(1.0, dtype=torch.float64)))
+    go(calm, refinement=Refinement(max_iter=1, metric="none"))
+    assert math.sqrt(5) / float(descents[0][0].beta_eff) > 0.6
+    assert descents[0][3]["noise"].length == (0.6 if rows < 157 else 0.3)
+
+
 @pytest.mark.parametrize("noise", [0, 0.25, "auto"])
 def test_noise_is_an_option(case, descents, noise):
     go(case, refinement=Refinement(noise=noise, max_iter=1, metric="none"))

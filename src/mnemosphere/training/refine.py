@@ -42,7 +42,7 @@ _MARGINALS = 1e-7
 _HEAT, _TEMPERATURES = 2.0, (1.0, 1.5, 2.2, 3.3, 5.0, 7.5, 11.0)
 _HEATED_ROWS = 10_000  # of more, a memory answers for more
 _LAST = 1 / 3  # of the passes: what all rows see of them where there are more than 3000
-_MOST_NOISE = 0.3
+_MOST_NOISE = {False: 0.3, True: 0.6}  # of more rows than those
 _PER_COORDINATE = 5  # rows, from which on a metric is learned
 _JUDGED = 30  # times at most: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
@@ -97,7 +97,10 @@ def refine(
     solutions are found by exact steps with learned weights, those of hold-outs go side by side.
     """
     widest = min(MAX_RANK, dataset.n_rows // _PER_COORDINATE) if refinement.metric == "learn" else 0
-    descent = _Descent(refinement, learn_beta, learn_weights, generator, callbacks, widest)
+    most_noise = _MOST_NOISE[dataset.n_rows > _HEATED_ROWS]
+    descent = _Descent(
+        refinement, learn_beta, learn_weights, generator, callbacks, widest, most_noise
+    )
     if dataset.n_rows < _LEAST_ROWS:
         return joint(dataset, "")
     turns = dataset.n_rows <= _FEW_ROWS and _is_dense_array(dataset)
@@ -236,6 +239,7 @@ class _Descent:
     generator: torch.Generator
     callbacks: Sequence[Callback]
     widest: int  # coordinates at most for which a metric is learned
+    most_noise: float = _MOST_NOISE[False]
 
     @property
     def heated(self) -> bool:
@@ -369,7 +373,8 @@ class _Descent:
             learn_weights=self.learn_weights, metric_decay=1 / dataset.n_rows,
         )  # fmt: skip
         solver = solver.resolve(dataset.n_rows, learn_beta=self.learn_beta, device=dataset.device)
-        length = min(unit, _MOST_NOISE) if refinement.noise == "auto" else float(refinement.noise)
+        auto = refinement.noise == "auto"
+        length = min(unit, self.most_noise) if auto else float(refinement.noise)
         if length > 0 and sparse:
             if refinement.noise != "auto":
                 raise ValueError("noise would make sparse rows dense: pass Refinement(noise=0)")

@@ -28,8 +28,8 @@ class Refinement:
         1 is −log P(y|x) alone.
     noise : float >= 0 or "auto"
         The length, relative to the row, of the noise that is laid anew on every row in every pass;
-        a noisy row has the overlap 1/√(1+noise²) with its own. "auto": √N/(ςβ), at most 0.3; none
-        on sparse rows, which it would make dense.
+        a noisy row has the overlap 1/√(1+noise²) with its own. "auto": √N/(ςβ), at most 0.3
+        (0.6 with more than 10,000 rows); none on sparse rows, which it would make dense.
     max_iter : int or None
         Passes; None: 15, more on small data.
     validation_fraction : float in (0, 1)
