@@ -401,7 +401,7 @@ def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
     joint = mn.DAMClassifier(**settings, objective="joint").fit(x, y)
     both = [
         mn.DAMClassifier(**settings, objective=objective).fit(x, y)
-        for objective in (mn.Refinement(max_iter=15), mn.Refinement(0.5, max_iter=15))
+        for objective in (mn.Refinement(), mn.Refinement(0.5))
     ]
     rows = joint._rows_to_judge(x, y, None).rows
     cost = [evaluate(m.params_, rows, objectives.conditional) for m in (joint, *both)]

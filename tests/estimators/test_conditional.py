@@ -150,7 +150,7 @@ def test_names_and_numbers_mean_refinements(data, monkeypatch, objective, meant)
 
     def spy(joint, dataset, refinement, **options):
         seen.append(refinement)
-        return joint(dataset, "")
+        return joint(dataset, "", False)
 
     monkeypatch.setattr(class_training, "refine", spy)
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=1).fit(*data)

@@ -64,7 +64,7 @@ class Joint:
     def __init__(self, params, callbacks=()):
         self.params, self.callbacks, self.calls = params, callbacks, []
 
-    def __call__(self, dataset, stage):
+    def __call__(self, dataset, stage, brief=True):
         result = fit(
             self.params,
             dataset,

@@ -16,22 +16,24 @@ from mnemosphere.estimators.calibration import (
     share_apart,
 )
 from mnemosphere.estimators.class_model import ClassModel
+from mnemosphere.estimators.selection import is_quick
 from mnemosphere.estimators.start import Start, usual_uniform_weight
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import Reading
 from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.refine import ExactSteps, refine
+from mnemosphere.training.refine import TWO_TURNS, ExactSteps, refine
 from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
-_REFINED_ROWS, _REFINED_WORK = 10_000, 3 * 10**8  # up to these "auto" refines: it takes seconds
+_FEW_ROWS, _PASSES = 2000, 20  # exact passes of more: further ones would learn rows by heart
 _JUDGED_PASSES = 10  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
@@ -74,8 +76,13 @@ class ClassTraining(ClassModel):
             return trained if apart is None else trained._replace(unseen=((trained.params, apart),))
         return refine(
             # Each joint solution from the same seed, as if it were the only one.
-            lambda rows, stage: self._solve(
-                rows, stage, torch.Generator().manual_seed(seed), callbacks, refined=True
+            lambda rows, stage, brief: self._solve(
+                rows,
+                stage,
+                torch.Generator().manual_seed(seed),
+                callbacks,
+                refined=True,
+                most=_JUDGED_PASSES if brief else None,
             ),
             dataset,
             refinement,
@@ -92,8 +99,17 @@ class ClassTraining(ClassModel):
         exact = isinstance(solver, FixedPoint) and solver.rows_per_step is None
         if not (exact and self._own_labels) or self.growth is not None or start.from_means(dataset):
             return None
+        few = min(start.n_memories, 2 * len(self.classes_))
+
+        def start_of(rows: Dataset) -> Parameters:
+            width = start.n_memories
+            if dataset.n_rows >= TWO_TURNS:
+                width = max(few, width * rows.n_rows // dataset.n_rows)
+            generator = torch.Generator().manual_seed(seed)
+            return replace(start, n_memories=width)(rows, self.varsigma_, generator)
+
         return ExactSteps(
-            lambda rows: start(rows, self.varsigma_, torch.Generator().manual_seed(seed)),
+            start_of,
             min(self.max_iter or _JUDGED_PASSES, _JUDGED_PASSES),  # nobody watches them
             self.tol,
         )
@@ -106,8 +122,12 @@ class ClassTraining(ClassModel):
         callbacks: Sequence[Callback],
         *,
         refined: bool = False,
+        most: int | None = None,
     ) -> Trained:
-        """The joint solution by the fixed point, or that of the objective by SGD."""
+        """The joint solution by the fixed point, or that of the objective by SGD.
+
+        refined: a refinement goes on from there; most: exact passes then.
+        """
         rule: LabelRule = objectives.joint
         validation, patience = None, None
         solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
@@ -117,6 +137,8 @@ class ClassTraining(ClassModel):
                 # Part of such rows would not tell what the others have.
                 solver = replace(solver, learn_weights=True, batch_size=None)
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
+        if dataset.n_rows >= _FEW_ROWS and self._takes_exact_steps(dataset.n_rows):
+            passes = min(passes, _PASSES)
         phase_iter = 2
         if isinstance(solver, SGD):
             rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
@@ -124,6 +146,8 @@ class ClassTraining(ClassModel):
                 dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
             patience = None if validation is None else solver.patience
         passes = self.max_iter or passes
+        if most is not None and solver.rows_per_step is None:
+            passes = min(passes, most)
         params = start(dataset, self.varsigma_, generator)
         if refined and self.growth is None and start.from_means(dataset):
             return Trained(params, (), "converged")
@@ -172,21 +196,29 @@ class ClassTraining(ClassModel):
             learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
         )  # fmt: skip
 
+    def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
+        chosen = super()._solver(n_rows, device)
+        if self._own_labels and self._takes_exact_steps(n_rows):
+            return FixedPoint(None, chosen.learn_beta)
+        return chosen
+
+    def _takes_exact_steps(self, n_rows: int) -> bool:
+        return self.solver == "fixed-point" and self.growth is None and self._is_quick(n_rows)
+
     def _learns_weights(self, rows: StoredRows) -> bool:
         """Whether the solver learns the weights of memories: where its steps are exact.
 
         A step from part of the rows would take all weight from a memory that has none there. With
         many classes that is the lesser evil: to hold all weights would take far longer.
         """
-        solver = self._solver(rows.n_rows, rows.device)
+        solver = super()._solver(rows.n_rows, rows.device)
         if not isinstance(solver, FixedPoint) or solver.learn_weights is not None:
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
-        return solver.rows_per_step is None or len(self.classes_) >= _MANY_CLASSES
+        exact = solver.rows_per_step is None or self._takes_exact_steps(rows.n_rows)
+        return exact or len(self.classes_) >= _MANY_CLASSES
 
-    def _is_quick(self, dataset: Dataset) -> bool:
-        width = self.n_features_in_ + len(self.classes_)
-        work = dataset.n_rows * self.n_memories_ * width
-        return dataset.n_rows <= _REFINED_ROWS and work <= _REFINED_WORK
+    def _is_quick(self, n_rows: int) -> bool:
+        return is_quick(n_rows, self.n_memories_, self.n_features_in_ + len(self.classes_))
 
     def _refinement(self, dataset: Dataset | None = None) -> Refinement | None:
         """The refinement that the objective asks for; None for the joint likelihood."""
@@ -195,7 +227,7 @@ class ClassTraining(ClassModel):
         # A tree of splits, and rows without labels, belong to the joint likelihood.
         refined = (
             dataset is not None
-            and (self._is_quick(dataset) or self._start().from_means(dataset))
+            and (self._is_quick(dataset.n_rows) or self._start().from_means(dataset))
             and len(self.classes_) < _MANY_CLASSES
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)

@@ -49,8 +49,9 @@ class DAMClassifier(
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": a fifth of the distinct rows, at least two per class, at most 1000; or two per
-        class where held-out rows prefer it.
+        "auto": a fifth of the distinct rows, at least two per class, at most 1000; √(40·rows), or
+        20 per class, from 1000 to 10,000 rows where the refinement is quick; or two per class where
+        held-out rows prefer it.
     objective : {"auto", "joint", "conditional"}, float in [0, 1] or Refinement
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the
@@ -258,7 +259,9 @@ class DAMClassifier(
         stored, targets, weight = merge_copies(stored, targets, weight)
         n_memories = self.n_memories
         if n_memories == "auto":
-            n_memories = selection.choose_n_memories(stored.n_rows, self.classes_.shape[0])
+            n_memories = selection.choose_n_memories(
+                stored.n_rows, self.classes_.shape[0], stored.n_features
+            )
         self.n_memories_ = int(n_memories)
         # A pass has two products with the features and three with the classes.
         numbers = stored.n_numbers + 3 * targets.numel() // 2

@@ -3,13 +3,13 @@
 The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
 gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with six ς and,
-where the number of memories is "auto", with two widths: a fifth of the distinct rows (at least two
-per class, at most 1000), and two per class. Hold-outs take turns, and what falls behind the best
-by more than 10% (30 and 15% while few have had their turn), or is not in the best third, is out.
-Where there are more rows than that, the best of each width, with and without "whitened", are tried
-on at most 5000 rows, and the best of them with neighbors of its ς as long as the loss falls: the
-best ς grows with the number of memories. Between normalizations within 1% of each other the simpler
-goes first.
+where the number of memories is "auto", with two widths: that of `choose_n_memories`, and two per
+class. Hold-outs take turns, and what falls behind the best by more than 10% (30 and 15% at first),
+or is not in the best third (quarter), is out; from 600 rows on, where a refinement is quick, the
+first turn fits half of the rows with half of the memories. Where there are more rows than that, the
+best of each width, with and without "whitened", are tried on at most 5000 rows unless they are 15%
+behind, and the best of them with neighbors of its ς as long as the loss falls: the best ς grows
+with the number of memories. Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -55,6 +55,8 @@ from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
 MAX_MEMORIES = 1000
+QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
+_ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 PILOT_ROWS = 1000
 FINE_ROWS = 5000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
@@ -62,11 +64,14 @@ _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = (0.5, 0.1)
 _FEW_PER_CLASS = 2
 _SMALL = 600  # rows
-# Hold-outs after which the race is looked at, and what is worse than the best by more is out; and
-# of those that it is among, the share that stays at most: where all do alike, few are enough.
-_FEW_TURNS, _TURNS = {1: 1.3, 2: 1.15, 4: 1.1}, {1: 1.1, 3: 1.1}  # of few rows and of more
-_STAY = 1 / 3
+# The race: the part of the rows to fit, the hold-outs that judge, and what is worse than the best
+# by more is out; and of those that it is among, the share that stays at most: where all do alike,
+# few are enough.
+_FEW_LOOKS = ((1, (0,), 1.3, 1 / 3), (1, (1,), 1.15, 1 / 3), (1, (2, 3), 1.1, 1.0))  # of few rows
+_LOOKS = ((1, (0,), 1.1, 1 / 3), (1, (1, 2), 1.1, 1.0))
+_QUICK_LOOKS = ((2, (0,), 1.15, 1 / 4), (1, (0,), 1.1, 1 / 4), (1, (1, 2), 1.1, 1.0))
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
+_HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
 _LOST = 0.05  # share of rows that a normalization may leave without direction
@@ -83,9 +88,22 @@ class Choice:
     trials: tuple[dict[str, Any], ...]
 
 
-def choose_n_memories(n_rows: int, n_classes: int) -> int:
-    """A fifth of the rows, at least two per class, at most 1000 and at most one per row."""
-    return max(1, min(max(n_rows // ROWS_PER_MEMORY, 2 * n_classes), MAX_MEMORIES, n_rows))
+def is_quick(n_rows: int, n_memories: int, n_columns: int) -> bool:
+    """Whether a refinement takes seconds; n_columns: features and classes."""
+    return n_rows <= QUICK_ROWS and n_rows * n_memories * n_columns <= _QUICK_WORK
+
+
+def choose_n_memories(n_rows: int, n_classes: int, n_features: int = 0) -> int:
+    """A fifth of the rows, at least two per class, at most 1000 and at most one per row.
+
+    From 1000 rows on as the root of their number, or 20 per class, where a refinement is quick
+    then: it does without the others.
+    """
+    wanted = n_rows // ROWS_PER_MEMORY
+    few = max(math.isqrt(_ROOT_OF * n_rows), _MANY_PER_CLASS * n_classes)
+    if is_quick(n_rows, few, n_features + n_classes):
+        wanted = min(wanted, few)
+    return max(1, min(max(wanted, 2 * n_classes), MAX_MEMORIES, n_rows))
 
 
 def choose(
@@ -185,19 +203,20 @@ def _pilots(
         left = {shrinkage: None for k, shrinkage, _ in race if k == kind}
         return dict(zip(left, hold_out(data[kind], [*left], seed, turn), strict=True))
 
-    done, looks = 0, _FEW_TURNS if small else _TURNS
-    for end, ahead in looks.items():
-        turns, done = range(done, end), end
-        stay = _STAY if end < max(looks) else 1.0
+    n_columns = sample.rows.n_features + sample.targets.shape[1] - 1
+    quick = is_quick(n_rows, start.n_memories, n_columns)
+    looks = _FEW_LOOKS if small else _QUICK_LOOKS if quick else _LOOKS
+    for every, turns, ahead, stay in looks:
         trials_now: list[Problem] = []
         for (kind, shrinkage, width), before in race.items():
-            share = data[kind].n_rows / max(n_rows, 1)
+            share = data[kind].n_rows / max(every * n_rows, 1)
             least = len(sample.targets[0]) - 1 if start.from_means(data[kind]) else 2
             scaled = max(least, round(width * share)) if width == start.n_memories else width
             narrow = replace(start, n_memories=scaled, own_labels=True)
             for turn in turns:
-                parts = rows_of(kind, turn)[shrinkage]
-                trials_now += problems(*parts, narrow, [*before], seed + turn)
+                fitted, judged = rows_of(kind, turn)[shrinkage]
+                some = ArrayDataset(fitted.rows.take(slice(None, None, every)))
+                trials_now += problems(some, judged, narrow, [*before], seed + turn)
         found = iter(judge(trials_now, start))
         for key, before in race.items():
             for _, vs in itertools.product(turns, [*before]):
@@ -222,8 +241,8 @@ def _pilots(
         }
         race = {
             key: {
-                vs: v
-                for vs, v in race[key].items()
+                vs: losses if every == 1 else torch.empty(0)
+                for vs, losses in race[key].items()
                 if not trials[*key, vs]["log_loss"] > limits[group(key)]
             }
             for key in race
@@ -258,6 +277,8 @@ def _fine_stage(
         return trials[-1]
 
     firsts = [_preferred(group) for group in groups.values()]
+    limit = _HOPELESS * min(t["log_loss"] for t in firsts)
+    firsts = [t for t in firsts if t["log_loss"] <= limit]
     best = min((trial(t, t["varsigma"]) for t in firsts), key=lambda t: float(t["log_loss"]))
     if varsigma is not None:
         return trials, best

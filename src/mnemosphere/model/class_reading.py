@@ -34,11 +34,11 @@ __all__ = [
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
 _COLDEST, _HOTTEST = 0.1, 50.0
-_GRID, _REFINED = 16, 16  # trials of log T, then rounds of ever finer ones around the best
-_FINEST = 0.005
-_BEYOND = 0.5  # how far the finer ones may leave the range of log T
+_ENDS = (math.log(0.06), math.log(80.0))  # of finer trials
+_GRID, _GRID_ROWS = 16, 500  # trials of log T first, on about so many rows
+_STEPS, _FAR = (0.35, 0.07), 3.0  # of log T and log a around the best; the most by parabola
 _LEAST_ROWS = 300  # fewer do not tell how sure soft labels should be as well
-_POWER_STEP, _SHARPEST = 0.4, 1.0  # of log a
+_SHARPEST = 1.0  # of log a
 _MOST_ROWS = 4096
 _NEWTON = 100
 _FEW_TEMPERATURES = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)  # their logarithms
@@ -116,38 +116,57 @@ def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = T
     judged: (parameters with the class weights of `net_class_weights`, labeled rows they have not
     seen), one pair or several. 1 where no other is better; the power is 1 for few rows.
     """
-    trials = []
-    for params, rows in judged:
-        some = rows.take(slice(0, _MOST_ROWS))
-        trials.append((some.total_weight, _tempered_loss(params, some)))
+    every = max(1, sum(rows.n_rows for _, rows in judged) // _GRID_ROWS)
+    some = [(params, rows.take(slice(0, _MOST_ROWS))) for params, rows in judged]
+    roughly, loss = (
+        _mean_loss([(params, rows.take(slice(None, None, k))) for params, rows in some])
+        for k in (every, 1)
+    )
+    low, high = math.log(_COLDEST), math.log(_HOTTEST)
+    grid = [(0.0, 0.0), *((low + k * (high - low) / (_GRID - 1), 0.0) for k in range(_GRID))]
+    best = min(grid, key=roughly)
     powers = powers and sum(rows.n_rows for _, rows in judged) >= _LEAST_ROWS
+    for step in _STEPS:
+        before = best = _along(loss, best, (step, 0.0))
+        if powers:
+            best = _along(loss, best, (0.0, step))
+            best = _along(loss, best, (step, 0.0))
+            # Along the valley, if there is one.
+            best = _along(loss, best, (best[0] - before[0], best[1] - before[1]))
+    best = min((0.0, 0.0), best, key=loss)
+    return Reading(math.exp(best[0]), math.exp(best[1]))
 
+
+def _mean_loss(pairs: Sequence[tuple[Parameters, Batch]]) -> Callable[[tuple[float, float]], float]:
+    """The mean log-loss of all rows at (log T, log a)."""
+    trials = [(rows.total_weight, _tempered_loss(params, rows)) for params, rows in pairs]
+    whole = sum(weight for weight, _ in trials)
+
+    @functools.cache
     def loss(at: tuple[float, float]) -> float:
         total = sum(weight * float(trial(*at)) for weight, trial in trials)
-        return round(total / sum(weight for weight, _ in trials), 12)  # rounding is no gain
+        return round(total / whole, 12)  # rounding is no gain
 
-    low, high = math.log(_COLDEST), math.log(_HOTTEST)
-    step, turn = (high - low) / (_GRID - 1), _POWER_STEP
-    grid = [(0.0, 0.0), *((low + k * step, 0.0) for k in range(_GRID))]
-    losses = [loss(at) for at in grid]
-    least = min(losses)
-    best = grid[losses.index(least)]
-    step *= 0.6
-    for _ in range(_REFINED):
-        if step < _FINEST:
-            break
-        before = best
-        for by in ((step, 0.0), (-step, 0.0), *([(0.0, turn), (0.0, -turn)] if powers else [])):
-            at = (
-                min(max(best[0] + by[0], low - _BEYOND), high + _BEYOND),
-                min(max(best[1] + by[1], -_SHARPEST), _SHARPEST),
-            )
-            value = loss(at)
-            if value < least:
-                best, least = at, value
-        if best == before:
-            step, turn = 0.5 * step, 0.5 * turn
-    return Reading(math.exp(best[0]), math.exp(best[1]))
+    return loss
+
+
+def _along(
+    loss: Callable[[tuple[float, float]], float],
+    best: tuple[float, float],
+    step: tuple[float, float],
+) -> tuple[float, float]:
+    """The best of this place, those a step away both ways, and where their parabola is lowest."""
+
+    def at(steps: float) -> tuple[float, float]:
+        log_t, log_a = (x + steps * by for x, by in zip(best, step, strict=True))
+        return min(max(log_t, _ENDS[0]), _ENDS[1]), min(max(log_a, -_SHARPEST), _SHARPEST)
+
+    tried = [best, at(-1.0), at(1.0)]
+    down, up = (loss(other) - loss(best) for other in tried[1:])
+    if down + up > 0:  # convex
+        steps = 0.5 * (down - up) / (down + up)
+        tried.append(at(min(max(steps, -_FAR), _FAR)))
+    return min(tried, key=loss)
 
 
 def tempered_log_loss(params: Parameters, rows: Batch, smoothing: float, n_rows: int) -> Tensor:

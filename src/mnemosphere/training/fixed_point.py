@@ -56,7 +56,7 @@ class FixedPoint:
         after every batch from a running mean of the statistics, whose memory is short at first
         and grows with the passes: many steps early, less and less noise later. "auto" is a
         twentieth of the rows from 2000 rows on (a tenth on a GPU or of several processes), else
-        None.
+        None; a classifier with a label for every row takes exact steps where it refines quickly.
     learn_beta : bool
         Whether β is trained; the estimators decide by their `beta`.
     half_life : float or None

@@ -28,13 +28,14 @@ from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.side_by_side import joint_solutions
 
-__all__ = ["ExactSteps", "angular_unit", "join_histories", "refine"]
+__all__ = ["TWO_TURNS", "ExactSteps", "angular_unit", "join_histories", "refine"]
 
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
 _PASSES, _ALL_STEPS = 15, 60  # at least so many of both
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
+TWO_TURNS = 1000  # rows, from which on two of them do, by brief joint solutions and in fewer looks
 _SINGLE_ROWS = 100  # from so many on, in single precision: they only judge, and take half the time
 _MARGINALS = 1e-7
 # The descent starts at twice the temperature that suits the classes of rows left out: memories that
@@ -44,7 +45,7 @@ _HEATED_ROWS = 10_000  # of more, a memory answers for more
 _LAST = 1 / 3  # of the passes: what all rows see of them where there are more than 3000
 _MOST_NOISE = {False: 0.3, True: 0.6}  # of more rows than those
 _PER_COORDINATE = 5  # rows, from which on a metric is learned
-_JUDGED = 30  # times at most: to judge takes a third of a pass
+_JUDGED = {3: 30, 2: 10}  # times at most, by hold-outs: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
 
 
@@ -77,7 +78,7 @@ class ExactSteps(NamedTuple):
 
 
 def refine(
-    joint: Callable[[Dataset, str], Trained],
+    joint: Callable[[Dataset, str, bool], Trained],
     dataset: Dataset,
     refinement: Refinement,
     *,
@@ -89,12 +90,13 @@ def refine(
 ) -> Trained:
     """Find the joint solution and refine it where held-out rows gain by it.
 
-    `joint(rows, stage)` solves for the rows it is given. The rows that judge take no part in the
-    joint solution that the refinement starts from. Few rows judge by turns, each third of them;
-    many by one hold-out; fewer than 50 judge nothing. If they gain nothing, the joint
-    solution of all rows is what remains. If they do, the refinement is done again with all of
-    them, for as many passes as were best, unless there are very many. `exact`: where joint
-    solutions are found by exact steps with learned weights, those of hold-outs go side by side.
+    `joint(rows, stage, brief)` solves for the rows it is given, briefly where that is but a start.
+    The rows that judge take no part in the joint solution that the refinement starts from. Few rows
+    judge by turns, each third of them (from 1000 on two thirds); many by one hold-out; fewer than
+    50 judge nothing. If they gain nothing, the joint solution of all rows is what remains. If they
+    do, the refinement is done again with all of them, for as many passes as were best, unless there
+    are very many. `exact`: where joint solutions are found by exact steps with learned weights,
+    those of hold-outs go side by side.
     """
     widest = min(MAX_RANK, dataset.n_rows // _PER_COORDINATE) if refinement.metric == "learn" else 0
     most_noise = _MOST_NOISE[dataset.n_rows > _HEATED_ROWS]
@@ -102,20 +104,21 @@ def refine(
         refinement, learn_beta, learn_weights, generator, callbacks, widest, most_noise
     )
     if dataset.n_rows < _LEAST_ROWS:
-        return joint(dataset, "")
+        return joint(dataset, "", False)
     turns = dataset.n_rows <= _FEW_ROWS and _is_dense_array(dataset)
+    brief = dataset.n_rows >= TWO_TURNS
     splits: list[tuple[Dataset, Dataset | None]] = []
     if turns:
         assert isinstance(dataset, ArrayDataset)
         seed = int(torch.randint(2**62, (), generator=generator))
-        for turn in range(_FOLDS):
+        for turn in range(2 if brief else _FOLDS):
             order = torch.Generator().manual_seed(seed)
             splits.append(dataset.split(1 / _FOLDS, generator=order, turn=turn))
     else:
         splits.append(dataset.split(refinement.validation_fraction, generator=generator))
     pairs = [(rows, held) for rows, held in splits if held is not None]
     if not pairs:
-        return joint(dataset, "")
+        return joint(dataset, "", False)
     history: tuple[PassRecord, ...] = ()
     lineage = None
     if turns and exact is not None:
@@ -123,7 +126,7 @@ def refine(
     else:
         starts = []
         for fold, (rows, _) in enumerate(pairs):
-            solved = joint(rows, f"fold{fold}." if turns else "")
+            solved = joint(rows, f"fold{fold}." if turns else "", brief)
             history, lineage = join_histories(history, solved.history), solved.lineage
             if solved.status == "interrupted":
                 return solved._replace(history=history)
@@ -165,7 +168,7 @@ def refine(
     end = stop / found.passes
     start, part = best.params, (end * (1 - _LAST), end)
     if turns or found.heat == 1.0 or not gained:
-        whole = joint(dataset, "all")
+        whole = joint(dataset, "all", gained and brief)
         history, lineage = join_histories(history, whole.history), whole.lineage
         if not gained:
             return whole._replace(history=history, unseen=unseen)
@@ -333,7 +336,7 @@ class _Descent:
             best = params = stacked([plan.params for plan in plans])
             solver, noise, size = plans[0].solver, plans[0].noise, plans[0].solver.batch_size
             passes = plans[0].passes
-            state, every = solver.start(params), math.ceil(passes / _JUDGED)
+            state, every = solver.start(params), math.ceil(passes / _JUDGED[len(splits)])
             least = loss(params)
             for n in range(1, passes + 1):
                 order = torch.randperm(n_rows, generator=self.generator).to(learned.x.device)
