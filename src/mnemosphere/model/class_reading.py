@@ -116,8 +116,8 @@ def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = T
     judged: (parameters with the class weights of `net_class_weights`, labeled rows they have not
     seen), one pair or several. 1 where no other is better; the power is 1 for few rows.
     """
-    every = max(1, sum(rows.n_rows for _, rows in judged) // _GRID_ROWS)
     some = [(params, rows.take(slice(0, _MOST_ROWS))) for params, rows in judged]
+    every = max(1, sum(rows.n_rows for _, rows in some) // _GRID_ROWS)
     roughly, loss = (
         _mean_loss([(params, rows.take(slice(None, None, k))) for params, rows in some])
         for k in (every, 1)
