@@ -23,11 +23,13 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.products import add_product, padded
 from mnemosphere.model.streams import join, side_stream
+from mnemosphere.numerics.blocks import power_of_two
 
 __all__ = ["FusedPass", "Half", "Labels", "overlaps", "usable"]
 
 _MAX_COLUMNS = 64
 _FEW_PARTS = 16
+_LEAST = 16  # of a side of a block: no smaller product there is
 _SHORT = 128  # features, up to which l is made anew rather than kept
 _BLOCK = 128  # memories that all blocks divide
 _OPERAND_BYTES = 262_000_000  # of memories, rows and e in 16 bits, with long rows
@@ -73,7 +75,7 @@ class FusedPass:
         self, w: Tensor, beta_eff: Tensor, p: Tensor, p0: Tensor, log_ratio: Tensor, floor: float
     ) -> None:
         self.n_memories, self.n_cols = p.shape
-        self.block_c = _power_of_two(self.n_cols)
+        self.block_c = power_of_two(self.n_cols, _LEAST)
         rows = self.n_memories + -self.n_memories % _BLOCK
         self.w = self._copy(w, padded(w.shape[1]), rows, beta_eff)
         self.p = self._copy(p, self.block_c, rows, dtype=p.dtype)
@@ -91,7 +93,7 @@ class FusedPass:
         """A larger matrix (rows, width) that is zero beyond x, times the factor."""
         x = x if x.stride(1) == 1 else x.contiguous()
         out = x.new_empty(rows, width, dtype=dtype)
-        columns = min(64, _power_of_two(width))
+        columns = min(64, power_of_two(width, _LEAST))
         grid = math.ceil(rows / 64), math.ceil(width / columns)
         _kernels().narrow_kernel[grid](
             x, x if factor is None else factor, out, *x.shape, x.stride(0), rows, width,
@@ -174,7 +176,7 @@ class FusedPass:
             x, self.w, self.p, self.log_ratio, tops, joints,
             n_rows, n_memories, n_features, self.n_cols, each * memories,
             BLOCK_B=rows, BLOCK_P=memories, BLOCK_C=self.block_c,
-            BLOCK_N=_power_of_two(n_features), num_warps=warps, num_stages=stages,
+            BLOCK_N=power_of_two(n_features, _LEAST), num_warps=warps, num_stages=stages,
         )  # fmt: skip
         return tops, joints
 
@@ -194,7 +196,8 @@ class FusedPass:
             pulls, parts, n_rows, len(self.w), self.n_cols, n_features, each * rows,
             len(self.w) // len(f.tops), MADE=made,
             BLOCK_B=rows, BLOCK_P=memories, BLOCK_C=self.block_c,
-            BLOCK_N=_power_of_two(n_features) if made else 16, num_warps=warps, num_stages=stages,
+            BLOCK_N=power_of_two(n_features, _LEAST) if made else _LEAST,
+            num_warps=warps, num_stages=stages,
         )  # fmt: skip
         with side_stream(parts, lane=2):  # beside the product
             ratio += parts.sum(0)[: self.n_memories, : self.n_cols].mT
@@ -217,10 +220,6 @@ def _parts(blocks: int, wanted: int) -> tuple[int, int]:
     """(how many parts, blocks of one): about as many as wanted, of two blocks or more."""
     each = math.ceil(blocks / max(1, min(wanted, blocks // 2)))
     return math.ceil(blocks / each), each
-
-
-def _power_of_two(n: int) -> int:
-    return max(16, 1 << (n - 1).bit_length())  # no smaller product there is
 
 
 @functools.cache

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemosphere.numerics.blocks import power_of_two
+
 __all__ = ["maximize", "usable"]
 
 _MAX_COLUMNS = 32
@@ -46,9 +48,9 @@ def maximize(
     Checks nothing and never waits for the device.
     """
     n_rows, n_cols = p_bar.shape
-    columns = max(16, 1 << (n_cols - 1).bit_length())  # no smaller product there is
+    columns = power_of_two(n_cols, 16)  # no smaller product there is
     fine = tol < _FINE
-    block = max(16, min(_BLOCK[fine] // columns, 1 << (n_rows - 1).bit_length()))
+    block = max(16, min(_BLOCK[fine] // columns, power_of_two(n_rows)))
     p = torch.empty_like(p_bar, memory_format=torch.contiguous_format)
     change = torch.zeros(n_rows, dtype=torch.float64, device=p_bar.device)
     error = torch.empty(1, dtype=torch.float64, device=p_bar.device)

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mnemosphere.numerics.blocks import power_of_two
+
 _MAX_ENTRIES = 1 << 16
 
 
@@ -32,7 +34,7 @@ def usable(n_rows: int, n_cols: int) -> bool:
 
 def blocks(n_rows: int, n_cols: int) -> tuple[int, int]:
     """The sizes of the block that holds such a matrix."""
-    return 1 << (n_rows - 1).bit_length(), 1 << (n_cols - 1).bit_length()
+    return power_of_two(n_rows), power_of_two(n_cols)
 
 
 def warps(block: tuple[int, int]) -> int:

@@ -17,6 +17,7 @@ from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sweep_gpu
 from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.numerics.blocks import power_of_two
 
 if TYPE_CHECKING:
     from mnemosphere.training.adam import Adam
@@ -44,7 +45,7 @@ def lay_noise(x: Tensor, normal: Tensor, length: float, overlap: float) -> Tenso
     """`SphereNoise.lay`: rows x (B, N) turned towards numbers drawn, (B, N)."""
     x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
     _kernels().noise_kernel[(len(x),)](
-        x, normal, out, x.shape[1], length, overlap, BLOCK_N=_power_of_two(x.shape[1]), TINY=_TINY
+        x, normal, out, x.shape[1], length, overlap, BLOCK_N=power_of_two(x.shape[1]), TINY=_TINY
     )
     return out
 
@@ -55,7 +56,7 @@ def turn(
     """The step of the memories, and their running means."""
     w, (n_memories, n) = params.w.contiguous(), params.w.shape
     new, mean, square = (torch.empty_like(t) for t in (w, w, state["w_square"]))
-    block, weight = _power_of_two(n), params.p_h[1:]
+    block, weight = power_of_two(n), params.p_h[1:]
     _kernels().mean_kernel[(n_memories,)](
         w, stats.w_bar.contiguous(), stats.overlap, state["w"], state["w_square"], params.beta,
         stats.count, mean, square, n, params.varsigma, *solver.decay, BLOCK_N=block,
@@ -114,10 +115,6 @@ def _schedule(solver: Adam) -> tuple[float, float, float]:
     """What the kernel's `schedule` takes; a decay of 0 has forgotten all after one step."""
     a, b = (math.log2(d) if d > 0 else -1e4 for d in solver.decay)
     return float(solver.steps), a, b
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()
 
 
 @functools.cache
