@@ -63,8 +63,10 @@ class Joint:
 
     def __init__(self, params, callbacks=()):
         self.params, self.callbacks, self.calls = params, callbacks, []
+        self.brief = []
 
-    def __call__(self, dataset, stage, brief=True):
+    def __call__(self, dataset, stage, brief):
+        self.brief.append(brief)
         result = fit(
             self.params,
             dataset,
@@ -132,6 +134,24 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(many, case, descents):
     assert rows_of(rows) | rows_of(held) == rows_of(case.dataset)
 
 
+@pytest.mark.parametrize("gains", [True, False])
+@pytest.mark.parametrize(("least", "turns"), [(157, 2), (158, 3)])
+def test_with_more_rows_two_turns_do_and_mere_starts_are_brief(
+    case, monkeypatch, least, turns, gains
+):
+    monkeypatch.setattr(module, "TWO_TURNS", least)
+    case = case if gains else meaningless(case)
+    joint = Joint(case.params)
+    refine(
+        joint, case.dataset, Refinement(max_iter=6, metric="none"), learn_beta=True,
+        learn_weights=False, generator=seeded(2),
+    )  # fmt: skip
+    stages = [stage for stage, *_ in joint.calls]
+    assert stages == [*(f"fold{k}." for k in range(turns)), "all"]
+    brief = turns == 2
+    assert joint.brief == [brief] * turns + [brief and gains]  # else it is what remains
+
+
 def test_few_rows_judge_by_turns(case, descents, monkeypatch):
     """A third of each class in turn, then all rows, for the passes best on average."""
     seen = []
@@ -171,7 +191,7 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
     descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
                               seeded(5), (), 0)  # fmt: skip
     splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]
-    starts = [Joint(case.params)(rows, "").params for rows, _ in splits]
+    starts = [Joint(case.params)(rows, "", False).params for rows, _ in splits]
     turns = descent.by_turns(starts, splits, None)
     found, stop = turns.after, turns.stop
 
