@@ -9,8 +9,10 @@ import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score, jaccard_score
 
+import mnemosphere as mn
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.cluster_selection import _found_again, choose, compare
+from quick_clusters import N, blobs, small
 
 N_ROWS, K = 53, 4
 
@@ -95,3 +97,38 @@ def test_nothing_is_tried_where_nothing_is_open():
     assert chosen(pairs(), shapes=[8], numbers=[2]).trials == ()
     few = chosen(pairs(7))  # too few rows to cut in halves
     assert (few.n_clusters, few.trials) == (2, ())
+
+
+# In a fit
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blobs()
+
+
+def test_the_number_of_clusters_is_found(data):
+    model = small(n_clusters="auto", n_memories="auto").fit(data.x)
+    assert model.n_clusters_ == 5
+    assert model.n_memories_ == 5  # round ones need one memory each
+    assert adjusted_rand_score(data.y, model.labels_) > 0.97
+    numbers = {t["n_clusters"] for t in model.selection_}
+    assert {2, 5, 29} <= numbers
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "most"),
+    [(3, {}, 2), (43, {}, 4), (43, {"n_memories": 3}, 3), (43, {"class_prior": [3, 2, 1]}, 3)],
+)
+def test_as_many_clusters_as_the_data_or_the_prior_allow(rows, settings, most):
+    x = np.random.default_rng(3).normal(size=(rows, 5))
+    model = mn.DAMClusterer(random_state=0, max_iter=3, **settings).fit(x)
+    assert 2 <= model.n_clusters_ <= most
+    assert model.predict_proba(x).shape == (rows, model.n_clusters_)
+
+
+def test_degenerate_divisions_are_flagged(data):
+    """One row of another kind takes a cluster of its own."""
+    x = np.r_[np.eye(N)[:1] + 0.01 * data.x[data.y == 2], -np.eye(N)[:1]]
+    with pytest.warns(UserWarning, match="^one cluster has 99% of the rows: ask for another"):
+        small(n_clusters=2, n_memories=2).fit(x)

@@ -1,17 +1,14 @@
-"""The clusterer: scikit-learn's checks, clusters it must find, its density, files, kind errors."""
+"""The clusterer: scikit-learn's checks, clusters it must find, its density, kind errors."""
 
 from __future__ import annotations
 
-import json
 import pickle
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors import safe_open
 from scipy import special
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -23,13 +20,9 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import mnemosphere as mn
-from mnemosphere.files import write_tensors
 from mnemosphere.model import kernel, memory_graph, objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.numerics import vmf
-
-SIZES = (101, 61, 151, 37, 83)
-N = 7
+from quick_clusters import SIZES, N, blobs, small
 
 
 class TaggedClusterer(mn.DAMClusterer):
@@ -70,25 +63,9 @@ def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
 
 
-def blobs(seed=1, concentration=50.0):
-    """Von Mises–Fisher clusters of distinct prime sizes."""
-    generator = torch.Generator().manual_seed(seed)
-    centers = torch.linalg.qr(torch.randn(N, N, generator=generator, dtype=torch.float64)).Q
-    y = np.repeat(np.arange(5), SIZES)
-    kappa = torch.tensor(concentration, dtype=torch.float64)
-    x = vmf.sample(centers[:5][y], kappa, generator=generator).numpy()
-    order = np.random.default_rng(seed).permutation(len(y))
-    return SimpleNamespace(x=x[order], y=y[order])
-
-
 @pytest.fixture(scope="module")
 def data():
     return blobs()
-
-
-def small(**settings):
-    given = {"n_clusters": 5, "n_memories": 40, "normalize": "unit", "random_state": 0}
-    return mn.DAMClusterer(**(given | settings))
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +221,16 @@ def test_last_in_a_pipeline(data):
     assert adjusted_rand_score(data.y, chain.fit_predict(data.x)) > 0.97
 
 
+def test_it_fits_where_a_k_means_fits(data):
+    """Topic models and the like: fit, labels_, predict; a frame warns of nothing."""
+    frame = pd.DataFrame(data.x, columns=list("abcdefg"))
+    slot = mn.DAMClusterer(5, random_state=0)
+    slot.fit(frame)
+    assert slot.labels_.shape == (len(frame),)
+    assert np.array_equal(slot.predict(frame), slot.labels_)
+    assert np.array_equal(clone(slot).fit_predict(frame), slot.labels_)
+
+
 @pytest.mark.parametrize(
     ("make", "kinds"),
     [
@@ -303,87 +290,6 @@ def test_smaller_models_on_the_way(data):
     assert model.at_level(0).n_memories_ == 5
     with pytest.raises(ValueError, match="did not grow"):
         small(max_iter=1).fit(data.x).at_level(0)
-
-
-# files, checkpoints, Ctrl-C
-
-
-@pytest.mark.parametrize("prior", ["auto", [3, 4, 5, 6, 7]])
-def test_file(data, tmp_path, prior):
-    model = small(class_prior=prior, max_iter=2).fit(data.x)
-    model.save(tmp_path / "clusters.safetensors")
-    loaded = mn.load(tmp_path / "clusters.safetensors")
-    assert isinstance(loaded, mn.DAMClusterer)
-    assert np.array_equal(loaded.predict_proba(data.x), model.predict_proba(data.x))
-    assert np.array_equal(loaded.labels_, model.labels_)
-    assert np.array_equal(loaded.memory_labels_, model.memory_labels_)
-    assert loaded.history_ == model.history_
-    assert np.array_equal(loaded.cluster_centers_, model.cluster_centers_)
-    assert clone(loaded).fit(data.x).labels_.tolist() == model.labels_.tolist()
-
-
-def test_grown_file(data, tmp_path):
-    model = small(growth=5, n_memories=9).fit(data.x)
-    model.save(tmp_path / "clusters.safetensors")
-    loaded = mn.load(tmp_path / "clusters.safetensors")
-    one, two = model.at_level(0), loaded.at_level(0)
-    assert np.array_equal(one.predict_proba(data.x), two.predict_proba(data.x))
-
-
-def test_file_of_an_unknown_estimator(fitted, tmp_path):
-    fitted.save(tmp_path / "a.safetensors")
-    with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
-        meta = json.loads(file.metadata()["mnemosphere"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    meta["estimator"] = "DAMOracle"
-    del meta["checksum"]
-    write_tensors(tmp_path / "b.safetensors", tensors, meta)
-    with pytest.raises(ValueError, match="damaged: estimator is 'DAMOracle'"):
-        mn.load(tmp_path / "b.safetensors")
-
-
-class Stop(mn.Callback):
-    """Ctrl-C after some passes of one phase."""
-
-    def __init__(self, phase, n_iter):
-        self.phase, self.n_iter = phase, n_iter
-
-    def on_pass(self, run):
-        if (run.history[-1].phase, run.n_iter) == (self.phase, self.n_iter):
-            raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("phase", [0, 1])
-@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003, batch_size=40)], ids=["", "sgd"])
-def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, phase, solver):
-    settings = {"max_iter": 4, "tol": 0.0, "solver": solver}
-    store = mn.Checkpoint(tmp_path / "run")
-    stopped = small(**settings, callbacks=[store, Stop(phase, 2)]).fit(data.x)
-    assert (stopped.status_, stopped.converged_) == ("interrupted", False)
-    assert adjusted_rand_score(data.y, stopped.labels_) > 0.9
-    resumed = small(**settings, callbacks=[store]).fit(data.x)
-    straight = small(**settings).fit(data.x)
-    assert np.array_equal(resumed.class_weights_, straight.class_weights_)
-    assert np.array_equal(resumed.memories_, straight.memories_)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "run",
-        "run.classes",
-        "run.run",
-    }
-
-
-def test_interrupted_growth_goes_on_with_the_same_bits(data, tmp_path):
-    settings = {"max_iter": 3, "tol": 0.0, "growth": 5, "n_memories": 11}
-    straight = small(**settings).fit(data.x)
-    phases = sorted({record["phase"] for record in straight.history_})
-    for phase in phases:
-        store = mn.Checkpoint(tmp_path / f"{phase}")
-        if phase < phases[-2]:  # a phase between splits: too few memories are no clusters yet
-            small(**settings, callbacks=[store, Stop(phase, 1)]).fit(data.x)
-            resumed = small(**settings, callbacks=[store]).fit(data.x)
-            assert np.array_equal(resumed.class_weights_, straight.class_weights_)
-            assert (tmp_path / f"{phase}.phase{phase}").exists()
-            assert (tmp_path / f"{phase}.classes").exists()
 
 
 # what it can do besides, see test_memory_model
@@ -502,43 +408,3 @@ def test_weights_of_zero(data):
 def test_callbacks_that_are_none(data):
     with pytest.raises(TypeError, match="callbacks must be a list of Callback objects"):
         small(callbacks=[print]).fit(data.x)
-
-
-# how many, and of what shape
-
-
-def test_the_number_of_clusters_is_found(data):
-    model = small(n_clusters="auto", n_memories="auto").fit(data.x)
-    assert model.n_clusters_ == 5
-    assert model.n_memories_ == 5  # round ones need one memory each
-    assert adjusted_rand_score(data.y, model.labels_) > 0.97
-    numbers = {t["n_clusters"] for t in model.selection_}
-    assert {2, 5, 29} <= numbers
-
-
-@pytest.mark.parametrize(
-    ("rows", "settings", "most"),
-    [(3, {}, 2), (43, {}, 4), (43, {"n_memories": 3}, 3), (43, {"class_prior": [3, 2, 1]}, 3)],
-)
-def test_as_many_clusters_as_the_data_or_the_prior_allow(rows, settings, most):
-    x = np.random.default_rng(3).normal(size=(rows, 5))
-    model = mn.DAMClusterer(random_state=0, max_iter=3, **settings).fit(x)
-    assert 2 <= model.n_clusters_ <= most
-    assert model.predict_proba(x).shape == (rows, model.n_clusters_)
-
-
-def test_degenerate_divisions_are_flagged(data):
-    """One row of another kind takes a cluster of its own."""
-    x = np.r_[np.eye(N)[:1] + 0.01 * data.x[data.y == 2], -np.eye(N)[:1]]
-    with pytest.warns(UserWarning, match="^one cluster has 99% of the rows: ask for another"):
-        small(n_clusters=2, n_memories=2).fit(x)
-
-
-def test_it_fits_where_a_k_means_fits(data):
-    """Topic models and the like: fit, labels_, predict; a frame warns of nothing."""
-    frame = pd.DataFrame(data.x, columns=list("abcdefg"))
-    slot = mn.DAMClusterer(5, random_state=0)
-    slot.fit(frame)
-    assert slot.labels_.shape == (len(frame),)
-    assert np.array_equal(slot.predict(frame), slot.labels_)
-    assert np.array_equal(clone(slot).fit_predict(frame), slot.labels_)

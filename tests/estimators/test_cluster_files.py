@@ -1,0 +1,103 @@
+"""Files of a clusterer, and fits of one that are broken off and go on with the same bits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+
+import mnemosphere as mn
+from mnemosphere.files import write_tensors
+from quick_clusters import blobs, small
+
+
+@pytest.fixture(scope="module")
+def data():
+    return blobs()
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return small().fit(data.x)
+
+
+@pytest.mark.parametrize("prior", ["auto", [3, 4, 5, 6, 7]])
+def test_file(data, tmp_path, prior):
+    model = small(class_prior=prior, max_iter=2).fit(data.x)
+    model.save(tmp_path / "clusters.safetensors")
+    loaded = mn.load(tmp_path / "clusters.safetensors")
+    assert isinstance(loaded, mn.DAMClusterer)
+    assert np.array_equal(loaded.predict_proba(data.x), model.predict_proba(data.x))
+    assert np.array_equal(loaded.labels_, model.labels_)
+    assert np.array_equal(loaded.memory_labels_, model.memory_labels_)
+    assert loaded.history_ == model.history_
+    assert np.array_equal(loaded.cluster_centers_, model.cluster_centers_)
+    assert clone(loaded).fit(data.x).labels_.tolist() == model.labels_.tolist()
+
+
+def test_grown_file(data, tmp_path):
+    model = small(growth=5, n_memories=9).fit(data.x)
+    model.save(tmp_path / "clusters.safetensors")
+    loaded = mn.load(tmp_path / "clusters.safetensors")
+    one, two = model.at_level(0), loaded.at_level(0)
+    assert np.array_equal(one.predict_proba(data.x), two.predict_proba(data.x))
+
+
+def test_file_of_an_unknown_estimator(fitted, tmp_path):
+    fitted.save(tmp_path / "a.safetensors")
+    with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
+        meta = json.loads(file.metadata()["mnemosphere"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    meta["estimator"] = "DAMOracle"
+    del meta["checksum"]
+    write_tensors(tmp_path / "b.safetensors", tensors, meta)
+    with pytest.raises(ValueError, match="damaged: estimator is 'DAMOracle'"):
+        mn.load(tmp_path / "b.safetensors")
+
+
+class Stop(mn.Callback):
+    """Ctrl-C after some passes of one phase."""
+
+    def __init__(self, phase, n_iter):
+        self.phase, self.n_iter = phase, n_iter
+
+    def on_pass(self, run):
+        if (run.history[-1].phase, run.n_iter) == (self.phase, self.n_iter):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("phase", [0, 1])
+@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003, batch_size=40)], ids=["", "sgd"])
+def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, phase, solver):
+    settings = {"max_iter": 4, "tol": 0.0, "solver": solver}
+    store = mn.Checkpoint(tmp_path / "run")
+    stopped = small(**settings, callbacks=[store, Stop(phase, 2)]).fit(data.x)
+    assert (stopped.status_, stopped.converged_) == ("interrupted", False)
+    assert adjusted_rand_score(data.y, stopped.labels_) > 0.9
+    resumed = small(**settings, callbacks=[store]).fit(data.x)
+    straight = small(**settings).fit(data.x)
+    assert np.array_equal(resumed.class_weights_, straight.class_weights_)
+    assert np.array_equal(resumed.memories_, straight.memories_)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "run",
+        "run.classes",
+        "run.run",
+    }
+
+
+def test_interrupted_growth_goes_on_with_the_same_bits(data, tmp_path):
+    settings = {"max_iter": 3, "tol": 0.0, "growth": 5, "n_memories": 11}
+    straight = small(**settings).fit(data.x)
+    phases = sorted({record["phase"] for record in straight.history_})
+    for phase in phases:
+        store = mn.Checkpoint(tmp_path / f"{phase}")
+        if phase < phases[-2]:  # a phase between splits: too few memories are no clusters yet
+            small(**settings, callbacks=[store, Stop(phase, 1)]).fit(data.x)
+            resumed = small(**settings, callbacks=[store]).fit(data.x)
+            assert np.array_equal(resumed.class_weights_, straight.class_weights_)
+            assert (tmp_path / f"{phase}.phase{phase}").exists()
+            assert (tmp_path / f"{phase}.classes").exists()
