@@ -106,7 +106,7 @@ CHANGED: dict[str, Make] = {
     "no learned metric": lambda c: mn.DAMClassifier(
         objective=mn.Refinement(metric="none"), random_state=c.seed
     ),
-    "never whitened": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
+    "no first metric": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
     "ς = 1": lambda c: mn.DAMClassifier(varsigma=1.0, random_state=c.seed),
     "equal weights of memories": lambda c: mn.DAMClassifier(
         solver=mn.FixedPoint(learn_weights=False), random_state=c.seed

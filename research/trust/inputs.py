@@ -21,7 +21,8 @@ TYPES = ["float16", "float32", "float64", "longdouble", "int8", "int16", "int32"
 SMALL = {"n_memories": 4, "normalize": "unit", "varsigma": 0.9, "max_iter": 2, "random_state": 0}
 IMAGES = {"image_shape": (4, 4), "patch": 2, "grid": 2, "n_memories": 3, "max_iter": 2,
           "random_state": 0}  # fmt: skip
-_KINDS = ["auto", "center", "unit", "standard", "whitened", "none", "sideways", "", 3, None]
+_KINDS = ["auto", "center", "unit", "standard", "whitened", "weighted", "none", "sideways", "",
+          3, None]  # fmt: skip
 _REALS = [0, 0.0, 1, 1.0, 0.5, 2, -1, 1e-300, 1e-12, 1e12, 1e300, math.nan, math.inf, -math.inf,
           True, "auto", "", None, [1.0], np.float32(0.3), np.array(0.5), 5e-324]  # fmt: skip
 _COUNTS = [0, 1, 2, 3, 5, 50, 10**6, 10**30, -1, 2.0, 2.5, math.nan, True, "auto", "", None, [2],

@@ -167,7 +167,7 @@ def test_choices_are_shown(data):
     # Of normalizations that do nearly as well the first is taken.
     assert min(chosen) <= 1.01 * min(trial["log_loss"] for trial in model.selection_) + 1e-3
     tried = {trial["normalize"] for trial in model.selection_}
-    assert tried == {"center", "unit", "standard", "whitened"}
+    assert tried == {"center", "unit", "standard", "whitened", "weighted"}
     # Two memories per class, or a fifth of 61 rows.
     assert {trial["width"] for trial in model.selection_} == {6, 12}
     assert model.history_[-1]["n_memories"] == model.n_memories_

@@ -7,9 +7,11 @@ import pytest
 import torch
 from scipy import special
 from scipy.optimize import brentq
+from sklearn.datasets import load_iris
 
 import mnemosphere as mn
 from mnemosphere.data import ArrayDataset, Normalizer, StoredRows
+from mnemosphere.data.normalize import METRICS
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.estimators import pilot, selection
 from mnemosphere.estimators.selection import choose, choose_n_memories
@@ -91,9 +93,9 @@ def columns(seed, rows=151, features=5):
 def test_the_normalization_is_the_one_that_shows_the_classes(make, classes, truth):
     x, y = make(0)
     choice = chosen(x, y, classes, varsigma=0.9, memories=31)
-    whitened = {"whitened"} if truth == "standard" else set()  # made for it, too
-    assert choice.normalize in {truth} | whitened
-    tried = {"center", "unit", "standard", "whitened"}
+    metrics = set(METRICS) if truth == "standard" else set()  # made for it, too
+    assert choice.normalize in {truth} | metrics
+    tried = {"center", "unit", "standard", *METRICS}
     assert {trial["normalize"] for trial in choice.trials} == tried
     # Rows never seen are told apart by it, and by each of the others worse.
     fresh = make(1)
@@ -130,7 +132,7 @@ def test_a_normalization_may_lose_one_row_in_twenty():
 
 
 @pytest.mark.parametrize(
-    ("features", "kinds"), [(1, {"standard", "whitened"}), (2, {"unit", "standard", "whitened"})]
+    ("features", "kinds"), [(1, {"standard", *METRICS}), (2, {"unit", "standard", *METRICS})]
 )
 def test_too_few_features_for_a_sphere(features, kinds):
     x = np.random.default_rng(0).normal(size=(61, features))
@@ -189,7 +191,7 @@ def test_of_settings_that_do_alike_a_third_stays_in_the_race(monkeypatch):
     rng = np.random.default_rng(3)
     chosen(rng.normal(size=(151, 7)), rng.integers(2, size=151), 2)
     first, second, last = judged
-    assert first == 60  # five geometries, two widths, six ς
+    assert first == 96  # eight geometries, two widths, six ς
     assert second == first // 3
     assert last // 2 <= 1 + second // 3  # two hold-outs
 
@@ -204,12 +206,21 @@ def thin(seed, rows=307):
 
 def test_whitening_helps_where_classes_are_thin():
     choice = chosen(*thin(0), 2)
-    assert choice.normalize == "whitened"
+    assert choice.normalize in METRICS
     assert choice.shrinkage in (0.5, 0.1)
     model = mn.DAMClassifier(objective="joint", random_state=0).fit(*thin(0))
     plain = mn.DAMClassifier(objective="joint", random_state=0, normalize="standard").fit(*thin(0))
-    assert model.normalize_ == "whitened"
+    assert model.normalize_ in METRICS
     assert model.score(*thin(1)) > plain.score(*thin(1)) + 0.03
+
+
+def test_features_of_noise_count_for_nothing():
+    """By the defaults, among features of which some tell only a little."""
+    x, y = load_iris(return_X_y=True)
+    noise = np.random.default_rng(0).normal(size=(150, 3))
+    model = mn.DAMClassifier(random_state=0).fit(np.hstack([x, noise]), y)
+    assert model.relevances_[4:].max() < 0.05
+    assert model.relevances_[:4].min() > 0.3
 
 
 @pytest.mark.parametrize(("limit", "kinds"), [(1.5, {True, False}), (1.15, {True})])
@@ -218,7 +229,7 @@ def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypa
     monkeypatch.setattr(selection, "_HOPELESS", limit)
     choice = chosen(*thin(2, rows=1201), 2)
     fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
-    assert {trial["normalize"] == "whitened" for trial in fine} == kinds
+    assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
 
 def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
@@ -243,7 +254,7 @@ def test_what_is_given_stays():
         "unit", 0.3, 30, None, ()
     )
     choice = chosen(x, y, 2, varsigma=0.87)
-    assert choice.normalize in ("standard", "whitened")
+    assert choice.normalize in ("standard", *METRICS)
     assert choice.varsigma == 0.87
     assert {trial["varsigma"] for trial in choice.trials} == {0.87}
     choice = chosen(x, y, 2, normalize="center")

@@ -88,7 +88,7 @@ def within(z, index):
 
 def test_whitening_makes_classes_round():
     z, index, targets = classes_in_a_tilted_space()
-    a = metric.whitening(Batch(standard_rows(z), targets), shrinkage=0.0)
+    a = metric.start(Batch(standard_rows(z), targets), shrinkage=0.0)
     assert a.shape == (6, 6)
     assert a[-1].tolist() == [0] * 5 + [1]
     found = within(z @ a[:-1, :-1].T, index)
@@ -106,7 +106,7 @@ def test_whitening_does_not_depend_on_a_rotation_of_the_features():
     seen = []
     for rows in (z, z @ q.T):
         batch = Batch(standard_rows(rows), targets)
-        x = metric.apply(metric.whitening(batch, shrinkage=0.3), batch).x
+        x = metric.apply(metric.start(batch, shrinkage=0.3), batch).x
         seen.append(x @ x.T)
     torch.testing.assert_close(*seen, rtol=0, atol=1e-9)
 
@@ -127,7 +127,7 @@ def test_principal_axes_are_right_singular_vectors(n_rows):
 
 def test_full_shrinkage_is_no_metric():
     z, _, targets = classes_in_a_tilted_space()
-    a = metric.whitening(Batch(standard_rows(z), targets), shrinkage=1.0)
+    a = metric.start(Batch(standard_rows(z), targets), shrinkage=1.0)
     torch.testing.assert_close(a, torch.eye(6, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
@@ -135,8 +135,8 @@ def test_weights_count_rows(problem):
     z, _, targets = classes_in_a_tilted_space(n=53)
     twice = torch.arange(53) % 2 + 1
     x = standard_rows(z)
-    weighted = metric.whitening(Batch(x, targets, twice.double()), 0.2)
-    repeated = metric.whitening(
+    weighted = metric.start(Batch(x, targets, twice.double()), 0.2)
+    repeated = metric.start(
         Batch(x.repeat_interleave(twice, 0), targets.repeat_interleave(twice, 0)), 0.2
     )
     torch.testing.assert_close(weighted, repeated)
@@ -145,7 +145,7 @@ def test_weights_count_rows(problem):
 def test_many_coordinates_are_seen_along_their_principal_axes(monkeypatch):
     monkeypatch.setattr(metric, "MAX_RANK", 4)
     z, _, targets = classes_in_a_tilted_space()
-    a = metric.whitening(Batch(standard_rows(z), targets), shrinkage=1.0)
+    a = metric.start(Batch(standard_rows(z), targets), shrinkage=1.0)
     assert a.shape == (4, 6)
     axes = torch.linalg.eigh(z.T @ z)[1][:, -3:]
     # The same plane, kept as it is.
@@ -177,3 +177,73 @@ def test_pairs_that_count_together_are_the_largest_entries_beside_the_diagonal()
     # What counts in x0 − x1 alone is their difference.
     ((i, j, value),) = metric.strongest_pairs(torch.tensor([[1.0, -1.0]]), 3)
     assert (i, j, value) == (0, 1, -1.0)
+
+
+def by_hand(z, label, weight):
+    """`relief`, row by row."""
+    z = (z - z.mean(0)) / z.std(0, correction=0)
+    gain = torch.zeros_like(z[0])
+    for i, row in enumerate(z):
+        gap = (z - row).norm(dim=1)
+        others = [k for k in range(len(z)) if k != i]
+        own = sorted((k for k in others if label[k] == label[i]), key=lambda k: gap[k])
+        rest = sorted((k for k in others if label[k] != label[i]), key=lambda k: gap[k])
+        radius = max(gap[part[:5]].max() for part in (own, rest))
+        inside = [torch.tensor([k for k in part if gap[k] <= radius]) for part in (own, rest)]
+        far = [(z[part] - row).square().mean(0) for part in inside]
+        gain += weight[i] * (far[1] - far[0])
+    gain = gain.clamp_min(0)
+    return (gain / gain.max()).sqrt()
+
+
+def test_relief_is_what_it_says():
+    z, index, _ = classes_in_a_tilted_space(n=53)
+    weight = torch.arange(53).double() % 3 + 0.5
+    found = metric.relief(z, index, weight)
+    torch.testing.assert_close(found, by_hand(z, index, weight), rtol=1e-9, atol=1e-12)
+    # The units of a coordinate and the order of rows mean nothing.
+    order = torch.randperm(53, generator=seeded(0))
+    units = torch.tensor([1e-3, 1.0, 7.0, 1e5, 2.0], dtype=torch.float64)
+    again = metric.relief((units * z)[order], index[order], weight[order])
+    torch.testing.assert_close(again, found)
+
+
+def test_relief_tells_noise_from_what_tells_classes_apart_only_together():
+    z = randn(401, 6, seed=11)
+    index = (z[:, 0] * z[:, 1] > 0).long()
+    found = metric.relief(z, index, torch.ones(401, dtype=torch.float64))
+    assert found[:2].min() > 0.7
+    assert found[2:].max() < 0.1
+
+
+def test_relief_of_what_tells_nothing_is_even():
+    z, one = randn(31, 3, seed=12), torch.zeros(31, dtype=torch.long)
+    weight = torch.ones(31, dtype=torch.float64)
+    assert metric.relief(z, one, weight).tolist() == [1, 1, 1]
+    assert metric.relief(0 * z, one, weight).tolist() == [1, 1, 1]
+    lonely = torch.arange(31)  # no row has another of its class
+    assert metric.relief(z, lonely, weight).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("shrinkage", [1.0, 0.3])
+def test_a_weighted_metric_sees_no_noise(shrinkage):
+    z, _, targets = classes_in_a_tilted_space()
+    z = torch.cat([z, randn(len(z), 2, seed=13)], dim=1)
+    a = metric.start(Batch(standard_rows(z), targets), shrinkage, weighted=True)
+    relevance = metric.relevances(a[:, :-1])
+    assert relevance[5:].max() < 0.01
+    assert relevance[:5].max() > 1
+    # Rows are as long as before, on average.
+    seen = (z @ a[:-1, :-1].T).square().sum(1).mean()
+    torch.testing.assert_close(seen, z.square().sum(1).mean())
+
+
+def test_weighted_coordinates_come_before_their_principal_axes(monkeypatch):
+    """So that what tells nothing is not among them, however much it varies."""
+    monkeypatch.setattr(metric, "MAX_RANK", 4)
+    index, targets = labeled(211, 3)
+    z = randn(211, 7, seed=14)
+    z[:, 0] = 0.1 * z[:, 0] + index  # the others are noise
+    x = standard_rows((z - z.mean(0)) / z.std(0))
+    a = metric.start(Batch(x, targets), 1.0, weighted=True)
+    assert metric.relevances(a[:, :-1])[0] > 6.9

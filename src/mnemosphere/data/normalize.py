@@ -26,7 +26,7 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
-NORMALIZATIONS = ("center", "unit", "standard", "whitened", "none")
+NORMALIZATIONS = ("center", "unit", "standard", "whitened", "weighted", "none")
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
@@ -35,7 +35,8 @@ _LEARNED = {  # what a model file may hold
 }
 _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
-_SCALED = ("standard", "whitened")
+METRICS = ("whitened", "weighted")
+_SCALED = ("standard", *METRICS)
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
@@ -64,14 +65,15 @@ class Normalizer:
               coordinate √N appended, over the norm (tables of unlike features): keeps the length
               of a row as well as its direction, and no row is ever zero
     whitened  the same, then a metric that makes the rows of each class vary alike in every
-              direction (`model.metric.whitening`)
+              direction (`model.metric.starts`)
+    weighted  the same, as far as that helps, and coordinates count by what they tell of the class
     none      the rows are unit vectors already
 
     With a metric A, a row that came out as v is put at Av/‖Av‖.
     """
 
     kind: str
-    mean: Tensor | None = None  # (N,) float64, with 'standard' and 'whitened'
+    mean: Tensor | None = None  # (N,) float64, with 'standard', 'whitened' and 'weighted'
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
     metric: Tensor | None = None  # (D, M) float64
@@ -83,8 +85,8 @@ class Normalizer:
         """Learn what the kind needs from the training rows: for 'standard', in two sweeps.
 
         What is not known (NaN) counts as the mean of its feature, so that the known part of a row
-        is about as long as a whole row would be. The metric of 'whitened' needs labels: it is put
-        in afterwards, by `with_metric`. `sums_of`: the processes that share the rows.
+        is about as long as a whole row would be. A metric needs labels: it is put in
+        afterwards, by `with_metric`. `sums_of`: the processes that share the rows.
         """
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
         if kind not in _SCALED:

@@ -66,7 +66,7 @@ class DAMClassifier(
         The regularizer ς; 1 is the plain likelihood. "auto" chooses it by held-out log-loss.
     beta : "learn" or float
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "whitened", "none"}
+    normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     solver : {"fixed-point", "sgd"}, FixedPoint or SGD
         The exact fixed-point iteration, or the paper's constrained SGD with momentum; the objects
@@ -289,6 +289,6 @@ class DAMClassifier(
             self._warn_set_aside(*given)
             rows = rows.take(~lost)
         if choice.shrinkage is not None:
-            a = metric.whitening(rows, choice.shrinkage)
+            a = metric.start(rows, choice.shrinkage, weighted=choice.normalize == "weighted")
             self._normalizer, rows = self._normalizer.with_metric(a), metric.apply(a, rows)
         return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)

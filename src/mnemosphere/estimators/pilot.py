@@ -31,7 +31,7 @@ _TOGETHER = 1 << 21  # rows × memories of problems that go side by side
 
 
 def through_metrics(
-    fitted: ArrayDataset, judged: ArrayDataset, shrinkages: Sequence[float | None]
+    fitted: ArrayDataset, judged: ArrayDataset, kind: str, shrinkages: Sequence[float | None]
 ) -> list[tuple[ArrayDataset, ArrayDataset]]:
     """Both as the metric of each shrinkage sees them that `fitted` gives; (None,): as they are."""
     amounts = [s for s in shrinkages if s is not None]
@@ -39,7 +39,7 @@ def through_metrics(
         return [(fitted, judged)]
     return [
         (ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows)))
-        for a in metric.whitenings(fitted.rows, amounts)
+        for a in metric.starts(fitted.rows, amounts, weighted=kind == "weighted")
     ]
 
 
@@ -57,13 +57,13 @@ class Problem(NamedTuple):
 
 
 def hold_out(
-    data: ArrayDataset, shrinkages: Sequence[float | None], seed: int, turn: int
+    data: ArrayDataset, kind: str, shrinkages: Sequence[float | None], seed: int, turn: int
 ) -> list[tuple[ArrayDataset, ArrayDataset]]:
     """Rows to fit and rows to judge by, as the metrics of the former see them."""
     generator = torch.Generator().manual_seed(seed)
     fitted, judged = data.split(HELD, generator=generator, turn=turn)
     # Too few rows: judge on what there is.
-    return through_metrics(fitted, fitted if judged is None else judged, shrinkages)
+    return through_metrics(fitted, fitted if judged is None else judged, kind, shrinkages)
 
 
 def problems(

@@ -2,14 +2,15 @@
 
 The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
-gives nearly all rows a direction ("whitened" with two amounts of shrinkage), each with six ς and,
-where the number of memories is "auto", with two widths: that of `choose_n_memories`, and two per
-class. Hold-outs take turns, and what falls behind the best by more than 10% (30 and 15% at first),
-or is not in the best third (quarter), is out; from 600 rows on, where a refinement is quick, the
-first turn fits half of the rows with half of the memories. Where there are more rows than that, the
-best of each width, with and without "whitened", are tried on at most 5000 rows unless they are 15%
-behind, and the best of them with neighbors of its ς as long as the loss falls: the best ς grows
-with the number of memories. Between normalizations within 1% of each other the simpler goes first.
+gives nearly all rows a direction ("whitened" with two amounts of shrinkage, "weighted" with three),
+each with six ς and, where the number of memories is "auto", with two widths: that of
+`choose_n_memories`, and two per class. Hold-outs take turns, and what falls behind the best by more
+than 10% (30 and 15% at first), or is not in the best third (quarter), is out; from 600 rows on,
+where a refinement is quick, the first turn fits half of the rows with half of the memories. Where
+there are more rows than that, the best of each width, with a metric and without, are tried on at
+most 5000 rows unless they are 15% behind, and the best of them with neighbors of its ς as long as
+the loss falls: the best ς grows with the number of memories. Between normalizations within 1% of
+each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -31,7 +32,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.normalize import METRICS, NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.pilot import (
@@ -61,7 +62,7 @@ PILOT_ROWS = 1000
 FINE_ROWS = 5000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
-_SHRINKAGES = (0.5, 0.1)
+_SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
 _FEW_PER_CLASS = 2
 _SMALL = 600  # rows
 # The race: the part of the rows to fit, the hold-outs that judge, and what is worse than the best
@@ -84,7 +85,7 @@ class Choice:
     normalize: str
     varsigma: float
     n_memories: int
-    shrinkage: float | None  # of the metric, with normalize="whitened"
+    shrinkage: float | None  # of the metric, where the normalization has one
     trials: tuple[dict[str, Any], ...]
 
 
@@ -133,16 +134,16 @@ def choose(
         None if sample_weight is None else sample_weight[some],
         dtype,
     )
-    # Whitening would fill sparse rows, and mix gaps with what is known.
+    # A metric would fill sparse rows, and mix gaps with what is known.
     mixed = not isinstance(rows.values, SparseRows) and not sample.has_gaps
-    kinds = sample.usable(whitened=mixed and not partly) if normalize == "auto" else [normalize]
+    kinds = sample.usable(metrics=mixed and not partly) if normalize == "auto" else [normalize]
     widths = [start.n_memories]
     if n_memories is None and not partly:
         share = min(1.0, PILOT_ROWS / rows.n_rows)
         few = _FEW_PER_CLASS * (targets.shape[1] - 1)
         # In the pilot a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if few * 2 <= share * start.n_memories else widths
-    settled = kinds[0] != "whitened" and varsigma is not None and len(widths) == 1
+    settled = kinds[0] not in METRICS and varsigma is not None and len(widths) == 1
     # What was asked for can leave no row a direction: then there is nothing to judge by.
     if len(kinds) == 1 and (settled or not sample.dataset(kinds[0]).n_rows):
         return Choice(kinds[0], varsigma or 1.0, start.n_memories, None, ())
@@ -185,9 +186,9 @@ def _pilots(
     data: dict[str, ArrayDataset] = {}
     race: dict[Any, dict[float, Tensor]] = {}  # combination: ς: losses (turns, temperatures)
     for kind in kinds:
-        rows = sample.dataset("standard" if kind == "whitened" else kind).rows
+        rows = sample.dataset("standard" if kind in METRICS else kind).rows
         data[kind] = ArrayDataset(rows.take(slice(0, PILOT_ROWS)))
-        for shrinkage in _SHRINKAGES if kind == "whitened" else (None,):
+        for shrinkage in _SHRINKAGES.get(kind, (None,)):
             scale = _scale(rows.x.shape[1])
             candidates = [varsigma] if varsigma is not None else [scale * vs for vs in _VARSIGMAS]
             for width in widths:
@@ -196,12 +197,12 @@ def _pilots(
 
     def group(key: tuple[str, float | None, int]) -> object:
         """Those among which the race is: all, or where a fine stage follows those alike there."""
-        return (key[0] == "whitened", key[2]) if n_rows > PILOT_ROWS else None
+        return (key[0] in METRICS, key[2]) if n_rows > PILOT_ROWS else None
 
     @cache
     def rows_of(kind: str, turn: int) -> dict[float | None, tuple[ArrayDataset, ArrayDataset]]:
         left = {shrinkage: None for k, shrinkage, _ in race if k == kind}
-        return dict(zip(left, hold_out(data[kind], [*left], seed, turn), strict=True))
+        return dict(zip(left, hold_out(data[kind], kind, [*left], seed, turn), strict=True))
 
     n_columns = sample.rows.n_features + sample.targets.shape[1] - 1
     quick = is_quick(n_rows, start.n_memories, n_columns)
@@ -266,13 +267,13 @@ def _fine_stage(
     groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
     trials: list[dict[str, Any]] = []
     for found in contenders:
-        groups.setdefault((found["normalize"] == "whitened", found["width"]), []).append(found)
+        groups.setdefault((found["normalize"] in METRICS, found["width"]), []).append(found)
 
     def trial(like: dict[str, Any], vs: float) -> dict[str, Any]:
         kind, shrinkage = like["normalize"], like.get("shrinkage")
-        data = sample.dataset("standard" if kind == "whitened" else kind)
+        data = sample.dataset("standard" if kind in METRICS else kind)
         wide = replace(start, n_memories=like["width"])
-        loss = _held_out_loss(data, wide, vs, shrinkage, seed)
+        loss = _held_out_loss(data, wide, vs, kind, shrinkage, seed)
         trials.append(like | {"stage": "fine", "varsigma": vs, "log_loss": loss})
         return trials[-1]
 
@@ -300,7 +301,7 @@ class _Sample:
         """Whether a feature of some row is not known."""
         return any(bool(x.isnan().any()) for _, x in self.rows.chunks())
 
-    def usable(self, *, whitened: bool) -> list[str]:
+    def usable(self, *, metrics: bool) -> list[str]:
         """The normalizations that leave hardly a row without direction, the paper's first."""
         kinds = []
         for kind, least in (("center", 3), ("unit", 2)):
@@ -310,7 +311,7 @@ class _Sample:
             weight = torch.ones_like(lost) if self.weight is None else self.weight
             if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
                 kinds.append(kind)
-        return [*kinds, "standard", *(["whitened"] if whitened else [])]
+        return [*kinds, "standard", *(METRICS if metrics else ())]
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""
@@ -369,13 +370,18 @@ def _climb(
 
 
 def _held_out_loss(
-    data: ArrayDataset, start: Start, varsigma: float, shrinkage: float | None, seed: int
+    data: ArrayDataset,
+    start: Start,
+    varsigma: float,
+    kind: str,
+    shrinkage: float | None,
+    seed: int,
 ) -> float:
     """Log-loss of the full model over rows that were not fitted, after a few passes."""
     generator = torch.Generator().manual_seed(seed)
     fitted, judged = data.split(HELD, generator=generator)
     judged = fitted if judged is None else judged
-    ((fitted, judged),) = through_metrics(fitted, judged, (shrinkage,))
+    ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
     small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
     params = small(fitted, varsigma, generator)
     learn_beta = start.beta is None

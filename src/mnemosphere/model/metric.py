@@ -10,11 +10,12 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import sphere
 
-__all__ = ["MAX_RANK", "apply", "relevances", "strongest_pairs", "whitening", "whitenings"]
+__all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "starts", "strongest_pairs"]
 
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
+_NEAR_ROWS, _NEAREST = 1000, 5  # whose neighbors are looked for, and how many of each kind
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
@@ -23,48 +24,108 @@ def apply(metric: Tensor, batch: Batch) -> Batch:
     return Batch(x.to(batch.x.dtype), batch.targets, batch.sample_weight)
 
 
-def whitening(batch: Batch, shrinkage: float) -> Tensor:
-    """The metric of one shrinkage: see `whitenings`."""
-    return whitenings(batch, (shrinkage,))[0]
+def start(batch: Batch, shrinkage: float, *, weighted: bool = False) -> Tensor:
+    """The metric of one shrinkage: see `starts`."""
+    return starts(batch, (shrinkage,), weighted=weighted)[0]
 
 
-def whitenings(batch: Batch, shrinkages: Sequence[float]) -> list[Tensor]:
-    """The metric (D, N) in which rows of one class vary alike in every direction, in float64.
+def starts(batch: Batch, shrinkages: Sequence[float], *, weighted: bool = False) -> list[Tensor]:
+    """Metrics (D, N) that rows with labels suggest, in float64: one per shrinkage.
 
     Rows (B, N) of 'standard': their last coordinate gives their length back. Its part of the metric
-    is 1. With S the covariance within classes, the rest is ((1−s)S + s·mean(diag S))^(−1/2), s the
-    shrinkage, scaled so that rows keep their mean square length. With more than MAX_RANK
-    coordinates that happens among the MAX_RANK − 1 principal axes. One metric per shrinkage.
+    is 1. The rest lets rows of one class vary alike in every direction: with S the covariance
+    within classes it is ((1−s)S + s·mean(diag S))^(−1/2), s the shrinkage. weighted: coordinates
+    then count by their `relief`. Rows keep their mean square length. With more than MAX_RANK
+    coordinates all this happens among the MAX_RANK − 1 principal axes (where s is 1 of weighted
+    coordinates).
     """
-    batch = batch.filled().take((batch.targets.sum(1) > 0).nonzero()[:_MOST_ROWS, 0])
+    rows = _evenly((batch.targets.sum(1) > 0).nonzero()[:, 0], _MOST_ROWS)
+    batch = batch.filled().take(rows)
     x, given = batch.x.double(), batch.sample_weight
     weight = torch.ones_like(x[:, 0]) if given is None else given.double()
-    n = x.shape[1] - 1
+    label, n = batch.targets.argmax(1), x.shape[1] - 1
     z = x[:, :-1] * (n**0.5 / x[:, -1:])
-    axes = torch.eye(n, dtype=x.dtype, device=x.device)
-    if n >= MAX_RANK:
-        axes = _principal_axes(z * weight.sqrt()[:, None], MAX_RANK - 1)
-        z = z @ axes.T
-    label = batch.targets.argmax(1)
-    by_class = torch.nn.functional.one_hot(label).to(x) * weight[:, None]  # (B, C)
-    means = by_class.T @ z / by_class.sum(0).clamp_min(torch.finfo(x.dtype).tiny)[:, None]
-    rest = z - means[label]
-    s = (rest.T * weight) @ rest / weight.sum()
-    typical = s.diagonal().mean()
-    own, vectors = torch.linalg.eigh(s)
+    before = (weight * z.square().sum(1)).sum()
+
+    def scaled(form: Tensor) -> Tensor:
+        after = (weight * (z @ form.T).square().sum(1)).sum()
+        found = torch.zeros(len(form) + 1, n + 1, dtype=x.dtype, device=x.device)
+        found[:-1, :-1] = torch.where(after > 0, before / after, 1.0).sqrt() * form
+        found[-1, -1] = 1.0
+        return found
+
+    def axes_of(z: Tensor) -> Tensor:
+        if n < MAX_RANK:
+            return torch.eye(n, dtype=x.dtype, device=x.device)
+        return _principal_axes(z * weight.sqrt()[:, None], MAX_RANK - 1)
+
+    axes = axes_of(z)
+    y = z @ axes.T
+    own, vectors = torch.linalg.eigh(_covariance_within(y, label, weight))
+    typical = own.mean()
     found = []
-    for shrinkage in shrinkages:
-        values = (1 - shrinkage) * own + shrinkage * typical
+    for s in shrinkages:
+        if weighted and s == 1:
+            root = relief(z, label, weight).sqrt()
+            found.append(scaled(axes_of(z * root) * root))
+            continue
+        values = (1 - s) * own + s * typical
         # Directions without any variation within classes must not drown all others.
         values = values.clamp_min(torch.maximum(1e-6 * typical, values.new_tensor(1e-100)))
-        root = (vectors * values.rsqrt()) @ vectors.T
-        before, after = ((weight * r.square().sum(1)).sum() for r in (z, z @ root))
-        length = torch.where(after > 0, before / after, 1.0)
-        metric = torch.zeros(len(s) + 1, n + 1, dtype=x.dtype, device=x.device)
-        metric[:-1, :-1] = length.sqrt() * root @ axes
-        metric[-1, -1] = 1.0
-        found.append(metric)
+        form = (vectors * values.rsqrt()) @ vectors.T
+        if weighted:
+            form = relief(y @ form, label, weight).sqrt()[:, None] * form
+        found.append(scaled(form @ axes))
     return found
+
+
+def _evenly(index: Tensor, most: int) -> Tensor:
+    """At most so many of them, from beginning to end: rows may be sorted by class."""
+    return index[:: max(1, -(-len(index) // most))]
+
+
+def _covariance_within(z: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+    by_class = torch.nn.functional.one_hot(label).to(z) * weight[:, None]  # (B, C)
+    means = by_class.T @ z / by_class.sum(0).clamp_min(torch.finfo(z.dtype).tiny)[:, None]
+    rest = z - means[label]
+    return (rest.T * weight) @ rest / weight.sum()
+
+
+def relief(z: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+    """What each coordinate of z (B, n) tells about the class: at most 1, and 1 somewhere.
+
+    Relief (Kira and Rendell 1992) within a radius (as Greene et al. 2009): by how much rows of
+    other classes are further away in a coordinate than rows of the own, among all within the ball
+    around a row that reaches to five of either. The root of the mean difference of squares over the
+    rows, in units of the coordinate's spread; 0 where they are not further away. Nearness is by all
+    coordinates, so one that tells something only together with others counts too. With a ball for
+    each of the two, noise would count: what is further away is so in every coordinate. All 1 where
+    no coordinate tells anything.
+    """
+    some = _evenly(torch.arange(len(z), device=z.device), _NEAR_ROWS)
+    z, label, weight = z[some], label[some], weight[some]
+    spread = z.std(0, correction=0)
+    z = (z - z.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    gap = torch.cdist(z, z).fill_diagonal_(torch.inf)
+    same = label[:, None] == label
+
+    def reach(among: Tensor) -> Tensor:
+        near = gap.masked_fill(~among, torch.inf).topk(min(_NEAREST, len(z)), largest=False).values
+        return near.masked_fill(near.isinf(), 0.0).amax(1)
+
+    ball = gap <= torch.maximum(reach(same), reach(~same))[:, None]
+
+    def away(among: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean squared distances (B, n) to these rows of the ball, and whether there are any."""
+        there = (among & ball).to(z)
+        n_rows = there.sum(1, keepdim=True)
+        squares = there @ z.square() - 2 * z * (there @ z) + n_rows * z.square()
+        return squares / n_rows.clamp_min(1), n_rows > 0
+
+    (own, own_there), (other, other_there) = away(same), away(~same)
+    counts = weight[:, None] * (own_there & other_there)
+    gain = (counts * (other - own)).sum(0).clamp_min(0.0)
+    return torch.where(gain.amax() > 0, gain / gain.amax(), 1.0).sqrt()
 
 
 def _principal_axes(z: Tensor, most: int) -> Tensor:
