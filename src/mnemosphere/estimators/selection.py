@@ -2,15 +2,15 @@
 
 The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
-gives nearly all rows a direction ("whitened" with two amounts of shrinkage, "weighted" with three),
-each with six ς and, where the number of memories is "auto", with two widths: that of
-`choose_n_memories`, and two per class. Hold-outs take turns, and what falls behind the best by more
-than 10% (30 and 15% at first), or is not in the best third (quarter), is out; from 600 rows on,
-where a refinement is quick, the first turn fits half of the rows with half of the memories. Where
-there are more rows than that, the best of each width, with a metric and without, are tried on at
-most 5000 rows unless they are 15% behind, and the best of them with neighbors of its ς as long as
-the loss falls: the best ς grows with the number of memories. Between normalizations within 1% of
-each other the simpler goes first.
+gives nearly all rows a direction ("whitened" with two amounts of shrinkage, "weighted", of fewer
+than 150 features, with three), each with six ς and, where the number of memories is "auto", with
+two widths: that of `choose_n_memories`, and two per class. Hold-outs take turns, and what falls
+behind the best by more than 10% (30 and 15% at first), or is not in the best third (quarter), is
+out; from 600 rows on, where a refinement is quick, the first turn fits half of the rows with half
+of the memories. Where there are more rows than that, the best of each width, with a metric and
+without, are tried on at most 5000 rows unless they are 15% behind, and the best of them with
+neighbors of its ς as long as the loss falls: the best ς grows with the number of memories. Between
+normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -50,6 +50,7 @@ from mnemosphere.estimators.pilot import (
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import tempered_log_loss
+from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training import few_labels
 from mnemosphere.training.fit import fit
@@ -58,8 +59,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 MAX_MEMORIES = 1000
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
-PILOT_ROWS = 1000
-FINE_ROWS = 5000
+PILOT_ROWS, FINE_ROWS = 1000, 5000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
@@ -280,7 +280,7 @@ def _fine_stage(
     firsts = [_preferred(group) for group in groups.values()]
     limit = _HOPELESS * min(t["log_loss"] for t in firsts)
     firsts = [t for t in firsts if t["log_loss"] <= limit]
-    best = min((trial(t, t["varsigma"]) for t in firsts), key=lambda t: float(t["log_loss"]))
+    best = _preferred([trial(t, t["varsigma"]) for t in firsts])
     if varsigma is not None:
         return trials, best
     least = LEAST_VARSIGMA * _scale(sample.rows.n_features)
@@ -311,7 +311,9 @@ class _Sample:
             weight = torch.ones_like(lost) if self.weight is None else self.weight
             if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
                 kinds.append(kind)
-        return [*kinds, "standard", *(METRICS if metrics else ())]
+        # What each of very many coordinates tells is known too badly.
+        suited = METRICS if self.rows.n_features < MAX_RANK else METRICS[:1]
+        return [*kinds, "standard", *(suited if metrics else ())]
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""
