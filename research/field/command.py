@@ -38,7 +38,9 @@ def main(argv: list[str]) -> int:
             if part == COST and not args.summary:
                 cost.measure(args.out, command, args.methods, again=args.again)
             elif not args.summary:
-                images.measure(args.out, command, args.sets, args.seed, again=args.again)
+                images.measure(
+                    args.out, command, args.sets, args.seed, args.device, again=args.again
+                )
             continue
         if not args.summary:
             run(part, args, command)
@@ -63,6 +65,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument("--again", action="store_true", help="measure stored cells again")
     options.add_argument("--folds", type=int, default=5)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--device", default="cpu", help="of the images")
     options.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     options.add_argument("--out", type=Path, default=store.RESULTS, help="folder of the results")
     options.add_argument("--summary", action="store_true", help="measure nothing")

@@ -23,7 +23,7 @@ MEMORIES = 1000
 
 
 def measure(
-    folder: Path, command: str, wanted: list[str] | None, seed: int, *, again: bool
+    folder: Path, command: str, wanted: list[str] | None, seed: int, device: str, *, again: bool
 ) -> None:
     """Measure what is missing, and store each as it comes."""
     path = folder / "images.json"
@@ -33,14 +33,19 @@ def measure(
         if key in stored["cells"] and not again:
             continue
         model = mn.DAMClassifier(
-            MEMORIES, normalize="whitened", objective="conditional", random_state=seed
-        )
+            MEMORIES, normalize="whitened", objective="conditional", random_state=seed,
+            device=device,
+        )  # fmt: skip
         cell = one(model, data.load(name))
         stored["cells"][key] = {"set": name, "seed": seed, **cell}
         print(f"{key} {cell}", flush=True)
         cells = dict(sorted(stored["cells"].items()))
         seeds = sorted({c["seed"] for c in cells.values()})
-        stored = {**report.head(command, seeds=seeds), "memories": MEMORIES, "cells": cells}
+        stored = {
+            **report.head(command, seeds=seeds, device=device),
+            "memories": MEMORIES,
+            "cells": cells,
+        }
         report.write(path, stored)
 
 
