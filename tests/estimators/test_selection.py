@@ -232,6 +232,16 @@ def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypa
     assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
 
+def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
+    """A metric is far ahead there; many memories may do without it."""
+    monkeypatch.setattr(selection, "_HOPELESS", 1.0)
+    for most, kinds in ((2000, {True}), (1000, {True, False})):
+        monkeypatch.setattr(selection, "QUICK_ROWS", most)
+        choice = chosen(*thin(2, rows=1201), 2)
+        fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
+        assert {trial["normalize"] in METRICS for trial in fine} == kinds
+
+
 def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
     """From the pilot's ς upwards or downwards, as long as the loss falls."""
     x, y = make_clusters(rows=1201, spread=2.0)

@@ -20,6 +20,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 from mnemosphere.training import few_labels
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.side_by_side import joint_solutions
 
 HELD = 0.2  # of the rows judge
@@ -112,6 +114,35 @@ def _few_steps(problem: Problem, start: Start) -> Tensor:
     params, fitted, judged = problem
     params = joint_solutions(params, fitted, learn_beta=start.beta is None, max_iter=STEPS)
     return tempered_log_loss(params, judged, start.smoothing, fitted.x.shape[-2])
+
+
+def held_out_loss(
+    data: ArrayDataset,
+    start: Start,
+    varsigma: float,
+    kind: str,
+    shrinkage: float | None,
+    seed: int,
+) -> float:
+    """Log-loss of the full model over rows that were not fitted, after a few passes."""
+    generator = torch.Generator().manual_seed(seed)
+    fitted, judged = data.split(HELD, generator=generator)
+    judged = fitted if judged is None else judged
+    ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
+    small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
+    params = small(fitted, varsigma, generator)
+    learn_beta = start.beta is None
+    if few_labels.has_unlabeled(fitted):
+        params = few_labels.settle(
+            params, fitted, learn_beta=learn_beta, generator=generator
+        ).params
+    exact = start.own_labels or small.from_means(fitted)
+    solver = FixedPoint(None if exact else max(fitted.n_rows // 10, 1), learn_beta, exact)
+    passes = STEPS if exact else 2
+    if not small.is_solution(fitted):
+        params = fit(params, fitted, solver, max_iter=passes, generator=generator).params
+    rows = judged.rows.take(judged.rows.targets.sum(1) > 0)
+    return max(float(tempered_log_loss(params, rows, start.smoothing, fitted.n_rows).amin()), 0.0)
 
 
 def judge_partly(

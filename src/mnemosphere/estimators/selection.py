@@ -8,9 +8,9 @@ two widths: that of `choose_n_memories`, and two per class. Hold-outs take turns
 behind the best by more than 10% (30 and 15% at first), or is not in the best third (quarter), is
 out; from 600 rows on, where a refinement is quick, the first turn fits half of the rows with half
 of the memories. Where there are more rows than that, the best of each width, with a metric and
-without, are tried on at most 5000 rows unless they are 15% behind, and the best of them with
-neighbors of its ς as long as the loss falls: the best ς grows with the number of memories. Between
-normalizations within 1% of each other the simpler goes first.
+without, are tried on at most 5000 rows (up to 10,000 rows unless 15% behind), and the best of them
+with neighbors of its ς as long as the loss falls: the best ς grows with the number of memories.
+Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -36,25 +36,19 @@ from mnemosphere.data.normalize import METRICS, NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.pilot import (
-    HELD,
     LEAST_VARSIGMA,
     ROWS_PER_MEMORY,
-    STEPS,
     Problem,
+    held_out_loss,
     hold_out,
     judge,
     judge_partly,
     problems,
-    through_metrics,
 )
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import tempered_log_loss
 from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.training import few_labels
-from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint
 
 MAX_MEMORIES = 1000
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
@@ -161,7 +155,7 @@ def choose(
     else:
         trials, contenders = _pilots(sample, kinds, widths, rows.n_rows, start, varsigma, seed)
     if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
-        fine, best = _fine_stage(sample, contenders, start, varsigma, seed)
+        fine, best = _fine_stage(sample, rows.n_rows, contenders, start, varsigma, seed)
         trials = [*trials, *fine]
     else:
         best = _preferred(contenders)
@@ -254,6 +248,7 @@ def _pilots(
 
 def _fine_stage(
     sample: _Sample,
+    n_rows: int,
     contenders: list[dict[str, Any]],
     start: Start,
     varsigma: float | None,
@@ -273,12 +268,14 @@ def _fine_stage(
         kind, shrinkage = like["normalize"], like.get("shrinkage")
         data = sample.dataset("standard" if kind in METRICS else kind)
         wide = replace(start, n_memories=like["width"])
-        loss = _held_out_loss(data, wide, vs, kind, shrinkage, seed)
+        loss = held_out_loss(data, wide, vs, kind, shrinkage, seed)
         trials.append(like | {"stage": "fine", "varsigma": vs, "log_loss": loss})
         return trials[-1]
 
     firsts = [_preferred(group) for group in groups.values()]
-    limit = _HOPELESS * min(t["log_loss"] for t in firsts)
+    # Of many rows, the pilot sees a small part and has a handful of memories.
+    hopeless = _HOPELESS if n_rows <= QUICK_ROWS else math.inf
+    limit = hopeless * min(t["log_loss"] for t in firsts)
     firsts = [t for t in firsts if t["log_loss"] <= limit]
     best = _preferred([trial(t, t["varsigma"]) for t in firsts])
     if varsigma is not None:
@@ -369,32 +366,3 @@ def _climb(
         if moved:
             break
     return best
-
-
-def _held_out_loss(
-    data: ArrayDataset,
-    start: Start,
-    varsigma: float,
-    kind: str,
-    shrinkage: float | None,
-    seed: int,
-) -> float:
-    """Log-loss of the full model over rows that were not fitted, after a few passes."""
-    generator = torch.Generator().manual_seed(seed)
-    fitted, judged = data.split(HELD, generator=generator)
-    judged = fitted if judged is None else judged
-    ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
-    small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
-    params = small(fitted, varsigma, generator)
-    learn_beta = start.beta is None
-    if few_labels.has_unlabeled(fitted):
-        params = few_labels.settle(
-            params, fitted, learn_beta=learn_beta, generator=generator
-        ).params
-    exact = start.own_labels or small.from_means(fitted)
-    solver = FixedPoint(None if exact else max(fitted.n_rows // 10, 1), learn_beta, exact)
-    passes = STEPS if exact else 2
-    if not small.is_solution(fitted):
-        params = fit(params, fitted, solver, max_iter=passes, generator=generator).params
-    rows = judged.rows.take(judged.rows.targets.sum(1) > 0)
-    return max(float(tempered_log_loss(params, rows, start.smoothing, fitted.n_rows).amin()), 0.0)
