@@ -32,12 +32,12 @@ def _accuracies(rows: Iterable[Json], **wanted: object) -> list[float]:
 
 
 def two_layers_table() -> str:
-    final = read("patches_final_mnist")["results"] + read("patches_final_fashion")["results"]
-    peers, pixels = read("patches_peers"), read("precision_gpu")
+    final, peers, pixels = read("patches_final"), read("patches_peers"), read("precision_gpu")
     lines = [
-        _line(f"{p} memories, two layers", lambda d, p=p: _accuracies(final, data=d, memories=p))
+        _line(f"{p} memories, two layers", lambda d, p=p: _accuracies(
+            final["results"], data=d, memories=p, what="two layers"))
         for p in (1000, 100)
-    ]
+    ]  # fmt: skip
     lines += [
         _line(f"{p} memories of pixels, defaults",
               lambda d, p=p: _accuracies(pixels["fits"], data=d, precision=_AUTO,
@@ -52,7 +52,7 @@ def two_layers_table() -> str:
         lines.append(_line(shown, lambda d, n=name: _accuracies(peers["results"], data=d, what=n)))
     kept = {r["what"]: r for r in peers["results"]}["convolutional network"]
     told = f"the network made {kept['passes']:.0f} passes in that time"
-    commands = "\n".join(map(source, (read("patches_final_mnist"), peers, pixels)))
+    commands = "\n".join(map(source, (final, peers, pixels)))
     return f"{markdown(['', *SETS.values()], lines)}\n\n{commands}; {told}"
 
 

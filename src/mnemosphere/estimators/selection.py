@@ -5,12 +5,12 @@ of the class on held-out rows, at the temperature that suits them. It tries ever
 gives nearly all rows a direction ("whitened" with two amounts of shrinkage, "weighted", of fewer
 than 150 features, with three), each with six ς and, where the number of memories is "auto", with
 two widths: that of `choose_n_memories`, and two per class. Hold-outs take turns, and what falls
-behind the best by more than 10% (30 and 15% at first), or is not in the best third (quarter), is
-out; from 600 rows on, where a refinement is quick, the first turn fits half of the rows with half
-of the memories. Where there are more rows than that, the best of each width, with a metric and
-without, are tried on at most 5000 rows (up to 10,000 rows unless 15% behind), and the best of them
-with neighbors of its ς as long as the loss falls: the best ς grows with the number of memories.
-Between normalizations within 1% of each other the simpler goes first.
+behind the best by more than 10% (30 and 15% at first), or is not in the best third (sixth,
+quarter), is out; from 400 rows on, where a refinement is quick, the first turn fits a third of the
+rows with a third of the memories. Where there are more rows than that, the best of each width, with
+a metric and without, are tried on at most 5000 rows (up to 10,000 rows unless 15% behind), and the
+best of them with neighbors of its ς as long as the loss falls: the best ς grows with the number of
+memories. Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -58,13 +58,13 @@ _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
 _FEW_PER_CLASS = 2
-_SMALL = 600  # rows
+_SMALL = 400  # rows
 # The race: the part of the rows to fit, the hold-outs that judge, and what is worse than the best
 # by more is out; and of those that it is among, the share that stays at most: where all do alike,
 # few are enough.
 _FEW_LOOKS = ((1, (0,), 1.3, 1 / 3), (1, (1,), 1.15, 1 / 3), (1, (2, 3), 1.1, 1.0))  # of few rows
 _LOOKS = ((1, (0,), 1.1, 1 / 3), (1, (1, 2), 1.1, 1.0))
-_QUICK_LOOKS = ((2, (0,), 1.15, 1 / 4), (1, (0,), 1.1, 1 / 4), (1, (1, 2), 1.1, 1.0))
+_QUICK_LOOKS = ((3, (0,), 1.15, 1 / 6), (1, (0,), 1.1, 1 / 4), (1, (1, 2), 1.1, 1.0))
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
 _FINE_STEP = 1.19

@@ -15,7 +15,7 @@ __all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "starts", "stro
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
-_NEAR_ROWS, _NEAREST = 1000, 5  # whose neighbors are looked for, and how many of each kind
+_NEAR_ROWS, _NEAREST = 500, 5  # whose neighbors are looked for, and how many of each kind
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
