@@ -39,9 +39,12 @@ def memories_of(
     """
     w, normalizer = model.memories_ if pictures is None else pictures, model._normalizer
     unit = "coordinate on the sphere"
-    if normalizer.scale is not None and pictures is None:  # features as given are not alike
-        unit = "standard units"
-        w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
+    if normalizer.scale is not None and pictures is None:
+        if shape is None:  # features as given are not alike
+            unit = "standard units"
+            w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
+        else:  # but pixels are: memories look like rows
+            w = w - w.mean(axis=1, keepdims=True)
     parts = (w, _class_weights(model), model.memory_prior_)
     names = [str(name) for name in model._feature_names() or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
