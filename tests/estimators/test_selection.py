@@ -223,6 +223,22 @@ def test_features_of_noise_count_for_nothing():
     assert model.relevances_[:4].min() > 0.3
 
 
+def test_noise_counts_for_nothing_where_features_are_unknown():
+    """Gaps of weighted rows are filled in; rows with others get probabilities all the same."""
+    x, y = load_iris(return_X_y=True)
+    rng = np.random.default_rng(0)
+    x = np.hstack([x, rng.normal(size=(150, 4))])
+    x[rng.random(x.shape) < 0.1] = np.nan
+    model = mn.DAMClassifier(random_state=0).fit(x[::2], y[::2])
+    assert {trial["normalize"] for trial in model.selection_} == {
+        "center", "unit", "standard", "weighted",
+    }  # fmt: skip
+    assert model.normalize_ == "weighted"
+    assert model.relevances_[4:].max() < 0.1
+    assert model.score(x[1::2], y[1::2]) > 0.85
+    assert np.isfinite(model.memories_).all()
+
+
 @pytest.mark.parametrize(("limit", "kinds"), [(1.5, {True, False}), (1.15, {True})])
 def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypatch, limit, kinds):
     """A metric is 20% ahead there; few memories favor it, so what is nearer is tried again."""

@@ -2,15 +2,15 @@
 
 The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
-gives nearly all rows a direction ("whitened" with two amounts of shrinkage, "weighted", of fewer
-than 150 features, with three), each with six ς and, where the number of memories is "auto", with
-two widths: that of `choose_n_memories`, and two per class. Hold-outs take turns, and what falls
-behind the best by more than 10% (30 and 15% at first), or is not in the best third (sixth,
-quarter), is out; from 400 rows on, where a refinement is quick, the first turn fits a third of the
-rows with a third of the memories. Where there are more rows than that, the best of each width, with
-a metric and without, are tried on at most 5000 rows (up to 10,000 rows unless 15% behind), and the
-best of them with neighbors of its ς as long as the loss falls: the best ς grows with the number of
-memories. Between normalizations within 1% of each other the simpler goes first.
+gives nearly all rows a direction ("whitened" with two amounts of shrinkage, not where rows have
+gaps; "weighted", of fewer than 150 features, with three), each with six ς and, where the number of
+memories is "auto", with two widths: that of `choose_n_memories`, and two per class. Hold-outs take
+turns, and what falls behind the best by more than 10% (30 and 15% at first), or is not in the best
+third (sixth, quarter), is out; from 400 rows on, where a refinement is quick, the first turn fits a
+third of the rows with a third of the memories. Where there are more rows than that, the best of
+each width, with a metric and without, are tried on at most 5000 rows (up to 10,000 rows unless 15%
+behind), and the best of them with neighbors of its ς as long as the loss falls: the best ς grows
+with the number of memories. Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -128,9 +128,9 @@ def choose(
         None if sample_weight is None else sample_weight[some],
         dtype,
     )
-    # A metric would fill sparse rows, and mix gaps with what is known.
-    mixed = not isinstance(rows.values, SparseRows) and not sample.has_gaps
-    kinds = sample.usable(metrics=mixed and not partly) if normalize == "auto" else [normalize]
+    # A metric would fill sparse rows.
+    filled = not isinstance(rows.values, SparseRows)
+    kinds = sample.usable(metrics=filled and not partly) if normalize == "auto" else [normalize]
     widths = [start.n_memories]
     if n_memories is None and not partly:
         share = min(1.0, PILOT_ROWS / rows.n_rows)
@@ -308,9 +308,11 @@ class _Sample:
             weight = torch.ones_like(lost) if self.weight is None else self.weight
             if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
                 kinds.append(kind)
-        # What each of very many coordinates tells is known too badly.
-        suited = METRICS if self.rows.n_features < MAX_RANK else METRICS[:1]
-        return [*kinds, "standard", *(suited if metrics else ())]
+        # What each of very many coordinates tells is known too badly. A metric fills gaps, which
+        # costs more than whitening gains.
+        narrow = self.rows.n_features < MAX_RANK
+        suited = {"whitened": not self.has_gaps, "weighted": narrow}
+        return [*kinds, "standard", *(kind for kind in METRICS if metrics and suited[kind])]
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""
