@@ -308,11 +308,14 @@ class _Sample:
             weight = torch.ones_like(lost) if self.weight is None else self.weight
             if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
                 kinds.append(kind)
-        # What each of very many coordinates tells is known too badly. A metric fills gaps, which
-        # costs more than whitening gains.
-        narrow = self.rows.n_features < MAX_RANK
-        suited = {"whitened": not self.has_gaps, "weighted": narrow}
-        return [*kinds, "standard", *(kind for kind in METRICS if metrics and suited[kind])]
+        kinds.append("standard")
+        if metrics:
+            # What each of very many coordinates tells is known too badly. A metric fills gaps,
+            # which costs more than whitening gains.
+            narrow = self.rows.n_features < MAX_RANK
+            suited = {"whitened": not self.has_gaps, "weighted": narrow}
+            kinds += [kind for kind in METRICS if suited[kind]]
+        return kinds
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""
