@@ -118,6 +118,11 @@ ROWS = {
         TypeError,
         r"not for sparse rows: pass dense ones",
     ),
+    "sparse X and a metric": (
+        lambda c: small(normalize="weighted").fit(scipy.sparse.csr_array(c.x), c.y),
+        ValueError,
+        r"normalize='weighted' would fill sparse rows: pass normalize='unit' or dense rows",
+    ),
     "complex X": (
         lambda c: small().fit(c.x + 1j, c.y),
         ValueError,

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import NORMALIZATIONS
+from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
@@ -151,7 +151,7 @@ class DAMClusterer(
         "varsigma": [Interval(Real, 0, 1, closed="right")],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "smoothing": [Interval(Real, 0, 1, closed="left")],
-        "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
+        "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {*METRICS})],  # which need labels
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],

@@ -128,9 +128,13 @@ def choose(
         None if sample_weight is None else sample_weight[some],
         dtype,
     )
-    # A metric would fill sparse rows.
-    filled = not isinstance(rows.values, SparseRows)
-    kinds = sample.usable(metrics=filled and not partly) if normalize == "auto" else [normalize]
+    is_sparse = isinstance(rows.values, SparseRows)
+    if is_sparse and normalize in METRICS:
+        raise ValueError(
+            f"normalize={normalize!r} would fill sparse rows: pass normalize='unit' or dense rows"
+        )
+    metrics = not is_sparse and not partly
+    kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
     widths = [start.n_memories]
     if n_memories is None and not partly:
         share = min(1.0, PILOT_ROWS / rows.n_rows)
