@@ -20,11 +20,6 @@ def data():
     return blobs()
 
 
-@pytest.fixture(scope="module")
-def fitted(data):
-    return small().fit(data.x)
-
-
 @pytest.mark.parametrize("prior", ["auto", [3, 4, 5, 6, 7]])
 def test_file(data, tmp_path, prior):
     model = small(class_prior=prior, max_iter=2).fit(data.x)
@@ -47,8 +42,8 @@ def test_grown_file(data, tmp_path):
     assert np.array_equal(one.predict_proba(data.x), two.predict_proba(data.x))
 
 
-def test_file_of_an_unknown_estimator(fitted, tmp_path):
-    fitted.save(tmp_path / "a.safetensors")
+def test_file_of_an_unknown_estimator(data, tmp_path):
+    small(max_iter=2).fit(data.x).save(tmp_path / "a.safetensors")
     with safe_open(tmp_path / "a.safetensors", framework="pt") as file:
         meta = json.loads(file.metadata()["mnemosphere"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
