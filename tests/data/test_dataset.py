@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset, StreamedBatch, held_out
+from mnemosphere.data.dataset import ArrayDataset, Cursor, Dataset, StreamedBatch, held_out
 from mnemosphere.model.batch import Batch
 from mnemosphere.numerics import sphere
 
@@ -61,6 +61,32 @@ def test_batches_cover_every_row_once(size, seed, weighted):
         assert order == list(range(N_ROWS))  # as stored
     else:
         assert order != list(range(N_ROWS))
+
+
+@pytest.mark.parametrize("size", [5, 11, 27, 30, 53])
+@pytest.mark.parametrize("begun", [0, 1, 2])
+def test_a_last_batch_of_half_the_size_is_filled_up_with_rows_of_the_one_before(size, begun):
+    rows = numbered()
+    data = ArrayDataset(rows)
+    plain, filled = (
+        [
+            numbers(batch, rows)
+            for batch in data.picked(size, generator=seeded(3), cursor=Cursor(begun), fill=fill)
+        ]
+        for fill in (False, True)
+    )
+    left = N_ROWS % size
+    if begun * size >= N_ROWS or left < size / 2:
+        assert filled == plain
+        return
+    *before, last = filled
+    assert before == plain[:-1]
+    assert len(last) == size
+    assert last[-left:] == plain[-1]
+    if before:
+        assert last[:-left] == before[-1][left - size :]
+    in_order = data.picked(size, generator=None, cursor=None, fill=True)
+    assert [batch.n_rows for batch in in_order] == [size] * (N_ROWS // size) + [left]
 
 
 def test_the_order_is_that_of_the_seed_and_another_in_each_pass():

@@ -130,7 +130,7 @@ def test_what_was_read_is_not_written_again(problem):
 class InOrder(ArrayDataset):
     """Rows as stored: the orders that two devices draw are not the same."""
 
-    def picked(self, size, *, generator, cursor):
+    def picked(self, size, *, generator, cursor, fill=False):
         return super().picked(size, generator=None, cursor=cursor)
 
 

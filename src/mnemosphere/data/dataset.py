@@ -190,9 +190,18 @@ class InMemory(Batches):
         return Shard(self, rank, size)
 
     def picked(
-        self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None,
+        cursor: Cursor | None,
+        fill: bool = False,
     ) -> Iterator[Batch]:
-        """`batches`, of which a process looks at a part alone."""
+        """`batches`, whose rows are taken out only when they are looked at.
+
+        fill: in random order, a last batch of at least half the size is filled up with rows of the
+        one before.
+        """
         return self.batches(size, generator=generator, cursor=cursor)
 
     def set_aside(self, n_rows: int) -> None:
@@ -235,15 +244,23 @@ class ArrayDataset(InMemory):
             yield batch.taken if isinstance(batch, Picked) else batch
 
     def picked(
-        self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None,
+        cursor: Cursor | None,
+        fill: bool = False,
     ) -> Iterator[Batch]:
-        """`batches`, of which a process looks at a part alone."""
+        """`batches`, whose rows are taken out only when they are looked at."""
         cursor = cursor or Cursor()
         if size is None or size >= self.n_rows:
             yield from (self.rows for _ in cursor.starts(1, 1))
             return
         order = None if generator is None else self._order(generator)
         for start in cursor.starts(self.n_rows, size):
+            left = self.n_rows - start
+            if fill and order is not None and size > left >= size / 2:
+                start = self.n_rows - size
             part = slice(start, start + size)
             yield self.rows.take(part) if order is None else Picked(self.rows, order[part])
 
@@ -298,7 +315,12 @@ class StreamedBatch(ArrayDataset):
         return round(self.rows.n_rows / self.share)
 
     def picked(
-        self, size: int | None, *, generator: torch.Generator | None, cursor: Cursor | None
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None,
+        cursor: Cursor | None,
+        fill: bool = False,
     ) -> Iterator[Batch]:
         """The batch, whatever `size`."""
         return super().picked(None, generator=None, cursor=cursor)

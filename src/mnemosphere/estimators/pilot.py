@@ -137,7 +137,7 @@ def held_out_loss(
             params, fitted, learn_beta=learn_beta, generator=generator
         ).params
     exact = start.own_labels or small.from_means(fitted)
-    solver = FixedPoint(None if exact else max(fitted.n_rows // 10, 1), learn_beta, exact)
+    solver = FixedPoint(None if exact else -(-fitted.n_rows // 10), learn_beta, exact)
     passes = STEPS if exact else 2
     if not small.is_solution(fitted):
         params = fit(params, fitted, solver, max_iter=passes, generator=generator).params

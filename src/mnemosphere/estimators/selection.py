@@ -8,9 +8,10 @@ memories is "auto", with two widths: that of `choose_n_memories`, and two per cl
 turns, and what falls behind the best by more than 10% (30 and 15% at first), or is not in the best
 third (sixth, quarter), is out; from 400 rows on, where a refinement is quick, the first turn fits a
 third of the rows with a third of the memories. Where there are more rows than that, the best of
-each width, with a metric and without, are tried on at most 5000 rows (up to 10,000 rows unless 15%
-behind), and the best of them with neighbors of its ς as long as the loss falls: the best ς grows
-with the number of memories. Between normalizations within 1% of each other the simpler goes first.
+each width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more
+than 10,000 rows on 10,000, all of them), and the best of them with neighbors of its ς as long as
+the loss falls: the best ς grows with the number of memories, and of rows. Between normalizations
+within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -53,7 +54,7 @@ from mnemosphere.model.sparse_rows import SparseRows
 MAX_MEMORIES = 1000
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
-PILOT_ROWS, FINE_ROWS = 1000, 5000
+PILOT_ROWS, FINE_ROWS, MANY_FINE_ROWS = 1000, 5000, 10_000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
@@ -121,7 +122,7 @@ def choose(
     partly = n_labeled < rows.n_rows
     if partly:
         order = _labeled_in_turn(order, labeled)
-    some = order[:FINE_ROWS]
+    some = order[: FINE_ROWS if rows.n_rows <= QUICK_ROWS else MANY_FINE_ROWS]
     sample = _Sample(
         rows.take(some),
         targets[some],

@@ -115,7 +115,7 @@ class FixedPoint:
         size = self.batch_size
         if size == "auto":
             steps = 10 if device.type == "cuda" or current().size > 1 else 20
-            size = None if n_rows < _FEW_ROWS else max(n_rows // steps, 256)
+            size = None if n_rows < _FEW_ROWS else max(-(-n_rows // steps), 256)
         return replace(self, batch_size=size, learn_beta=learn_beta)
 
     def check_rule(self, rule: LabelRule) -> None:

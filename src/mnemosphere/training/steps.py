@@ -163,9 +163,13 @@ class CapturedSteps(Steps):
     def batches(
         self, dataset: Dataset, size: int | None, order: torch.Generator | None, cursor: Cursor
     ) -> Iterator[Batch]:
-        """One pass over the rows, each batch to be taken out where the graph reads it."""
+        """One pass over the rows, each batch to be taken out where the graph reads it.
+
+        The last one is filled up, so that it can be replayed too: a plain step takes as long as
+        twenty of the others.
+        """
         if isinstance(dataset, InMemory):
-            return dataset.picked(size, generator=order, cursor=cursor)
+            return dataset.picked(size, generator=order, cursor=cursor, fill=True)
         return super().batches(dataset, size, order, cursor)
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
