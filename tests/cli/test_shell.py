@@ -27,12 +27,12 @@ def test_help_and_version_load_nothing_heavy(arguments):
 
 
 def test_a_closed_pipe_is_no_error(table, trained):
-    # The reader is gone before anything is written.
+    # The reader is gone before anything is written. A command that starts quickly.
     code = (
         "import os, sys\n"
         "from mnemosphere.cli import main\n"
         "read, write = os.pipe()\nos.close(read)\nos.dup2(write, 1)\n"
-        f"sys.argv = ['mnemosphere', 'evaluate', {str(trained)!r}, {str(table)!r}]\nmain()\n"
+        f"sys.argv = ['mnemosphere', 'predict', {str(trained)!r}, {str(table)!r}]\nmain()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 141

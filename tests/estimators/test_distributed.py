@@ -39,21 +39,20 @@ def opened(folder: Path) -> mn.Dataset:
     return mn.Dataset.open(names["x"], label=names["y"], weight=names["w"], memory=2000)
 
 
+JOINT: dict[str, Any] = FAST | {"objective": "joint"}
 CASES = {
-    "standard": lambda: mn.DAMClassifier(5, normalize="standard", **FAST),
-    "grown": lambda: mn.DAMClassifier(5, growth=2, normalize="unit", **FAST),
+    "standard": lambda: mn.DAMClassifier(5, normalize="standard", **JOINT),
+    "grown": lambda: mn.DAMClassifier(5, growth=2, normalize="unit", **JOINT),
     "refined": lambda: mn.DAMClassifier(
-        4, normalize="unit", objective=mn.Refinement(max_iter=1, noise=0.0), **FAST
+        4, normalize="unit", objective=mn.Refinement(max_iter=3), **FAST
     ),
-    "auto": lambda: mn.DAMClassifier(4, normalize="auto", **FAST),
     "clusters": lambda: mn.DAMClusterer(3, n_memories=4, normalize="unit", **FAST),
     "batches": lambda: mn.DAMClassifier(
-        5, normalize="unit", solver=mn.FixedPoint(50), **FAST | {"max_iter": 4}
+        5, normalize="unit", solver=mn.FixedPoint(50), **JOINT | {"max_iter": 4}
     ),
+    "auto": lambda: mn.DAMClassifier(4, normalize="auto", **FAST),  # long
 }
-
-
-LONG = ("refined", "auto")
+QUICK = tuple(name for name in CASES if name != "auto")
 
 
 def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
@@ -80,9 +79,6 @@ def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
         if name == "clusters":
             found[name]["labels"] = model.labels_
     return found
-
-
-QUICK = tuple(name for name in CASES if name not in LONG)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import torch
 from sklearn.model_selection import GridSearchCV
 
 import mnemosphere as mn
+from processes import forking
 
 
 @pytest.fixture(scope="module")
@@ -53,21 +54,26 @@ def test_a_forked_process_answers_after_its_parent_used_threads(wide):
 
 
 def _answer(model, x):
-    return torch.get_num_threads(), model.predict_proba(x)
+    return torch.get_num_threads(), os.getpid(), model.predict_proba(x)
 
 
-def test_spawned_jobs_answer_and_share_the_processors(wide, data):
-    """As many threads in all as there are processors; a search gives what it gives in one job."""
+@pytest.mark.parametrize(
+    "backend", ["multiprocessing", pytest.param("loky", marks=pytest.mark.slow)]
+)
+def test_jobs_answer_and_share_the_processors(wide, data, backend):
+    """As many threads in all as there are processors; a search gives what it gives in one job.
+
+    Forked jobs have all imports; spawned ones take ten seconds for theirs.
+    """
     model, x, expected = wide
-    jobs = joblib.Parallel(n_jobs=2)(joblib.delayed(_answer)(model, x[k::2]) for k in range(2))
-    assert sum(threads for threads, _ in jobs) <= max(2, joblib.cpu_count())
-    for k, (_, answer) in enumerate(jobs):
-        np.testing.assert_allclose(answer, expected[k::2], rtol=1e-12)
     small = mn.DAMClassifier(5, objective="joint", normalize="unit", max_iter=1, random_state=0)
-    scores = [
-        GridSearchCV(small, {"varsigma": [0.5, 0.9]}, cv=2, refit=False, n_jobs=n_jobs)
-        .fit(*data)
-        .cv_results_["mean_test_score"]
-        for n_jobs in (1, 2)
-    ]
-    assert np.array_equal(*scores)
+    search = GridSearchCV(small, {"varsigma": [0.5, 0.9]}, cv=2, refit=False)
+    alone = search.fit(*data).cv_results_["mean_test_score"]
+    with joblib.parallel_config(backend, n_jobs=2), forking():
+        jobs = joblib.Parallel()(joblib.delayed(_answer)(model, x[k::2]) for k in range(2))
+        together = search.fit(*data).cv_results_["mean_test_score"]
+    assert sum(threads for threads, *_ in jobs) <= max(2, joblib.cpu_count())
+    assert os.getpid() not in [process for _, process, _ in jobs]
+    for k, (*_, answer) in enumerate(jobs):
+        np.testing.assert_allclose(answer, expected[k::2], rtol=1e-12)
+    assert np.array_equal(alone, together)

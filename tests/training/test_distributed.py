@@ -97,7 +97,7 @@ def alone() -> dict[str, Any]:
     return everything(0)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3, 4])
+@pytest.fixture(scope="module", params=[1, 2, 4])
 def together(request) -> list[dict[str, Any]]:
     found = run_group(request.param, everything)
     failed = [error for error in found if isinstance(error, BaseException)]
@@ -305,7 +305,7 @@ def test_kills_at_random_moments_and_restarts_end_with_the_same_bits(monkeypatch
 
     straight = run("straight")[0]
     # The first before the last batch of a pass, one row of which rank 0 has no part.
-    for k, first in enumerate((11, *rng.integers(straight[2], size=2))):
+    for k, first in enumerate((11, rng.integers(straight[2]))):
         for moment in (first, rng.integers(straight[2] // 3)):
             found = run(f"run{k}", int(rng.integers(2)), int(moment))
             assert all(isinstance(one, BaseException) for one in found)

@@ -1,0 +1,201 @@
+"""Random problems and the plain differentiable loss that many tests compare with."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import settings
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.estimators import calibration
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.parameters import Parameters
+
+# The same examples on every machine: a red test here is red everywhere.
+settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
+settings.load_profile("mnemosphere")
+
+
+# How probabilities are read is found on one hold-out, in few passes: it is most of a small fit.
+_CROSS_FITTED = {"_FOLDS": calibration._FOLDS, "_PASSES": calibration._PASSES}
+calibration._FOLDS, calibration._PASSES = 1, (9, 2)
+
+
+@pytest.fixture(scope="module")
+def cross_fitted() -> Iterator[None]:
+    """For modules that test it: as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in _CROSS_FITTED.items():
+            patch.setattr(calibration, name, value)
+        yield
+
+
+class Problem(NamedTuple):
+    params: Parameters
+    x: Tensor
+    targets: Tensor
+    sample_weight: Tensor | None
+
+    @property
+    def batch(self) -> Batch:
+        """All rows."""
+        return Batch(self.x, self.targets, self.sample_weight)
+
+    @property
+    def dataset(self) -> ArrayDataset:
+        """The rows that weigh anything."""
+        return ArrayDataset.of(self.x, self.targets, self.sample_weight)
+
+
+def random_problem(
+    seed: int = 0,
+    *,
+    rows: int = 23,
+    features: int = 7,
+    memories: int = 5,
+    classes: int = 3,
+    beta: float = 4.0,
+    varsigma: float = 1.0,
+    labels: str = "mixed",
+    weighted: bool = False,
+    contrast: float = 2.0,
+    clustered: bool = False,
+    dtype: torch.dtype = torch.float64,
+) -> Problem:
+    """Random parameters and data.
+
+    labels: "full" rows sum to 1; "none" all zero; "mixed" a third each of full, partial and none.
+    contrast: spread of log p, so that the marginals are unequal.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def unit(n):
+        z = torch.randn(n, features, generator=generator, dtype=torch.float64)
+        return z / z.norm(dim=1, keepdim=True)
+
+    w = unit(memories)
+    x = unit(rows)
+    if clustered:
+        near = w[torch.randint(memories, (rows,), generator=generator)]
+        x = near + 0.5 * x
+        x = x / x.norm(dim=1, keepdim=True)
+    noise = torch.randn(memories + 1, classes + 1, generator=generator, dtype=torch.float64)
+    p = (contrast * noise).exp()
+    p = p / p.sum()
+    q = (2 * torch.randn(rows, classes + 1, generator=generator, dtype=torch.float64)).softmax(1)
+    if labels == "none":
+        q = torch.zeros_like(q)
+    elif labels == "mixed":
+        share = torch.rand(rows, generator=generator, dtype=torch.float64)
+        share[torch.arange(rows) % 3 == 0] = 1.0
+        share[torch.arange(rows) % 3 == 1] = 0.0
+        q = q * share[:, None]
+    weight = None
+    if weighted:
+        weight = torch.rand(rows, generator=generator, dtype=torch.float64) * 3
+        weight[rows // 2] = 0.0
+    params = Parameters(w, p, torch.tensor(beta, dtype=torch.float64), varsigma, p.sum(1), p.sum(0))
+    return Problem(
+        params.to(dtype=dtype),
+        x.to(dtype),
+        q.to(dtype),
+        None if weight is None else weight.to(dtype),
+    )
+
+
+def log_omega_series(beta: Tensor, n: int, terms: int = 400) -> Tensor:
+    """log Ω_N(β)/Ω_N(0) by its power series, all terms positive; good for β up to about 150."""
+    k = torch.arange(terms, dtype=torch.float64)
+    log_factorials = torch.lgamma(k + 1) + torch.lgamma(k + n / 2) - math.lgamma(n / 2)
+    log_terms = 2 * k * (beta / 2).log() - log_factorials
+    return log_terms.logsumexp(0)
+
+
+def plain_log_joint(params: Parameters, x: Tensor) -> Tensor:
+    """log Σ_γ p[γ,y] exp(h[b,γ]) from the whole (B, P+1, C+1) array."""
+    h = params.varsigma * params.beta * torch.einsum("bn,pn->bp", x, params.w)
+    h = h - log_omega_series(params.beta, x.shape[1])
+    h = torch.cat([torch.zeros(x.shape[0], 1, dtype=x.dtype), h], dim=1)
+    return (params.p.log()[None] + h[:, :, None]).logsumexp(1)
+
+
+def plain_loss(rule: str, log_joint: Tensor, q: Tensor) -> Tensor:
+    """Loss of each row, straight from the definitions. rule: a name, or a name and a number."""
+    name, _, number = rule.partition(" ")
+    log_x = log_joint.logsumexp(1)
+    missing = 1 - q.sum(1)
+    joint = -(q * log_joint).sum(1) - missing * log_x
+    conditional = -(q * (log_joint - log_x[:, None])).sum(1) - missing * log_x
+    if name == "joint":
+        return joint
+    if name == "conditional":
+        return conditional
+    if name == "blend":
+        return (1 - float(number)) * joint + float(number) * conditional
+    if name == "marginal":
+        return -log_x
+    assert name == "unsupervised"
+    soft = (1 - float(number)) * log_joint.softmax(1) + float(number) / log_joint.shape[1]
+    return -(soft * log_joint).sum(1)
+
+
+def plain_mean_loss(
+    rule: str, params: Parameters, x: Tensor, q: Tensor, weight: Tensor | None = None
+) -> Tensor:
+    """Mean loss over weighted rows; autograd goes through."""
+    losses = plain_loss(rule, plain_log_joint(params, x), q)
+    return losses.mean() if weight is None else (weight * losses).sum() / weight.sum()
+
+
+def plain_gradient(
+    rule: str, params: Parameters, x: Tensor, q: Tensor, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Autograd of the mean loss with respect to w, p and β, each free."""
+    leaves = [t.detach().clone().requires_grad_() for t in (params.w, params.p, params.beta)]
+    free = params.replace(w=leaves[0], p=leaves[1], beta=leaves[2])
+    gw, gp, gb = torch.autograd.grad(plain_mean_loss(rule, free, x, q, weight), leaves)
+    return gw, gp, gb
+
+
+class Oracle(NamedTuple):
+    log_omega = staticmethod(log_omega_series)
+    log_joint = staticmethod(plain_log_joint)
+    loss = staticmethod(plain_loss)
+    mean_loss = staticmethod(plain_mean_loss)
+    gradient = staticmethod(plain_gradient)
+
+
+@pytest.fixture(scope="session")
+def problem():
+    """The factory of random problems."""
+    return random_problem
+
+
+@pytest.fixture(scope="session")
+def oracle():
+    """The plain differentiable model."""
+    return Oracle()
+
+
+@pytest.fixture(scope="module")
+def small_pictures():
+    """Pictures without layout and of few dots, where no test looks at them closely."""
+    whole = Figure.savefig
+
+    def savefig(self, *args, **more):
+        self.set_layout_engine("none")
+        with warnings.catch_warnings():
+            # Of characters without a picture: it is told of the caller, which is a test here.
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)
+            whole(self, *args, **more | {"dpi": 80, "bbox_inches": None})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", savefig)
+        yield
