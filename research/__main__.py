@@ -15,6 +15,7 @@ import ast
 import difflib
 import subprocess
 import sys
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +25,7 @@ PAGES, BENCH, FIELD = "pages", "bench", "field"
 GROUPS = ("reproduce", "theory")  # commands with names of their own below them
 
 
+@cache
 def benchmarks() -> dict[str, str]:
     """First line of the docstring of every benchmark. Imports none of them."""
     found = {}

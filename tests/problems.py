@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -35,6 +37,10 @@ def cross_fitted() -> Iterator[None]:
         for name, value in _CROSS_FITTED.items():
             patch.setattr(calibration, name, value)
         yield
+
+
+# The commands of an application are the same in every call: made once, not for each.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 
 class Problem(NamedTuple):

@@ -12,6 +12,7 @@ import html
 import pkgutil
 import re
 import shlex
+import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 import typer.main
 
 from mnemosphere.cli import app
+from mnemosphere.estimators import selection
 from research import pages
 from research.__main__ import benchmarks
 from research.app import app as research_app
@@ -28,6 +30,7 @@ from research.pages.formulas import on_page_content
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS, RESEARCH = typer.main.get_command(app), typer.main.get_command(research_app)
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 KNOWN = {"python", "bash", "console", "text", "toml", "json"}  # a typo would go unnoticed
 
@@ -61,8 +64,14 @@ def test_every_fence_is_of_a_known_kind(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
+def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures):
     monkeypatch.chdir(tmp_path)
+    # Nobody looks at their figures: choices from fewer rows, few passes.
+    monkeypatch.setattr(selection, "PILOT_ROWS", 200)
+    monkeypatch.setattr(selection, "FINE_ROWS", 300)
+    refinement = sys.modules["mnemosphere.training.refine"]
+    monkeypatch.setattr(refinement, "_PASSES", 3)
+    monkeypatch.setattr(refinement, "_ALL_STEPS", 6)
     namespace = {"__name__": "__main__"}
     failure = None
     for kind, line, body in blocks(page):
@@ -132,10 +141,9 @@ def check_command(root, words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_commands_exist(page):
-    root = typer.main.get_command(app)
     for line in shell_lines(page):
         if line.startswith("mnemosphere"):
-            check_command(root, shlex.split(line)[1:])
+            check_command(COMMANDS, shlex.split(line)[1:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -149,7 +157,7 @@ def test_research_commands_exist(page):
             continue
         name, *options = words[3:]
         if name in ("reproduce", "theory"):
-            check_command(typer.main.get_command(research_app), [name, *options])
+            check_command(RESEARCH, [name, *options])
         elif name in benchmarks():
             folder = ROOT / "research"
             places = (f"benchmarks/{name}.py", "benchmarks/_options.py", f"{name}.py")

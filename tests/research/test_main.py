@@ -7,6 +7,7 @@ import json
 import pytest
 
 from research import __main__ as start
+from research.benchmarks import maximize
 from research.paper import REGISTRY
 
 
@@ -41,7 +42,8 @@ def test_every_benchmark_explains_itself(name, capsys):
     assert "--out" in text
 
 
-def test_a_benchmark_leaves_a_report_with_a_head(tmp_path, capsys):
+def test_a_benchmark_leaves_a_report_with_a_head(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(maximize, "N_MEMORIES", 97)
     out = tmp_path / "report.json"
     assert start.main(["maximize", "--repeats", "1", "--passes", "1", "--out", str(out)]) == 0
     content = json.loads(out.read_text(encoding="utf-8"))

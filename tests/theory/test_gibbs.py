@@ -173,7 +173,7 @@ def test_posterior_by_quadrature():
         np.einsum("aq,a,q->", density.sum(1), w[:, 0], p[:, 1, 0]),
     ]  # fmt: skip
 
-    n_chains, n_draws, g = 499, 300, generator(29)
+    n_chains, n_draws, g = 499, 170, generator(29)
     start = torch.nn.functional.normalize(torch.randn(n_chains, 2, 2, generator=g).double(), dim=-1)
     p0 = torch.outer(torch.tensor(p_h), torch.tensor(p_q)).double().expand(n_chains, 3, 2)
     state = gibbs.GibbsState(start, p0)

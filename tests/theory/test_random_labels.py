@@ -93,7 +93,7 @@ def test_gibbs_chains_break_where_the_averaged_equation_does_not():
     teacher = teacher_student.sample_teacher(2, 250, 1, upsilon=0.3, soft_labels=g, generator=seed)
     data = teacher_student.sample_data(teacher, 1.0, generator=seed)
     posterior = teacher_student.sample_posterior(
-        teacher, data, n_memories=2, beta=5.0, n_chains=2, n_burn_in=60, n_sweeps=120,
+        teacher, data, n_memories=2, beta=5.0, n_chains=2, n_burn_in=30, n_sweeps=60,
         generator=seed,
     )  # fmt: skip
     mean = posterior.overlaps().mean

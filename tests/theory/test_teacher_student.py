@@ -72,7 +72,7 @@ def test_broken_phase_keeps_the_permutation_and_learns_the_labels():
     soft = torch.tensor([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]], dtype=torch.float64)
     teacher = sample_teacher(2, 79, 2, upsilon=1.0, soft_labels=soft, generator=g)
     data = sample_data(teacher, 2.0, generator=g)
-    kwargs = {"n_memories": 2, "beta": 10.0, "n_chains": 3, "n_burn_in": 40, "n_sweeps": 120}
+    kwargs = {"n_memories": 2, "beta": 10.0, "n_chains": 3, "n_burn_in": 20, "n_sweeps": 60}
     informed = sample_posterior(teacher, data, start="teacher", generator=g, **kwargs)
     random = sample_posterior(teacher, data, start="random", generator=g, **kwargs)
     for posterior in (informed, random):
