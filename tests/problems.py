@@ -12,6 +12,7 @@ import pytest
 import torch
 import typer.testing
 from hypothesis import settings
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -192,15 +193,19 @@ def oracle():
 
 @pytest.fixture(scope="module")
 def small_pictures():
-    """Pictures without layout and of few dots, where no test looks at them closely."""
+    """Pictures without layout and of few dots, drawn once, where no test looks at them closely."""
     whole = Figure.savefig
 
-    def savefig(self, *args, **more):
+    def savefig(self, path, *, format="png", metadata=None, **_):
         self.set_layout_engine("none")
+        self.set_dpi(80)
         with warnings.catch_warnings():
             # Of characters without a picture: it is told of the caller, which is a test here.
             warnings.filterwarnings("ignore", "Glyph", UserWarning)
-            whole(self, *args, **more | {"dpi": 80, "bbox_inches": None})
+            if format == "png":
+                FigureCanvasAgg(self).print_png(path, metadata=metadata)
+            else:
+                whole(self, path, format=format, metadata=metadata)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", savefig)

@@ -59,14 +59,19 @@ ANSWERS = ["predict", "predict_proba", "predict_log_proba", "decision_function",
            "score_samples", "novelty", "novelty_score", "is_novel", "recall"]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_tensors_in_tensors_out(data, fresh, name):
-    """The same numbers as for arrays, where the question came from, without a graph."""
+@pytest.fixture(scope="module")
+def both(data, fresh):
+    """A model fitted on tensors and one on arrays."""
     model = small().fit(torch.from_numpy(data.x), torch.from_numpy(data.y))
     plain = small().fit(data.x, data.y)
     assert_same_bits(model, plain, fresh.x)
-    for one in (model, plain):
-        one.calibrate_novelty(data.x, 0.1)
+    return model.calibrate_novelty(data.x, 0.1), plain.calibrate_novelty(data.x, 0.1)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_tensors_in_tensors_out(both, fresh, name):
+    """The same numbers as for arrays, where the question came from, without a graph."""
+    model, plain = both
     x = torch.from_numpy(fresh.x).requires_grad_()
     answer = getattr(model, name)(x)
     assert isinstance(answer, torch.Tensor)

@@ -146,7 +146,7 @@ def test_looks_at_all_rows_have_a_bar_of_their_own(source, capsys, monkeypatch):
 
 
 def test_clusters_of_files(source, rows):
-    settings = {"n_memories": P, "normalize": "unit", "random_state": 0, "device": "cpu"}
+    settings = {"n_memories": P, "normalize": "unit", "max_iter": 5, "random_state": 0}
     found = mn.DAMClusterer(C, **settings).fit(source)
     inside = mn.DAMClusterer(C, **settings).fit(rows[0])
     assert found.labels_.shape == (N_ROWS,)

@@ -251,9 +251,10 @@ def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypa
 def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
     """A metric is far ahead there; many memories may do without it."""
     monkeypatch.setattr(selection, "_HOPELESS", 1.0)
-    for most, kinds in ((2000, {True}), (1000, {True, False})):
+    monkeypatch.setattr(selection, "PILOT_ROWS", 300)
+    for most, kinds in ((500, {True}), (300, {True, False})):
         monkeypatch.setattr(selection, "QUICK_ROWS", most)
-        choice = chosen(*thin(2, rows=1201), 2)
+        choice = chosen(*thin(2, rows=401), 2)
         fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
         assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
