@@ -12,7 +12,7 @@ from mnemosphere.model import gaps, objectives, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import maximize_bound
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -25,7 +25,7 @@ def problem():
     generator = torch.Generator().manual_seed(3)
     x = sphere.sample_uniform(B, N, generator=generator, dtype=DOUBLE, device="cpu")
     x[torch.rand(B, N, generator=generator) < 0.3] = torch.nan
-    x[0] = sphere.project(torch.ones(N, dtype=DOUBLE))  # and one without gaps
+    x[::5] = sphere.project(torch.randn(5, N, generator=generator, dtype=DOUBLE))  # without gaps
     w = sphere.sample_uniform(P, N, generator=generator, dtype=DOUBLE, device="cpu")
     p_q = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=DOUBLE)
     params = from_memories(w, p_q, beta=6.0, varsigma=0.8)
@@ -74,7 +74,9 @@ def test_the_closed_form_is_near_the_bessel_function(m, error):
     kappa = torch.logspace(-2, 3.5, 60, dtype=DOUBLE)
     w = torch.zeros(60, m, dtype=DOUBLE)
     w[:, 0] = kappa / 5e3
-    gap = gaps.Gaps(torch.ones(1, m, dtype=DOUBLE), torch.ones(1, 1, dtype=DOUBLE))
+    gap = gaps.Gaps(
+        torch.tensor([0]), torch.ones(1, m, dtype=DOUBLE), torch.ones(1, 1, dtype=DOUBLE)
+    )
     lift, expected = gap.over(w, 5e3)
     exact = torch.logaddexp(kappa, -kappa) - np.log(2) if m == 1 else log_omega_ratio(kappa, m)
     assert float((lift[0] - exact).abs().max()) < error
@@ -94,6 +96,18 @@ def test_log_joint_and_statistics_of_rows_with_gaps(problem):
     wanted = grad(loss, argnums=(0, 1, 2))(params.w, params.p, params.beta)
     for found, oracle in zip(stats.gradient(params), wanted, strict=True):
         torch.testing.assert_close(found, oracle, rtol=1e-10, atol=1e-12)
+
+
+def test_problems_side_by_side_have_gaps_in_rows_of_their_own(problem):
+    params, x, targets = problem
+    both = [(params, Batch(x, targets)), (params, Batch(x.flip(0), targets))]
+    many = accumulate(
+        Parameters.stack([p for p, _ in both]), Batch.stack([b for _, b in both]), objectives.joint
+    )
+    for k, (one, batch) in enumerate(both):
+        alone = accumulate(one, batch, objectives.joint)
+        for name in ("w_bar", "p_bar", "overlap", "loss"):
+            torch.testing.assert_close(getattr(many, name)[k], getattr(alone, name))
 
 
 def test_the_fixed_point_never_raises_the_loss_of_rows_with_gaps(problem):

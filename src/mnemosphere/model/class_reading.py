@@ -202,7 +202,7 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
         torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
-            score[..., 1:] += gaps.over(params.w, beta_eff)[0]
+            score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, beta_eff)[0])
         return score.sub_(score.amax(-1, keepdim=True)).exp_()
 
     def loss(log_t: float, log_a: float = 0.0) -> Tensor:

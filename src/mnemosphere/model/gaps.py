@@ -31,17 +31,18 @@ __all__ = ["Gaps", "fill_neutrally", "has_gaps", "overlaps", "split", "whole_row
 
 
 class Gaps(NamedTuple):
-    """The unknown part of some rows."""
+    """The unknown part of those rows that have one; R of them."""
 
-    unknown: Tensor  # (B, N) 1 where not known, else 0
-    room: Tensor  # (B, 1) √(1−s²): the norm that is left to it
+    rows: Tensor  # (R,) which they are; of several problems those with gaps in any
+    unknown: Tensor  # (R, N) 1 where not known, else 0
+    room: Tensor  # (R, 1) √(1−s²): the norm that is left to it
 
     def over(self, w: Tensor, beta_eff: Tensor | float) -> tuple[Tensor, Tensor]:
-        """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (B, P)."""
+        """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (R, P)."""
         m = self.unknown.sum(-1, keepdim=True)
         a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
-        kappa = beta_eff * self.room * (self.unknown @ w.square().mT).clamp_min(0).sqrt()  # (B, P)
-        root = torch.hypot(kappa, b.expand_as(kappa))
+        length = (self.unknown @ w.square().mT).clamp_min(0)  # ‖w_U‖²
+        root = (length * (beta_eff * self.room).square() + b.square()).sqrt()
         lift = root - b - a * ((a + root) / (a + b)).log()
         return lift, beta_eff * self.room.square() / (a + root)
 
@@ -63,17 +64,22 @@ def split(x: Tensor) -> tuple[Tensor, Gaps | None]:
     if not has_gaps(x):
         return x, None
     unknown = x.isnan()
-    known = torch.where(unknown, 0.0, x)
-    room = (1 - known.square().sum(-1, keepdim=True)).clamp_min(0).sqrt()
+    some = unknown.any(-1)
+    rows = some.reshape(-1, x.shape[-2]).any(0).nonzero()[:, 0]
+    x, unknown = torch.where(unknown, 0.0, x), unknown.index_select(-2, rows)
+    room = (1 - x.index_select(-2, rows).square().sum(-1, keepdim=True)).clamp_min(0).sqrt()
     # A row without gaps has no room but rounding.
-    return known, Gaps(unknown.to(x), torch.where(unknown.any(-1, keepdim=True), room, 0.0))
+    room = torch.where(unknown.any(-1, keepdim=True), room, 0.0)
+    return x, Gaps(rows, unknown.to(x), room)
 
 
 def overlaps(w: Tensor, x: Tensor, beta_eff: Tensor | float) -> Tensor:
     """⟨w^μ, x_b⟩ (B, P); of a row with gaps what has the same effect, at this β_eff."""
     known, gaps = split(x)
     overlap = known @ w.T
-    return overlap if gaps is None else overlap + gaps.over(w, beta_eff)[0] / beta_eff
+    if gaps is None:
+        return overlap
+    return overlap.index_add(0, gaps.rows, gaps.over(w, beta_eff)[0] / beta_eff)
 
 
 def fill_neutrally(x: Tensor) -> Tensor:

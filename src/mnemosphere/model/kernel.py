@@ -164,7 +164,7 @@ class _Forward(NamedTuple):
     x: Tensor  # (B, N) the rows as the metric sees them, 0 in their gaps
     operand: Tensor  # (B, N) the same as the large products take them
     gaps: Gaps | None = None
-    expected: Tensor | None = None  # (B, P) c: the memories expect c·w in the gaps
+    expected: Tensor | None = None  # (R, P) c: the memories expect c·w in the gaps
     norm: Tensor | None = None  # (B, 1) ‖Ax‖, with a metric
     half: pass_gpu.Half | None = None
 
@@ -231,7 +231,7 @@ class _Pass:
         expected = None
         if gaps is not None:
             lift, expected = gaps.over(self.w, self.beta_eff)
-            e += lift
+            e.index_add_(-2, gaps.rows, lift)
         join()
         # The largest exponent of the row, the uniform component's 0 included.
         top = self.axis.largest(torch.maximum(e.amax(-1), self.log_ratio[..., None]))
@@ -360,7 +360,8 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         r = run.backward(f, s, ratio, w_bar)
         if r is not None and f.gaps is not None and f.expected is not None:
             with side_stream(r):
-                w_bar.addcmul_(params.w, (r * f.expected).mT @ f.gaps.unknown)
+                share = r.index_select(-2, f.gaps.rows) * f.expected
+                w_bar.addcmul_(params.w, share.mT @ f.gaps.unknown)
         if r is not None and metric_bar is not None and f.norm is not None:
             with side_stream(r, f.x, f.norm):
                 pull = product(r, run.scaled_w.mT, narrow=run.narrow)  # (B, N), times β_eff
