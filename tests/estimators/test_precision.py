@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere import DAMClassifier, DAMClusterer
+from mnemosphere import DAMClassifier, DAMClusterer, Refinement
 from mnemosphere.data import load
+
+GIVEN = {"objective": Refinement(max_iter=3), "max_iter": 5, "normalize": "unit", "varsigma": 0.3,
+         "random_state": 0}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +21,7 @@ def digits():
 @pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16"])
 def test_memories_are_kept_in_the_precision_of_sums(digits, precision):
     x, y = digits.x_train[:300], digits.y_train[:300]
-    model = DAMClassifier(20, precision=precision, normalize="unit", varsigma=0.3, random_state=0)
-    model.fit(x, y)
+    model = DAMClassifier(20, precision=precision, **GIVEN).fit(x, y)
     wanted = torch.float64 if precision == "float64" else torch.float32
     assert model.params_.w.dtype == wanted
     assert model.score(digits.x_test, digits.y_test) > 0.8
@@ -27,9 +29,8 @@ def test_memories_are_kept_in_the_precision_of_sums(digits, precision):
 
 def test_rounded_operands_change_training_a_little_and_predictions_not_at_all(digits):
     x, y = digits.x_train[:500], digits.y_train[:500]
-    given = {"normalize": "unit", "varsigma": 0.3, "random_state": 0, "max_iter": 5}
     full, low = (
-        DAMClassifier(20, precision=precision, **given).fit(x, y)
+        DAMClassifier(20, precision=precision, **GIVEN).fit(x, y)
         for precision in ("float32", "bfloat16")
     )
     away = np.linalg.norm(full.memories_ - low.memories_) / np.linalg.norm(full.memories_)

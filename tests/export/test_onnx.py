@@ -87,8 +87,7 @@ def test_images_at_full_size(kind, digits, tmp_path):
     assert "is_novel" not in found
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("normalize", ["center", "unit"])
+@pytest.mark.parametrize(("precision", "normalize"), [("float32", "center"), ("float64", "unit")])
 def test_two_layers_give_the_same_answers(precision, normalize, tmp_path):
     images, y = load_digits(return_X_y=True)
     images[::97] = 3.0  # blank: no patch has a direction
