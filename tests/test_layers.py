@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ CORE = {"schema", "files", "machine", "numerics", "model", "theory", "data", "tr
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
 LAZY = {"data/named.py", "data/tables.py"}  # may import the above inside functions
 MAX_LINES = 400
+parse = cache(ast.parse)
 
 
 class Module:
@@ -51,7 +53,7 @@ class Module:
         self.layer = parts[0]
         self.is_package = parts[-1] == "__init__"
         self.name = ".".join([PACKAGE, *(parts[:-1] if self.is_package else parts)])
-        self.tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.tree = parse(path.read_text(encoding="utf-8"))
 
     def imports(self, *, types: bool = True, lazy: bool = True) -> Iterator[str]:
         """Absolute dotted names of all that the file imports.
@@ -70,15 +72,18 @@ class Module:
                 yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def _walk(node: ast.AST, types: bool, lazy: bool) -> Iterator[ast.AST]:
-    yield node
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not lazy:
-        return
-    children = list(ast.iter_child_nodes(node))
-    if isinstance(node, ast.If) and not types and "TYPE_CHECKING" in ast.unparse(node.test):
-        children = node.orelse
-    for child in children:
-        yield from _walk(child, types, lazy)
+def _walk(tree: ast.AST, types: bool, lazy: bool) -> Iterator[ast.AST]:
+    """Nodes that imports can be among: all but expressions."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not lazy:
+            continue
+        if isinstance(node, ast.If) and not types and "TYPE_CHECKING" in ast.unparse(node.test):
+            left += node.orelse
+        else:
+            left += (n for n in ast.iter_child_nodes(node) if not isinstance(n, ast.expr))
 
 
 def modules(root: Path) -> list[Module]:
