@@ -41,11 +41,13 @@ class Start:
 
         So it is with texts: a memory on one row would answer for hardly any other.
         """
-        if dataset.has_unlabeled() or dataset.n_rows < self.n_memories:
+        if dataset.n_rows < self.n_memories:
             return False
-        x = dataset.sample(_PROBED, generator=torch.Generator().manual_seed(0)).filled().x
-        wide = x.shape[1] >= _MANY
-        return wide and float((x @ x[:_FEW].to_dense().T).abs().median()) < _HARDLY
+        rows = dataset.sample(_PROBED, generator=torch.Generator().manual_seed(0))
+        if rows.x.shape[1] < _MANY or dataset.has_unlabeled():
+            return False
+        x = rows.filled().x
+        return float((x @ x[:_FEW].to_dense().T).abs().median()) < _HARDLY
 
     def is_solution(self, dataset: Dataset) -> bool:
         """Whether the refinement starts from here and not from the joint solution.

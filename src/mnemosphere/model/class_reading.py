@@ -185,7 +185,7 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     truth = rows.targets[..., :-1].argmax(-1, keepdim=True)
     x, gaps = split(params.see(rows.x))
     log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
-    h = params.beta_eff[..., None, None] * (x @ params.w.mT) - log_ratio
+    h = params.beta_eff[..., None, None] * (x @ params.w.mT.contiguous()) - log_ratio
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
     prior = params.p.sum(-1).clamp_min(tiny)

@@ -180,7 +180,7 @@ class _Pass:
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
         self.p0 = params.p[..., 0, :]
         self.p = params.p[..., 1:, :][..., self.own, :]
-        self.metric = params.metric
+        self.metric = None if params.metric is None else params.metric.mT.contiguous()  # (M, N)
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = _HEADROOM * torch.finfo(self.p.dtype).tiny
         self.fused: pass_gpu.FusedPass | None = None
@@ -214,7 +214,7 @@ class _Pass:
         if self.metric is None:
             x, gaps = split(x)
         else:
-            x = x @ self.metric.mT
+            x = x @ self.metric
             norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
             norm.clamp_min_(torch.finfo(x.dtype).tiny)
             x = x / norm
@@ -364,8 +364,9 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
                 w_bar.addcmul_(params.w, share.mT @ f.gaps.unknown)
         if r is not None and metric_bar is not None and f.norm is not None:
             with side_stream(r, f.x, f.norm):
-                pull = product(r, run.scaled_w.mT, narrow=run.narrow)  # (B, N), times β_eff
-                pull = pull[..., : f.x.shape[-1]] / run.beta_eff
+                pull = product(r, run.scaled_w.mT, narrow=True) if run.narrow else r @ run.w
+                if run.narrow:  # (B, N), times β_eff
+                    pull = pull[..., : f.x.shape[-1]] / run.beta_eff
                 across = sphere.to_tangent(f.x, pull) / f.norm
                 add_product(metric_bar, across.mT, part.x)  # (N, M)
         del f, r  # before the next chunk takes its place
