@@ -105,26 +105,27 @@ def relief(z: Tensor, label: Tensor, weight: Tensor) -> Tensor:
     some = _evenly(torch.arange(len(z), device=z.device), _NEAR_ROWS)
     z, label, weight = z[some], label[some], weight[some]
     spread = z.std(0, correction=0)
-    z = (z - z.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    wide, z = z.dtype, ((z - z.mean(0)) / torch.where(spread > 0, spread, 1.0)).float()
     gap = torch.cdist(z, z).fill_diagonal_(torch.inf)
     same = label[:, None] == label
 
     def reach(among: Tensor) -> Tensor:
-        near = gap.masked_fill(~among, torch.inf).topk(min(_NEAREST, len(z)), largest=False).values
+        near = torch.where(among, gap, torch.inf).topk(min(_NEAREST, len(z)), largest=False).values
         return near.masked_fill(near.isinf(), 0.0).amax(1)
 
     ball = gap <= torch.maximum(reach(same), reach(~same))[:, None]
+    parts = torch.cat([z.square(), z, torch.ones_like(z[:, :1])], 1)
 
     def away(among: Tensor) -> tuple[Tensor, Tensor]:
         """Mean squared distances (B, n) to these rows of the ball, and whether there are any."""
-        there = (among & ball).to(z)
-        n_rows = there.sum(1, keepdim=True)
-        squares = there @ z.square() - 2 * z * (there @ z) + n_rows * z.square()
+        sums = (among & ball).to(z) @ parts
+        squares, plain, n_rows = sums.split([z.shape[1], z.shape[1], 1], 1)
+        squares = squares - 2 * z * plain + n_rows * z.square()
         return squares / n_rows.clamp_min(1), n_rows > 0
 
     (own, own_there), (other, other_there) = away(same), away(~same)
     counts = weight[:, None] * (own_there & other_there)
-    gain = (counts * (other - own)).sum(0).clamp_min(0.0)
+    gain = (counts * (other - own).to(wide)).sum(0).clamp_min(0.0)
     return torch.where(gain.amax() > 0, gain / gain.amax(), 1.0).sqrt()
 
 
