@@ -11,20 +11,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.dataset import Dataset, is_dense_array
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import Reading, best_reading, net_class_weights
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.refine import TWO_TURNS
+from mnemosphere.training.side_by_side import apart, joint_solutions, rows_together, together
 
 Floats = NDArray[np.floating[Any]]
 
 _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration
-_SMALL, _FOLDS = 5000, 3  # up to so many rows, several hold-outs in turn
+_SMALL, _FOLDS = 5000, 3  # up to so many rows, several hold-outs in turn: each third of them
 _LEAST_ROWS = 30
-_PASSES = (50, 4)  # of a model that only tells the reading: exact, incremental
+# Of a model that only tells the reading: exact, exact where two of the thirds judge, incremental.
+_PASSES = (20, 10, 4)
 
 
 def share_apart(n_rows: int) -> float:
@@ -61,24 +65,50 @@ def cross_fitted_reading(
     if dataset.n_rows < _LEAST_ROWS:
         return Reading()
     small = dataset.n_rows <= _SMALL
-    judged = []
-    for fold in range(_FOLDS if small else 1):
+    solver = FixedPoint(learn_weights=start.own_labels)
+    solver = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
+    exact = solver.rows_per_step is None
+    two = dataset.n_rows >= TWO_TURNS
+    passes = _PASSES[two if exact else 2]
+    passes = passes if max_iter is None else min(passes, max_iter)
+    folds = []
+    for fold in range(_FOLDS - two if small else 1):
         generator = torch.Generator().manual_seed(seed + fold)
         rows, held = dataset.split(1 / 3 if small else 0.2, generator=generator)
         if held is None:
             return Reading()
         width = max(1, round(start.n_memories * rows.n_rows / dataset.n_rows))
         params = replace(start, n_memories=width)(rows, varsigma, generator)
-        solver = FixedPoint(learn_weights=start.own_labels)
-        solver = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=rows.device)
-        passes = _PASSES[solver.rows_per_step is not None]
-        passes = passes if max_iter is None else min(passes, max_iter)
-        result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
-        counts = solver.label_counts(result.state, rows.n_rows)
-        params = result.params
-        net = params.replace(p=net_class_weights(params, smoothing, counts))
-        judged += [(net, _labeled(part)) for part in held.batches(None)]
-    return best_reading(judged)
+        folds.append((params, rows, held, generator))
+
+    def side_by_side() -> list[Parameters]:
+        starts = [params for params, *_ in folds]
+        learned = rows_together([next(rows.batches(None)) for _, rows, *_ in folds])
+        try:
+            return apart(
+                joint_solutions(
+                    together(starts, learned), learned,
+                    learn_beta=learn_beta, max_iter=passes, tol=tol,
+                ), starts,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            return starts
+
+    nets: list[Parameters] = []
+    if exact and start.own_labels and is_dense_array(dataset):
+        for params, (_, rows, *_) in zip(current().once(side_by_side), folds, strict=True):
+            counts = params.p * rows.n_rows
+            nets.append(params.replace(p=net_class_weights(params, smoothing, counts)))
+    else:
+        for params, rows, _, generator in folds:
+            result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
+            params, counts = result.params, solver.label_counts(result.state, rows.n_rows)
+            nets.append(params.replace(p=net_class_weights(params, smoothing, counts)))
+    return best_reading([
+        (net, _labeled(part))
+        for net, (_, _, held, _) in zip(nets, folds, strict=True)
+        for part in held.batches(None)
+    ])  # fmt: skip
 
 
 def _labeled(batch: Batch) -> Batch:

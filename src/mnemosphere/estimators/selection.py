@@ -63,6 +63,7 @@ _SMALL = 400  # rows
 # The race: the part of the rows to fit, the hold-outs that judge, and what is worse than the best
 # by more is out; and of those that it is among, the share that stays at most: where all do alike,
 # few are enough.
+_Looks = tuple[tuple[int, tuple[int, ...], float, float], ...]
 _FEW_LOOKS = ((1, (0,), 1.3, 1 / 3), (1, (1,), 1.15, 1 / 3), (1, (2, 3), 1.1, 1.0))  # of few rows
 _LOOKS = ((1, (0,), 1.1, 1 / 3), (1, (1, 2), 1.1, 1.0))
 _QUICK_LOOKS = ((3, (0,), 1.15, 1 / 6), (1, (0,), 1.1, 1 / 4), (1, (1, 2), 1.1, 1.0))
@@ -135,12 +136,15 @@ def choose(
             f"normalize={normalize!r} would fill sparse rows: pass normalize='unit' or dense rows"
         )
     metrics = not is_sparse and not partly
+    n_columns = rows.n_features + targets.shape[1] - 1
+    quick = is_quick(rows.n_rows, start.n_memories, n_columns)
+    looks = _FEW_LOOKS if len(some) < _SMALL else _QUICK_LOOKS if quick else _LOOKS
     kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
     widths = [start.n_memories]
     if n_memories is None and not partly:
-        share = min(1.0, PILOT_ROWS / rows.n_rows)
+        share = min(1.0, PILOT_ROWS / rows.n_rows) / looks[0][0]
         few = _FEW_PER_CLASS * (targets.shape[1] - 1)
-        # In the pilot a large model has few memories too: then it tells nothing of small ones.
+        # In its first look a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if few * 2 <= share * start.n_memories else widths
     settled = kinds[0] not in METRICS and varsigma is not None and len(widths) == 1
     # What was asked for can leave no row a direction: then there is nothing to judge by.
@@ -158,7 +162,9 @@ def choose(
             trials.append({"stage": "pilot", "normalize": kind, "width": start.n_memories, **found})
         contenders = trials
     else:
-        trials, contenders = _pilots(sample, kinds, widths, rows.n_rows, start, varsigma, seed)
+        trials, contenders = _pilots(
+            sample, kinds, widths, looks, rows.n_rows, start, varsigma, seed
+        )
     if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
         fine, best = _fine_stage(sample, rows.n_rows, contenders, start, varsigma, seed)
         trials = [*trials, *fine]
@@ -174,13 +180,13 @@ def _pilots(
     sample: _Sample,
     kinds: list[str],
     widths: list[int],
+    looks: _Looks,
     n_rows: int,
     start: Start,
     varsigma: float | None,
     seed: int,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """(all trials, those of combinations that stayed in the race), where every row has a label."""
-    small = sample.rows.n_rows < _SMALL
     sample = replace(sample, dtype=torch.float32)  # it only compares
     data: dict[str, ArrayDataset] = {}
     race: dict[Any, dict[float, Tensor]] = {}  # combination: ς: losses (turns, temperatures)
@@ -203,9 +209,6 @@ def _pilots(
         left = {shrinkage: None for k, shrinkage, _ in race if k == kind}
         return dict(zip(left, hold_out(data[kind], kind, [*left], seed, turn), strict=True))
 
-    n_columns = sample.rows.n_features + sample.targets.shape[1] - 1
-    quick = is_quick(n_rows, start.n_memories, n_columns)
-    looks = _FEW_LOOKS if small else _QUICK_LOOKS if quick else _LOOKS
     for every, turns, ahead, stay in looks:
         trials_now: list[Problem] = []
         for (kind, shrinkage, width), before in race.items():

@@ -119,7 +119,7 @@ def relief(z: Tensor, label: Tensor, weight: Tensor) -> Tensor:
     def away(among: Tensor) -> tuple[Tensor, Tensor]:
         """Mean squared distances (B, n) to these rows of the ball, and whether there are any."""
         sums = (among & ball).to(z) @ parts
-        squares, plain, n_rows = sums.split([z.shape[1], z.shape[1], 1], 1)
+        squares, plain, n_rows = torch.split(sums, [z.shape[1], z.shape[1], 1], 1)
         squares = squares - 2 * z * plain + n_rows * z.square()
         return squares / n_rows.clamp_min(1), n_rows > 0
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset
+from mnemosphere.data.dataset import ArrayDataset, Dataset, is_dense_array
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.gaps import has_gaps
@@ -19,14 +19,14 @@ from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics import polytope
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, judge
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.refinement import Refinement, Trained
-from mnemosphere.training.side_by_side import joint_solutions
+from mnemosphere.training.side_by_side import apart, joint_solutions, rows_together, together
 
 __all__ = ["TWO_TURNS", "ExactSteps", "angular_unit", "join_histories", "refine"]
 
@@ -36,7 +36,6 @@ _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
 TWO_TURNS = 1000  # rows, from which on two of them do, by brief joint solutions and in fewer looks
-_SINGLE_ROWS = 100  # from so many on, in single precision: they only judge, and take half the time
 _MARGINALS = 1e-7
 # The descent starts at twice the temperature that suits the classes of rows left out: memories that
 # answer for few rows each would soon know those by heart.
@@ -105,7 +104,7 @@ def refine(
     )
     if dataset.n_rows < _LEAST_ROWS:
         return joint(dataset, "", False)
-    turns = dataset.n_rows <= _FEW_ROWS and _is_dense_array(dataset)
+    turns = dataset.n_rows <= _FEW_ROWS and is_dense_array(dataset)
     brief = dataset.n_rows >= TWO_TURNS
     splits: list[tuple[Dataset, Dataset | None]] = []
     if turns:
@@ -140,7 +139,7 @@ def refine(
     else:
         rule, (rows, held), first = refinement.rule, pairs[0], starts[0]
         suited = heat = 1.0
-        if descent.heated and dataset.n_rows <= _HEATED_ROWS and _is_dense_array(dataset):
+        if descent.heated and dataset.n_rows <= _HEATED_ROWS and is_dense_array(dataset):
             losses = {t: judge(at_temperature(first, t), held, rule)[0] for t in _TEMPERATURES}
             suited = min(losses, key=losses.__getitem__)
             heat = _HEAT * suited
@@ -181,10 +180,6 @@ def refine(
         return best._replace(history=history, status=again.status)
     # Steps have faded out by then: there is no more to wait for.
     return Trained(again.params, history, "refined", lineage, unseen)
-
-
-def _is_dense_array(dataset: Dataset) -> bool:
-    return isinstance(dataset, ArrayDataset) and not isinstance(dataset.rows.x, SparseRows)
 
 
 def _best_pass(before: Parameters, result: FitResult, held: Dataset, rule: LabelRule) -> int:
@@ -297,24 +292,12 @@ class _Descent:
     ) -> _Turns:
         """The hold-outs side by side: problems are small, and take as long as one of them."""
         rule = self.refinement.rule
-        learned = Batch.stack([next(rows.batches(None)) for rows, _ in splits])
+        learned = rows_together([next(rows.batches(None)) for rows, _ in splits])
         judged = Batch.stack([next(held.batches(None)) for _, held in splits])
-        n_rows, given = learned.x.shape[1], learned.x.dtype
-        dtype = torch.float32 if n_rows >= _SINGLE_ROWS else given
-        learned, judged = learned.to(dtype=dtype), judged.to(dtype=dtype)
+        judged, n_rows = judged.to(dtype=learned.x.dtype), learned.x.shape[1]
 
         def loss(params: Parameters) -> float:
             return judged.mean(rule(log_joint(params, judged.x), judged.targets)[0])
-
-        def stacked(params: Sequence[Parameters]) -> Parameters:
-            return Parameters.stack([own.to(dtype=dtype) for own in params])
-
-        def apart(params: Parameters, like: Sequence[Parameters]) -> list[Parameters]:
-            wide = [own.to(dtype=given) for own in params.unstack()]
-            return [
-                own.replace(w=sphere.project(own.w), varsigma=old.varsigma)
-                for own, old in zip(wide, like, strict=True)
-            ]
 
         def at(temperature: float) -> list[Parameters]:
             return [at_temperature(start, temperature) for start in starts]
@@ -324,16 +307,16 @@ class _Descent:
         try:
             if exact is not None:
                 solved = joint_solutions(
-                    stacked(starts), learned,
+                    together(starts, learned), learned,
                     learn_beta=self.learn_beta, max_iter=exact.max_iter, tol=exact.tol,
                 )  # fmt: skip
                 before = after = starts = apart(solved, starts)
             if self.heated:
-                suited = min(_TEMPERATURES, key=lambda t: loss(stacked(at(t))))
+                suited = min(_TEMPERATURES, key=lambda t: loss(together(at(t), learned)))
                 before, heat = at(suited), _HEAT * suited
             pairs = zip(at(heat), splits, strict=True)
             plans = [self._plan(p, rows) for p, (rows, _) in pairs]
-            best = params = stacked([plan.params for plan in plans])
+            best = params = together([plan.params for plan in plans], learned)
             solver, noise, size = plans[0].solver, plans[0].noise, plans[0].solver.batch_size
             passes = plans[0].passes
             state, every = solver.start(params), math.ceil(passes / _JUDGED[len(splits)])

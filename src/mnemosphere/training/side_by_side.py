@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from mnemosphere.model import objectives
@@ -9,8 +12,31 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
 
-__all__ = ["joint_solutions"]
+__all__ = ["apart", "joint_solutions", "rows_together", "together"]
+
+_SINGLE_ROWS = 100  # from so many on in single precision: they only judge, and take half the time
+
+
+def rows_together(several: Sequence[Batch]) -> Batch:
+    """Rows of several problems, as many each, in the precision that will do."""
+    rows = Batch.stack(several)
+    return rows.to(dtype=torch.float32) if rows.x.shape[1] >= _SINGLE_ROWS else rows
+
+
+def together(several: Sequence[Parameters], rows: Batch) -> Parameters:
+    """Parameters of several problems, in the precision of their rows."""
+    return Parameters.stack([own.to(dtype=rows.x.dtype) for own in several])
+
+
+def apart(params: Parameters, like: Sequence[Parameters]) -> list[Parameters]:
+    """Undo `together`: each in the precision and with the ς that it came with."""
+    wide = [own.to(dtype=old.w.dtype) for own, old in zip(params.unstack(), like, strict=True)]
+    return [
+        own.replace(w=sphere.project(own.w), varsigma=old.varsigma)
+        for own, old in zip(wide, like, strict=True)
+    ]
 
 
 def joint_solutions(
