@@ -36,6 +36,7 @@ __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resul
 _MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
 _NEWTON_STEPS = 5  # the inverse starts within a few percent; each squares the relative error
+_SQUARED = 1e-9  # a relative error whose square is below rounding
 _FEW = 12  # numbers that are quicker one by one
 
 _Polynomial = list[Fraction]  # coefficients, lowest power first
@@ -125,7 +126,7 @@ class _Plain:
     """For one number: ten times as fast as NumPy's arrays of one, those far faster than tensors."""
 
     hypot, log1p = staticmethod(math.hypot), staticmethod(math.log1p)
-    minimum, maximum = staticmethod(min), staticmethod(max)
+    minimum, maximum, all = staticmethod(min), staticmethod(max), staticmethod(bool)
 
     @staticmethod
     def ones_like(_: float) -> float:
@@ -221,7 +222,9 @@ def _inverse(r: Any, n: int) -> Any:
     beta = (n - r * r) * base  # right to leading order at both ends
     for _ in range(_NEWTON_STEPS):
         a, slope = _resultant_and_slope(beta, n)
-        beta = xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
+        before, beta = beta, xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
+        if xp is not torch and xp.all(abs(beta - before) <= _SQUARED * beta):
+            break
     return beta
 
 
@@ -339,13 +342,13 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
             return both[function is _MeanResultant]
     if not stays and not followed:
         try:
+            if x.numel() <= _FEW:
+                found = [plain[function](number, n) for number in x.detach().reshape(-1).tolist()]
+                return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
             numbers = x.detach().double().cpu().numpy()
         except RuntimeError:
             pass  # inside a torch.func transform a tensor has no plain numbers
         else:
-            if numbers.size <= _FEW:
-                found = [plain[function](number, n) for number in numbers.ravel().tolist()]
-                return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
             with np.errstate(over="ignore", under="ignore"):
                 return torch.from_numpy(plain[function](numbers, n)).to(x.device)
     return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]

@@ -47,21 +47,18 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
         for _ in range(_STEPS):
             tc = t * c
             root = np.sqrt(np.square(apart - tc) + product)  # √(s² − 4tac) without cancellation
-            p, rest = (
-                _column(2 * a * c, both + tc, root, t),
-                _column(2 * b * c, both - tc, root, -t),
-            )
+            p = _column(2 * a * c, both + tc, root, t)
             over = p.sum(-1, keepdims=True) - total
             low, high = np.where(over > 0, t, low), np.where(over > 0, high, t)
             done = (np.abs(over) <= _TOL * total) | (high - low <= 1e-15 * np.abs(t))
             if done.all():
                 break
-            slope = 1.0 / (a / np.maximum(p, _SMALL) ** 2 + b / np.maximum(rest, _SMALL) ** 2)
-            slope = np.where((p > 0) & (rest > 0), slope, 0.0).sum(-1, keepdims=True)
+            slope = (p * (c - p) / np.maximum(root, _TINY)).sum(-1, keepdims=True)  # −dΣp/dt
             # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
             newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
             inside = (newton > low) & (newton < high)
             t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
+        rest = _column(2 * b * c, both - tc, root, -t)
     share = np.where(c > 0, a, 0.0)
     little = given * (share / np.maximum(share.sum(-1, keepdims=True), _TINY))
     return np.where(some, p, little), np.where(some, rest, c)
