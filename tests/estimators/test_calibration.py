@@ -127,20 +127,23 @@ def as_set(*parts):
 def test_small_data_are_left_out_in_turn(make_clusters, monkeypatch):
     """Three models that have not seen the third that judges them, with memories in proportion."""
     train = make_clusters(3, rows=151, spread=3.0)
-    judge, fit = (Spy(monkeypatch, calibration, name) for name in ("best_reading", "fit"))
+    judge, solve, apart = (
+        Spy(monkeypatch, calibration, name) for name in ("best_reading", "joint_solutions", "apart")
+    )
     model = mn.DAMClassifier(**SETTINGS).fit(train.x, train.y)
     ((pairs,),) = judge.calls
     assert model.temperature_ == judge.answers[0].temperature
-    assert len(pairs) == len(fit.calls) == 3
+    ((_, learned),), (models,) = solve.calls, apart.answers
+    assert len(pairs) == len(learned.x) == len(models) == 3
     losses, y = [], []
-    for (net, held), (_, rows, *_), found in zip(pairs, fit.calls, fit.answers, strict=True):
-        assert as_set(held.x).isdisjoint(as_set(rows.rows.x))
-        assert held.n_rows + rows.n_rows == 151
+    for (net, held), rows, params in zip(pairs, learned.x, models, strict=True):
+        assert as_set(held.x.to(rows.dtype)).isdisjoint(as_set(rows))
+        assert held.n_rows + len(rows) == 151
         assert held.n_rows == pytest.approx(151 / 3, abs=2)
-        assert net.n_memories == round(31 * rows.n_rows / 151)
+        assert net.n_memories == round(31 * len(rows) / 151)
         y.append(held.targets.argmax(1).numpy())
         soft = net.p.numpy() / net.p.numpy().sum(axis=1, keepdims=True)
-        losses.append(plain_search(found.params, soft, held.x.numpy(), y[-1])[1])
+        losses.append(plain_search(params, soft, held.x.numpy(), y[-1])[1])
     log_t = minimize_scalar(
         lambda t: sum(len(k) * loss(t) for k, loss in zip(y, losses, strict=True)),
         bounds=(-1, 2.5), method="bounded", options={"xatol": 1e-9},

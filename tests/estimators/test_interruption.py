@@ -89,7 +89,9 @@ TRAININGS = {
 def test_interrupted_anywhere_it_goes_on_with_the_same_bits(
     make_clusters, tmp_path, name, monkeypatch
 ):
-    monkeypatch.setattr(calibration, "_PASSES", (3, 3, 1))  # the temperature is found anew each time
+    monkeypatch.setattr(
+        calibration, "_PASSES", (3, 3, 1)
+    )  # the temperature is found anew each time
     settings, files = TRAININGS[name]
     x, y = make_clusters(rows=97, spread=2.0)
     if "unlabeled" in settings:

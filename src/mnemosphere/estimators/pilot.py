@@ -84,7 +84,7 @@ def problems(
         yield Problem(params.replace(varsigma=vs, beta=beta), fitted.rows, judged.rows)
 
 
-def judge(trials: list[Problem], start: Start) -> list[Tensor]:
+def judge(trials: list[Problem], start: Start, steps: int = STEPS) -> list[Tensor]:
     """Log-loss by temperature for each problem, after a few exact steps, weights learned.
 
     Problems are small and many: those of one shape go side by side.
@@ -106,13 +106,15 @@ def judge(trials: list[Problem], start: Start) -> list[Tensor]:
                     Batch.stack([trials[k].fitted for k in part]),
                     Batch.stack([trials[k].judged for k in part]),
                 )
-            losses |= zip(part, _few_steps(problem, start).reshape(len(part), -1), strict=True)
+            losses |= zip(
+                part, _few_steps(problem, start, steps).reshape(len(part), -1), strict=True
+            )
     return [losses[k] for k in range(len(trials))]
 
 
-def _few_steps(problem: Problem, start: Start) -> Tensor:
+def _few_steps(problem: Problem, start: Start, steps: int) -> Tensor:
     params, fitted, judged = problem
-    params = joint_solutions(params, fitted, learn_beta=start.beta is None, max_iter=STEPS)
+    params = joint_solutions(params, fitted, learn_beta=start.beta is None, max_iter=steps)
     return tempered_log_loss(params, judged, start.smoothing, fitted.x.shape[-2])
 
 

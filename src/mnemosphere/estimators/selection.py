@@ -4,14 +4,15 @@ The rule, in full, where every row has a label. A pilot on at most 1000 rows jud
 of the class on held-out rows, at the temperature that suits them. It tries every normalization that
 gives nearly all rows a direction ("whitened" with two amounts of shrinkage, not where rows have
 gaps; "weighted", of fewer than 150 features, with three), each with six ς and, where the number of
-memories is "auto", with two widths: that of `choose_n_memories`, and two per class. Hold-outs take
-turns, and what falls behind the best by more than 10% (30 and 15% at first), or is not in the best
-third (sixth, quarter), is out; from 400 rows on, where a refinement is quick, the first turn fits a
-third of the rows with a third of the memories. Where there are more rows than that, the best of
-each width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more
-than 10,000 rows on 10,000, all of them), and the best of them with neighbors of its ς as long as
-the loss falls: the best ς grows with the number of memories, and of rows. Between normalizations
-within 1% of each other the simpler goes first.
+memories is "auto", with two widths: that of `choose_n_memories`, and two per class where the first
+look has 1.7 times as many of the former. Hold-outs take turns, and what falls behind the best by
+more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter), is out; from 400
+rows on, where a refinement is quick, the first turn fits a third of the rows with a third of the
+memories, in three steps instead of five. Where there are more rows than that, the best of each
+width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more than
+10,000 rows on 10,000, all of them), and the best of them with neighbors of its ς as long as the
+loss falls: the best ς grows with the number of memories, and of rows. Between normalizations within
+1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -39,6 +40,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.pilot import (
     LEAST_VARSIGMA,
     ROWS_PER_MEMORY,
+    STEPS,
     Problem,
     held_out_loss,
     hold_out,
@@ -58,7 +60,7 @@ PILOT_ROWS, FINE_ROWS, MANY_FINE_ROWS = 1000, 5000, 10_000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _WIDE = 20_000  # features, from which on smaller ones are tried
 _SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
-_FEW_PER_CLASS = 2
+_FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
 _SMALL = 400  # rows
 # The race: the part of the rows to fit, the hold-outs that judge, and what is worse than the best
 # by more is out; and of those that it is among, the share that stays at most: where all do alike,
@@ -67,6 +69,7 @@ _Looks = tuple[tuple[int, tuple[int, ...], float, float], ...]
 _FEW_LOOKS = ((1, (0,), 1.3, 1 / 3), (1, (1,), 1.15, 1 / 3), (1, (2, 3), 1.1, 1.0))  # of few rows
 _LOOKS = ((1, (0,), 1.1, 1 / 3), (1, (1, 2), 1.1, 1.0))
 _QUICK_LOOKS = ((3, (0,), 1.15, 1 / 6), (1, (0,), 1.1, 1 / 4), (1, (1, 2), 1.1, 1.0))
+_FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
 _FINE_STEP = 1.19
@@ -145,7 +148,7 @@ def choose(
         share = min(1.0, PILOT_ROWS / rows.n_rows) / looks[0][0]
         few = _FEW_PER_CLASS * (targets.shape[1] - 1)
         # In its first look a large model has few memories too: then it tells nothing of small ones.
-        widths = [few, start.n_memories] if few * 2 <= share * start.n_memories else widths
+        widths = [few, start.n_memories] if _WIDER * few <= share * start.n_memories else widths
     settled = kinds[0] not in METRICS and varsigma is not None and len(widths) == 1
     # What was asked for can leave no row a direction: then there is nothing to judge by.
     if len(kinds) == 1 and (settled or not sample.dataset(kinds[0]).n_rows):
@@ -220,7 +223,7 @@ def _pilots(
                 fitted, judged = rows_of(kind, turn)[shrinkage]
                 some = ArrayDataset(fitted.rows.take(slice(None, None, every)))
                 trials_now += problems(some, judged, narrow, [*before], seed + turn)
-        found = iter(judge(trials_now, start))
+        found = iter(judge(trials_now, start, STEPS if every == 1 else _FIRST_STEPS))
         for key, before in race.items():
             for _, vs in itertools.product(turns, [*before]):
                 new = next(found)[None]

@@ -35,8 +35,7 @@ __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resul
 
 _MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
-_NEWTON_STEPS = 5  # the inverse starts within a few percent; each squares the relative error
-_SQUARED = 1e-9  # a relative error whose square is below rounding
+_NEWTON_STEPS, _LAST_ERROR = 5, 1e-9  # from a few percent, each squares the relative error
 _FEW = 12  # numbers that are quicker one by one
 
 _Polynomial = list[Fraction]  # coefficients, lowest power first
@@ -223,7 +222,7 @@ def _inverse(r: Any, n: int) -> Any:
     for _ in range(_NEWTON_STEPS):
         a, slope = _resultant_and_slope(beta, n)
         before, beta = beta, xp.minimum(xp.maximum(beta - (a - r) / slope, low), high)
-        if xp is not torch and xp.all(abs(beta - before) <= _SQUARED * beta):
+        if xp is not torch and xp.all(abs(beta - before) <= _LAST_ERROR * beta):
             break
     return beta
 
@@ -342,13 +341,13 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
             return both[function is _MeanResultant]
     if not stays and not followed:
         try:
-            if x.numel() <= _FEW:
-                found = [plain[function](number, n) for number in x.detach().reshape(-1).tolist()]
-                return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
             numbers = x.detach().double().cpu().numpy()
         except RuntimeError:
             pass  # inside a torch.func transform a tensor has no plain numbers
         else:
+            if numbers.size <= _FEW:
+                found = [plain[function](number, n) for number in numbers.ravel().tolist()]
+                return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
             with np.errstate(over="ignore", under="ignore"):
                 return torch.from_numpy(plain[function](numbers, n)).to(x.device)
     return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]

@@ -35,7 +35,7 @@ _PASSES, _ALL_STEPS = 15, 60  # at least so many of both
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
-TWO_TURNS = 1000  # rows, from which on two of them do, by brief joint solutions and in fewer looks
+TWO_TURNS = 1000  # rows, from which on two of them do, in fewer looks
 _MARGINALS = 1e-7
 # The descent starts at twice the temperature that suits the classes of rows left out: memories that
 # answer for few rows each would soon know those by heart.
@@ -44,7 +44,7 @@ _HEATED_ROWS = 10_000  # of more, a memory answers for more
 _LAST = 1 / 3  # of the passes: what all rows see of them where there are more than 3000
 _MOST_NOISE = {False: 0.3, True: 0.6}  # of more rows than those
 _PER_COORDINATE = 5  # rows, from which on a metric is learned
-_JUDGED = {3: 30, 2: 10}  # times at most, by hold-outs: to judge takes a third of a pass
+_JUDGED = {3: 15, 2: 10}  # times at most, by hold-outs: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
 
 
@@ -140,8 +140,7 @@ def refine(
         rule, (rows, held), first = refinement.rule, pairs[0], starts[0]
         suited = heat = 1.0
         if descent.heated and dataset.n_rows <= _HEATED_ROWS and is_dense_array(dataset):
-            losses = {t: judge(at_temperature(first, t), held, rule)[0] for t in _TEMPERATURES}
-            suited = min(losses, key=losses.__getitem__)
+            suited = _suited(lambda t: judge(at_temperature(first, t), held, rule)[0])
             heat = _HEAT * suited
         before = at_temperature(first, suited)
         result = descent(at_temperature(first, heat), rows, held, "refine")
@@ -167,7 +166,7 @@ def refine(
     end = stop / found.passes
     start, part = best.params, (end * (1 - _LAST), end)
     if turns or found.heat == 1.0 or not gained:
-        whole = joint(dataset, "all", gained and brief)
+        whole = joint(dataset, "all", gained)
         history, lineage = join_histories(history, whole.history), whole.lineage
         if not gained:
             return whole._replace(history=history, unseen=unseen)
@@ -180,6 +179,17 @@ def refine(
         return best._replace(history=history, status=again.status)
     # Steps have faded out by then: there is no more to wait for.
     return Trained(again.params, history, "refined", lineage, unseen)
+
+
+def _suited(loss: Callable[[float], float]) -> float:
+    """The temperature with the least loss, tried upwards until it rises."""
+    best, least = 1.0, math.inf
+    for temperature in _TEMPERATURES:
+        now = loss(temperature)
+        if now >= least:
+            break
+        best, least = temperature, now
+    return best
 
 
 def _best_pass(before: Parameters, result: FitResult, held: Dataset, rule: LabelRule) -> int:
@@ -312,7 +322,7 @@ class _Descent:
                 )  # fmt: skip
                 before = after = starts = apart(solved, starts)
             if self.heated:
-                suited = min(_TEMPERATURES, key=lambda t: loss(together(at(t), learned)))
+                suited = _suited(lambda t: loss(together(at(t), learned)))
                 before, heat = at(suited), _HEAT * suited
             pairs = zip(at(heat), splits, strict=True)
             plans = [self._plan(p, rows) for p, (rows, _) in pairs]
