@@ -25,10 +25,10 @@ from mnemosphere.training.side_by_side import apart, joint_solutions, rows_toget
 Floats = NDArray[np.floating[Any]]
 
 _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration
-_SMALL, _FOLDS = 5000, 3  # up to so many rows, several hold-outs in turn: each third of them
+_SMALL = 5000  # up to so many rows, several hold-outs of a third in turn
+_FOLDS = (3, 2)  # of fewer than `TWO_TURNS` rows, and of more
 _LEAST_ROWS = 30
-# Of a model that only tells the reading: exact, exact where two of the thirds judge, incremental.
-_PASSES = (20, 10, 4)
+_PASSES = (20, 10, 4)  # of a model that only tells the reading: exact, of either, and incremental
 
 
 def share_apart(n_rows: int) -> float:
@@ -72,7 +72,7 @@ def cross_fitted_reading(
     passes = _PASSES[two if exact else 2]
     passes = passes if max_iter is None else min(passes, max_iter)
     folds = []
-    for fold in range(_FOLDS - two if small else 1):
+    for fold in range(_FOLDS[two] if small else 1):
         generator = torch.Generator().manual_seed(seed + fold)
         rows, held = dataset.split(1 / 3 if small else 0.2, generator=generator)
         if held is None:
