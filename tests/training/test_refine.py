@@ -148,8 +148,7 @@ def test_with_more_rows_two_turns_do_and_mere_starts_are_brief(
     )  # fmt: skip
     stages = [stage for stage, *_ in joint.calls]
     assert stages == [*(f"fold{k}." for k in range(turns)), "all"]
-    brief = turns == 2
-    assert joint.brief == [brief] * turns + [brief and gains]  # else it is what remains
+    assert joint.brief == [turns == 2] * turns + [gains]  # else it is what remains
 
 
 def test_few_rows_judge_by_turns(case, descents, monkeypatch):
