@@ -13,6 +13,7 @@ import mnemosphere as mn
 from mnemosphere.estimators import class_training
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import accumulate
+from mnemosphere.training import side_by_side
 
 refine = import_module("mnemosphere.training.refine")  # its function has the same name
 SETTINGS = {"n_memories": 7, "normalize": "standard", "varsigma": 0.7, "random_state": 0}
@@ -68,7 +69,7 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(make_clusters, turns):
 def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):
     """Without noise, and as many rows as a batch has: the path of each hold-out by itself."""
     x, y = make_clusters(rows=211, spread=2.0)
-    monkeypatch.setattr(refine, "_SINGLE_ROWS", len(x))
+    monkeypatch.setattr(side_by_side, "_SINGLE_ROWS", len(x))
     objective = mn.Refinement(max_iter=5, noise=0.0)
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=4).fit(x, y)
     ((starts, splits, exact),) = turns

@@ -183,9 +183,10 @@ def test_of_settings_that_do_alike_a_third_stays_in_the_race(monkeypatch):
     """Labels that mean nothing: all settings are within a few percent of each other."""
     judged = []
 
-    def spied(trials, start):
+    def spied(trials, start, steps):
+        assert steps == 5
         judged.append(len(trials))
-        return pilot.judge(trials, start)
+        return pilot.judge(trials, start, steps)
 
     monkeypatch.setattr(selection, "judge", spied)
     rng = np.random.default_rng(3)
@@ -194,6 +195,22 @@ def test_of_settings_that_do_alike_a_third_stays_in_the_race(monkeypatch):
     assert first == 96  # eight geometries, two widths, six ς
     assert second == first // 3
     assert last // 2 <= 1 + second // 3  # two hold-outs
+
+
+@pytest.mark.parametrize(("classes", "widths"), [(11, {22, 40}), (12, {40})])
+def test_two_widths_where_the_first_look_tells_them_apart(monkeypatch, classes, widths):
+    """Of 600 rows it has a third of 120 memories, and takes three steps."""
+    looks = []
+
+    def spied(trials, start, steps):
+        looks.append((steps, {problem.params.n_memories for problem in trials}))
+        return [torch.ones(7) for _ in trials]
+
+    monkeypatch.setattr(selection, "judge", spied)
+    rng = np.random.default_rng(4)
+    chosen(rng.normal(size=(600, 3)), np.arange(600) % classes, classes)
+    assert looks[0] == (3, widths)
+    assert {steps for steps, _ in looks[1:]} == {5}
 
 
 def thin(seed, rows=307):

@@ -14,6 +14,7 @@ from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
 from mnemosphere.model.objectives import JointConditional, conditional
 from mnemosphere.numerics import sphere
+from mnemosphere.training import side_by_side
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import FitResult, fit
@@ -186,7 +187,7 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
 
     They start at twice the temperature at which the joint solutions have the lowest.
     """
-    monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
+    monkeypatch.setattr(side_by_side, "_SINGLE_ROWS", case.dataset.n_rows)
     descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
                               seeded(5), (), 0)  # fmt: skip
     splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]
@@ -218,7 +219,7 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
 
 def test_joint_solutions_side_by_side_are_those_of_one_at_a_time(case, monkeypatch):
     """By the solver's own loop, on each two thirds of the rows."""
-    monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
+    monkeypatch.setattr(side_by_side, "_SINGLE_ROWS", case.dataset.n_rows)
     descent = module._Descent(Refinement(metric="none"), True, True, seeded(5), (), 0)
     splits = [case.dataset.split(1 / 3, generator=seeded(2), turn=k) for k in range(3)]
     exact = ExactSteps(lambda _: case.params, 7, 1e-300)
@@ -334,7 +335,7 @@ def test_some_thousand_rows_go_on_from_what_the_hold_out_came_to(case, descents,
 
 def test_a_full_metric_knows_no_axes(case, monkeypatch):
     """Rows turned beforehand: every class of every row is as probable as before."""
-    monkeypatch.setattr(module, "_SINGLE_ROWS", case.dataset.n_rows)
+    monkeypatch.setattr(side_by_side, "_SINGLE_ROWS", case.dataset.n_rows)
     q = torch.linalg.qr(torch.randn(5, 5, generator=seeded(8), dtype=torch.float64))[0]
     turned = case._replace(x=case.x @ q.T, params=case.params.replace(w=case.params.w @ q.T))
     found = []

@@ -84,7 +84,7 @@ def problems(
         yield Problem(params.replace(varsigma=vs, beta=beta), fitted.rows, judged.rows)
 
 
-def judge(trials: list[Problem], start: Start, steps: int = STEPS) -> list[Tensor]:
+def judge(trials: list[Problem], start: Start, steps: int) -> list[Tensor]:
     """Log-loss by temperature for each problem, after a few exact steps, weights learned.
 
     Problems are small and many: those of one shape go side by side.
