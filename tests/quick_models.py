@@ -11,7 +11,7 @@ def small(**settings):
     """A model whose choices are made, so that a test is quick."""
     settings = {
         "n_memories": 7, "normalize": "unit", "varsigma": 0.9, "random_state": 0,
-        "objective": "joint",
+        "objective": "joint", "max_iter": 3,
     } | settings  # fmt: skip
     return mn.DAMClassifier(**settings)
 

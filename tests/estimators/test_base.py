@@ -284,7 +284,7 @@ def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch):
 
     monkeypatch.setitem(class_training.PASSES, "exact", 2)
     with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes, .*raise max_iter"):
-        small(tol=1e-9).fit(*data)
+        small(tol=1e-9, max_iter=None).fit(*data)
     small(tol=1e-9, max_iter=2).fit(*data)  # the user's own budget: no word
 
 

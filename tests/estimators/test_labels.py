@@ -12,6 +12,7 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere.estimators.labels import class_index, class_weights, encode
+from quick_models import small
 
 NAN = float("nan")
 CPU = torch.device("cpu")
@@ -369,17 +370,6 @@ def test_weights_by_name():
 
 
 # through fit
-
-
-def small(**settings):
-    settings = {
-        "objective": "joint",
-        "n_memories": 7,
-        "normalize": "unit",
-        "varsigma": 0.9,
-        "random_state": 0,
-    } | settings
-    return mn.DAMClassifier(**settings)
 
 
 def test_predictions_come_back_as_the_labels_were(data, fresh):
