@@ -33,7 +33,7 @@ from mnemosphere.training.sgd import SGD
 
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
-_FEW_ROWS, _PASSES = 2000, 20  # exact passes of more: further ones would learn rows by heart
+_FEW_ROWS, _PASSES = 2000, 15  # exact passes of more: further ones would learn rows by heart
 _JUDGED_PASSES = 10  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 

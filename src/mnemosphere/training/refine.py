@@ -31,7 +31,8 @@ from mnemosphere.training.side_by_side import apart, joint_solutions, rows_toget
 __all__ = ["TWO_TURNS", "ExactSteps", "angular_unit", "join_histories", "refine"]
 
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
-_PASSES, _ALL_STEPS = 15, 60  # at least so many of both
+_PASSES, _ALL_STEPS = 12, 60  # at least so many of both
+_MORE_PASSES = 3  # of more rows than _HEATED_ROWS
 _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
@@ -257,7 +258,8 @@ class _Descent:
     def schedule(self, n_rows: int) -> tuple[int, int]:
         """Steps per pass, and passes."""
         steps = math.ceil(n_rows / _BATCH)
-        return steps, self.refinement.max_iter or max(_PASSES, math.ceil(_ALL_STEPS / steps))
+        least = _PASSES + _MORE_PASSES * (n_rows > _HEATED_ROWS)
+        return steps, self.refinement.max_iter or max(least, math.ceil(_ALL_STEPS / steps))
 
     def __call__(
         self,
