@@ -20,7 +20,7 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refine import TWO_TURNS
-from mnemosphere.training.side_by_side import apart, joint_solutions, rows_together, together
+from mnemosphere.training.side_by_side import apart, joint_solutions, together
 
 Floats = NDArray[np.floating[Any]]
 
@@ -83,7 +83,7 @@ def cross_fitted_reading(
 
     def side_by_side() -> list[Parameters]:
         starts = [params for params, *_ in folds]
-        learned = rows_together([next(rows.batches(None)) for _, rows, *_ in folds])
+        learned = Batch.stack([next(rows.batches(None)) for _, rows, *_ in folds])
         try:
             return apart(
                 joint_solutions(
@@ -102,7 +102,9 @@ def cross_fitted_reading(
     else:
         for params, rows, _, generator in folds:
             result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
-            params, counts = result.params, solver.label_counts(result.state, rows.n_rows)
+            params, counts = result.params, result.params.p * rows.n_rows
+            if not start.own_labels:  # p is held to weights then, and gives more than rows have
+                counts = solver.label_counts(result.state, rows.n_rows)
             nets.append(params.replace(p=net_class_weights(params, smoothing, counts)))
     return best_reading([
         (net, _labeled(part))
