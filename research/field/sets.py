@@ -30,8 +30,11 @@ class Table:
 
     name: str
     kind: str  # "table", "time series", … as the index has it; "bundled" for scikit-learn's
-    x: NDArray[np.float64]
+    x: Any  # an array of numbers, or a frame
     y: NDArray[np.int64]
+
+    def rows(self, index: NDArray[np.int64]) -> Any:
+        return self.x.iloc[index] if hasattr(self.x, "iloc") else self.x[index]
 
     @property
     def n_classes(self) -> int:

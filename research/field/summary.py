@@ -147,9 +147,15 @@ def fit_ratios(timed: Results, ours: str) -> dict[str, float]:
     found = {}
     for name in outside(timed):
         cell = timed.cells.get((name, ours))
-        if timed.sets[name]["rows"] < SMALL and cell:
-            peers = sum(mean(cell, peer) for peer in methods.TIMED_BY)
-            found[name] = mean(cell, "fit_seconds") / peers
+        if timed.sets[name]["rows"] >= SMALL or not cell:
+            continue
+        if timed.part == "time":  # all in one cell
+            peers = [mean(cell, peer) for peer in methods.TIMED_BY]
+        elif all((name, peer) in timed.cells for peer in methods.TIMED_BY):
+            peers = [mean(timed.cells[name, peer], "fit_seconds") for peer in methods.TIMED_BY]
+        else:
+            continue
+        found[name] = mean(cell, "fit_seconds") / sum(peers)
     return found
 
 
@@ -161,8 +167,8 @@ def line(part: str, cell: Json) -> str:
 
 def text(results: Results) -> str:
     """For the terminal."""
-    lines = []
-    for key, high in PARTS[results.part].judged.items():
+    lines: list[str] = []
+    for key, high in PARTS[results.part].judged.items() if results.cells else ():
         ranked = ranking(results, key)
         if len(ranked.methods) < 2:
             continue
@@ -177,12 +183,14 @@ def text(results: Results) -> str:
                 f"  {name:<40} mean rank {rank:5.2f} ({low:.2f}–{high_end:.2f}), "
                 f"mean {scored[name]:.4f}"
             )
-    if results.part in ("classify", "time"):
+    if results.part in ("classify", "frames", "time"):
         for ours in (m for m in methods.BOTH if m in results.heads):
             lines.append(f"\nwhat must be seen, {ours}:")
-            timed = results.part == "time"
-            for c in (
-                cost_of_a_fit(results, ours) if timed else criteria(results, Results("time"), ours)
-            ):
+            if results.part == "time":
+                found = cost_of_a_fit(results, ours)
+            else:
+                timed = results if results.part == "frames" else Results("time")
+                found = criteria(results, timed, ours)
+            for c in found:
                 lines.append(f"  {'yes' if c.met else 'NO ':<4} {c.what}: {c.seen}")
     return "\n".join(lines)

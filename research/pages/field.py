@@ -95,10 +95,10 @@ def rank_table() -> str:
     return f"{table}\n\n{text}\n\n{how(results)}"
 
 
-def criteria_table() -> str:
+def criteria_table(part: str = "classify") -> str:
     """What is asked of ours, and what is seen."""
-    results = Results.read("classify")
-    timed = Results.read("time")
+    results = Results.read(part)
+    timed = Results.read("time") if part == "classify" else results
     found = {m: summary.criteria(results, timed, m) for m in methods.BOTH if m in results.heads}
     found = {m: criteria for m, criteria in found.items() if criteria}
     seen = {
@@ -111,9 +111,11 @@ def criteria_table() -> str:
     return f"{markdown(['wanted', *found], lines)}\n\n{how(timed)}"
 
 
-def set_table(key: str, written: Callable[[float], str], *, factor: float = 1.0) -> str:
+def set_table(
+    key: str, written: Callable[[float], str], *, factor: float = 1.0, part: str = "classify"
+) -> str:
     """Every set and method; the best of a set in bold."""
-    results = Results.read("classify")
+    results = Results.read(part)
     found = summary.ranking(results, key)
     others = sorted(n for n, s in results.sets.items() if n not in found.sets)
     lines = []
@@ -274,8 +276,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "field criteria": criteria_table,
     "field accuracy": accuracy_sets,
     "field log-loss": lambda: set_table("log_loss", lambda v: f"{v:.3f}"),
+    "field frames criteria": lambda: criteria_table("frames"),
+    "field frames accuracy": lambda: set_table(
+        "accuracy", lambda v: f"{v:.1f}", factor=100.0, part="frames"
+    ),
     "field cost": cost_source,
     "field images": images_table,
-    **_parts(("changed", "cluster", "few-labels", "novelty")),
+    **_parts(("frames", "changed", "cluster", "few-labels", "novelty")),
 }
 PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}
