@@ -10,9 +10,9 @@ more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter
 rows on, where a refinement is quick, the first turn fits a third of the rows with a third of the
 memories, in three steps instead of five. Where there are more rows than that, the best of each
 width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more than
-10,000 rows on 10,000, all of them), and the best of them with neighbors of its ς as long as the
-loss falls: the best ς grows with the number of memories, and of rows. Between normalizations within
-1% of each other the simpler goes first.
+10,000 rows all of them, on 10,000 where no refinement follows), and the best of them with neighbors
+of its ς as long as the loss falls: the best ς grows with the number of memories, and of rows.
+Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -126,7 +126,9 @@ def choose(
     partly = n_labeled < rows.n_rows
     if partly:
         order = _labeled_in_turn(order, labeled)
-    some = order[: FINE_ROWS if rows.n_rows <= QUICK_ROWS else MANY_FINE_ROWS]
+    # A refinement does best from the smaller ς that fewer rows call for.
+    many = rows.n_rows > QUICK_ROWS and not start.refined
+    some = order[: MANY_FINE_ROWS if many else FINE_ROWS]
     sample = _Sample(
         rows.take(some),
         targets[some],
