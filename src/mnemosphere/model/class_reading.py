@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.densities import exponentials
 from mnemosphere.model.gaps import split
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
@@ -203,7 +204,7 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, beta_eff)[0])
-        return score.sub_(score.amax(-1, keepdim=True)).exp_()
+        return exponentials(score, score.amax(-1))
 
     def loss(log_t: float, log_a: float = 0.0) -> Tensor:
         classes = shares(log_t) @ labels(log_a)  # (B, C)

@@ -32,6 +32,7 @@ from torch import Tensor
 from mnemosphere.machine import core_cache
 from mnemosphere.model import pass_gpu
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, split
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -48,8 +49,6 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _LARGE_CACHE = 1 << 21  # bytes
 _WIDER = 8  # times as many where no such array is held, but a few numbers per row
-
-_HEADROOM = 1e8  # of densities: label weights over them, summed over so many rows, stay finite
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -178,11 +177,12 @@ class _Pass:
         with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
+        self.reach = params.beta_eff + params.beta  # log Ω_N(β)/Ω_N(0) is at most β
         self.p0 = params.p[..., 0, :]
         self.p = params.p[..., 1:, :][..., self.own, :]
         self.metric = None if params.metric is None else params.metric.mT.contiguous()  # (M, N)
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
-        self.floor = _HEADROOM * torch.finfo(self.p.dtype).tiny
+        self.floor = least_density(self.p.dtype)
         self.fused: pass_gpu.FusedPass | None = None
         if self.narrow and params.w.is_cuda and axis.size == 1 and pass_gpu.usable(len(self.p0)):
             self.fused = pass_gpu.FusedPass(
@@ -235,7 +235,7 @@ class _Pass:
         join()
         # The largest exponent of the row, the uniform component's 0 included.
         top = self.axis.largest(torch.maximum(e.amax(-1), self.log_ratio[..., None]))
-        e.sub_(top[..., None]).exp_()
+        e = exponentials(e, top, self.reach)
         h0 = self.log_ratio[..., None] - top
         e0 = h0.exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
@@ -289,8 +289,7 @@ def log_joint_differentiable(
     h = params.beta_eff * (x @ params.w.T) - log_ratio
     h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
     shares = h.softmax(1) @ params.p  # (B, C+1)
-    floor = _HEADROOM * torch.finfo(shares.dtype).tiny
-    return shares.clamp_min(floor).log() + h.logsumexp(1, keepdim=True)
+    return shares.clamp_min(least_density(h.dtype)).log() + h.logsumexp(1, keepdim=True)
 
 
 def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:

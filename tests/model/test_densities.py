@@ -1,0 +1,69 @@
+"""Exponentials of a row: right where they count, and never so small that they lose digits."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mnemosphere.model import densities, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.densities import exponentials, least_density
+from mnemosphere.model.kernel import accumulate, memory_shares
+from mnemosphere.model.parameters import from_memories
+from mnemosphere.numerics import sphere
+
+
+@pytest.fixture(autouse=True, params=[True, False])
+def slow(request, monkeypatch):
+    """Whether the processor is one on which they are slow."""
+    monkeypatch.setattr(densities, "SUBNORMALS_ARE_SLOW", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+def test_they_are_exponentials_down_to_the_least_density_and_then_nothing(
+    dtype, several, known, slow
+):
+    least = least_density(dtype)
+    h = torch.linspace(2 * math.log(least), 0.0, 1001, dtype=dtype).repeat(2, 3, 1)
+    h = (h if several else h[0]) + 7.0
+    oracle = np.exp(h.double().numpy() - 7.0)
+    reach = torch.tensor([3.0, -2 * math.log(least)]) if known else None
+    found = exponentials(h.clone(), h.amax(-1), reach).double().numpy()
+    rtol = 3e-5 if dtype == torch.float32 else 1e-12
+    counts = oracle >= least
+    np.testing.assert_allclose(found[counts], oracle[counts], rtol=rtol)
+    if slow:
+        assert (found[oracle < 1e-3 * least] == 0).all()
+        assert found[found > 0].min() > 1e4 * torch.finfo(dtype).tiny
+
+
+def test_where_exponents_differ_little_nothing_is_looked_at():
+    h = -torch.rand(7, 11, generator=torch.Generator().manual_seed(3))
+    oracle = np.exp(h.numpy() - 1.0)
+    found = exponentials(h, torch.ones(7), torch.tensor(60.0))
+    np.testing.assert_allclose(found, oracle, rtol=1e-6)
+
+
+@pytest.mark.parametrize("beta", [30.0, 3e2, 3e3, 3e5])
+def test_sharp_memories_give_no_number_that_loses_digits(beta, slow):
+    generator = torch.Generator().manual_seed(5)
+    w = sphere.sample_uniform(37, 3, generator=generator, dtype=torch.float64)
+    near = w[torch.arange(211) % 37]
+    x = sphere.project(near + sphere.sample_uniform(211, 3, generator=generator) / beta**0.5)
+    targets = objectives.soft_labels(torch.arange(211) % 2, 2, 0.1, dtype=torch.float64)
+    params = from_memories(w, targets.mean(0), beta=beta, varsigma=1.0)
+    single, batch = params.to(dtype=torch.float32), Batch(x, targets).to(dtype=torch.float32)
+    tiny = torch.finfo(torch.float32).tiny
+    shares = torch.cat([r for _, r in memory_shares(single, batch, objectives.joint)])
+    if slow:
+        assert not ((shares > 0) & (shares < tiny)).any()
+    assert (shares == 0).any() == (beta > 100)
+    found = accumulate(single, batch, objectives.joint)
+    exact = accumulate(params, Batch(x, targets), objectives.joint)
+    for name in ("w_bar", "p_bar"):
+        got, wanted = getattr(found, name).double(), getattr(exact, name)
+        assert float((got - wanted).norm() / wanted.norm()) < 1e-6 * max(1.0, beta)
