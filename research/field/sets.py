@@ -54,7 +54,8 @@ def load(name: str, kind: str, folder: Path | None) -> Table:
     if name in BUNDLED:
         x, y = BUNDLED[name](return_X_y=True)
     else:
-        assert folder is not None
+        if folder is None:
+            raise SystemExit(f"error: {name!r} is a table of a folder: pass --data DIR")
         with np.load(folder / "tables" / f"{name}.npz", allow_pickle=False) as stored:
             x, y = stored["X"], stored["y"]
     return Table(name, kind, np.asarray(x, float), np.unique(y, return_inverse=True)[1])

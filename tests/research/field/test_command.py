@@ -37,6 +37,8 @@ def test_sets_of_a_folder_stand_beside_the_bundled(tables, monkeypatch):
     table = load("made", "table", tables)
     assert np.bincount(table.y).tolist() == [31, 29, 2]
     assert load("wine", "bundled", None).x.shape == (178, 13)
+    with pytest.raises(SystemExit, match="pass --data"):
+        load("made", "table", None)
 
 
 def test_cells_are_kept_until_they_are_wanted_again(tables, tmp_path, capsys, monkeypatch):
