@@ -23,7 +23,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import LocalOutlierFactor, NearestCentroid
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC, OneClassSVM
 
@@ -90,7 +90,7 @@ CLASSIFIERS: dict[str, Make] = {
 # Of frames: ours takes them as they are, peers behind an encoder.
 FRAMES: dict[str, Make] = {
     OURS: CLASSIFIERS[OURS],
-    NEIGHBORS: lambda c: encoded(TunedNeighbors(StandardScaler(with_mean=False, with_std=False))),
+    NEIGHBORS: lambda c: encoded(TunedNeighbors(FunctionTransformer())),
     LOGISTIC: lambda c: encoded(LogisticRegression(max_iter=1000)),
     SVM: lambda c: encoded(Calibrated(SVC())),
     "random forest": lambda c: encoded(CLASSIFIERS["random forest"](c)),

@@ -177,7 +177,8 @@ class _Pass:
         with side_stream(params.beta):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
-        self.reach = params.beta_eff + params.beta  # log Ω_N(β)/Ω_N(0) is at most β
+        # log Ω_N(β)/Ω_N(0) is at most β; on a GPU nobody asks
+        self.reach = None if params.w.is_cuda else params.beta_eff + params.beta
         self.p0 = params.p[..., 0, :]
         self.p = params.p[..., 1:, :][..., self.own, :]
         self.metric = None if params.metric is None else params.metric.mT.contiguous()  # (M, N)

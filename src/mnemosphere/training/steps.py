@@ -165,8 +165,8 @@ class CapturedSteps(Steps):
     ) -> Iterator[Batch]:
         """One pass over the rows, each batch to be taken out where the graph reads it.
 
-        The last one is filled up, so that it can be replayed too: a plain step takes as long as
-        twenty of the others.
+        The last one is filled up, so that it can be replayed too: a plain step takes many times as
+        long.
         """
         if isinstance(dataset, InMemory):
             return dataset.picked(size, generator=order, cursor=cursor, fill=True)
