@@ -55,6 +55,41 @@ def test_memory_map_of_rows(data, fresh, tmp_path):
     assert_same_bits(small().fit(rows, data.y), small().fit(data.x, data.y), fresh.x)
 
 
+def tensors_in(value):
+    """Every tensor that an object holds."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return [t for part in value.values() for t in tensors_in(part)]
+    if isinstance(value, list | tuple):
+        return [t for part in value for t in tensors_in(part)]
+    return tensors_in(vars(value)) if type(value).__module__.startswith("mnemosphere") else []
+
+
+PLAIN = {"n_memories": 5, "random_state": 0, "max_iter": 3}
+
+
+@pytest.mark.parametrize(
+    ("model", "share"),
+    [
+        (mn.DAMClassifier(random_state=0), 1.0),
+        (mn.DAMClassifier(**PLAIN, normalize="whitened", objective="conditional"), 1.0),
+        (mn.DAMClassifier(**PLAIN, growth=2), 1.0),
+        (mn.DAMClassifier(**PLAIN), 0.5),
+        (mn.DAMClusterer(3, n_memories=5, random_state=0), 1.0),
+    ],
+    ids=["defaults", "whitened", "growth", "few labels", "clusters"],
+)
+def test_autograd_may_use_all_that_a_fit_leaves(data, model, share):
+    """Much of it is made in inference mode, whose tensors autograd refuses."""
+    y = np.eye(3)[data.y]
+    y[int(share * len(y)) :] = 0  # no label
+    model.fit(data.x) if isinstance(model, mn.DAMClusterer) else model.fit(data.x, y)
+    found = tensors_in(model)
+    assert len(found) > 5
+    assert not any(tensor.is_inference() for tensor in found)
+
+
 ANSWERS = ["predict", "predict_proba", "predict_log_proba", "decision_function", "transform",
            "score_samples", "novelty", "novelty_score", "is_novel", "recall"]  # fmt: skip
 

@@ -26,6 +26,18 @@ def test_room_is_kept_inside_and_gone_outside():
     assert room("a", (3, 5), like) is None
 
 
+def test_room_of_inference_mode_is_not_written_to_outside_of_it():
+    like = torch.ones(2)
+    with reused():
+        with torch.inference_mode():
+            first = room("a", (3, 5), like)
+            assert room("a", (3, 5), like).data_ptr() == first.data_ptr()
+        other = room("a", (3, 5), like)
+        other.zero_()  # would raise
+        with torch.inference_mode():  # what was made outside may be written to anywhere
+            assert room("a", (3, 5), like).data_ptr() == other.data_ptr()
+
+
 @pytest.mark.parametrize("rule", [joint, conditional])
 def test_sums_do_not_depend_on_what_passes_before_have_left(problem, monkeypatch, rule):
     monkeypatch.setattr(kernel, "_CHUNK_ELEMENTS", {"cpu": 1})

@@ -16,7 +16,7 @@ from mnemosphere import data
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, evaluate, log_joint
+from mnemosphere.model.kernel import accumulate, evaluate, log_joint, log_joint_differentiable
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
@@ -188,6 +188,21 @@ def test_noise_is_laid_on_every_batch_and_never_on_validation(case):
         evaluate(case.params, case.batch, objectives.joint), rel=1e-9
     )
     assert first.loss > first.validation_loss + 0.05
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_autograd_takes_what_training_gives(case, solver):
+    """Passes make their tensors in inference mode, whose tensors it refuses."""
+    log = Log()
+    result = fit(
+        case.params, case.dataset, solver, max_iter=2, validation=case.dataset, callbacks=[log]
+    )
+    for params in (result.params, *(params for _, params in log.of("pass"))):
+        x = case.x.clone().requires_grad_()
+        log_joint_differentiable(params, x).sum().backward()
+        assert x.grad.abs().max() > 0
+    for tensor in result.state.values():
+        tensor.zero_()  # would raise
 
 
 # Stopping

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.dataset import ArrayDataset, is_dense_array
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import selection
@@ -25,6 +25,7 @@ from mnemosphere.estimators.streaming import forget_stream, known_classes, take_
 from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import net_class_weights, sharpen
+from mnemosphere.model.sparse_rows import inference
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fixed_point import FixedPoint
@@ -207,7 +208,8 @@ class DAMClassifier(
         self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
         self._look_at_rows(stored, weight, dataset.n_rows)
         if trained.status != "interrupted":
-            found = current().same(self._find_reading(dataset, trained, seed))
+            with torch.inference_mode(is_dense_array(dataset)):
+                found = current().same(self._find_reading(dataset, trained, seed))
             self.temperature_ = found.temperature
             self._net_class_weights = sharpen(self._net_class_weights, found.power)
         return self
@@ -280,7 +282,8 @@ class DAMClassifier(
             seed=seed,
             dtype=dtype,
         )
-        choice = current().once(choose)
+        with inference(stored.values):
+            choice = current().once(choose)
         self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
         self.selection_ = list(choice.trials)
         x, lost = self._training_rows(stored, choice.normalize, weight, dtype)

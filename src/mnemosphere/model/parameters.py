@@ -122,6 +122,10 @@ class Parameters:
             **{name: t.to(device=device, dtype=dtype) for name, t in tensors.items()}
         )
 
+    def clone(self) -> Self:
+        """Return a copy with memory of its own."""
+        return self.from_tensors({name: t.clone() for name, t in self.to_tensors().items()})
+
     def to_tensors(self) -> dict[str, Tensor]:
         """Everything as named tensors, for a file or a buffer; ς as a float64 number."""
         tensors = {name: getattr(self, name) for name in _TENSORS}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import torch
 from torch import Tensor
 
 __all__ = ["reused", "room"]
@@ -34,6 +35,8 @@ def room(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
     if held is None or like.device.type != "cpu":
         return None
     size, there = math.prod(shape), held.get(name)
-    if there is None or there.dtype != like.dtype or there.numel() < size:
+    # What was made in inference mode cannot be written to outside of it.
+    barred = there is not None and there.is_inference() and not torch.is_inference_mode_enabled()
+    if there is None or there.dtype != like.dtype or there.numel() < size or barred:
         there = held[name] = like.new_empty(size)
     return there[:size].view(shape)

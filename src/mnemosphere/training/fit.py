@@ -16,6 +16,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import inference
 from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import (
     Callback,
@@ -211,20 +212,22 @@ def _one_pass(
     batches = steps.batches(dataset, None if on_all else size, None if on_all else order, cursor)
     batch: Batch | None = next(batches)
     while batch is not None:
-        if on_all:
-            steps.add(batch, run.generator)
-        else:
-            steps(batch, batch.n_rows / dataset.n_rows, run.generator)
+        with inference(batch.x):
+            if on_all:
+                steps.add(batch, run.generator)
+            else:
+                steps(batch, batch.n_rows / dataset.n_rows, run.generator)
         current.rows += batch.n_rows
         # The next one is asked for first: a checkpoint always leaves a batch to go on with.
         last, batch = batch, next(batches, None)
         current.batches, current.seconds = cursor.batches - 1, time.perf_counter() - began
         for callback in watchers:
             callback.on_batch(run, 1.0 if batch is None else current.rows / dataset.n_rows)
-    if on_all:
-        steps.step_on_all(next(dataset.batches(None)))
-    else:
-        steps.end_pass(last, dataset.n_rows)
+    with inference(last.x):
+        if on_all:
+            steps.step_on_all(next(dataset.batches(None)))
+        else:
+            steps.end_pass(last, dataset.n_rows)
     run.current = None
     return began
 

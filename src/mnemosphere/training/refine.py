@@ -133,8 +133,10 @@ def refine(
             starts.append(solved.params)
     if turns:
         own = torch.Generator().manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        found = current().once(
-            lambda: replace(descent, generator=own).by_turns(starts, pairs, exact)
+        found = (
+            current()
+            .once(lambda: replace(descent, generator=own).by_turns(starts, pairs, exact))
+            .clone()
         )
         stop = found.stop
     else:
@@ -227,6 +229,12 @@ class _Turns(NamedTuple):
     status: str
     heat: float  # the temperature from which the descent started
 
+    def clone(self) -> _Turns:
+        """The same out of inference mode."""
+        parts = (self.joint, self.before, self.after)
+        joint, before, after = ([params.clone() for params in part] for part in parts)
+        return self._replace(joint=joint, before=before, after=after)
+
 
 class _Plan(NamedTuple):
     """What a descent starts from, and how it goes."""
@@ -296,6 +304,7 @@ class _Descent:
         p = polytope.retract(best.p, torch.zeros_like(best.p), best.p_h, best.p_q, tol=_MARGINALS)
         return replace(result, params=best.replace(p=p))
 
+    @torch.inference_mode()
     def by_turns(
         self,
         starts: Sequence[Parameters],

@@ -86,7 +86,10 @@ class Steps:
         self._count += stats.count
 
     def read(self) -> tuple[Parameters, SolverState]:
-        """The parameters and the state as they are now."""
+        """The parameters and the state as they are now; copies of what inference mode made."""
+        made = (*self._params.to_tensors().values(), *self._state.values())
+        if any(t.is_inference() for t in made):
+            return self._params.clone(), _copy_state(self._state)
         return self._params, self._state
 
     def partial(self) -> dict[str, Tensor]:
@@ -129,7 +132,7 @@ class CapturedSteps(Steps):
         rule: LabelRule,
         noise: SphereNoise | None = None,
     ) -> None:
-        super().__init__(_copy(params), _copy_state(state), solver, rule, noise)
+        super().__init__(params.clone(), _copy_state(state), solver, rule, noise)
         self._own = self._params, self._state
         self._batch: Batch | None = None
         self._generators: list[torch.Generator] = []  # of the noise
@@ -179,7 +182,7 @@ class CapturedSteps(Steps):
 
     def read(self) -> tuple[Parameters, SolverState]:
         """Copies of the parameters and the state as they are now."""
-        return _copy(self._params), _copy_state(self._state)
+        return self._params.clone(), _copy_state(self._state)
 
     def _capture(self, batch: Batch, share: float) -> None:
         weight = batch.sample_weight
@@ -249,10 +252,6 @@ def steps_for(
 
 def _taken(batch: Batch) -> Batch:
     return batch.taken if isinstance(batch, Picked) else batch
-
-
-def _copy(params: Parameters) -> Parameters:
-    return Parameters.from_tensors({name: t.clone() for name, t in params.to_tensors().items()})
 
 
 def _copy_state(state: SolverState) -> SolverState:
