@@ -43,7 +43,7 @@ class ClassTraining(ClassModel):
 
     objective: float | str | Refinement
     uniform_weight: float | str
-    _few_numbers = 100_000  # their products are many
+    _few_numbers = 50_000  # their products are many
     _own_labels: bool  # memories start with the labels of their rows, and learn their weights
 
     def _start(self, *, grows: bool = True) -> Start:

@@ -88,7 +88,7 @@ class DAMClassifier(
     class_weight : dict, "balanced" or None
         Weights of the classes.
     precision : {"auto", "float64", "float32", "bfloat16"}
-        "auto": float64 up to 100,000 numbers in X and y and as many pairs of a row and a memory,
+        "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a memory,
         where it costs little, else float32, and bfloat16 operands on a GPU that has units for
         them. "bfloat16": the large products of training take operands rounded to it, sums and all
         else are float32; a processor with AMX is faster by that too, others only round.

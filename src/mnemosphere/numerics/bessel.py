@@ -340,14 +340,12 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
             both = bessel_gpu.evaluate(x, ratio, resultant, _start(n), n)
             return both[function is _MeanResultant]
     if not stays and not followed:
-        try:
-            numbers = x.detach().double().cpu().numpy()
-        except RuntimeError:
-            pass  # inside a torch.func transform a tensor has no plain numbers
-        else:
-            if numbers.size <= _FEW:
-                found = [plain[function](number, n) for number in numbers.ravel().tolist()]
+        with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers
+            if x.numel() <= _FEW:
+                found: Any = [plain[function](v, n) for v in x.reshape(-1).tolist()]
+                found = found if x.ndim else found[0]
                 return torch.tensor(found, dtype=torch.float64, device=x.device).view(x.shape)
+            numbers = x.detach().double().cpu().numpy()
             with np.errstate(over="ignore", under="ignore"):
                 return torch.from_numpy(plain[function](numbers, n)).to(x.device)
     return function.apply(x.double(), n)  # type: ignore[no-any-return, no-untyped-call]
