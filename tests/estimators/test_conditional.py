@@ -151,11 +151,24 @@ def test_names_and_numbers_mean_refinements(data, monkeypatch, objective, meant)
 
     def spy(joint, dataset, refinement, **options):
         seen.append(refinement)
-        return joint(dataset, "", False)
+        return joint(dataset, "", False, None)
 
     monkeypatch.setattr(class_training, "refine", spy)
     mn.DAMClassifier(**SETTINGS, objective=objective, max_iter=1).fit(*data)
     assert seen == ([] if meant is None else [meant])
+
+
+def test_what_remains_goes_on_where_the_judged_solution_ended():
+    """Many rows whose classes mean nothing: the passes that judge are not taken again."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(3_101, 3)), rng.integers(0, 2, 3_101)
+    settings = SETTINGS | {"objective": mn.Refinement(max_iter=1), "tol": 0}
+    history = mn.DAMClassifier(**settings).fit(x, y).history_
+    alone = mn.DAMClassifier(**settings | {"objective": "joint"}).fit(x, y).history_
+    judged, _, rest = ([r for r in history if r["phase"] == k] for k in range(3))
+    assert len(judged) + len(rest) == len(alone)
+    assert rest[0]["loss"] < judged[0]["loss"]
+    assert rest[-1]["loss"] == pytest.approx(alone[-1]["loss"], rel=1e-2)
 
 
 def test_noise_is_an_option(make_clusters, descents):

@@ -64,10 +64,11 @@ class Joint:
 
     def __init__(self, params, callbacks=()):
         self.params, self.callbacks, self.calls = params, callbacks, []
-        self.brief = []
+        self.brief, self.begun = [], []
 
-    def __call__(self, dataset, stage, brief):
+    def __call__(self, dataset, stage, brief, begun):
         self.brief.append(brief)
+        self.begun.append(begun)
         result = fit(
             self.params,
             dataset,
@@ -150,6 +151,25 @@ def test_with_more_rows_two_turns_do_and_mere_starts_are_brief(
     stages = [stage for stage, *_ in joint.calls]
     assert stages == [*(f"fold{k}." for k in range(turns)), "all"]
     assert joint.brief == [turns == 2] * turns + [gains]  # else it is what remains
+    assert joint.begun == [None] * (turns + 1)  # a third of the rows was missing
+
+
+@pytest.mark.parametrize("gains", [True, False])
+@pytest.mark.parametrize("least", [157, 158])
+def test_what_remains_goes_on_from_a_brief_solution_of_most_rows(
+    many, case, monkeypatch, least, gains
+):
+    monkeypatch.setattr(module, "TWO_TURNS", least)
+    monkeypatch.setattr(module, "_HEATED_ROWS", 1000)
+    case = case if gains else meaningless(case)
+    joint = Joint(case.params)
+    refine(
+        joint, case.dataset, Refinement(max_iter=4, validation_fraction=0.3, metric="none"),
+        learn_beta=False, learn_weights=False, generator=seeded(2),
+    )  # fmt: skip
+    (_, _, brief), *_ = joint.calls
+    assert joint.brief == [least == 157, gains]
+    assert joint.begun == [None, brief.params if least == 157 and not gains else None]
 
 
 def test_few_rows_judge_by_turns(case, descents, monkeypatch):
@@ -191,7 +211,7 @@ def test_turns_end_at_the_pass_that_is_best_on_average(case, monkeypatch):
     descent = module._Descent(Refinement(max_iter=9, noise=0.0, metric="none"), True, False,
                               seeded(5), (), 0)  # fmt: skip
     splits = [case.dataset.split(1 / 3, generator=seeded(k)) for k in range(3)]
-    starts = [Joint(case.params)(rows, "", False).params for rows, _ in splits]
+    starts = [Joint(case.params)(rows, "", False, None).params for rows, _ in splits]
     turns = descent.by_turns(starts, splits, None)
     found, stop = turns.after, turns.stop
 

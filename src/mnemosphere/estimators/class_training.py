@@ -34,7 +34,7 @@ from mnemosphere.training.sgd import SGD
 _SGD_PASSES = 300
 _MANY_CLASSES = 50
 _FEW_ROWS, _PASSES = 2000, 15  # exact passes of more: further ones would learn rows by heart
-_JUDGED_PASSES = 10  # of the joint solutions that rows left out judge
+_JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
@@ -76,13 +76,14 @@ class ClassTraining(ClassModel):
             return trained if apart is None else trained._replace(unseen=((trained.params, apart),))
         return refine(
             # Each joint solution from the same seed, as if it were the only one.
-            lambda rows, stage, brief: self._solve(
+            lambda rows, stage, brief, begun: self._solve(
                 rows,
                 stage,
                 torch.Generator().manual_seed(seed),
                 callbacks,
                 refined=True,
                 most=_JUDGED_PASSES if brief else None,
+                begun=begun,
             ),
             dataset,
             refinement,
@@ -123,10 +124,12 @@ class ClassTraining(ClassModel):
         *,
         refined: bool = False,
         most: int | None = None,
+        begun: Parameters | None = None,
     ) -> Trained:
         """The joint solution by the fixed point, or that of the objective by SGD.
 
-        refined: a refinement goes on from there; most: exact passes then.
+        refined: a refinement goes on from there; most: exact passes then; begun: what so many of
+        them came to on most of the rows, from which exact passes go on.
         """
         rule: LabelRule = objectives.joint
         validation, patience = None, None
@@ -146,9 +149,13 @@ class ClassTraining(ClassModel):
                 dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
             patience = None if validation is None else solver.patience
         passes = self.max_iter or passes
-        if most is not None and solver.rows_per_step is None:
+        exact = solver.rows_per_step is None
+        if most is not None and exact:
             passes = min(passes, most)
-        params = start(dataset, self.varsigma_, generator)
+        if begun is not None and exact and self.growth is None:
+            params, passes = begun, max(1, passes - _JUDGED_PASSES)
+        else:
+            params = start(dataset, self.varsigma_, generator)
         if refined and self.growth is None and start.from_means(dataset):
             return Trained(params, (), "converged")
         early: Trained | None = None

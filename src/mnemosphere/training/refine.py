@@ -78,7 +78,7 @@ class ExactSteps(NamedTuple):
 
 
 def refine(
-    joint: Callable[[Dataset, str, bool], Trained],
+    joint: Callable[[Dataset, str, bool, Parameters | None], Trained],
     dataset: Dataset,
     refinement: Refinement,
     *,
@@ -90,7 +90,8 @@ def refine(
 ) -> Trained:
     """Find the joint solution and refine it where held-out rows gain by it.
 
-    `joint(rows, stage, brief)` solves for the rows it is given, briefly where that is but a start.
+    `joint(rows, stage, brief, begun)` solves for the rows it is given, briefly where that is but a
+    start, and may go on from where a brief solution of most of them has `begun`.
     The rows that judge take no part in the joint solution that the refinement starts from. Few rows
     judge by turns, each third of them (from 1000 on two thirds); many by one hold-out; fewer than
     50 judge nothing. If they gain nothing, the joint solution of all rows is what remains. If they
@@ -104,7 +105,7 @@ def refine(
         refinement, learn_beta, learn_weights, generator, callbacks, widest, most_noise
     )
     if dataset.n_rows < _LEAST_ROWS:
-        return joint(dataset, "", False)
+        return joint(dataset, "", False, None)
     turns = dataset.n_rows <= _FEW_ROWS and is_dense_array(dataset)
     brief = dataset.n_rows >= TWO_TURNS
     splits: list[tuple[Dataset, Dataset | None]] = []
@@ -118,7 +119,7 @@ def refine(
         splits.append(dataset.split(refinement.validation_fraction, generator=generator))
     pairs = [(rows, held) for rows, held in splits if held is not None]
     if not pairs:
-        return joint(dataset, "", False)
+        return joint(dataset, "", False, None)
     history: tuple[PassRecord, ...] = ()
     lineage = None
     if turns and exact is not None:
@@ -126,7 +127,7 @@ def refine(
     else:
         starts = []
         for fold, (rows, _) in enumerate(pairs):
-            solved = joint(rows, f"fold{fold}." if turns else "", brief)
+            solved = joint(rows, f"fold{fold}." if turns else "", brief, None)
             history, lineage = join_histories(history, solved.history), solved.lineage
             if solved.status == "interrupted":
                 return solved._replace(history=history)
@@ -169,7 +170,8 @@ def refine(
     end = stop / found.passes
     start, part = best.params, (end * (1 - _LAST), end)
     if turns or found.heat == 1.0 or not gained:
-        whole = joint(dataset, "all", gained)
+        begun = starts[0] if brief and not (turns or gained) else None
+        whole = joint(dataset, "all", gained, begun)
         history, lineage = join_histories(history, whole.history), whole.lineage
         if not gained:
             return whole._replace(history=history, unseen=unseen)
