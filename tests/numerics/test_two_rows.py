@@ -58,3 +58,16 @@ def test_a_row_of_next_to_nothing(total):
     np.testing.assert_allclose(p[:-1] / total, a[:-1] / a[:-1].sum(), rtol=1e-3)
     np.testing.assert_allclose(rest, c, rtol=1e-12)
     assert p[-1] == 0
+
+
+@pytest.mark.parametrize("seed", range(11))
+def test_a_row_that_hardly_a_column_asks_for(seed):
+    """Many classes and a uniform component that no row is left to: steps leap over the root."""
+    rng = np.random.default_rng(seed)
+    c = rng.dirichlet(np.full(201, 5.0))
+    a, b = 10 ** rng.uniform(-15, -6, 201), c * (1 + 0.02 * rng.normal(size=201))
+    p, rest = divide(a, b, c, 0.00125)
+    assert p.sum() == pytest.approx(0.00125, rel=1e-12)
+    np.testing.assert_allclose(p + rest, c, rtol=1e-12)
+    force = a / p - b / rest  # the one multiplier of the row
+    np.testing.assert_allclose(force, force[0], rtol=1e-6)

@@ -43,6 +43,7 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
     pull = (a * (b / np.maximum(c, _TINY))).sum(-1, keepdims=True) / a.sum(-1, keepdims=True)
     t = np.where(high - pull > low, high - pull, 0.0)
     both, apart, product = a + b, a - b, 4 * a * b
+    last = earlier = np.inf  # how far off the sum was, two steps ago at most
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         for _ in range(_STEPS):
             tc = t * c
@@ -56,8 +57,11 @@ def divide(a: Any, b: Any, c: Any, total: Any) -> tuple[Array, Array]:
             slope = (p * (c - p) / np.maximum(root, _TINY)).sum(-1, keepdims=True)  # −dΣp/dt
             # Of 1/Σp, which is nearly a line in t: p ≈ a/t where the row is a small part.
             newton = t + over * (over / total + 1) / np.maximum(slope, _TINY)
-            inside = (newton > low) & (newton < high)
+            # From both sides it can leap back and forth, and come no nearer.
+            stuck = 2 * np.abs(over) > earlier
+            inside = (newton > low) & (newton < high) & ~stuck
             t = np.where(done, t, np.where(inside, newton, (low + high) / 2))
+            last, earlier = np.abs(over), last
         rest = _column(2 * b * c, both - tc, root, -t)
     share = np.where(c > 0, a, 0.0)
     little = given * (share / np.maximum(share.sum(-1, keepdims=True), _TINY))
