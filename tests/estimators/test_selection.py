@@ -13,7 +13,8 @@ import mnemosphere as mn
 from mnemosphere.data import ArrayDataset, Normalizer, StoredRows
 from mnemosphere.data.normalize import METRICS
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.estimators import pilot, selection
+from mnemosphere.estimators import pilot, race, selection
+from mnemosphere.estimators.sample import labeled_in_turn
 from mnemosphere.estimators.selection import choose, choose_n_memories
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.memory_graph import sharing_temperature
@@ -179,40 +180,6 @@ def test_the_choice_is_the_trial_of_least_loss(make_clusters):
     assert choice.shrinkage is None
 
 
-def test_of_settings_that_do_alike_a_third_stays_in_the_race(monkeypatch):
-    """Labels that mean nothing: all settings are within a few percent of each other."""
-    judged = []
-
-    def spied(trials, start, steps):
-        assert steps == 5
-        judged.append(len(trials))
-        return pilot.judge(trials, start, steps)
-
-    monkeypatch.setattr(selection, "judge", spied)
-    rng = np.random.default_rng(3)
-    chosen(rng.normal(size=(151, 7)), rng.integers(2, size=151), 2)
-    first, second, last = judged
-    assert first == 96  # eight geometries, two widths, six ς
-    assert second == first // 3
-    assert last // 2 <= 1 + second // 3  # two hold-outs
-
-
-@pytest.mark.parametrize(("classes", "widths"), [(11, {22, 40}), (12, {40})])
-def test_two_widths_where_the_first_look_tells_them_apart(monkeypatch, classes, widths):
-    """Of 600 rows it has a third of 120 memories, and takes three steps."""
-    looks = []
-
-    def spied(trials, start, steps):
-        looks.append((steps, {problem.params.n_memories for problem in trials}))
-        return [torch.ones(7) for _ in trials]
-
-    monkeypatch.setattr(selection, "judge", spied)
-    rng = np.random.default_rng(4)
-    chosen(rng.normal(size=(600, 3)), np.arange(600) % classes, classes)
-    assert looks[0] == (3, widths)
-    assert {steps for steps, _ in looks[1:]} == {5}
-
-
 def thin(seed, rows=307):
     """Two long, thin clouds side by side: told apart across, not along."""
     rng = np.random.default_rng(seed)
@@ -269,6 +236,7 @@ def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
     """A metric is far ahead there; many memories may do without it."""
     monkeypatch.setattr(selection, "_HOPELESS", 1.0)
     monkeypatch.setattr(selection, "PILOT_ROWS", 300)
+    monkeypatch.setattr(race, "PILOT_ROWS", 300)
     for most, kinds in ((500, {True}), (300, {True, False})):
         monkeypatch.setattr(selection, "QUICK_ROWS", most)
         choice = chosen(*thin(2, rows=401), 2)
@@ -346,7 +314,7 @@ def test_varsigma_of_a_slope_against_a_root_finder(n, beta_eff, overlap):
 def test_labeled_rows_and_others_come_in_turn():
     labeled = torch.tensor([False, True, False, False, True, False, False])
     order = torch.tensor([3, 0, 4, 6, 2, 1, 5])
-    assert selection._labeled_in_turn(order, labeled).tolist() == [4, 3, 1, 0, 6, 2, 5]
+    assert labeled_in_turn(order, labeled).tolist() == [4, 3, 1, 0, 6, 2, 5]
 
 
 def test_with_hardly_any_labels_the_rows_themselves_set_varsigma(make_clusters):

@@ -16,7 +16,7 @@ from mnemosphere.estimators.calibration import (
     share_apart,
 )
 from mnemosphere.estimators.class_model import ClassModel
-from mnemosphere.estimators.selection import is_quick
+from mnemosphere.estimators.selection import MANY_CLASSES, is_quick
 from mnemosphere.estimators.start import Start, usual_uniform_weight
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import Reading
@@ -32,7 +32,6 @@ from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 _SGD_PASSES = 300
-_MANY_CLASSES = 50
 _FEW_ROWS, _PASSES = 2000, 15  # exact passes of more: further ones would learn rows by heart
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
@@ -222,7 +221,7 @@ class ClassTraining(ClassModel):
         if not isinstance(solver, FixedPoint) or solver.learn_weights is not None:
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
         exact = solver.rows_per_step is None or self._takes_exact_steps(rows.n_rows)
-        return exact or len(self.classes_) >= _MANY_CLASSES
+        return exact or len(self.classes_) >= MANY_CLASSES
 
     def _is_quick(self, n_rows: int) -> bool:
         return is_quick(n_rows, self.n_memories_, self.n_features_in_ + len(self.classes_))
@@ -235,7 +234,7 @@ class ClassTraining(ClassModel):
         refined = (
             dataset is not None
             and (self._is_quick(dataset.n_rows) or self._start().from_means(dataset))
-            and len(self.classes_) < _MANY_CLASSES
+            and len(self.classes_) < MANY_CLASSES
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)
         )

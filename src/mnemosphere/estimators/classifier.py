@@ -51,8 +51,8 @@ class DAMClassifier(
     ----------
     n_memories : int or "auto"
         "auto": a fifth of the distinct rows, at least two per class, at most 1000; √(40·rows), or
-        20 per class, from 1000 to 10,000 rows where the refinement is quick; or two per class where
-        held-out rows prefer it.
+        20 per class, from 1000 to 10,000 rows where the refinement is quick. Or, where held-out
+        rows prefer it, two per class, or one for two rows, at most 1000.
     objective : {"auto", "joint", "conditional"}, float in [0, 1] or Refinement
         The joint likelihood, or with a weight on its conditional part. The fixed-point solver
         treats any conditional part as a refinement, by Adam on the sphere, that starts from the

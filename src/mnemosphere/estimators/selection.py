@@ -8,11 +8,13 @@ memories is "auto", with two widths: that of `choose_n_memories`, and two per cl
 look has 1.7 times as many of the former. Hold-outs take turns, and what falls behind the best by
 more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter), is out; from 400
 rows on, where a refinement is quick, the first turn fits a third of the rows with a third of the
-memories, in three steps instead of five. Where there are more rows than that, the best of each
-width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more than
-10,000 rows all of them, on 10,000 where no refinement follows), and the best of them with neighbors
-of its ς as long as the loss falls: the best ς grows with the number of memories, and of rows.
-Between normalizations within 1% of each other the simpler goes first.
+memories, in three steps instead of five. Classes of many small clumps need more memories: unless
+two per class do nearly as well, one for two rows, at most 1000, takes part after the first look at
+all rows, if it is 10% ahead of the best. Where there are more rows than the pilot has, the best of
+each width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more
+than 10,000 rows all of them, on 10,000 where no refinement follows), and the best of them with
+neighbors of its ς as long as the loss falls: the best ς grows with the number of memories, and of
+rows. Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -23,58 +25,39 @@ would judge too little.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import METRICS, NORMALIZATIONS, Normalizer
-from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.pilot import (
     LEAST_VARSIGMA,
     ROWS_PER_MEMORY,
-    STEPS,
-    Problem,
     held_out_loss,
-    hold_out,
-    judge,
     judge_partly,
-    problems,
 )
+from mnemosphere.estimators.race import FEW_LOOKS, LOOKS, PILOT_ROWS, QUICK_LOOKS, Race, scale
+from mnemosphere.estimators.sample import Sample, labeled_in_turn
 from mnemosphere.estimators.start import Start
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.sparse_rows import SparseRows
 
 MAX_MEMORIES = 1000
+MANY_CLASSES = 50  # from which on there is no refinement
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
-PILOT_ROWS, FINE_ROWS, MANY_FINE_ROWS = 1000, 5000, 10_000
-_VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
-_WIDE = 20_000  # features, from which on smaller ones are tried
-_SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
+FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
 _FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
 _SMALL = 400  # rows
-# The race: the part of the rows to fit, the hold-outs that judge, and what is worse than the best
-# by more is out; and of those that it is among, the share that stays at most: where all do alike,
-# few are enough.
-_Looks = tuple[tuple[int, tuple[int, ...], float, float], ...]
-_FEW_LOOKS = ((1, (0,), 1.3, 1 / 3), (1, (1,), 1.15, 1 / 3), (1, (2, 3), 1.1, 1.0))  # of few rows
-_LOOKS = ((1, (0,), 1.1, 1 / 3), (1, (1, 2), 1.1, 1.0))
-_QUICK_LOOKS = ((3, (0,), 1.15, 1 / 6), (1, (0,), 1.1, 1 / 4), (1, (1, 2), 1.1, 1.0))
-_FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
-_LOST = 0.05  # share of rows that a normalization may leave without direction
 
 
 @dataclass(frozen=True)
@@ -106,6 +89,14 @@ def choose_n_memories(n_rows: int, n_classes: int, n_features: int = 0) -> int:
     return max(1, min(max(wanted, 2 * n_classes), MAX_MEMORIES, n_rows))
 
 
+def _more_memories(n_rows: int, n_classes: int, n_features: int, n_memories: int) -> int | None:
+    """One for two rows, at most 1000; None where that is not many more, or costs the refinement."""
+    more, columns = min(n_rows // 2, MAX_MEMORIES), n_features + n_classes
+    refined = n_classes < MANY_CLASSES and is_quick(n_rows, n_memories, columns)
+    slow = refined and not is_quick(n_rows, more, columns)
+    return None if slow or more < _WIDER * n_memories else more
+
+
 def choose(
     rows: StoredRows,
     targets: Tensor,
@@ -125,11 +116,11 @@ def choose(
     n_labeled = int(labeled.sum())
     partly = n_labeled < rows.n_rows
     if partly:
-        order = _labeled_in_turn(order, labeled)
+        order = labeled_in_turn(order, labeled)
     # A refinement does best from the smaller ς that fewer rows call for.
     many = rows.n_rows > QUICK_ROWS and not start.refined
     some = order[: MANY_FINE_ROWS if many else FINE_ROWS]
-    sample = _Sample(
+    sample = Sample(
         rows.take(some),
         targets[some],
         None if sample_weight is None else sample_weight[some],
@@ -141,17 +132,19 @@ def choose(
             f"normalize={normalize!r} would fill sparse rows: pass normalize='unit' or dense rows"
         )
     metrics = not is_sparse and not partly
-    n_columns = rows.n_features + targets.shape[1] - 1
-    quick = is_quick(rows.n_rows, start.n_memories, n_columns)
-    looks = _FEW_LOOKS if len(some) < _SMALL else _QUICK_LOOKS if quick else _LOOKS
+    n_classes = targets.shape[1] - 1
+    quick = is_quick(rows.n_rows, start.n_memories, rows.n_features + n_classes)
+    looks = FEW_LOOKS if len(some) < _SMALL else QUICK_LOOKS if quick else LOOKS
     kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
-    widths = [start.n_memories]
+    widths, wider = [start.n_memories], None
     if n_memories is None and not partly:
-        share = min(1.0, PILOT_ROWS / rows.n_rows) / looks[0][0]
-        few = _FEW_PER_CLASS * (targets.shape[1] - 1)
+        share = min(1.0, PILOT_ROWS / rows.n_rows) / looks[0].every
+        few = _FEW_PER_CLASS * n_classes
         # In its first look a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if _WIDER * few <= share * start.n_memories else widths
+        wider = _more_memories(rows.n_rows, n_classes, rows.n_features, start.n_memories)
     settled = kinds[0] not in METRICS and varsigma is not None and len(widths) == 1
+    settled = settled and wider is None
     # What was asked for can leave no row a direction: then there is nothing to judge by.
     if len(kinds) == 1 and (settled or not sample.dataset(kinds[0]).n_rows):
         return Choice(kinds[0], varsigma or 1.0, start.n_memories, None, ())
@@ -167,9 +160,8 @@ def choose(
             trials.append({"stage": "pilot", "normalize": kind, "width": start.n_memories, **found})
         contenders = trials
     else:
-        trials, contenders = _pilots(
-            sample, kinds, widths, looks, rows.n_rows, start, varsigma, seed
-        )
+        race = Race(sample, kinds, widths, rows.n_rows, start, varsigma, seed)
+        trials, contenders = race.run(looks, wider)
     if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
         fine, best = _fine_stage(sample, rows.n_rows, contenders, start, varsigma, seed)
         trials = [*trials, *fine]
@@ -181,86 +173,8 @@ def choose(
     )  # fmt: skip
 
 
-def _pilots(
-    sample: _Sample,
-    kinds: list[str],
-    widths: list[int],
-    looks: _Looks,
-    n_rows: int,
-    start: Start,
-    varsigma: float | None,
-    seed: int,
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(all trials, those of combinations that stayed in the race), where every row has a label."""
-    sample = replace(sample, dtype=torch.float32)  # it only compares
-    data: dict[str, ArrayDataset] = {}
-    race: dict[Any, dict[float, Tensor]] = {}  # combination: ς: losses (turns, temperatures)
-    for kind in kinds:
-        rows = sample.dataset("standard" if kind in METRICS else kind).rows
-        data[kind] = ArrayDataset(rows.take(slice(0, PILOT_ROWS)))
-        for shrinkage in _SHRINKAGES.get(kind, (None,)):
-            scale = _scale(rows.x.shape[1])
-            candidates = [varsigma] if varsigma is not None else [scale * vs for vs in _VARSIGMAS]
-            for width in widths:
-                race[kind, shrinkage, width] = dict.fromkeys(candidates, torch.empty(0))
-    trials: dict[Any, dict[str, Any]] = {}
-
-    def group(key: tuple[str, float | None, int]) -> object:
-        """Those among which the race is: all, or where a fine stage follows those alike there."""
-        return (key[0] in METRICS, key[2]) if n_rows > PILOT_ROWS else None
-
-    @cache
-    def rows_of(kind: str, turn: int) -> dict[float | None, tuple[ArrayDataset, ArrayDataset]]:
-        left = {shrinkage: None for k, shrinkage, _ in race if k == kind}
-        return dict(zip(left, hold_out(data[kind], kind, [*left], seed, turn), strict=True))
-
-    for every, turns, ahead, stay in looks:
-        trials_now: list[Problem] = []
-        for (kind, shrinkage, width), before in race.items():
-            share = data[kind].n_rows / max(every * n_rows, 1)
-            least = len(sample.targets[0]) - 1 if start.from_means(data[kind]) else 2
-            scaled = max(least, round(width * share)) if width == start.n_memories else width
-            narrow = replace(start, n_memories=scaled, own_labels=True)
-            for turn in turns:
-                fitted, judged = rows_of(kind, turn)[shrinkage]
-                some = ArrayDataset(fitted.rows.take(slice(None, None, every)))
-                trials_now += problems(some, judged, narrow, [*before], seed + turn)
-        found = iter(judge(trials_now, start, STEPS if every == 1 else _FIRST_STEPS))
-        for key, before in race.items():
-            for _, vs in itertools.product(turns, [*before]):
-                new = next(found)[None]
-                before[vs] = torch.cat([before[vs].to(new), new])
-            for vs, losses in before.items():
-                kind, shrinkage, width = key
-                trials[*key, vs] = {
-                    "stage": "pilot", "normalize": kind, "varsigma": vs,
-                    # Of one class, rounding may take it below zero.
-                    "log_loss": max(float(losses.mean(0).amin()), 0.0), "width": width,
-                    **({} if shrinkage is None else {"shrinkage": shrinkage}),
-                }  # fmt: skip
-        ranked: dict[Any, list[float]] = {}
-        for key in race:
-            ranked.setdefault(group(key), []).extend(
-                trials[*key, vs]["log_loss"] for vs in race[key]
-            )
-        limits = {
-            name: min(ahead * min(reached), sorted(reached)[int(stay * (len(reached) - 1))])
-            for name, reached in ranked.items()
-        }
-        race = {
-            key: {
-                vs: losses if every == 1 else torch.empty(0)
-                for vs, losses in race[key].items()
-                if not trials[*key, vs]["log_loss"] > limits[group(key)]
-            }
-            for key in race
-        }
-        race = {key: left for key, left in race.items() if left}
-    return [*trials.values()], [trials[*key, vs] for key in race for vs in race[key]]
-
-
 def _fine_stage(
-    sample: _Sample,
+    sample: Sample,
     n_rows: int,
     contenders: list[dict[str, Any]],
     start: Start,
@@ -293,60 +207,8 @@ def _fine_stage(
     best = _preferred([trial(t, t["varsigma"]) for t in firsts])
     if varsigma is not None:
         return trials, best
-    least = LEAST_VARSIGMA * _scale(sample.rows.n_features)
+    least = LEAST_VARSIGMA * scale(sample.rows.n_features)
     return trials, _climb(lambda vs: trial(best, vs), best, least)
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """Some stored rows, to be put on the sphere in one way or another."""
-
-    rows: StoredRows
-    targets: Tensor
-    weight: Tensor | None
-    dtype: torch.dtype
-
-    @property
-    def has_gaps(self) -> bool:
-        """Whether a feature of some row is not known."""
-        return any(bool(x.isnan().any()) for _, x in self.rows.chunks())
-
-    def usable(self, *, metrics: bool) -> list[str]:
-        """The normalizations that leave hardly a row without direction, the paper's first."""
-        kinds = []
-        for kind, least in (("center", 3), ("unit", 2)):
-            if self.rows.n_features < least:
-                continue
-            lost = on_sphere(self.rows, Normalizer(kind), self.dtype)[1]
-            weight = torch.ones_like(lost) if self.weight is None else self.weight
-            if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
-                kinds.append(kind)
-        kinds.append("standard")
-        if metrics:
-            # What each of very many coordinates tells is known too badly. A metric fills gaps,
-            # which costs more than whitening gains.
-            narrow = self.rows.n_features < MAX_RANK
-            suited = {"whitened": not self.has_gaps, "weighted": narrow}
-            kinds += [kind for kind in METRICS if suited[kind]]
-        return kinds
-
-    def dataset(self, kind: str) -> ArrayDataset:
-        """The rows that have a direction, on the sphere."""
-        normalizer = Normalizer.fit(kind, self.rows, self.weight)
-        x, lost = on_sphere(self.rows, normalizer, self.dtype)
-        batch = Batch(
-            x,
-            self.targets.to(self.dtype),
-            None if self.weight is None else self.weight.to(self.dtype),
-        )
-        return ArrayDataset(batch.take(~lost) if bool(lost.any()) else batch)
-
-
-def _labeled_in_turn(order: Tensor, labeled: Tensor) -> Tensor:
-    """The rows in that order, labeled ones and others by turns until one kind runs out."""
-    known = labeled[order]
-    turn = torch.where(known, known.cumsum(0).double(), (~known).cumsum(0) + 0.5)
-    return order[turn.argsort(stable=True)]
 
 
 def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
@@ -359,11 +221,6 @@ def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
             best[kind] = min(mine, key=lambda t: round(float(t["log_loss"]), 3))
     limit = _NEARLY * min(float(t["log_loss"]) for t in best.values())
     return next(t for t in best.values() if t["log_loss"] <= limit)
-
-
-def _scale(n_features: int) -> float:
-    """What ς goes by where there are very many features: β_eff grows with ς²N."""
-    return min(1.0, math.sqrt(_WIDE / n_features))
 
 
 def _climb(
