@@ -32,7 +32,8 @@ from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 _SGD_PASSES = 300
-_FEW_ROWS, _PASSES = 2000, 15  # exact passes of more: further ones would learn rows by heart
+# Exact passes of more rows, or of many classes: further ones would learn rows by heart.
+_FEW_ROWS, _PASSES = 2000, 15
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
@@ -139,7 +140,8 @@ class ClassTraining(ClassModel):
                 # Part of such rows would not tell what the others have.
                 solver = replace(solver, learn_weights=True, batch_size=None)
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
-        if dataset.n_rows >= _FEW_ROWS and self._takes_exact_steps(dataset.n_rows):
+        many = dataset.n_rows >= _FEW_ROWS or len(self.classes_) >= MANY_CLASSES
+        if many and self._takes_exact_steps(dataset.n_rows):
             passes = min(passes, _PASSES)
         phase_iter = 2
         if isinstance(solver, SGD):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -51,6 +52,17 @@ class Sample:
             suited = {"whitened": not self.has_gaps, "weighted": narrow}
             kinds += [kind for kind in METRICS if suited[kind]]
         return kinds
+
+    def of_classes(self, number: int) -> Self:
+        """The rows of so many classes, those of the first rows."""
+        label = self.targets[:, :-1].argmax(1)
+        first = list(dict.fromkeys(label.tolist()))[:number]
+        columns = torch.tensor([*sorted(first), self.targets.shape[1] - 1], device=label.device)
+        own = torch.isin(label, columns[:-1]).nonzero()[:, 0]
+        weight = None if self.weight is None else self.weight[own]
+        return replace(
+            self, rows=self.rows.take(own), targets=self.targets[own][:, columns], weight=weight
+        )
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""

@@ -14,7 +14,8 @@ all rows, if it is 10% ahead of the best. Where there are more rows than the pil
 each width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more
 than 10,000 rows all of them, on 10,000 where no refinement follows), and the best of them with
 neighbors of its ς as long as the loss falls: the best ς grows with the number of memories, and of
-rows. Between normalizations within 1% of each other the simpler goes first.
+rows. Of 50 classes or more, 40 take part in the pilot where that stage follows. Between
+normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -49,6 +50,7 @@ from mnemosphere.model.sparse_rows import SparseRows
 
 MAX_MEMORIES = 1000
 MANY_CLASSES = 50  # from which on there is no refinement
+_RACED_CLASSES = 40  # of so many, where a stage with all of them follows
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
@@ -134,7 +136,10 @@ def choose(
     metrics = not is_sparse and not partly
     n_classes = targets.shape[1] - 1
     quick = is_quick(rows.n_rows, start.n_memories, rows.n_features + n_classes)
-    looks = FEW_LOOKS if len(some) < _SMALL else QUICK_LOOKS if quick else LOOKS
+    raced = sample
+    if n_classes >= MANY_CLASSES and rows.n_rows > PILOT_ROWS and not partly:
+        raced = sample.of_classes(_RACED_CLASSES)
+    looks = FEW_LOOKS if raced.rows.n_rows < _SMALL else QUICK_LOOKS if quick else LOOKS
     kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
     widths, wider = [start.n_memories], None
     if n_memories is None and not partly:
@@ -160,7 +165,7 @@ def choose(
             trials.append({"stage": "pilot", "normalize": kind, "width": start.n_memories, **found})
         contenders = trials
     else:
-        race = Race(sample, kinds, widths, rows.n_rows, start, varsigma, seed)
+        race = Race(raced, kinds, widths, rows.n_rows, start, varsigma, seed)
         trials, contenders = race.run(looks, wider)
     if rows.n_rows > PILOT_ROWS and not (partly and n_labeled < _FINE_LABELS):
         fine, best = _fine_stage(sample, rows.n_rows, contenders, start, varsigma, seed)
