@@ -232,6 +232,31 @@ def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypa
     assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
 
+@pytest.mark.parametrize(("loss", "width"), [(0.89, 600), (0.91, 240)])
+def test_many_more_memories_have_to_be_far_ahead_with_all_rows_too(monkeypatch, loss, width):
+    """The pilot has 200 clumps and as many memories; with all of them there may be enough."""
+    rng = np.random.default_rng(0)
+    y = np.arange(1201) % 20
+    places = rng.normal(size=(20, 10, 20))
+    x = places[y, rng.integers(10, size=1201)] + 0.7 * rng.normal(size=(1201, 20))
+    seen = []
+
+    def told(data, start, vs, kind, shrinkage, seed):
+        seen.append(start.n_memories)
+        return loss if start.n_memories == 600 else 1.0
+
+    monkeypatch.setattr(selection, "held_out_loss", told)
+    choice = chosen(x, y, 20)
+    pilot = {}
+    for trial in choice.trials:
+        if trial["stage"] == "pilot":
+            known = pilot.get(trial["width"], np.inf)
+            pilot[trial["width"]] = min(known, trial["log_loss"])
+    assert pilot[600] < 0.85 * pilot[240]  # by which others would be out
+    assert {240, 600} <= set(seen)
+    assert choice.n_memories == width
+
+
 def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
     """A metric is far ahead there; many memories may do without it."""
     monkeypatch.setattr(selection, "_HOPELESS", 1.0)

@@ -17,7 +17,17 @@ from mnemosphere.estimators.pilot import STEPS, Problem, hold_out, judge, proble
 from mnemosphere.estimators.sample import Sample
 from mnemosphere.estimators.start import Start
 
-__all__ = ["FEW_LOOKS", "LOOKS", "PILOT_ROWS", "QUICK_LOOKS", "Look", "Race", "scale"]
+__all__ = [
+    "FEW_LOOKS",
+    "LOOKS",
+    "MUCH_BETTER",
+    "PILOT_ROWS",
+    "QUICK_LOOKS",
+    "Look",
+    "Race",
+    "Trials",
+    "scale",
+]
 
 PILOT_ROWS = 1000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
@@ -25,7 +35,7 @@ _MANY_FEATURES = 20_000  # from which on smaller ones are tried
 _SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
 _FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
 # Of the loss: what more memories have to reach for many more to be tried, and those to take part.
-_BETTER, _MUCH_BETTER = 0.95, 0.9
+_BETTER, MUCH_BETTER = 0.95, 0.9
 
 
 class Look(NamedTuple):
@@ -193,7 +203,7 @@ class Race:
         """
         pairs = [(geometry, vs) for geometry, losses in self._left.items() for vs in losses]
         best, vs = min(pairs, key=lambda pair: self._trials[pair]["log_loss"])
-        limit = _MUCH_BETTER * self._trials[best, vs]["log_loss"]
+        limit = MUCH_BETTER * self._trials[best, vs]["log_loss"]
         place = self._varsigmas.index(vs)
         near = self._varsigmas[max(0, place - 1) : place + 2]
         many = best._replace(width=width)

@@ -10,7 +10,7 @@ more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter
 rows on, where a refinement is quick, the first turn fits a third of the rows with a third of the
 memories, in three steps instead of five. Classes of many small clumps need more memories: unless
 two per class do nearly as well, one for two rows, at most 1000, takes part after the first look at
-all rows, if it is 10% ahead of the best. Where there are more rows than the pilot has, the best of
+all rows, if it is 10% ahead of the best, and has to stay so. Where there are more rows than the pilot has, the best of
 each width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more
 than 10,000 rows all of them, on 10,000 where no refinement follows), and the best of them with
 neighbors of its ς as long as the loss falls: the best ς grows with the number of memories, and of
@@ -43,7 +43,16 @@ from mnemosphere.estimators.pilot import (
     held_out_loss,
     judge_partly,
 )
-from mnemosphere.estimators.race import FEW_LOOKS, LOOKS, PILOT_ROWS, QUICK_LOOKS, Race, scale
+from mnemosphere.estimators.race import (
+    FEW_LOOKS,
+    LOOKS,
+    MUCH_BETTER,
+    PILOT_ROWS,
+    QUICK_LOOKS,
+    Race,
+    Trials,
+    scale,
+)
 from mnemosphere.estimators.sample import Sample, labeled_in_turn
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.sparse_rows import SparseRows
@@ -207,13 +216,23 @@ def _fine_stage(
     firsts = [_preferred(group) for group in groups.values()]
     # Of many rows, the pilot sees a small part and has a handful of memories.
     hopeless = _HOPELESS if n_rows <= QUICK_ROWS else math.inf
-    limit = hopeless * min(t["log_loss"] for t in firsts)
-    firsts = [t for t in firsts if t["log_loss"] <= limit]
-    best = _preferred([trial(t, t["varsigma"]) for t in firsts])
+    usual = [t for t in firsts if t["width"] <= start.n_memories]
+    more = [t for t in firsts if t["width"] > start.n_memories]
+    # The pilot has a part of the memories: many more may do better there, and not with all.
+    best = _preferred([trial(t, t["varsigma"]) for t in _within(hopeless, usual, usual)])
+    for found in _within(hopeless, more, firsts):
+        wide = trial(found, found["varsigma"])
+        best = wide if wide["log_loss"] < MUCH_BETTER * best["log_loss"] else best
     if varsigma is not None:
         return trials, best
     least = LEAST_VARSIGMA * scale(sample.rows.n_features)
     return trials, _climb(lambda vs: trial(best, vs), best, least)
+
+
+def _within(factor: float, trials: Trials, rivals: Trials) -> Trials:
+    """Those whose loss is at most so many times the least of the rivals."""
+    limit = factor * min(t["log_loss"] for t in rivals)
+    return [t for t in trials if t["log_loss"] <= limit]
 
 
 def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
