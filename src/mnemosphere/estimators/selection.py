@@ -10,12 +10,12 @@ more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter
 rows on, where a refinement is quick, the first turn fits a third of the rows with a third of the
 memories, in three steps instead of five. Classes of many small clumps need more memories: unless
 two per class do nearly as well, one for two rows, at most 1000, takes part after the first look at
-all rows, if it is 10% ahead of the best, and has to stay so. Where there are more rows than the pilot has, the best of
-each width, with a metric and without, are tried on at most 5000 rows unless 15% behind (of more
-than 10,000 rows all of them, on 10,000 where no refinement follows), and the best of them with
-neighbors of its ς as long as the loss falls: the best ς grows with the number of memories, and of
-rows. Of 50 classes or more, 40 take part in the pilot where that stage follows. Between
-normalizations within 1% of each other the simpler goes first.
+all rows, if it is 10% ahead of the best, and has to stay so. Where there are more rows than the
+pilot has, the best of each width, with a metric and without, are tried on at most 5000 rows unless
+15% behind (of more than 10,000 rows all of them, on 10,000 where no refinement follows), and the
+best of them with neighbors of its ς as long as the loss falls: the best ς grows with the number of
+memories, and of rows. Of 50 classes or more, 40 take part in the pilot where that stage follows.
+Between normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
