@@ -269,6 +269,16 @@ def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
         assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
 
+@pytest.mark.parametrize("quick_rows", [100, 10_000])
+def test_one_class_of_more_rows_than_the_pilot_has(monkeypatch, quick_rows):
+    """Nothing is to be told apart, and the loss is 0."""
+    monkeypatch.setattr(selection, "QUICK_ROWS", quick_rows)
+    x = np.random.default_rng(0).normal(size=(1201, 4))
+    choice = chosen(x, np.zeros(1201, dtype=int), 1)
+    assert {trial["log_loss"] for trial in choice.trials} == {0.0}
+    assert choice.normalize == "center"
+
+
 def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
     """From the pilot's ς upwards or downwards, as long as the loss falls."""
     x, y = make_clusters(rows=1201, spread=2.0)

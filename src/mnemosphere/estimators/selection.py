@@ -27,6 +27,7 @@ would judge too little.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -231,7 +232,8 @@ def _fine_stage(
 
 def _within(factor: float, trials: Trials, rivals: Trials) -> Trials:
     """Those whose loss is at most so many times the least of the rivals."""
-    limit = factor * min(t["log_loss"] for t in rivals)
+    # Of one class the loss is 0, of which infinitely many times are no number.
+    limit = factor * max(min(t["log_loss"] for t in rivals), sys.float_info.min)
     return [t for t in trials if t["log_loss"] <= limit]
 
 
