@@ -1,7 +1,8 @@
-"""What is measured: one cell per data set and method, in each of seven parts.
+"""What is measured: one cell per data set and method, in each of eight parts.
 
 classify     accuracy, log-loss, calibration error, cost, on the folds of a cross-validation
 time         a fit of ours between one of logistic regression and one of k-NN, in one run
+drawn        the same on drawn tables
 frames       classify, on tables with names, categories and blanks
 changed      classify, for our defaults with one thing changed
 cluster      agreement with the classes, which nobody was told, on the training rows of the folds
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from research.field import frames, methods, scores, sets
+from research.field import drawn, frames, methods, scores, sets
 from research.field.methods import Case
 from research.field.sets import Table
 from research.report import Json
@@ -209,6 +210,7 @@ PARTS = {
         {"accuracy": True, "log_loss": False, "calibration_error": False},
     ),
     "time": Part({m: methods.CLASSIFIERS[m] for m in methods.BOTH}, timed, {}),
+    "drawn": Part({methods.OURS: methods.CLASSIFIERS[methods.OURS]}, timed, {}, drawn),
     "frames": Part(
         methods.FRAMES,
         partial(classify, makes=methods.FRAMES),

@@ -16,6 +16,7 @@ from research.report import Json
 POINT = 0.01  # accuracy: "within a point"
 NEAR = (methods.NEIGHBORS, methods.LOGISTIC, methods.SVM)
 MOST = 2 / 3  # of the sets: a method that is still being measured is not ranked
+TIMED = ("time", "drawn")
 SMALL, MOST_TIMES = 10_000, 5  # rows below which the cost of a fit is judged, and by what
 
 
@@ -149,7 +150,7 @@ def fit_ratios(timed: Results, ours: str) -> dict[str, float]:
         cell = timed.cells.get((name, ours))
         if timed.sets[name]["rows"] >= SMALL or not cell:
             continue
-        if timed.part == "time":  # all in one cell
+        if timed.part in TIMED:  # all in one cell
             peers = [mean(cell, peer) for peer in methods.TIMED_BY]
         elif all((name, peer) in timed.cells for peer in methods.TIMED_BY):
             peers = [mean(timed.cells[name, peer], "fit_seconds") for peer in methods.TIMED_BY]
@@ -183,10 +184,10 @@ def text(results: Results) -> str:
                 f"  {name:<40} mean rank {rank:5.2f} ({low:.2f}–{high_end:.2f}), "
                 f"mean {scored[name]:.4f}"
             )
-    if results.part in ("classify", "frames", "time"):
+    if results.part in ("classify", "frames", *TIMED):
         for ours in (m for m in methods.BOTH if m in results.heads):
             lines.append(f"\nwhat must be seen, {ours}:")
-            if results.part == "time":
+            if results.part in TIMED:
                 found = cost_of_a_fit(results, ours)
             else:
                 timed = results if results.part == "frames" else Results("time")

@@ -124,6 +124,18 @@ def as_set(*parts):
     return {tuple(row) for part in parts for row in part.tolist()}
 
 
+@pytest.mark.parametrize(("classes", "memories", "turns"), [(3, 200, 3), (3, 202, 1), (40, 200, 1)])
+def test_one_hold_out_where_each_takes_long(monkeypatch, classes, memories, turns):
+    """Of many classes, or where a memory answers for fewer than two rows and a half."""
+    rng = np.random.default_rng(5)
+    y = np.arange(503) % classes
+    x = rng.normal(size=(classes, 3))[y] + 0.1 * rng.normal(size=(503, 3))
+    judge = Spy(monkeypatch, calibration, "best_reading")
+    mn.DAMClassifier(**SETTINGS | {"n_memories": memories, "max_iter": 2}).fit(x, y)
+    ((pairs,),) = judge.calls
+    assert len(pairs) == turns
+
+
 def test_small_data_are_left_out_in_turn(make_clusters, monkeypatch):
     """Three models that have not seen the third that judges them, with memories in proportion."""
     train = make_clusters(3, rows=151, spread=3.0)

@@ -66,6 +66,36 @@ def test_rows_that_judge_take_no_part_in_the_joint_start(make_clusters, turns):
         assert not rows_of(rows) & rows_of(held)
 
 
+@pytest.mark.parametrize(
+    ("rows", "classes", "expected"), [(997, 23, 3), (1009, 19, 2), (1009, 23, 1)]
+)
+def test_hold_outs_are_fewer_where_each_takes_longer(turns, rows, classes, expected):
+    rng = np.random.default_rng(1)
+    y = np.arange(rows) % classes
+    x = rng.normal(size=(classes, 3))[y] + 0.1 * rng.normal(size=(rows, 3))
+    objective = mn.Refinement(max_iter=1)
+    mn.DAMClassifier(**SETTINGS | {"n_memories": classes}, objective=objective, max_iter=1).fit(
+        x, y
+    )
+    ((_, splits, _),) = turns
+    assert len(splits) == expected
+
+
+@pytest.mark.parametrize(
+    ("classes", "memories", "refined"), [(39, 97, True), (40, 97, False), (5, 124, False)]
+)
+def test_what_would_take_long_and_gain_little_is_not_refined(turns, classes, memories, refined):
+    """Many classes, or fewer than two rows and a half per memory; unless it is asked for."""
+    rng = np.random.default_rng(2)
+    y = np.arange(307) % classes
+    x = rng.normal(size=(classes, 3))[y] + 0.1 * rng.normal(size=(307, 3))
+    settings = SETTINGS | {"n_memories": memories, "max_iter": 1}
+    mn.DAMClassifier(**settings).fit(x, y)
+    assert bool(turns) == refined
+    mn.DAMClassifier(**settings, objective=mn.Refinement(max_iter=1)).fit(x, y)
+    assert len(turns) == 1 + refined
+
+
 def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):
     """Without noise, and as many rows as a batch has: the path of each hold-out by itself."""
     x, y = make_clusters(rows=211, spread=2.0)

@@ -15,15 +15,18 @@ from mnemosphere.estimators.selection import choose_n_memories
 from mnemosphere.estimators.start import Start
 
 
-def run(x, y, looks=FEW_LOOKS, *, kinds=("standard",), widths=None, varsigma=None, wider=None):
-    """(all trials, those that stayed) of a race of those rows."""
+def run(
+    x, y, looks=FEW_LOOKS, *, kinds=("standard",), widths=None, varsigma=None, wider=None,
+    n_rows=None,
+):  # fmt: skip
+    """(all trials, those that stayed) of a race of those rows, of n_rows that there are."""
     classes = int(y.max()) + 1
     targets = torch.nn.functional.one_hot(torch.from_numpy(y), classes + 1).double()
     rows = StoredRows.of(x, torch.device("cpu"))
     memories = choose_n_memories(len(x), classes)
     there = Race(
-        Sample(rows, targets, None, torch.float64), kinds, widths or [memories], len(x),
-        Start(memories), varsigma, 0,
+        Sample(rows, targets, None, torch.float64), kinds, widths or [memories],
+        n_rows or len(x), Start(memories), varsigma, 0,
     )  # fmt: skip
     return there.run(looks, wider)
 
@@ -141,9 +144,42 @@ def test_those_that_join_have_the_neighbors_of_the_best_varsigma(monkeypatch):
     assert [t["varsigma"] for t in trials if t["width"] == 102] == [0.5]
 
 
+def test_where_all_rows_judge_later_those_that_join_wait_for_them(monkeypatch):
+    """They stay in it without being judged again, which would take longest."""
+    judged = []
+
+    def losses(trials, start, steps):
+        widths = [problem.params.n_memories for problem in trials]
+        judged.append({*widths})
+        return [torch.tensor([0.1 if max(widths) > 41 else 0.8]) for _ in widths]
+
+    monkeypatch.setattr(race, "judge", losses)
+    x, y = clumps(3, 11, 205)
+    _, left = run(x, y, wider=510, n_rows=1021)
+    assert [max(widths) > 41 for widths in judged] == [False, True, False, False]
+    assert {t["width"] for t in left} == {41, 510}
+    assert all(t["log_loss"] == pytest.approx(0.1) for t in left if t["width"] == 510)
+
+
+@pytest.mark.parametrize(("loss", "tried"), [(0.019, False), (0.021, True)])
+def test_where_there_is_nothing_to_gain_none_join(monkeypatch, loss, tried):
+    seen = set()
+
+    def losses(trials, start, steps):
+        widths = [problem.params.n_memories for problem in trials]
+        seen.update(widths)
+        return [torch.tensor([loss if width == 41 else 0.0]) for width in widths]
+
+    monkeypatch.setattr(race, "judge", losses)
+    x, y = clumps(3, 11, 205)
+    run(x, y, wider=102)
+    assert seen == ({41, 102} if tried else {41})
+
+
 def test_classes_of_many_clumps_by_the_defaults():
     x, y = clumps(20, 10, 1_000, features=10, spread=0.4)
-    model = mn.DAMClassifier(random_state=0, objective="joint").fit(x[:800], y[:800])
+    model = mn.DAMClassifier(random_state=0).fit(x[:800], y[:800])
+    assert len(model.history_) <= 10  # a refinement would take long, and has little to add
     few = mn.DAMClassifier(160, random_state=0, objective="joint").fit(x[:800], y[:800])
     assert model.n_memories_ == 400
     assert model.score(x[800:], y[800:]) > few.score(x[800:], y[800:]) + 0.1

@@ -18,9 +18,11 @@ from mnemosphere.model.class_reading import (
     best_reading,
     net_class_weights,
     sharpen,
+    tempered_log_loss,
 )
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import soft_labels
+from mnemosphere.model.parameters import Parameters
 
 EPSILON = 0.1
 
@@ -149,19 +151,19 @@ def test_high_temperatures_leave_the_weights_of_memories_alone(problem):
 # The best temperature
 
 
-def judged(problem, seed, *, varsigma=1.0, flips=0.15, **settings):
+def judged(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
     """Labeled rows near memories with classes of their own, some with another class's label."""
-    case = problem(seed, beta=18.0, varsigma=varsigma, classes=3, clustered=True, **settings)
+    case = problem(seed, beta=18.0, varsigma=varsigma, classes=classes, clustered=True, **settings)
     params, n = case.params, case.params.n_memories
     generator = torch.Generator().manual_seed(seed)
-    own = torch.arange(n + 1) % 3
+    own = torch.arange(n + 1) % classes
     params = params.replace(p_h=torch.full((n + 1,), 1 / (n + 1)).double())
-    params = with_soft_labels(params, torch.eye(4).double()[own])
+    params = with_soft_labels(params, torch.eye(classes + 1).double()[own])
     params = params.replace(p=net_class_weights(params, EPSILON))
     index = own[1:][(case.x @ params.w.T).argmax(1)]
-    other = torch.randint(3, index.shape, generator=generator)
+    other = torch.randint(classes, index.shape, generator=generator)
     index = torch.where(torch.rand(index.shape, generator=generator) < flips, other, index)
-    targets = soft_labels(index, 3, EPSILON, dtype=torch.float64)
+    targets = soft_labels(index, classes, EPSILON, dtype=torch.float64)
     return params, Batch(case.x, targets, case.sample_weight), index.numpy()
 
 
@@ -199,8 +201,9 @@ def plain_search(pairs):
         [{"rows": 307, "memories": 7, "weighted": True}],
         [{"rows": 307, "memories": 7, "varsigma": 0.3, "flips": 0.0}],
         [{"rows": 101, "memories": 5}, {"rows": 211, "memories": 11, "weighted": True}],
+        [{"rows": 307, "memories": 47, "classes": 43, "flips": 0.6, "weighted": True}],
     ],
-    ids=["one", "weighted", "cold", "several"],
+    ids=["one", "weighted", "cold", "several", "many classes"],
 )
 def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
     pairs = [judged(problem, 11 + k, **size) for k, size in enumerate(sizes)]
@@ -210,6 +213,24 @@ def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
     assert found == pytest.approx(expected, abs=5e-3)
     assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
     assert loss(found) < loss(0.0)
+
+
+@pytest.mark.parametrize("classes", [3, 43])
+def test_few_temperatures_of_problems_side_by_side(problem, classes):
+    """Each is what SciPy's sums have for it, whatever stands beside it."""
+    sizes = {"rows": 83, "memories": 89, "classes": classes}
+    pairs = [judged(problem, 19 + k, **sizes) for k in range(2)]
+    found = tempered_log_loss(
+        Parameters.stack([params for params, *_ in pairs]),
+        Batch.stack([rows for _, rows, _ in pairs]),
+        EPSILON, 83,
+    )  # fmt: skip
+    for (params, rows, index), losses in zip(pairs, found, strict=True):
+        net = params.replace(p=net_class_weights(params, EPSILON, params.p * 83))
+        _, loss = plain_search([(net, rows, index)])
+        logs = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)
+        expected = [loss(log_t) / 83 for log_t in logs]
+        np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-9)
 
 
 def test_weights_count_pairs_by_their_rows(problem):

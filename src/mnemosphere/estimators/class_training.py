@@ -16,7 +16,7 @@ from mnemosphere.estimators.calibration import (
     share_apart,
 )
 from mnemosphere.estimators.class_model import ClassModel
-from mnemosphere.estimators.selection import MANY_CLASSES, is_quick
+from mnemosphere.estimators.selection import MANY_CLASSES, is_quick, is_wide
 from mnemosphere.estimators.start import Start, usual_uniform_weight
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import Reading
@@ -34,6 +34,7 @@ from mnemosphere.training.sgd import SGD
 _SGD_PASSES = 300
 # Exact passes of more rows, or of many classes: further ones would learn rows by heart.
 _FEW_ROWS, _PASSES = 2000, 15
+_DEAR_PASSES = 10
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
@@ -140,9 +141,10 @@ class ClassTraining(ClassModel):
                 # Part of such rows would not tell what the others have.
                 solver = replace(solver, learn_weights=True, batch_size=None)
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
-        many = dataset.n_rows >= _FEW_ROWS or len(self.classes_) >= MANY_CLASSES
-        if many and self._takes_exact_steps(dataset.n_rows):
-            passes = min(passes, _PASSES)
+        if self._takes_exact_steps(dataset.n_rows):
+            dear = len(self.classes_) >= MANY_CLASSES or is_wide(dataset.n_rows, self.n_memories_)
+            few = _DEAR_PASSES if dear else _PASSES if dataset.n_rows >= _FEW_ROWS else passes
+            passes = min(passes, few)
         phase_iter = 2
         if isinstance(solver, SGD):
             rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
@@ -237,6 +239,7 @@ class ClassTraining(ClassModel):
             dataset is not None
             and (self._is_quick(dataset.n_rows) or self._start().from_means(dataset))
             and len(self.classes_) < MANY_CLASSES
+            and not is_wide(dataset.n_rows, self.n_memories_)
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)
         )

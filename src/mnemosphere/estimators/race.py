@@ -36,6 +36,7 @@ _SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
 _FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
 # Of the loss: what more memories have to reach for many more to be tried, and those to take part.
 _BETTER, MUCH_BETTER = 0.95, 0.9
+_LITTLE = 0.02  # of the loss: there is nothing to gain
 
 
 class Look(NamedTuple):
@@ -83,6 +84,7 @@ class Race:
         self._n_rows, self._start, self._seed = n_rows, start, seed
         self._data: dict[str, ArrayDataset] = {}
         self._left: dict[_Geometry, dict[float, Tensor]] = {}  # ς: losses (turns, temperatures)
+        self._aside: dict[_Geometry, dict[float, Tensor]] = {}  # for the fine stage to judge
         self._trials: dict[tuple[_Geometry, float], dict[str, Any]] = {}
         self._held: dict[tuple[str, int], dict[float | None, Any]] = {}
         sample = replace(sample, dtype=torch.float32)  # it only compares
@@ -110,7 +112,8 @@ class Race:
             if wider is not None and look.every == 1:
                 self._join(look.turns, wider)
                 wider = None
-        left = [self._trials[key, vs] for key, losses in self._left.items() for vs in losses]
+        stayed = itertools.chain(self._left.items(), self._aside.items())
+        left = [self._trials[key, vs] for key, losses in stayed for vs in losses]
         return [*self._trials.values()], left
 
     def _judge(self, look: Look) -> None:
@@ -125,8 +128,8 @@ class Race:
             for _, vs in itertools.product(look.turns, [*losses]):
                 new = next(found)[None]
                 losses[vs] = torch.cat([losses[vs].to(new), new])
-            for vs in losses:
-                self._note(geometry, vs)
+            for vs, by_turn in losses.items():
+                self._note(geometry, vs, by_turn)
 
     def _problems(
         self, geometry: _Geometry, varsigmas: Sequence[float], turn: int, every: int = 1
@@ -150,10 +153,10 @@ class Race:
             self._held[kind, turn] = dict(zip(left, parts, strict=True))
         return self._held[kind, turn]
 
-    def _note(self, geometry: _Geometry, vs: float) -> None:
+    def _note(self, geometry: _Geometry, vs: float, losses: Tensor) -> None:
         kind, shrinkage, width = geometry
         # Of one class, rounding may take it below zero.
-        loss = max(float(self._left[geometry][vs].mean(0).amin()), 0.0)
+        loss = max(float(losses.mean(0).amin()), 0.0)
         self._trials[geometry, vs] = {
             "stage": "pilot", "normalize": kind, "varsigma": vs, "log_loss": loss, "width": width,
             **({} if shrinkage is None else {"shrinkage": shrinkage}),
@@ -203,18 +206,21 @@ class Race:
         """
         pairs = [(geometry, vs) for geometry, losses in self._left.items() for vs in losses]
         best, vs = min(pairs, key=lambda pair: self._trials[pair]["log_loss"])
-        limit = MUCH_BETTER * self._trials[best, vs]["log_loss"]
+        reached = self._trials[best, vs]["log_loss"]
+        if reached < _LITTLE:
+            return
         place = self._varsigmas.index(vs)
         near = self._varsigmas[max(0, place - 1) : place + 2]
         many = best._replace(width=width)
         now = [problem for turn in turns for problem in self._problems(many, near, turn)]
         found = torch.stack(judge(now, self._start, STEPS)).view(len(turns), len(near), -1)
         losses = dict(zip(near, found.unbind(1), strict=True))
+        limit = MUCH_BETTER * reached
         losses = {vs: new for vs, new in losses.items() if float(new.mean(0).amin()) < limit}
         if losses:
-            self._left[many] = losses
-        for vs in losses:
-            self._note(many, vs)
+            (self._aside if self._n_rows > PILOT_ROWS else self._left)[many] = losses
+        for vs, new in losses.items():
+            self._note(many, vs, new)
 
 
 def scale(n_features: int) -> float:

@@ -10,12 +10,13 @@ more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter
 rows on, where a refinement is quick, the first turn fits a third of the rows with a third of the
 memories, in three steps instead of five. Classes of many small clumps need more memories: unless
 two per class do nearly as well, one for two rows, at most 1000, takes part after the first look at
-all rows, if it is 10% ahead of the best, and has to stay so. Where there are more rows than the
-pilot has, the best of each width, with a metric and without, are tried on at most 5000 rows unless
-15% behind (of more than 10,000 rows all of them, on 10,000 where no refinement follows), and the
-best of them with neighbors of its ς as long as the loss falls: the best ς grows with the number of
-memories, and of rows. Of 50 classes or more, 40 take part in the pilot where that stage follows.
-Between normalizations within 1% of each other the simpler goes first.
+all rows, if it is 10% ahead of the best, whose loss is not below 0.02 already, and has to stay so.
+Where there are more rows than the pilot has, the best of each width, with a metric and without, are
+tried on at most 5000 rows unless 15% behind (of more than 10,000 rows all of them, on 10,000 where
+no refinement follows), and the best of them with neighbors of its ς as long as the loss falls: the
+best ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at
+most 40 classes, and from 20 on one hold-out less. Between normalizations within 1% of each other
+the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -57,14 +58,15 @@ from mnemosphere.estimators.race import (
 from mnemosphere.estimators.sample import Sample, labeled_in_turn
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.training.refine import SEVERAL_CLASSES
 
 MAX_MEMORIES = 1000
-MANY_CLASSES = 50  # from which on there is no refinement
-_RACED_CLASSES = 40  # of so many, where a stage with all of them follows
+MANY_CLASSES = 40  # from which on there is no refinement
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
 _FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
+_ROWS_OF_WIDE = 2.5  # rows per memory
 _SMALL = 400  # rows
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
@@ -81,6 +83,11 @@ class Choice:
     n_memories: int
     shrinkage: float | None  # of the metric, where the normalization has one
     trials: tuple[dict[str, Any], ...]
+
+
+def is_wide(n_rows: int, n_memories: int) -> bool:
+    """Whether memories answer for so few rows each that a refinement has little to add."""
+    return _ROWS_OF_WIDE * n_memories > n_rows
 
 
 def is_quick(n_rows: int, n_memories: int, n_columns: int) -> bool:
@@ -147,9 +154,11 @@ def choose(
     n_classes = targets.shape[1] - 1
     quick = is_quick(rows.n_rows, start.n_memories, rows.n_features + n_classes)
     raced = sample
-    if n_classes >= MANY_CLASSES and rows.n_rows > PILOT_ROWS and not partly:
-        raced = sample.of_classes(_RACED_CLASSES)
+    if n_classes > MANY_CLASSES and rows.n_rows > PILOT_ROWS and not partly:
+        raced = sample.of_classes(MANY_CLASSES)
     looks = FEW_LOOKS if raced.rows.n_rows < _SMALL else QUICK_LOOKS if quick else LOOKS
+    if rows.n_rows > PILOT_ROWS and n_classes >= SEVERAL_CLASSES:  # the next stage judges again
+        looks = (*looks[:-1], looks[-1]._replace(turns=(looks[-1].turns[0],)))
     kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
     widths, wider = [start.n_memories], None
     if n_memories is None and not partly:

@@ -41,6 +41,7 @@ _STEPS, _FAR = (0.35, 0.07), 3.0  # of log T and log a around the best; the most
 _LEAST_ROWS = 300  # fewer do not tell how sure soft labels should be as well
 _SHARPEST = 1.0  # of log a
 _MOST_ROWS = 4096
+_MANY_CLASSES = 40
 _NEWTON = 100
 _FEW_TEMPERATURES = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)  # their logarithms
 
@@ -196,6 +197,13 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     def labels(log_a: float) -> Tensor:  # (P+1, C)
         return sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
 
+    @functools.lru_cache(1)
+    def own_labels(log_a: float) -> Tensor:  # (B, P+1), of the class of each row
+        by_class = labels(log_a).mT  # (C, P+1), for each problem
+        firsts = torch.arange(by_class[..., 0, 0].numel(), device=h.device) * by_class.shape[-2]
+        chosen = (truth[..., 0] + firsts.view(*truth.shape[:-2], 1)).flatten()
+        return by_class.reshape(-1, h.shape[-1]).index_select(0, chosen).view_as(h)
+
     score = torch.empty_like(h)
 
     @functools.lru_cache(1)  # trials of log a are at one log T; there is room for one
@@ -207,9 +215,13 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
         return exponentials(score, score.amax(-1))
 
     def loss(log_t: float, log_a: float = 0.0) -> Tensor:
-        classes = shares(log_t) @ labels(log_a)  # (B, C)
-        own = (classes.gather(-1, truth) / classes.sum(-1, keepdim=True).clamp_min(tiny))[..., 0]
-        own = own.clamp_min(tiny).log().double()
+        if params.n_columns <= _MANY_CLASSES:
+            classes = shares(log_t) @ labels(log_a)  # (B, C)
+            own, total = classes.gather(-1, truth)[..., 0], classes.sum(-1)
+        else:  # most of that product would be of classes that no row asks for
+            own = (shares(log_t) * own_labels(log_a)).sum(-1)
+            total = (shares(log_t) @ labels(log_a).sum(-1, keepdim=True))[..., 0]
+        own = (own / total.clamp_min(tiny)).clamp_min(tiny).log().double()
         if rows.sample_weight is None:
             return -own.mean(-1)
         weight = rows.sample_weight.double()

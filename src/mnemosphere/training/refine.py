@@ -24,11 +24,11 @@ from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit, judge
-from mnemosphere.training.noise import SphereNoise
+from mnemosphere.training.noise import SphereNoise, angular_unit
 from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.side_by_side import apart, joint_solutions, rows_together, together
 
-__all__ = ["TWO_TURNS", "ExactSteps", "angular_unit", "join_histories", "refine"]
+__all__ = ["SEVERAL_CLASSES", "TWO_TURNS", "ExactSteps", "join_histories", "refine"]
 
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
 _PASSES, _ALL_STEPS = 12, 60  # at least so many of both
@@ -37,6 +37,7 @@ _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
 TWO_TURNS = 1000  # rows, from which on two of them do, in fewer looks
+SEVERAL_CLASSES = 20  # from which on one of them does, of so many rows
 _MARGINALS = 1e-7
 # The descent starts at twice the temperature that suits the classes of rows left out: memories that
 # answer for few rows each would soon know those by heart.
@@ -45,17 +46,8 @@ _HEATED_ROWS = 10_000  # of more, a memory answers for more
 _LAST = 1 / 3  # of the passes: what all rows see of them where there are more than 3000
 _MOST_NOISE = {False: 0.3, True: 0.6}  # of more rows than those
 _PER_COORDINATE = 5  # rows, from which on a metric is learned
-_JUDGED = {3: 15, 2: 10}  # times at most, by hold-outs: to judge takes a third of a pass
+_JUDGED = {3: 15, 2: 10, 1: 10}  # times at most, by hold-outs: to judge takes a third of a pass
 _ANGLE = 0.08  # largest turn of a memory in one step, in angular units
-
-
-def angular_unit(params: Parameters) -> float:
-    """√N/β_eff, at most 1: a random turn by so much moves the exponent of a memory by about 1.
-
-    Of a random direction across the row a part of about 1/√N lies along any one memory, and the
-    exponent is β_eff⟨w, x⟩. It is the unit of noise and of a step.
-    """
-    return min(1.0, math.sqrt(params.n_features) / float(params.beta_eff))
 
 
 def improves(fall: Tensor, weight: Tensor, *, beyond: float) -> bool:
@@ -112,7 +104,8 @@ def refine(
     if turns:
         assert isinstance(dataset, ArrayDataset)
         seed = int(torch.randint(2**62, (), generator=generator))
-        for turn in range(2 if brief else _FOLDS):
+        several = dataset.rows.targets.shape[1] > SEVERAL_CLASSES
+        for turn in range(_FOLDS - brief - (brief and several)):
             order = torch.Generator().manual_seed(seed)
             splits.append(dataset.split(1 / _FOLDS, generator=order, turn=turn))
     else:
