@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.estimators import calibration, class_training
+from mnemosphere.estimators import calibration, class_training, selection
 from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
 
@@ -126,11 +126,12 @@ def as_set(*parts):
 
 @pytest.mark.parametrize(("classes", "memories", "turns"), [(3, 200, 3), (3, 202, 1), (40, 200, 1)])
 def test_one_hold_out_where_each_takes_long(monkeypatch, classes, memories, turns):
-    """Of many classes, or where a memory answers for fewer than two rows and a half."""
+    """Of many classes, or where a memory answers for less than two rows and a half."""
     rng = np.random.default_rng(5)
     y = np.arange(503) % classes
     x = rng.normal(size=(classes, 3))[y] + 0.1 * rng.normal(size=(503, 3))
     judge = Spy(monkeypatch, calibration, "best_reading")
+    monkeypatch.setattr(selection, "_WIDE_WORK", 0)
     mn.DAMClassifier(**SETTINGS | {"n_memories": memories, "max_iter": 2}).fit(x, y)
     ((pairs,),) = judge.calls
     assert len(pairs) == turns

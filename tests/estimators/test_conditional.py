@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 import mnemosphere as mn
-from mnemosphere.estimators import class_training
+from mnemosphere.estimators import class_training, selection
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.training import side_by_side
@@ -82,10 +82,17 @@ def test_hold_outs_are_fewer_where_each_takes_longer(turns, rows, classes, expec
 
 
 @pytest.mark.parametrize(
-    ("classes", "memories", "refined"), [(39, 97, True), (40, 97, False), (5, 124, False)]
-)
-def test_what_would_take_long_and_gain_little_is_not_refined(turns, classes, memories, refined):
-    """Many classes, or fewer than two rows and a half per memory; unless it is asked for."""
+    ("classes", "memories", "work", "refined"),
+    [
+        (39, 97, 0, True), (40, 97, 0, False),
+        (5, 122, 0, True), (5, 123, 307 * 123 * 8 - 1, False), (5, 123, 307 * 123 * 8, True),
+    ],
+)  # fmt: skip
+def test_what_takes_long_and_gains_little_is_not_refined(
+    turns, monkeypatch, classes, memories, work, refined
+):
+    """Many classes, or less than two rows and a half per memory and much to do; unless asked."""
+    monkeypatch.setattr(selection, "_WIDE_WORK", work)
     rng = np.random.default_rng(2)
     y = np.arange(307) % classes
     x = rng.normal(size=(classes, 3))[y] + 0.1 * rng.normal(size=(307, 3))
@@ -94,6 +101,17 @@ def test_what_would_take_long_and_gain_little_is_not_refined(turns, classes, mem
     assert bool(turns) == refined
     mn.DAMClassifier(**settings, objective=mn.Refinement(max_iter=1)).fit(x, y)
     assert len(turns) == 1 + refined
+
+
+@pytest.mark.parametrize(("classes", "passes"), [(39, 50), (40, 10)])
+def test_passes_that_take_long_are_few(monkeypatch, classes, passes):
+    """Also where there are too many numbers for a refinement: exact steps all the same."""
+    rng = np.random.default_rng(3)
+    y = np.arange(307) % classes
+    x = rng.normal(size=(307, 3))
+    settings = SETTINGS | {"n_memories": 97, "tol": 0.0, "objective": "joint"}
+    monkeypatch.setattr(selection, "_QUICK_WORK", 0)
+    assert mn.DAMClassifier(**settings).fit(x, y).n_iter_ == passes
 
 
 def test_turns_side_by_side_are_those_alone(make_clusters, turns, monkeypatch):

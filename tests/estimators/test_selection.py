@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -445,3 +447,26 @@ def test_start_without_labels_takes_every_class_for_as_good():
     params = Start(3)(dataset, 1.0, torch.Generator().manual_seed(0))
     assert params.p_q.tolist() == [0.25] * 4
     assert float(params.beta) > 0
+
+
+def test_some_of_many_classes_take_part_in_the_fine_stage(monkeypatch):
+    """With their share of the memories; the others are none of its business."""
+    seen = []
+
+    def spied(data, start, *settings):
+        labels = data.rows.targets[:, :-1].argmax(1)
+        seen.append(
+            (data.n_rows, start.n_memories, data.rows.targets.shape[1], len(set(labels.tolist())))
+        )
+        return pilot.held_out_loss(data, start, *settings)
+
+    monkeypatch.setattr(selection, "held_out_loss", spied)
+    monkeypatch.setattr(selection, "_FINE_CLASSES", 3)
+    rng = np.random.default_rng(7)
+    y = np.repeat(np.arange(5), [401, 307, 211, 101, 31])[rng.permutation(1051)]
+    x = rng.normal(size=(5, 3))[y] + 0.5 * rng.normal(size=(1051, 3))
+    mn.DAMClassifier(103, normalize="unit", objective="joint", max_iter=1, random_state=0).fit(x, y)
+    (n_rows, memories, columns, classes), *_ = seen
+    assert (columns, classes) == (4, 3)
+    assert n_rows in {sum(some) for some in itertools.combinations((401, 307, 211, 101, 31), 3)}
+    assert memories == round(103 * n_rows / 1051)

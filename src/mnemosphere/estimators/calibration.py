@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import Dataset, is_dense_array
-from mnemosphere.estimators.selection import MANY_CLASSES, is_wide
+from mnemosphere.estimators.selection import takes_long
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import Reading, best_reading, net_class_weights
@@ -81,8 +81,9 @@ def cross_fitted_reading(
         width = max(1, round(start.n_memories * rows.n_rows / dataset.n_rows))
         params = replace(start, n_memories=width)(rows, varsigma, generator)
         folds.append((params, rows, held, generator))
-        if params.n_columns > MANY_CLASSES or is_wide(dataset.n_rows, start.n_memories):
-            break  # each takes long
+        size = dataset.n_rows, start.n_memories, params.n_features, params.n_columns - 1
+        if takes_long(*size):
+            break
 
     def side_by_side() -> list[Parameters]:
         starts = [params for params, *_ in folds]

@@ -16,7 +16,7 @@ from mnemosphere.estimators.calibration import (
     share_apart,
 )
 from mnemosphere.estimators.class_model import ClassModel
-from mnemosphere.estimators.selection import MANY_CLASSES, is_quick, is_wide
+from mnemosphere.estimators.selection import MANY_CLASSES, is_quick, takes_long
 from mnemosphere.estimators.start import Start, usual_uniform_weight
 from mnemosphere.model import objectives
 from mnemosphere.model.class_reading import Reading
@@ -34,7 +34,7 @@ from mnemosphere.training.sgd import SGD
 _SGD_PASSES = 300
 # Exact passes of more rows, or of many classes: further ones would learn rows by heart.
 _FEW_ROWS, _PASSES = 2000, 15
-_DEAR_PASSES = 10
+_LONG_PASSES = 10
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
@@ -141,10 +141,10 @@ class ClassTraining(ClassModel):
                 # Part of such rows would not tell what the others have.
                 solver = replace(solver, learn_weights=True, batch_size=None)
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
-        if self._takes_exact_steps(dataset.n_rows):
-            dear = len(self.classes_) >= MANY_CLASSES or is_wide(dataset.n_rows, self.n_memories_)
-            few = _DEAR_PASSES if dear else _PASSES if dataset.n_rows >= _FEW_ROWS else passes
-            passes = min(passes, few)
+        if solver.rows_per_step is None and self._takes_long(dataset.n_rows):
+            passes = min(passes, _LONG_PASSES)
+        elif dataset.n_rows >= _FEW_ROWS and self._takes_exact_steps(dataset.n_rows):
+            passes = min(passes, _PASSES)
         phase_iter = 2
         if isinstance(solver, SGD):
             rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
@@ -227,6 +227,9 @@ class ClassTraining(ClassModel):
         exact = solver.rows_per_step is None or self._takes_exact_steps(rows.n_rows)
         return exact or len(self.classes_) >= MANY_CLASSES
 
+    def _takes_long(self, n_rows: int) -> bool:
+        return takes_long(n_rows, self.n_memories_, self.n_features_in_, len(self.classes_))
+
     def _is_quick(self, n_rows: int) -> bool:
         return is_quick(n_rows, self.n_memories_, self.n_features_in_ + len(self.classes_))
 
@@ -238,8 +241,7 @@ class ClassTraining(ClassModel):
         refined = (
             dataset is not None
             and (self._is_quick(dataset.n_rows) or self._start().from_means(dataset))
-            and len(self.classes_) < MANY_CLASSES
-            and not is_wide(dataset.n_rows, self.n_memories_)
+            and not self._takes_long(dataset.n_rows)
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)
         )

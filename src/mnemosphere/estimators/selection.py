@@ -62,11 +62,12 @@ from mnemosphere.training.refine import SEVERAL_CLASSES
 
 MAX_MEMORIES = 1000
 MANY_CLASSES = 40  # from which on there is no refinement
+_FINE_CLASSES = 100
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
 _FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
-_ROWS_OF_WIDE = 2.5  # rows per memory
+_ROWS_OF_WIDE, _WIDE_WORK = 2.5, 2 * 10**7  # rows per memory
 _SMALL = 400  # rows
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
@@ -85,9 +86,11 @@ class Choice:
     trials: tuple[dict[str, Any], ...]
 
 
-def is_wide(n_rows: int, n_memories: int) -> bool:
-    """Whether memories answer for so few rows each that a refinement has little to add."""
-    return _ROWS_OF_WIDE * n_memories > n_rows
+def takes_long(n_rows: int, n_memories: int, n_features: int, n_classes: int) -> bool:
+    """Whether each pass does, beside what it gains: many classes, or few rows for each memory."""
+    wide = _ROWS_OF_WIDE * n_memories > n_rows
+    work = n_rows * n_memories * (n_features + n_classes)
+    return n_classes >= MANY_CLASSES or (wide and work > _WIDE_WORK)
 
 
 def is_quick(n_rows: int, n_memories: int, n_columns: int) -> bool:
@@ -209,7 +212,11 @@ def _fine_stage(
 
     A pilot of few memories favors a metric that makes up for them.
     """
+    every = sample.rows.n_rows
+    if sample.targets.shape[1] - 1 > _FINE_CLASSES:
+        sample = sample.of_classes(_FINE_CLASSES)
     sample = replace(sample, dtype=torch.float32)  # it only compares
+    share = sample.rows.n_rows / every
     groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
     trials: list[dict[str, Any]] = []
     for found in contenders:
@@ -218,7 +225,7 @@ def _fine_stage(
     def trial(like: dict[str, Any], vs: float) -> dict[str, Any]:
         kind, shrinkage = like["normalize"], like.get("shrinkage")
         data = sample.dataset("standard" if kind in METRICS else kind)
-        wide = replace(start, n_memories=like["width"])
+        wide = replace(start, n_memories=round(share * like["width"]))
         loss = held_out_loss(data, wide, vs, kind, shrinkage, seed)
         trials.append(like | {"stage": "fine", "varsigma": vs, "log_loss": loss})
         return trials[-1]
