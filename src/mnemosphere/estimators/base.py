@@ -33,6 +33,7 @@ from mnemosphere.files import checksum
 from mnemosphere.machine import check_memory
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import operands
+from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fixed_point import FixedPoint
@@ -254,11 +255,14 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
 
 
 def in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Training whose large products take operands in the precision of the estimator."""
+    """Training whose large products take operands in the precision of the estimator.
+
+    Its passes work in memory that stays for all of them.
+    """
 
     @functools.wraps(method)
     def wrapped(self: SphereEstimator, *args: Any, **kwargs: Any) -> Any:
-        with operands(self.precision):
+        with operands(self.precision), reused():
             return method(self, *args, **kwargs)
 
     return wrapped

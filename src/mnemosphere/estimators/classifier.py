@@ -59,9 +59,9 @@ class DAMClassifier(
         joint solution and is judged by rows held out; `Refinement` has its settings. It also
         learns a metric where rows have at most 150 coordinates and are five times as many.
         "auto": "conditional" up to 10,000 rows and 300 million of rows × memories × (features +
-        classes), and for texts, of fewer than 40 classes and with at least 2.5 rows per memory,
-        where memories are not grown and half of the rows or more have labels, the others being
-        left out; else "joint".
+        classes) (20 million with fewer than 2.5 rows per memory), and for texts, of fewer than 40
+        classes, where memories are not grown and half of the rows or more have labels, the others
+        being left out; else "joint".
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"

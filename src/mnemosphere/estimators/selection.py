@@ -15,8 +15,8 @@ Where there are more rows than the pilot has, the best of each width, with a met
 tried on at most 5000 rows unless 15% behind (of more than 10,000 rows all of them, on 10,000 where
 no refinement follows), and the best of them with neighbors of its ς as long as the loss falls: the
 best ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at
-most 40 classes, and from 20 on one hold-out less. Between normalizations within 1% of each other
-the simpler goes first.
+most 40 classes, and from 20 on one hold-out less; the stage itself has at most 100. Between
+normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is

@@ -91,7 +91,7 @@ def product(a: Tensor, b: Tensor, *, narrow: bool = False, out: Tensor | None = 
     if a.dtype == torch.bfloat16:
         return torch.mm(a, b, out_dtype=torch.float32)
     with _units(narrow):
-        return a @ b if out is None else torch.mm(a, b, out=out)
+        return a @ b if out is None else torch.matmul(a, b, out=out)
 
 
 def add_product(total: Tensor, a: Tensor, b: Tensor, *, narrow: bool = False) -> None:

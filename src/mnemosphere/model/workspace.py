@@ -22,7 +22,8 @@ _held: ContextVar[dict[str, Tensor] | None] = ContextVar("workspace", default=No
 @contextmanager
 def reused() -> Iterator[None]:
     """Inside, the arrays that a pass works in stay for the next one; they go at the end."""
-    token = _held.set(_held.get() or {})
+    held = _held.get()
+    token = _held.set({} if held is None else held)
     try:
         yield
     finally:
