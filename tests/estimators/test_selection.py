@@ -470,3 +470,21 @@ def test_some_of_many_classes_take_part_in_the_fine_stage(monkeypatch):
     assert (columns, classes) == (4, 3)
     assert n_rows in {sum(some) for some in itertools.combinations((401, 307, 211, 101, 31), 3)}
     assert memories == round(103 * n_rows / 1051)
+
+
+@pytest.mark.parametrize(("rows", "classes", "turns"), [(1009, 19, 2), (1009, 20, 1), (997, 20, 2)])
+def test_several_classes_have_one_hold_out_less_where_a_stage_follows(
+    monkeypatch, rows, classes, turns
+):
+    seen = []
+    plain = race.Race.run
+
+    def run(self, looks, wider):
+        seen.append([len(look.turns) for look in looks])
+        return plain(self, looks, wider)
+
+    monkeypatch.setattr(race.Race, "run", run)
+    rng = np.random.default_rng(8)
+    x, y = rng.normal(size=(rows, 3)), np.arange(rows) % classes
+    mn.DAMClassifier(40, normalize="unit", objective="joint", max_iter=1, random_state=0).fit(x, y)
+    assert seen == [[1, 1, turns]]
