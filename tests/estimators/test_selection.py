@@ -488,3 +488,22 @@ def test_several_classes_have_one_hold_out_less_where_a_stage_follows(
     x, y = rng.normal(size=(rows, 3)), np.arange(rows) % classes
     mn.DAMClassifier(40, normalize="unit", objective="joint", max_iter=1, random_state=0).fit(x, y)
     assert seen == [[1, 1, turns]]
+
+
+def test_rows_without_label_all_take_part_in_the_fine_stage(monkeypatch):
+    """They belong to no class, so that none can be left out."""
+    seen = []
+
+    def spied(data, start, *settings):
+        seen.append((data.n_rows, start.n_memories))
+        return 1.0
+
+    monkeypatch.setattr(selection, "held_out_loss", spied)
+    monkeypatch.setattr(selection, "_FINE_CLASSES", 3)
+    rng = np.random.default_rng(7)
+    y = np.arange(1051) % 5
+    x = rng.normal(size=(5, 3))[y] + 0.5 * rng.normal(size=(1051, 3))
+    y[600:] = -1
+    settings = {"normalize": "unit", "objective": "joint", "max_iter": 1, "random_state": 0}
+    mn.DAMClassifier(103, unlabeled=-1, **settings).fit(x, y)
+    assert set(seen) == {(1051, 103)}

@@ -213,7 +213,8 @@ def _fine_stage(
     A pilot of few memories favors a metric that makes up for them.
     """
     every = sample.rows.n_rows
-    if sample.targets.shape[1] - 1 > _FINE_CLASSES:
+    labeled = bool((sample.targets.sum(1) > 0).all())  # else others belong to no class
+    if labeled and sample.targets.shape[1] - 1 > _FINE_CLASSES:
         sample = sample.of_classes(_FINE_CLASSES)
     sample = replace(sample, dtype=torch.float32)  # it only compares
     share = sample.rows.n_rows / every
