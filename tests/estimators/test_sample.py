@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mnemosphere.data import StoredRows
-from mnemosphere.estimators.sample import Sample
+from mnemosphere.estimators.sample import Sample, labeled_in_turn
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -30,3 +30,9 @@ def test_rows_of_some_classes(weighted):
     if weighted:
         assert torch.equal(few.weight, weight[own])
     assert torch.equal(sample.of_classes(len(classes)).targets, targets)
+
+
+def test_labeled_rows_and_others_come_in_turn():
+    labeled = torch.tensor([False, True, False, False, True, False, False])
+    order = torch.tensor([3, 0, 4, 6, 2, 1, 5])
+    assert labeled_in_turn(order, labeled).tolist() == [4, 3, 1, 0, 6, 2, 5]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -12,34 +10,16 @@ from scipy.optimize import brentq
 from sklearn.datasets import load_iris
 
 import mnemosphere as mn
-from mnemosphere.data import ArrayDataset, Normalizer, StoredRows
+from choices import chosen, thin
+from mnemosphere.data import Normalizer, StoredRows
 from mnemosphere.data.normalize import METRICS
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.estimators import pilot, race, selection
-from mnemosphere.estimators.sample import labeled_in_turn
-from mnemosphere.estimators.selection import choose, choose_n_memories
-from mnemosphere.estimators.start import Start
+from mnemosphere.estimators import pilot, selection
+from mnemosphere.estimators.selection import choose_n_memories
 from mnemosphere.model.memory_graph import sharing_temperature
 from mnemosphere.training import few_labels
 
 CPU = torch.device("cpu")
-
-
-def targets_of(y, classes):
-    """Label weights without smoothing; −1 is no label."""
-    q = torch.zeros(len(y), classes + 1, dtype=torch.float64)
-    known = np.flatnonzero(y >= 0)
-    q[known, y[known]] = 1.0
-    return q
-
-
-def chosen(x, y, classes, *, normalize="auto", varsigma=None, memories=None, weight=None, seed=0):
-    start = Start(memories or choose_n_memories(len(x), classes))
-    return choose(
-        StoredRows.of(np.asarray(x), CPU), targets_of(y, classes), weight, start,
-        normalize=normalize, varsigma=varsigma, n_memories=memories, seed=seed,
-        dtype=torch.float64,
-    )  # fmt: skip
 
 
 # the number of memories
@@ -182,14 +162,6 @@ def test_the_choice_is_the_trial_of_least_loss(make_clusters):
     assert choice.shrinkage is None
 
 
-def thin(seed, rows=307):
-    """Two long, thin clouds side by side: told apart across, not along."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(rows) % 2
-    along = 3 * rng.normal(size=(rows, 1)) * [1.0, 1.0, -1.0]
-    return along + np.outer(y, [0.3, -0.3, 0.1]) + 0.1 * rng.normal(size=(rows, 3)), y
-
-
 def test_whitening_helps_where_classes_are_thin():
     choice = chosen(*thin(0), 2)
     assert choice.normalize in METRICS
@@ -223,78 +195,6 @@ def test_noise_counts_for_nothing_where_features_are_unknown():
     assert model.relevances_[4:].max() < 0.1
     assert model.score(x[1::2], y[1::2]) > 0.85
     assert np.isfinite(model.memories_).all()
-
-
-@pytest.mark.parametrize(("limit", "kinds"), [(1.5, {True, False}), (1.15, {True})])
-def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypatch, limit, kinds):
-    """A metric is 20% ahead there; few memories favor it, so what is nearer is tried again."""
-    monkeypatch.setattr(selection, "_HOPELESS", limit)
-    choice = chosen(*thin(2, rows=1201), 2)
-    fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
-    assert {trial["normalize"] in METRICS for trial in fine} == kinds
-
-
-@pytest.mark.parametrize(("loss", "width"), [(0.89, 600), (0.91, 240)])
-def test_many_more_memories_have_to_be_far_ahead_with_all_rows_too(monkeypatch, loss, width):
-    """The pilot has 200 clumps and as many memories; with all of them there may be enough."""
-    rng = np.random.default_rng(0)
-    y = np.arange(1201) % 20
-    places = rng.normal(size=(20, 10, 20))
-    x = places[y, rng.integers(10, size=1201)] + 0.7 * rng.normal(size=(1201, 20))
-    seen = []
-
-    def told(data, start, vs, kind, shrinkage, seed):
-        seen.append(start.n_memories)
-        return loss if start.n_memories == 600 else 1.0
-
-    monkeypatch.setattr(selection, "held_out_loss", told)
-    choice = chosen(x, y, 20)
-    pilot = {}
-    for trial in choice.trials:
-        if trial["stage"] == "pilot":
-            known = pilot.get(trial["width"], np.inf)
-            pilot[trial["width"]] = min(known, trial["log_loss"])
-    assert pilot[600] < 0.85 * pilot[240]  # by which others would be out
-    assert {240, 600} <= set(seen)
-    assert choice.n_memories == width
-
-
-def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
-    """A metric is far ahead there; many memories may do without it."""
-    monkeypatch.setattr(selection, "_HOPELESS", 1.0)
-    monkeypatch.setattr(selection, "PILOT_ROWS", 300)
-    monkeypatch.setattr(race, "PILOT_ROWS", 300)
-    for most, kinds in ((500, {True}), (300, {True, False})):
-        monkeypatch.setattr(selection, "QUICK_ROWS", most)
-        choice = chosen(*thin(2, rows=401), 2)
-        fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
-        assert {trial["normalize"] in METRICS for trial in fine} == kinds
-
-
-@pytest.mark.parametrize("quick_rows", [100, 10_000])
-def test_one_class_of_more_rows_than_the_pilot_has(monkeypatch, quick_rows):
-    """Nothing is to be told apart, and the loss is 0."""
-    monkeypatch.setattr(selection, "QUICK_ROWS", quick_rows)
-    x = np.random.default_rng(0).normal(size=(1201, 4))
-    choice = chosen(x, np.zeros(1201, dtype=int), 1)
-    assert {trial["log_loss"] for trial in choice.trials} == {0.0}
-    assert choice.normalize == "center"
-
-
-def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
-    """From the pilot's ς upwards or downwards, as long as the loss falls."""
-    x, y = make_clusters(rows=1201, spread=2.0)
-    choice = chosen(x, y, 3, normalize="unit", memories=40)
-    pilot = [t for t in choice.trials if t["stage"] == "pilot"]
-    fine = [t for t in choice.trials if t["stage"] == "fine"]
-    assert fine[0]["varsigma"] in [t["varsigma"] for t in pilot]
-    assert len(fine) >= 2
-    best = min(fine, key=lambda trial: trial["log_loss"])
-    assert choice.varsigma == best["varsigma"]
-    # Its neighbors were tried, unless it lies at an end.
-    tried = sorted(t["varsigma"] for t in fine)
-    place = tried.index(choice.varsigma)
-    assert choice.varsigma in (0.05, 1.0) or 0 < place < len(tried) - 1 or len(tried) == 2
 
 
 def test_what_is_given_stays():
@@ -348,12 +248,6 @@ def test_varsigma_of_a_slope_against_a_root_finder(n, beta_eff, overlap):
     assert pilot._varsigma_for(beta_eff, overlap, n) == pytest.approx(expected, rel=1e-9)
 
 
-def test_labeled_rows_and_others_come_in_turn():
-    labeled = torch.tensor([False, True, False, False, True, False, False])
-    order = torch.tensor([3, 0, 4, 6, 2, 1, 5])
-    assert labeled_in_turn(order, labeled).tolist() == [4, 3, 1, 0, 6, 2, 5]
-
-
 def test_with_hardly_any_labels_the_rows_themselves_set_varsigma(make_clusters):
     """Too few to judge by: the first normalization, and one trial."""
     x, y = make_clusters(rows=307, features=11)
@@ -395,115 +289,3 @@ def test_more_labels_judge_the_normalization_and_move_varsigma():
     assert stages.count("pilot") == 3
     assert stages.count("fine") >= 2
     assert np.isfinite([trial["log_loss"] for trial in many.trials]).all()
-
-
-# where training starts
-
-
-def test_start_puts_memories_on_rows_and_classes_by_their_mass():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.nn.functional.normalize(
-        torch.randn(53, 5, generator=generator, dtype=torch.float64), dim=1
-    )
-    weight = torch.rand(53, generator=generator, dtype=torch.float64)
-    q = targets_of(np.arange(53) % 3, 3)
-    dataset = ArrayDataset.of(x, q, weight)
-    params = Start(7, beta=3.0, uniform_weight=2.0)(dataset, 0.5, generator)
-    assert (params.n_memories, float(params.beta), params.varsigma) == (7, 3.0, 0.5)
-    mass = weight @ q
-    torch.testing.assert_close(params.p_q, mass / mass.sum())
-    torch.testing.assert_close(params.p, torch.outer(params.p_h, params.p_q))  # uninformative
-    assert params.p_h.tolist() == pytest.approx([2 / 9] + [1 / 9] * 7)
-    nearest = (params.w @ x.T).amax(1)  # close to a row, each to its own
-    assert nearest.min() > 0.9
-    assert len({int(i) for i in (params.w @ x.T).argmax(1)}) == 7
-
-
-def test_texts_start_from_means_of_their_classes():
-    """Rows of a thousand features and more that mostly have none in common, and no others."""
-    rng = np.random.default_rng(3)
-    n, wide = 211, 1009
-    y = rng.integers(0, 3, n)
-    x = np.zeros((n, wide))
-    x[np.arange(n)[:, None], rng.integers(0, wide, (n, 5))] = 1.0
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    start = Start(7, refined=True)
-    texts = ArrayDataset.of(torch.from_numpy(x), targets_of(y, 3))
-    assert start.is_solution(texts)
-    params = start(texts, 0.5, torch.Generator().manual_seed(0))
-    assert int((params.w != 0).sum(1).min()) > 50  # a row has five entries
-    assert len(set(params.p[1:].argmax(1).tolist())) == 3
-    narrow = ArrayDataset.of(torch.from_numpy(x[:, :20] + 1e-3), targets_of(y, 3))
-    alike = ArrayDataset.of(torch.from_numpy(np.abs(x) + 0.05), targets_of(y, 3))
-    partly = ArrayDataset.of(
-        torch.from_numpy(x), targets_of(y, 3) * torch.from_numpy(y[:, None] > 0)
-    )
-    assert not any(start.is_solution(rows) for rows in (narrow, alike, partly))
-
-
-def test_start_without_labels_takes_every_class_for_as_good():
-    x = torch.eye(5, dtype=torch.float64)
-    dataset = ArrayDataset.of(x, torch.zeros(5, 4, dtype=torch.float64))
-    params = Start(3)(dataset, 1.0, torch.Generator().manual_seed(0))
-    assert params.p_q.tolist() == [0.25] * 4
-    assert float(params.beta) > 0
-
-
-def test_some_of_many_classes_take_part_in_the_fine_stage(monkeypatch):
-    """With their share of the memories; the others are none of its business."""
-    seen = []
-
-    def spied(data, start, *settings):
-        labels = data.rows.targets[:, :-1].argmax(1)
-        seen.append(
-            (data.n_rows, start.n_memories, data.rows.targets.shape[1], len(set(labels.tolist())))
-        )
-        return pilot.held_out_loss(data, start, *settings)
-
-    monkeypatch.setattr(selection, "held_out_loss", spied)
-    monkeypatch.setattr(selection, "_FINE_CLASSES", 3)
-    rng = np.random.default_rng(7)
-    y = np.repeat(np.arange(5), [401, 307, 211, 101, 31])[rng.permutation(1051)]
-    x = rng.normal(size=(5, 3))[y] + 0.5 * rng.normal(size=(1051, 3))
-    mn.DAMClassifier(103, normalize="unit", objective="joint", max_iter=1, random_state=0).fit(x, y)
-    (n_rows, memories, columns, classes), *_ = seen
-    assert (columns, classes) == (4, 3)
-    assert n_rows in {sum(some) for some in itertools.combinations((401, 307, 211, 101, 31), 3)}
-    assert memories == round(103 * n_rows / 1051)
-
-
-@pytest.mark.parametrize(("rows", "classes", "turns"), [(1009, 19, 2), (1009, 20, 1), (997, 20, 2)])
-def test_several_classes_have_one_hold_out_less_where_a_stage_follows(
-    monkeypatch, rows, classes, turns
-):
-    seen = []
-    plain = race.Race.run
-
-    def run(self, looks, wider):
-        seen.append([len(look.turns) for look in looks])
-        return plain(self, looks, wider)
-
-    monkeypatch.setattr(race.Race, "run", run)
-    rng = np.random.default_rng(8)
-    x, y = rng.normal(size=(rows, 3)), np.arange(rows) % classes
-    mn.DAMClassifier(40, normalize="unit", objective="joint", max_iter=1, random_state=0).fit(x, y)
-    assert seen == [[1, 1, turns]]
-
-
-def test_rows_without_label_all_take_part_in_the_fine_stage(monkeypatch):
-    """They belong to no class, so that none can be left out."""
-    seen = []
-
-    def spied(data, start, *settings):
-        seen.append((data.n_rows, start.n_memories))
-        return 1.0
-
-    monkeypatch.setattr(selection, "held_out_loss", spied)
-    monkeypatch.setattr(selection, "_FINE_CLASSES", 3)
-    rng = np.random.default_rng(7)
-    y = np.arange(1051) % 5
-    x = rng.normal(size=(5, 3))[y] + 0.5 * rng.normal(size=(1051, 3))
-    y[600:] = -1
-    settings = {"normalize": "unit", "objective": "joint", "max_iter": 1, "random_state": 0}
-    mn.DAMClassifier(103, unlabeled=-1, **settings).fit(x, y)
-    assert set(seen) == {(1051, 103)}

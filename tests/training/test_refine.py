@@ -21,7 +21,6 @@ from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refine import (
     ExactSteps,
-    angular_unit,
     improves,
     join_histories,
     refine,
@@ -412,16 +411,6 @@ def test_histories_count_phases_on():
 
 
 # Settings
-
-
-def test_scale_moves_the_exponent_of_a_memory_by_one(problem):
-    params = problem(52, features=211, memories=7, beta=300.0, varsigma=0.25).params
-    turn = angular_unit(params)
-    u = torch.randn(5000, 211, generator=seeded(0), dtype=torch.float64)
-    u = turn * u / u.norm(dim=1, keepdim=True)
-    moved = (float(params.beta_eff) * u @ params.w.T).std()
-    assert float(moved) == pytest.approx(1, abs=0.03)
-    assert angular_unit(params.replace(beta=torch.tensor(0.1, dtype=torch.float64))) == 1
 
 
 @pytest.mark.parametrize("rows", [156, 157])

@@ -1,0 +1,60 @@
+"""Where training starts: memories on rows, or on means of texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from choices import targets_of
+from mnemosphere.data import ArrayDataset
+from mnemosphere.estimators.start import Start
+
+
+def test_start_puts_memories_on_rows_and_classes_by_their_mass():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(
+        torch.randn(53, 5, generator=generator, dtype=torch.float64), dim=1
+    )
+    weight = torch.rand(53, generator=generator, dtype=torch.float64)
+    q = targets_of(np.arange(53) % 3, 3)
+    dataset = ArrayDataset.of(x, q, weight)
+    params = Start(7, beta=3.0, uniform_weight=2.0)(dataset, 0.5, generator)
+    assert (params.n_memories, float(params.beta), params.varsigma) == (7, 3.0, 0.5)
+    mass = weight @ q
+    torch.testing.assert_close(params.p_q, mass / mass.sum())
+    torch.testing.assert_close(params.p, torch.outer(params.p_h, params.p_q))  # uninformative
+    assert params.p_h.tolist() == pytest.approx([2 / 9] + [1 / 9] * 7)
+    nearest = (params.w @ x.T).amax(1)  # close to a row, each to its own
+    assert nearest.min() > 0.9
+    assert len({int(i) for i in (params.w @ x.T).argmax(1)}) == 7
+
+
+def test_texts_start_from_means_of_their_classes():
+    """Rows of a thousand features and more that mostly have none in common, and no others."""
+    rng = np.random.default_rng(3)
+    n, wide = 211, 1009
+    y = rng.integers(0, 3, n)
+    x = np.zeros((n, wide))
+    x[np.arange(n)[:, None], rng.integers(0, wide, (n, 5))] = 1.0
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    start = Start(7, refined=True)
+    texts = ArrayDataset.of(torch.from_numpy(x), targets_of(y, 3))
+    assert start.is_solution(texts)
+    params = start(texts, 0.5, torch.Generator().manual_seed(0))
+    assert int((params.w != 0).sum(1).min()) > 50  # a row has five entries
+    assert len(set(params.p[1:].argmax(1).tolist())) == 3
+    narrow = ArrayDataset.of(torch.from_numpy(x[:, :20] + 1e-3), targets_of(y, 3))
+    alike = ArrayDataset.of(torch.from_numpy(np.abs(x) + 0.05), targets_of(y, 3))
+    partly = ArrayDataset.of(
+        torch.from_numpy(x), targets_of(y, 3) * torch.from_numpy(y[:, None] > 0)
+    )
+    assert not any(start.is_solution(rows) for rows in (narrow, alike, partly))
+
+
+def test_start_without_labels_takes_every_class_for_as_good():
+    x = torch.eye(5, dtype=torch.float64)
+    dataset = ArrayDataset.of(x, torch.zeros(5, 4, dtype=torch.float64))
+    params = Start(3)(dataset, 1.0, torch.Generator().manual_seed(0))
+    assert params.p_q.tolist() == [0.25] * 4
+    assert float(params.beta) > 0
