@@ -18,7 +18,10 @@ from research.field.sets import Table
 # kind, rows, features, classes, clumps per class
 _LISTED = """
 clumps 300 10 5 10
+clumps 419 18 16 18
 clumps 750 10 30 3
+clumps 843 84 10 12
+clumps 900 40 20 10
 clumps 1200 100 12 8
 clumps 1225 20 49 2
 clumps 1240 50 20 10
@@ -29,11 +32,13 @@ clumps 1625 20 100 1
 clumps 1875 30 15 15
 clumps 1880 20 10 20
 clumps 2000 50 50 10
+clumps 2000 30 10 20
 clumps 2400 50 200 3
 clumps 2500 50 100 3
 clumps 2500 5 2 60
 clumps 2850 30 38 4
 clumps 3125 50 25 8
+clumps 3228 84 23 16
 clumps 3720 300 60 2
 clumps 6200 50 200 3
 clumps 9900 5 20 5
@@ -41,9 +46,13 @@ cubes 200 100 4 2
 cubes 250 8 2 2
 cubes 300 30 3 2
 cubes 400 100 2 2
+cubes 409 57 13 2
 cubes 700 20 5 2
 cubes 800 30 2 2
 cubes 1200 10 2 2
+cubes 1306 20 8 2
+cubes 1587 65 19 2
+cubes 1604 26 13 2
 cubes 2000 20 21 2
 cubes 2000 20 60 2
 cubes 2500 20 10 2

@@ -169,8 +169,9 @@ def test_a_metric_finds_the_feature_that_matters():
 def test_where_nothing_is_gained_the_model_is_the_joint_one(make_clusters, monkeypatch):
     monkeypatch.setattr(refine, "_gained", lambda *_, **__: False)
     x, y = make_clusters(rows=151)
-    one = mn.DAMClassifier(**SETTINGS, objective="joint").fit(x, y)
-    other = mn.DAMClassifier(**SETTINGS, objective=mn.Refinement(max_iter=5)).fit(x, y)
+    settings = SETTINGS | {"max_iter": 11}
+    one = mn.DAMClassifier(**settings, objective="joint").fit(x, y)
+    other = mn.DAMClassifier(**settings, objective=mn.Refinement(max_iter=5)).fit(x, y)
     assert other.history_[-1]["phase"] == 0
     assert np.array_equal(one.memories_, other.memories_)
     assert np.array_equal(one.class_weights_, other.class_weights_)
@@ -217,6 +218,18 @@ def test_what_remains_goes_on_where_the_judged_solution_ended():
     assert len(judged) + len(rest) == len(alone)
     assert rest[0]["loss"] < judged[0]["loss"]
     assert rest[-1]["loss"] == pytest.approx(alone[-1]["loss"], rel=1e-2)
+
+
+def test_where_few_rows_gain_nothing_the_joint_solution_takes_few_passes():
+    """Fifteen, where the joint objective alone goes on."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(211, 3)), rng.integers(0, 2, 211)
+    settings = SETTINGS | {"n_memories": 41, "tol": 0}
+    brief = mn.DAMClassifier(**settings | {"objective": mn.Refinement(max_iter=1)}).fit(x, y)
+    alone = mn.DAMClassifier(**settings | {"objective": "joint"}).fit(x, y)
+    assert (brief.status_, brief.n_iter_, alone.n_iter_) == ("max_iter", 15, 50)
+    for one, other in zip(brief.history_, alone.history_, strict=False):
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
 
 
 def test_noise_is_an_option(make_clusters, descents):

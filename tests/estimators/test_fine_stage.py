@@ -108,7 +108,7 @@ def test_some_of_many_classes_take_part_in_the_fine_stage(monkeypatch):
     assert memories == round(103 * n_rows / 1051)
 
 
-@pytest.mark.parametrize(("rows", "classes", "turns"), [(1009, 19, 2), (1009, 20, 1), (997, 20, 2)])
+@pytest.mark.parametrize(("rows", "classes", "turns"), [(1009, 11, 2), (1009, 12, 1), (997, 12, 2)])
 def test_several_classes_have_one_hold_out_less_where_a_stage_follows(
     monkeypatch, rows, classes, turns
 ):

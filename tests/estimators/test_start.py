@@ -9,6 +9,8 @@ import torch
 from choices import targets_of
 from mnemosphere.data import ArrayDataset
 from mnemosphere.estimators.start import Start
+from mnemosphere.model.batch import Batch
+from mnemosphere.numerics import sphere
 
 
 def test_start_puts_memories_on_rows_and_classes_by_their_mass():
@@ -58,3 +60,38 @@ def test_start_without_labels_takes_every_class_for_as_good():
     params = Start(3)(dataset, 1.0, torch.Generator().manual_seed(0))
     assert params.p_q.tolist() == [0.25] * 4
     assert float(params.beta) > 0
+
+
+@pytest.mark.parametrize("memories", [5, 29, 97])  # on some of the rows, on many, on all
+@pytest.mark.parametrize("beta", [None, 3.0])
+def test_rows_as_several_geometries_see_them_start_alike(memories, beta):
+    generator = torch.Generator().manual_seed(1)
+    y = np.arange(97) % 3
+    x = torch.randn(97, 5, generator=generator, dtype=torch.float64)
+    weight = torch.rand(97, generator=generator, dtype=torch.float64)
+    seen = [
+        ArrayDataset(Batch(sphere.project(x * scale), targets_of(y, 3), weight))
+        for scale in torch.rand(3, 5, generator=generator, dtype=torch.float64)
+    ]
+    start = Start(memories, beta, None, own_labels=True)
+    found = start.on_same_rows(seen, 7)
+    for one, params in zip(seen, found, strict=True):
+        alone = start(one, 1.0, torch.Generator().manual_seed(7))
+        for name, tensor in alone.to_tensors().items():
+            torch.testing.assert_close(
+                params.to_tensors()[name], tensor, rtol=1e-13, atol=0, msg=name
+            )
+    pairs = zip(seen, found, strict=True)
+    assert len({tuple((p.w @ one.rows.x.T).argmax(1).tolist()) for one, p in pairs}) == 1
+    assert len({float(params.beta) for params in found}) == (3 if beta is None else 1)
+
+
+def test_a_geometry_that_leaves_rows_out_starts_by_itself():
+    x = sphere.project(torch.randn(59, 4, generator=torch.Generator().manual_seed(2)))
+    q = targets_of(np.arange(59) % 3, 3).float()
+    seen = [ArrayDataset(Batch(x[:n], q[:n])) for n in (59, 53)]
+    start = Start(11, own_labels=True)
+    for one, params in zip(seen, start.on_same_rows(seen, 5), strict=True):
+        alone = start(one, 1.0, torch.Generator().manual_seed(5))
+        assert torch.equal(params.w, alone.w)
+        assert torch.equal(params.p, alone.p)

@@ -14,11 +14,12 @@ from mnemosphere.model.parameters import from_memories
 from mnemosphere.numerics import sphere
 
 
-@pytest.fixture(autouse=True, params=[True, False])
+@pytest.fixture(autouse=True, params=["x86", "Arm", "other"])
 def slow(request, monkeypatch):
     """Whether the processor is one on which they are slow."""
-    monkeypatch.setattr(densities, "SUBNORMALS_ARE_SLOW", request.param)
-    return request.param
+    monkeypatch.setattr(densities, "SUBNORMALS_ARE_SLOW", request.param == "x86")
+    monkeypatch.setattr(densities, "POWERS_OF_2_ARE_FAST", request.param == "Arm")
+    return request.param == "x86"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

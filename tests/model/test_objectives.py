@@ -43,8 +43,10 @@ def labels(rows=13, columns=5, seed=1):
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_weights_are_minus_the_derivative_of_the_loss(name, oracle):
+@pytest.mark.parametrize("full", [False, True])
+def test_weights_are_minus_the_derivative_of_the_loss(name, full, oracle):
     z, q = scores().requires_grad_(), labels()
+    q = q[::3].repeat(5, 1)[:13] if full else q
     loss, weights = RULES[name](z, q)
     assert_close(loss, oracle.loss(name, z, q), rtol=1e-12, atol=1e-12)
     (gradient,) = torch.autograd.grad(oracle.loss(name, z, q).sum(), z)

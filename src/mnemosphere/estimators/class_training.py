@@ -32,7 +32,7 @@ from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 _SGD_PASSES = 300
-# Exact passes of more rows, or of many classes: further ones would learn rows by heart.
+# Exact passes of more rows, or beside a refinement: further ones would learn rows by heart.
 _FEW_ROWS, _PASSES = 2000, 15
 _LONG_PASSES = 10
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
@@ -143,7 +143,7 @@ class ClassTraining(ClassModel):
         passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
         if solver.rows_per_step is None and self._takes_long(dataset.n_rows):
             passes = min(passes, _LONG_PASSES)
-        elif dataset.n_rows >= _FEW_ROWS and self._takes_exact_steps(dataset.n_rows):
+        elif (refined or dataset.n_rows >= _FEW_ROWS) and self._takes_exact_steps(dataset.n_rows):
             passes = min(passes, _PASSES)
         phase_iter = 2
         if isinstance(solver, SGD):

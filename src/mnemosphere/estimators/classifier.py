@@ -59,7 +59,7 @@ class DAMClassifier(
         joint solution and is judged by rows held out; `Refinement` has its settings. It also
         learns a metric where rows have at most 150 coordinates and are five times as many.
         "auto": "conditional" up to 10,000 rows and 300 million of rows × memories × (features +
-        classes) (20 million with fewer than 2.5 rows per memory), and for texts, of fewer than 40
+        classes) (10 million with fewer than 2.5 rows per memory), and for texts, of fewer than 40
         classes, where memories are not grown and half of the rows or more have labels, the others
         being left out; else "joint".
     growth : None or int
@@ -74,8 +74,8 @@ class DAMClassifier(
         The exact fixed-point iteration, or the paper's constrained SGD with momentum; the objects
         hold batch size, learning rate and the like.
     max_iter : int or None
-        Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes, up to
-        300 of SGD.
+        Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes (15 beside a
+        refinement, or from 2000 rows on), up to 300 of SGD.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     label_smoothing : float in [0, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -69,19 +69,28 @@ def hold_out(
 
 
 def problems(
-    fitted: ArrayDataset, judged: ArrayDataset, start: Start, varsigmas: Sequence[float], seed: int
-) -> Iterator[Problem]:
-    """One hold-out, for each ς."""
-    generator = torch.Generator().manual_seed(seed)
-    small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
-    params = small(fitted, 1.0, generator)
-    betas = params.beta.expand(len(varsigmas))
+    several: Sequence[tuple[ArrayDataset, ArrayDataset]],
+    start: Start,
+    varsigmas: Sequence[Sequence[float]],
+    seed: int,
+) -> list[list[Problem]]:
+    """One hold-out as several geometries of one shape see it, for each ς of each."""
+    n_rows, n_features = several[0][0].rows.x.shape
+    small = replace(start, n_memories=min(start.n_memories, n_rows))
+    begun = small.on_same_rows([fitted for fitted, _ in several], seed)
+    most = max(map(len, varsigmas))
+    betas = torch.stack([params.beta for params in begun])[:, None].expand(-1, most)
     if start.beta is None:  # as if the start had been told of ς
-        resultant = mean_resultant(params.beta.double(), params.n_features)
-        resultant = resultant * torch.tensor(varsigmas).to(resultant)
-        betas = inverse_mean_resultant(resultant, params.n_features).to(betas)
-    for vs, beta in zip(varsigmas, betas, strict=True):
-        yield Problem(params.replace(varsigma=vs, beta=beta), fitted.rows, judged.rows)
+        given = torch.tensor([[*own, *([1.0] * (most - len(own)))] for own in varsigmas])
+        resultant = mean_resultant(betas[:, :1].double(), n_features)
+        betas = inverse_mean_resultant(resultant * given.to(resultant), n_features).to(betas)
+    return [
+        [
+            Problem(params.replace(varsigma=vs, beta=beta), fitted.rows, judged.rows)
+            for vs, beta in zip(own, its, strict=False)
+        ]
+        for params, own, its, (fitted, judged) in zip(begun, varsigmas, betas, several, strict=True)
+    ]
 
 
 def judge(trials: list[Problem], start: Start, steps: int) -> list[Tensor]:

@@ -117,12 +117,10 @@ class Race:
         return [*self._trials.values()], left
 
     def _judge(self, look: Look) -> None:
-        now = [
-            problem
-            for geometry, losses in self._left.items()
-            for turn in look.turns
-            for problem in self._problems(geometry, [*losses], turn, look.every)
-        ]
+        now = self._problems(
+            [(key, [*own], turn) for key, own in self._left.items() for turn in look.turns],
+            look.every,
+        )
         found = iter(judge(now, self._start, STEPS if look.every == 1 else _FIRST_STEPS))
         for geometry, losses in self._left.items():
             for _, vs in itertools.product(look.turns, [*losses]):
@@ -132,17 +130,27 @@ class Race:
                 self._note(geometry, vs, by_turn)
 
     def _problems(
-        self, geometry: _Geometry, varsigmas: Sequence[float], turn: int, every: int = 1
+        self, asked: Sequence[tuple[_Geometry, Sequence[float], int]], every: int = 1
     ) -> list[Problem]:
-        kind, shrinkage, width = geometry
-        data = self._data[kind]
-        if width >= self._start.n_memories:
-            least = self._n_classes if self._start.from_means(data) else 2
-            width = max(least, round(width * data.n_rows / max(every * self._n_rows, 1)))
-        start = replace(self._start, n_memories=width, own_labels=True)
-        fitted, judged = self._rows_of(kind, turn)[shrinkage]
-        some = ArrayDataset(fitted.rows.take(slice(None, None, every)))
-        return [*problems(some, judged, start, varsigmas, self._seed + turn)]
+        """Those of each geometry, for each of its ς, in that turn."""
+        parts: list[tuple[ArrayDataset, ArrayDataset]] = []
+        groups: dict[tuple[int, int, torch.Size], list[int]] = {}
+        for place, ((kind, shrinkage, width), _, turn) in enumerate(asked):
+            data = self._data[kind]
+            if width >= self._start.n_memories:
+                least = self._n_classes if self._start.from_means(data) else 2
+                width = max(least, round(width * data.n_rows / max(every * self._n_rows, 1)))
+            fitted, judged = self._rows_of(kind, turn)[shrinkage]
+            parts.append((ArrayDataset(fitted.rows.take(slice(None, None, every))), judged))
+            groups.setdefault((width, turn, parts[-1][0].rows.x.shape), []).append(place)
+        found: dict[int, list[Problem]] = {}
+        for (width, turn, _), places in groups.items():
+            start = replace(self._start, n_memories=width, own_labels=True)
+            varsigmas = [asked[place][1] for place in places]
+            seed = self._seed + turn
+            made = problems([parts[place] for place in places], start, varsigmas, seed)
+            found |= zip(places, made, strict=True)
+        return [problem for place in range(len(asked)) for problem in found[place]]
 
     def _rows_of(
         self, kind: str, turn: int
@@ -212,7 +220,7 @@ class Race:
         place = self._varsigmas.index(vs)
         near = self._varsigmas[max(0, place - 1) : place + 2]
         many = best._replace(width=width)
-        now = [problem for turn in turns for problem in self._problems(many, near, turn)]
+        now = self._problems([(many, near, turn) for turn in turns])
         found = torch.stack(judge(now, self._start, STEPS)).view(len(turns), len(near), -1)
         losses = dict(zip(near, found.unbind(1), strict=True))
         limit = MUCH_BETTER * reached

@@ -15,7 +15,7 @@ Where there are more rows than the pilot has, the best of each width, with a met
 tried on at most 5000 rows unless 15% behind (of more than 10,000 rows all of them, on 10,000 where
 no refinement follows), and the best of them with neighbors of its ς as long as the loss falls: the
 best ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at
-most 40 classes, and from 20 on one hold-out less; the stage itself has at most 100. Between
+most 40 classes, and from 12 on one hold-out less; the stage itself has at most 100. Between
 normalizations within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
@@ -58,16 +58,15 @@ from mnemosphere.estimators.race import (
 from mnemosphere.estimators.sample import Sample, labeled_in_turn
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.training.refine import SEVERAL_CLASSES
 
 MAX_MEMORIES = 1000
 MANY_CLASSES = 40  # from which on there is no refinement
-_FINE_CLASSES = 100
+_FINE_CLASSES, _TURN_CLASSES = 100, 12
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
 _FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
-_ROWS_OF_WIDE, _WIDE_WORK = 2.5, 2 * 10**7  # rows per memory
+_ROWS_OF_WIDE, _WIDE_WORK = 2.5, 10**7  # rows per memory
 _SMALL = 400  # rows
 _NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 _HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
@@ -160,7 +159,7 @@ def choose(
     if n_classes > MANY_CLASSES and rows.n_rows > PILOT_ROWS and not partly:
         raced = sample.of_classes(MANY_CLASSES)
     looks = FEW_LOOKS if raced.rows.n_rows < _SMALL else QUICK_LOOKS if quick else LOOKS
-    if rows.n_rows > PILOT_ROWS and n_classes >= SEVERAL_CLASSES:  # the next stage judges again
+    if rows.n_rows > PILOT_ROWS and n_classes >= _TURN_CLASSES:  # the next stage judges again
         looks = (*looks[:-1], looks[-1]._replace(turns=(looks[-1].turns[0],)))
     kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
     widths, wider = [start.n_memories], None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
+from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.model import initialize
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.numerics.bessel import inverse_mean_resultant
 
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
 _ROWS_OF_A_MEAN = 50
@@ -43,6 +46,8 @@ class Start:
         """
         if dataset.n_rows < self.n_memories:
             return False
+        if isinstance(dataset, ArrayDataset) and dataset.rows.x.shape[1] < _MANY:
+            return False  # without a look at rows
         rows = dataset.sample(_PROBED, generator=torch.Generator().manual_seed(0))
         if rows.x.shape[1] < _MANY or dataset.has_unlabeled():
             return False
@@ -67,8 +72,7 @@ class Start:
                 rows.x, rows.targets, self.n_memories, generator=generator
             )
         elif self.own_labels:
-            rows = dataset.sample(_ROWS_TO_START_FROM * self.n_memories, generator=generator)
-            order = initialize.class_by_class(rows.targets, generator=generator)
+            rows, order = self._in_order(dataset, generator)
             w = initialize.from_data(
                 rows.filled().x, self.n_memories, generator=generator, order=order
             )
@@ -83,6 +87,48 @@ class Start:
             beta = initialize.estimate_beta(w, probe.filled().x, varsigma)
         else:
             beta = self.beta
+        return self._parameters(dataset, w, labels, beta, varsigma)
+
+    def on_same_rows(self, several: Sequence[ArrayDataset], seed: int) -> list[Parameters]:
+        """What calls with that seed and ς = 1 come to, for few rows as several geometries see them.
+
+        Memories start on the same rows with the same labels: all but their directions and β is
+        found once. Rows have as many features in each; some may be left out of one.
+        """
+        first, generator = several[0], torch.Generator().manual_seed(seed)
+        targets, n_rows = first.rows.targets, first.n_rows
+        alike = self.own_labels and self.n_memories <= n_rows <= initialize.PROBE_ROWS
+        alike = alike and not any(map(self.from_means, several))
+        if not (alike and all(torch.equal(one.rows.targets, targets) for one in several)):
+            return [self(one, 1.0, torch.Generator().manual_seed(seed)) for one in several]
+        numbers = torch.arange(n_rows, device=targets.device)[:, None]
+        rows, order = self._in_order(ArrayDataset(Batch(numbers, targets)), generator)
+        order = order[: self.n_memories]
+        chosen, labels = rows.x[order, 0], rows.targets[order]
+        seen = [one.rows.filled().x for one in several]
+        memories = [x[chosen].to_dense() for x in seen]
+        if self.beta is None:
+            near = [initialize.mean_overlap(w, x) for w, x in zip(memories, seen, strict=True)]
+            betas = inverse_mean_resultant(torch.stack(near), seen[0].shape[1]).to(memories[0])
+        else:
+            betas = torch.full_like(memories[0][0, :1], self.beta).expand(len(several))
+        params = self._parameters(first, memories[0], labels, betas[0], 1.0)
+        return [params.replace(w=w, beta=b) for w, b in zip(memories, betas, strict=True)]
+
+    def _in_order(self, dataset: Dataset, generator: torch.Generator) -> tuple[Batch, Tensor]:
+        """Rows of which memories may start on the first, and their order: classes in proportion."""
+        rows = dataset.sample(_ROWS_TO_START_FROM * self.n_memories, generator=generator)
+        return rows, initialize.class_by_class(rows.targets, generator=generator)
+
+    def _parameters(
+        self,
+        dataset: Dataset,
+        w: Tensor,
+        labels: Tensor | None,
+        beta: float | Tensor,
+        varsigma: float,
+    ) -> Parameters:
+        """Memories with the labels of their rows, or with none, and the classes of the data."""
         mass = dataset.label_mass()
         # Where no row has a label, every class is as good as any.
         p_q = mass / mass.sum() if bool(mass.sum() > 0) else torch.ones_like(mass) / len(mass)

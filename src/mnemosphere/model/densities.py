@@ -7,11 +7,12 @@ import math
 import torch
 from torch import Tensor
 
-from mnemosphere.machine import SUBNORMALS_ARE_SLOW
+from mnemosphere.machine import POWERS_OF_2_ARE_FAST, SUBNORMALS_ARE_SLOW
 
 __all__ = ["exponentials", "least_density"]
 
 _HEADROOM = 1e8  # label weights over densities, summed over so many rows, stay finite
+_LOG2_E = 1 / math.log(2)
 _BELOW = 6.0  # in the exponent: what lies so far below the least density is nothing
 
 
@@ -26,7 +27,9 @@ def exponentials(h: Tensor, top: Tensor, reach: Tensor | None = None) -> Tensor:
     Where subnormal numbers would slow down all that follows, what lies far below the least density
     is 0. reach: by how much two exponents of a row can differ, where that is known.
     """
-    h.sub_(top[..., None])
+    h.sub_(top[..., None])  # first: the difference of two large exponents is exact
+    if POWERS_OF_2_ARE_FAST and not h.is_cuda:
+        return h.mul_(_LOG2_E).exp2_()
     low = math.log(least_density(h.dtype)) - _BELOW
     slow = SUBNORMALS_ARE_SLOW and not h.is_cuda
     if not slow or (reach is not None and float(reach.max()) < -low):

@@ -105,12 +105,18 @@ def around_mean(
 def estimate_beta(w: Tensor, x: Tensor, varsigma: float) -> Tensor:
     """The β that Eq. (effective_loss) would choose if each row went to its nearest memory.
 
-    β = A_N⁻¹(ς·m̄), m̄ the mean overlap of a row with its nearest memory. Rows that are themselves
-    memories would say 1 and are left out where others exist. x (B, N): `PROBE_ROWS` are enough.
+    β = A_N⁻¹(ς·m̄), m̄ as `mean_overlap` has it. x (B, N): `PROBE_ROWS` are enough.
+    """
+    return inverse_mean_resultant(varsigma * mean_overlap(w, x), x.shape[1]).to(x)
+
+
+def mean_overlap(w: Tensor, x: Tensor) -> Tensor:
+    """That of a row with its nearest memory, in float64.
+
+    Rows that are themselves memories would say 1 and are left out where others exist.
     """
     nearest = (x @ w.T).amax(1)  # (rows, P) -> (rows,)
     own = nearest > 1 - 1e-5
     if not own.all():
         nearest = nearest[~own]
-    mean = nearest.double().mean().clamp(0.05, 0.999)
-    return inverse_mean_resultant(varsigma * mean, x.shape[1]).to(x)
+    return nearest.double().mean().clamp(0.05, 0.999)
