@@ -62,7 +62,7 @@ def test_start_without_labels_takes_every_class_for_as_good():
     assert float(params.beta) > 0
 
 
-@pytest.mark.parametrize("memories", [5, 29, 97])  # on some of the rows, on many, on all
+@pytest.mark.parametrize("memories", [5, 29, 89])  # on few of some rows, on many, on nearly all
 @pytest.mark.parametrize("beta", [None, 3.0])
 def test_rows_as_several_geometries_see_them_start_alike(memories, beta):
     generator = torch.Generator().manual_seed(1)

@@ -61,7 +61,8 @@ from mnemosphere.model.sparse_rows import SparseRows
 
 MAX_MEMORIES = 1000
 MANY_CLASSES = 40  # from which on there is no refinement
-_FINE_CLASSES, _TURN_CLASSES = 100, 12
+_FINE_CLASSES = 100
+_SEVERAL_CLASSES = 12  # from which on the pilot's last look takes one hold-out
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
@@ -159,8 +160,8 @@ def choose(
     if n_classes > MANY_CLASSES and rows.n_rows > PILOT_ROWS and not partly:
         raced = sample.of_classes(MANY_CLASSES)
     looks = FEW_LOOKS if raced.rows.n_rows < _SMALL else QUICK_LOOKS if quick else LOOKS
-    if rows.n_rows > PILOT_ROWS and n_classes >= _TURN_CLASSES:  # the next stage judges again
-        looks = (*looks[:-1], looks[-1]._replace(turns=(looks[-1].turns[0],)))
+    if rows.n_rows > PILOT_ROWS and n_classes >= _SEVERAL_CLASSES:  # the next stage judges again
+        looks = (*looks[:-1], looks[-1]._replace(turns=looks[-1].turns[:1]))
     kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
     widths, wider = [start.n_memories], None
     if n_memories is None and not partly:

@@ -27,7 +27,7 @@ def exponentials(h: Tensor, top: Tensor, reach: Tensor | None = None) -> Tensor:
     Where subnormal numbers would slow down all that follows, what lies far below the least density
     is 0. reach: by how much two exponents of a row can differ, where that is known.
     """
-    h.sub_(top[..., None])  # first: the difference of two large exponents is exact
+    h.sub_(top[..., None])  # first: large ones that differ little keep their digits
     if POWERS_OF_2_ARE_FAST and not h.is_cuda:
         return h.mul_(_LOG2_E).exp2_()
     low = math.log(least_density(h.dtype)) - _BELOW

@@ -34,7 +34,7 @@ from mnemosphere.model import pass_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, split
-from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.objectives import LabelRule, given
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
@@ -212,9 +212,9 @@ class _Pass:
 
     def forward(
         self, x: Tensor, *, keep_e: bool = False, labeled: Batch | None = None,
-        blend: float | None = None,
+        blend: float | None = None, scored: bool = True,
     ) -> _Forward:  # fmt: skip
-        """One chunk; keep_e: e is looked at; labeled, blend: see `pass_gpu`, where it is used."""
+        """One chunk; keep_e, scored: e, log_joint is looked at; labeled, blend: see `pass_gpu`."""
         norm, gaps = None, None
         if self.metric is None:
             x, gaps = split(x)
@@ -248,7 +248,7 @@ class _Pass:
         else:
             joint += self.axis.sum(e @ self.p)[0]
         joint.clamp_min_(self.floor)
-        log_joint = joint.log() - h0[..., None]
+        log_joint = joint.log() - h0[..., None] if scored else joint
         return _Forward(e, e0, joint, log_joint, x, operand, gaps, expected, norm)
 
     def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> Tensor | None:
@@ -343,7 +343,7 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
     metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     n_rows = batch.x.shape[-2]
     for part in [batch] if params.w.ndim > 2 else map(batch.take, run.chunks(n_rows)):
-        f = run.forward(part.x, labeled=part, blend=rule.blend)
+        f = run.forward(part.x, labeled=part, blend=rule.blend, scored=rule is not given)
         if f.half is not None and f.half.labels is not None:
             s, losses, uniform = f.half.labels
             with side_stream(losses, uniform, lane=2):

@@ -28,7 +28,7 @@ from mnemosphere.training.noise import SphereNoise, angular_unit
 from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.side_by_side import apart, joint_solutions, rows_together, together
 
-__all__ = ["SEVERAL_CLASSES", "TWO_TURNS", "ExactSteps", "join_histories", "refine"]
+__all__ = ["TWO_TURNS", "ExactSteps", "join_histories", "refine"]
 
 ALL_AGAIN = 100_000  # up to so many rows the refinement is done again with the held-out ones
 _PASSES, _ALL_STEPS = 12, 60  # at least so many of both
@@ -37,7 +37,7 @@ _BATCH = 500
 _LEAST_ROWS = 50  # fewer judge nothing
 _FEW_ROWS, _FOLDS = 3000, 3  # up to so many rows, several hold-outs of a third judge
 TWO_TURNS = 1000  # rows, from which on two of them do, in fewer looks
-SEVERAL_CLASSES = 20  # from which on one of them does, of so many rows
+_SEVERAL_CLASSES = 20  # from which on one of them does, of so many rows
 _MARGINALS = 1e-7
 # The descent starts at twice the temperature that suits the classes of rows left out: memories that
 # answer for few rows each would soon know those by heart.
@@ -104,7 +104,7 @@ def refine(
     if turns:
         assert isinstance(dataset, ArrayDataset)
         seed = int(torch.randint(2**62, (), generator=generator))
-        several = dataset.rows.targets.shape[1] > SEVERAL_CLASSES
+        several = dataset.rows.targets.shape[1] > _SEVERAL_CLASSES
         for turn in range(_FOLDS - brief - (brief and several)):
             order = torch.Generator().manual_seed(seed)
             splits.append(dataset.split(1 / _FOLDS, generator=order, turn=turn))
