@@ -78,18 +78,21 @@ def problems(
     n_rows, n_features = several[0][0].rows.x.shape
     small = replace(start, n_memories=min(start.n_memories, n_rows))
     begun = small.on_same_rows([fitted for fitted, _ in several], seed)
-    most = max(map(len, varsigmas))
-    betas = torch.stack([params.beta for params in begun])[:, None].expand(-1, most)
+    counts = [*map(len, varsigmas)]
+    betas = torch.stack([params.beta for params in begun])
+    betas = betas.repeat_interleave(torch.tensor(counts, device=betas.device))
     if start.beta is None:  # as if the start had been told of ς
-        given = torch.tensor([[*own, *([1.0] * (most - len(own)))] for own in varsigmas])
-        resultant = mean_resultant(betas[:, :1].double(), n_features)
-        betas = inverse_mean_resultant(resultant * given.to(resultant), n_features).to(betas)
+        given = torch.tensor([vs for own in varsigmas for vs in own]).to(betas)
+        resultant = mean_resultant(betas.double(), n_features) * given
+        betas = inverse_mean_resultant(resultant, n_features).to(betas)
     return [
         [
             Problem(params.replace(varsigma=vs, beta=beta), fitted.rows, judged.rows)
-            for vs, beta in zip(own, its, strict=False)
+            for vs, beta in zip(own, its, strict=True)
         ]
-        for params, own, its, (fitted, judged) in zip(begun, varsigmas, betas, several, strict=True)
+        for params, own, its, (fitted, judged) in zip(
+            begun, varsigmas, torch.split(betas, counts), several, strict=True
+        )
     ]
 
 

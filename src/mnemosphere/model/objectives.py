@@ -130,18 +130,8 @@ class Unsupervised:
         return loss, labels + (1 - self.smoothing) * predictions * (log_joint - mean)
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(JointConditional):
     """The joint likelihood of fully labeled rows whose loss nobody asks for: no score is needed."""
-
-    @property
-    def supports_fixed_point(self) -> bool:
-        """The weights are the labels."""
-        return True
-
-    @property
-    def blend(self) -> None:
-        """Another rule."""
 
     def __call__(self, log_joint: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return (zeros (B,) in place of the loss, the labels (B, C+1))."""
