@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,9 @@ from mnemosphere.data import (
     load,
     prepare,
 )
+from mnemosphere.data.dataset import random_order
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
+from mnemosphere.model.m_step import with_labels
 from mnemosphere.training import SGD, FitResult, FixedPoint, GrowthResult, Solver, fit, grow, latent
 from mnemosphere.training.fit import judge
 
@@ -149,6 +151,32 @@ def paper_sgd(**changes: Any) -> SGD:
 def fixed_point(batch_size: int | None = None, *, learn_beta: bool = True) -> FixedPoint:
     """Exact fixed-point steps, or incremental ones where a batch size is given."""
     return FixedPoint(batch_size, learn_beta)
+
+
+def quick_model(
+    rows: ArrayDataset,
+    n_memories: int,
+    passes: int,
+    *,
+    batch_size: int | Literal["auto"] = "auto",
+    varsigma: float,
+    seed: int,
+) -> Parameters:
+    """A model of labeled rows on the sphere by incremental steps, as quickly as it goes.
+
+    Memories start on random rows, with their labels.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = random_order(rows.n_rows, rows.device, generator)
+    some = rows.rows.take(order[: n_memories + initialize.PROBE_ROWS])
+    w, labels = some.x[:n_memories], some.targets[:n_memories]
+    beta = initialize.estimate_beta(w, some.x[n_memories:], varsigma)
+    p_q = rows.label_mass()
+    params = from_memories(w, p_q / p_q.sum(), beta=beta, varsigma=varsigma)
+    params = with_labels(params, torch.cat([params.p_q[None], labels]))
+    solver = FixedPoint(batch_size, once_per_pass=True)
+    solver = solver.resolve(rows.n_rows, learn_beta=True, device=rows.device)
+    return fit(params, rows, solver, max_iter=passes, generator=generator).params
 
 
 def begin(

@@ -142,6 +142,18 @@ def precision_fits() -> str:
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
+def precision_models() -> str:
+    run = read("precision_models")
+    lines = [
+        [r.get("objective", "joint"), f"{r['memories']:,}", r.get("passes", ""),
+         f"{statistics.fmean(r['accuracies']):.2f} ± {statistics.stdev(r['accuracies']):.2f}",
+         *(f"{found(r['milliseconds']):.3g}" for found in (statistics.median, min))]
+        for r in run["models"]
+    ]  # fmt: skip
+    head = ["objective", "memories", "passes", "accuracy, %", "median, ms", "fastest, ms"]
+    return f"{markdown(head, lines)}\n\n{source(run)}"
+
+
 def precision_errors() -> str:
     run = read("precision_gpu")
     lines = [
@@ -189,6 +201,7 @@ TABLES = {
     "labels of two layers": labels_table,
     "precision passes": precision_passes,
     "precision fits": precision_fits,
+    "precision models": precision_models,
     "precision errors": precision_errors,
     "processor passes": processor_passes,
     "processor fits": processor_fits,

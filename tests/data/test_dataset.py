@@ -337,3 +337,10 @@ def test_a_process_takes_its_rows_of_a_batch_and_no_others(
             assert part.whole.n_rows == batch.n_rows
             assert part.whole.total_weight == batch.total_weight
             assert torch.equal(part.whole.x, batch.x)
+
+
+def test_a_batch_tells_its_kind_without_taking_rows(problem):
+    case = problem(7, rows=23)
+    for batch in case.dataset.picked(5, generator=torch.Generator(), cursor=None):
+        assert batch.kind is torch.Tensor
+        assert "taken" not in batch.__dict__

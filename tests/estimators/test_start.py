@@ -10,7 +10,9 @@ from choices import targets_of
 from mnemosphere.data import ArrayDataset
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.parameters import component_prior
 from mnemosphere.numerics import sphere
+from mnemosphere.training.fixed_point import FixedPoint
 
 
 def test_start_puts_memories_on_rows_and_classes_by_their_mass():
@@ -95,3 +97,24 @@ def test_a_geometry_that_leaves_rows_out_starts_by_itself():
         alone = start(one, 1.0, torch.Generator().manual_seed(5))
         assert torch.equal(params.w, alone.w)
         assert torch.equal(params.p, alone.p)
+
+
+@pytest.mark.parametrize("memories", [11, 31, 97])  # the last: more than there are rows
+def test_memories_with_held_weights_start_with_the_labels_of_their_rows(memories):
+    generator = torch.Generator().manual_seed(3)
+    y = np.arange(61) % 3
+    x = sphere.project(torch.randn(61, 5, generator=generator, dtype=torch.float64))
+    dataset = ArrayDataset(Batch(x, targets_of(y, 3)))
+    start = Start(memories, own_labels=True)
+    params = start(dataset, 0.5, torch.Generator().manual_seed(4))
+    assert params.check() is params
+    assert torch.equal(params.p_h, component_prior(memories, 1.0, dtype=torch.float64))
+    nearest = (params.w @ x.T).argmax(1)
+    assert (params.p[1:, :3].argmax(1) == torch.from_numpy(y)[nearest]).all()
+    solver = start.solver(FixedPoint(7))
+    assert solver.once_per_pass
+    assert not solver.learn_weights
+    learned = Start(memories, own_labels=True, learned_weights=True).solver(FixedPoint(7))
+    assert learned.learn_weights
+    assert not learned.once_per_pass
+    assert not Start(memories).solver(FixedPoint(7)).once_per_pass

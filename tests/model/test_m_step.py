@@ -19,7 +19,10 @@ from mnemosphere.model.m_step import (
     bound,
     displacement,
     maximize_bound,
+    maximize_memories,
     share_out,
+    solve_beta,
+    with_labels,
 )
 from mnemosphere.model.objectives import joint, marginal
 from mnemosphere.numerics import polytope, sphere
@@ -298,14 +301,14 @@ def test_displacement_measures_each_part(problem):
 def test_steps_towards_beta_reach_the_inverse(n, r, factor):
     goal = float(inverse_mean_resultant(torch.tensor(r).double(), n))
     start, r = torch.tensor(goal * factor).double(), torch.tensor(r).double()
-    # One step is within a few percent already, six are at the end.
-    assert float(approach_beta(start, r, n, steps=6)) == pytest.approx(goal, rel=1e-9)
-    one = float(approach_beta(start, r, n, steps=1))
-    assert abs(one / goal - 1) < abs(factor - 1)
-    assert float(approach_beta(start, r, n, steps=0)) == float(start)
-    assert float(approach_beta(torch.tensor(goal).double(), r, n, steps=1)) == pytest.approx(
-        goal, rel=1e-9
-    )
+    # One step is nearer already, six are at the end.
+    beta, off = start, []
+    for _ in range(6):
+        beta = approach_beta(beta, r, n)
+        off.append(abs(float(beta) / goal - 1))
+    assert off[0] < abs(factor - 1)
+    assert off[-1] < 1e-9
+    assert float(approach_beta(torch.tensor(goal).double(), r, n)) == pytest.approx(goal, rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [2, 7, 784])
@@ -315,13 +318,67 @@ def test_steps_towards_beta_are_never_lost(n, r, start):
     """Each is by a factor of at most 4 and in the right direction, where rounding lets it see."""
     beta, r = torch.tensor(start).double(), torch.tensor(r).double()
     for _ in range(15):
-        new = approach_beta(beta, r, n, steps=1)
+        new = approach_beta(beta, r, n)
         assert torch.isfinite(new)
         assert beta / 4 <= new <= beta * 4
         gap = float(r.clamp(1e-9, 1 - 1e-9) - mean_resultant(beta, n))
         if abs(gap) > 1e-12 and float(beta) < 1e5:
             assert (new - beta) * gap > 0
         beta = new
-    single = approach_beta(torch.tensor(start), r.float(), n, steps=5)
+    single = approach_beta(torch.tensor(start), r.float(), n)
     assert single.dtype == torch.float32
     assert torch.isfinite(single)
+
+
+# Labels of their own
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_own_labels_keep_both_marginals(problem, balanced):
+    params = problem(31, memories=13, classes=3).params
+    own = torch.arange(13) % 3 if balanced else (torch.arange(13) > 8).long()
+    labels = torch.cat([params.p_q[None], torch.nn.functional.one_hot(own, 4).double()])
+    found = with_labels(params, labels)
+    assert_close(found.p.sum(1), params.p_h, rtol=1e-14, atol=0)
+    assert_close(found.p.sum(0), params.p_q, rtol=1e-13, atol=1e-16)
+    assert (found.p >= 0).all()
+    # Beyond the class prior, each memory has so much more of its own class, all the same.
+    extra = (found.p / found.p_h[:, None] - params.p_q)[1:]
+    more = labels[1:] - params.p_h @ labels
+    shares = (extra / more)[more.abs() > 1e-9]
+    assert_close(shares, shares[:1].expand_as(shares), rtol=1e-9, atol=0)
+    # As much as leaves no class negative, of every class a little.
+    most = float((params.p_q / (params.p_h @ labels)).min())
+    assert float(shares[0]) == pytest.approx(min(most, 0.95), rel=1e-9)
+    if balanced:
+        assert (found.p[1:, :3].argmax(1) == own).all()
+
+
+def test_own_labels_may_leave_a_class_out(problem):
+    params = problem(32, memories=5, classes=2).params
+    p_q = torch.tensor([0.5, 0.5, 0.0]).double()
+    params = params.replace(p_q=p_q, p=params.p_h[:, None] * p_q)
+    own = torch.nn.functional.one_hot(torch.tensor([0, 1, 0, 1, 1]), 3).double()
+    found = with_labels(params, torch.cat([p_q[None], own]))
+    assert (found.p[1:].argmax(1) == own.argmax(1)).all()
+    assert (found.p[:, 2] == 0).all()
+
+
+def test_memories_and_beta_of_the_exact_step(problem):
+    case = problem(33, rows=41, memories=7)
+    stats = accumulate(case.params, case.batch, joint)
+    for learn_beta in (False, True):
+        exact = maximize_bound(case.params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
+        found = maximize_memories(case.params, stats.w_bar, stats.p_bar, learn_beta=learn_beta)
+        assert torch.equal(found.w, exact.w)
+        assert torch.equal(found.beta, exact.beta)
+        assert torch.equal(found.p, case.params.p)
+
+
+def test_beta_of_a_resultant_stays_finite(problem):
+    params = problem(34).params
+    for r in (0.3, torch.tensor(0.3).double()):
+        found = mean_resultant(solve_beta(params, r).beta, params.n_features)
+        assert float(found) == pytest.approx(float(r), rel=1e-12)
+    for r in (-1.0, 0.0, 1.0, 2.0):
+        assert 0 < float(solve_beta(params, r).beta) < math.inf

@@ -17,6 +17,8 @@ from mnemosphere.model.m_step import displacement, maximize_bound
 from mnemosphere.model.objectives import conditional, joint, marginal, soft_labels
 from mnemosphere.model.parameters import component_prior, from_memories
 from mnemosphere.numerics import maximize_gpu, polytope, sphere
+from mnemosphere.training import steps
+from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 
@@ -349,6 +351,7 @@ def stand_in(monkeypatch):
         return found.p, error
 
     monkeypatch.setattr(maximize_gpu, "maximize", maximize)
+    monkeypatch.setattr(maximize_gpu, "usable", lambda n_columns: True)
     monkeypatch.setattr(FixedPoint, "can_capture", lambda self, params: True)
     return answer
 
@@ -472,3 +475,129 @@ def test_a_captured_fit_is_as_good_as_that_on_the_processor(problem, weighted):
         accuracy.append(float((found == index).double().mean()))
     assert accuracy[0] > 0.8
     assert accuracy[1] == pytest.approx(accuracy[0], abs=0.02)
+
+
+# Class weights once per pass
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_class_weights_wait_for_the_end_of_a_pass(problem, weighted):
+    case = problem(41, rows=97, memories=5, varsigma=0.6, clustered=True, weighted=weighted)
+    solver = FixedPoint(batch_size=17, once_per_pass=True)
+    params, state = case.params, solver.start(case.params)
+    means = {"w": torch.zeros_like(params.w), "p": torch.zeros_like(params.p)}
+    done = 0.0
+    for batch in case.dataset.batches(17, generator=torch.Generator().manual_seed(0)):
+        stats, share = accumulate(params, batch, joint), batch.n_rows / 97
+        params, state = solver.step(params, state, stats, batch, share)
+        done += share
+        assert torch.equal(params.p, case.params.p)
+        # Class weights look back for half a pass, memories for a fifth.
+        for name, sums, window in (("w", stats.w_bar, 0.2), ("p", stats.p_bar, 0.5)):
+            rate = min(1.0, share / min(done, window))
+            means[name] += rate * (sums / stats.count - means[name])
+        assert_close(params.w, sphere.project(means["w"]), rtol=1e-10, atol=1e-12)
+    assert_close(state["p_bar"], means["p"], rtol=1e-12, atol=1e-15)
+    ended, _ = solver.end_pass(params, state, batch, 97)
+    expected = maximize_bound(params, means["w"], means["p"])
+    assert_close(ended.p, expected.p, rtol=1e-9, atol=1e-13)
+    assert_close(ended.w, expected.w, rtol=1e-9, atol=1e-12)
+    assert_close(ended.beta, expected.beta, rtol=1e-9, atol=0)
+    assert_feasible(ended)
+
+
+def test_a_dead_memory_is_found_at_the_end_of_a_pass(problem):
+    case = problem(42, rows=97, memories=7, clustered=True)
+    solver = FixedPoint(batch_size=17, once_per_pass=True)
+    params, state = case.params, solver.start(case.params)
+    for batch in case.dataset.batches(17):
+        stats = accumulate(params, batch, joint)
+        params, state = solver.step(params, state, stats, batch, batch.n_rows / 97)
+    alive, _ = solver.end_pass(params, state, batch, 97)
+    assert float((batch.x @ alive.w[-1]).max()) < 1 - 1e-6
+    for name in ("w_bar", "p_bar"):
+        state[name][-1] = 0.0
+    ended, _ = solver.end_pass(params, state, batch, 97)
+    worst = log_joint(params, batch.x).logsumexp(1).argmin()
+    assert_close(ended.w[-1], batch.x[worst], rtol=1e-12, atol=1e-12)
+    assert_close(ended.w[:-1], params.w[:-1], rtol=1e-12, atol=1e-12)
+    assert_feasible(ended)
+
+
+def test_exact_steps_learn_class_weights_at_once(problem):
+    case = problem(43, rows=61, memories=5)
+    found = [
+        fit(case.params, case.dataset, FixedPoint(None, once_per_pass=once), max_iter=3).params
+        for once in (False, True)
+    ]
+    assert torch.equal(found[0].p, found[1].p)
+
+
+def test_one_wait_at_the_end_of_a_pass_on_a_device(problem, stand_in):
+    """The kernel's path: once per pass, β exact, nothing within it."""
+    case = problem(44, rows=97, memories=5, varsigma=0.6, clustered=True)
+    there, state = three_passes(case, FixedPoint(batch_size=17, once_per_pass=True))
+    assert stand_in["calls"] == 3
+    expected = maximize_bound(there, state["w_bar"], state["p_bar"])
+    assert_close(there.p, expected.p, rtol=1e-9, atol=1e-12)
+    assert_close(there.beta, expected.beta, rtol=1e-9, atol=0)
+
+
+def test_a_look_ahead_finds_multipliers(problem, stand_in):
+    case = problem(45, rows=97, memories=5, clustered=True)
+    solver = FixedPoint(batch_size=17, once_per_pass=True)
+    state = {**solver.start(case.params), "p_bar": statistics(case, case.params).p_bar}
+    solver.look_ahead(case.params, state)
+    right = polytope.maximize(state["p_bar"], case.params.p_h, case.params.p_q)
+    assert_close(state["col_multipliers"], right.col_multipliers)
+    FixedPoint(batch_size=17).look_ahead(case.params, state)
+    assert stand_in["calls"] == 1
+
+
+@pytest.mark.skipif(not maximize_gpu.usable(4), reason="needs a GPU and Triton")
+def test_a_graph_that_was_kept_gives_the_same_fit(problem):
+    case = problem(46, rows=1009, memories=11, features=13, labels="full", clustered=True)
+    to = {"dtype": torch.float32, "device": torch.device("cuda")}
+    params, rows = case.params.to(**to), ArrayDataset(case.batch.to(dtype=torch.float32))
+    rows = ArrayDataset(Batch(rows.rows.x.cuda(), rows.rows.targets.cuda()))
+    solver = FixedPoint(101, once_per_pass=True)
+    steps._kept.clear()
+    found = [fit(params, rows, solver, max_iter=3) for _ in range(2)]
+    assert len(steps._kept) == 1
+    for name in ("w", "p", "beta"):
+        assert torch.equal(getattr(found[0].params, name), getattr(found[1].params, name))
+    assert found[0].history[-1].loss == found[1].history[-1].loss
+    here = fit(case.params, case.dataset, solver, max_iter=3)
+    assert found[1].history[-1].loss == pytest.approx(here.history[-1].loss, rel=2e-2)
+    fit(params.replace(varsigma=0.5), rows, solver, max_iter=1)  # another graph
+    assert len(steps._kept) == 2
+
+
+@pytest.mark.skipif(not maximize_gpu.usable(4), reason="needs a GPU and Triton")
+def test_class_weights_once_per_pass_resume_with_the_same_bits(problem, tmp_path):
+    case = problem(47, rows=211, memories=7, labels="full", clustered=True)
+    params = case.params.to(device="cuda")
+    rows = ArrayDataset(Batch(case.x.cuda(), case.targets.cuda()))
+    solver = FixedPoint(23, once_per_pass=True)
+    whole = fit(params, rows, solver, max_iter=4)
+    file = Checkpoint(tmp_path / "run.safetensors")
+    fit(params, rows, solver, max_iter=2, callbacks=[file])
+    resumed = fit(params, rows, solver, max_iter=4, callbacks=[file])
+    assert torch.equal(resumed.params.w, whole.params.w)
+    assert torch.equal(resumed.params.p, whole.params.p)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_bad_numbers_on_a_gpu_are_refused_all_the_same(problem):
+    case = problem(48, rows=211, memories=7)
+    params, solver = case.params.to(device="cuda"), FixedPoint(23)
+    x, q = case.x.cuda(), case.targets.cuda()
+    for rows, message in (
+        (Batch(2 * x, q), "norm"),
+        (Batch(x, -q), "label weights"),
+        (Batch(x, q, torch.full_like(x[:, 0], -1.0)), "sample_weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(params, ArrayDataset(rows), solver, max_iter=1)
+    with pytest.raises(ValueError, match="memories"):
+        fit(params.replace(w=3 * params.w), ArrayDataset(Batch(x, q)), solver, max_iter=1)

@@ -127,6 +127,11 @@ class Picked(Batch):
         return len(self._rows)
 
     @property
+    def kind(self) -> type[Tensor]:
+        """Of tensor, dense or sparse."""
+        return self._source.kind
+
+    @property
     def x(self) -> Tensor:
         """Unit rows."""
         return self.taken.x
@@ -288,8 +293,10 @@ class ArrayDataset(InMemory):
 
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
-        q, weight = self.rows.targets.double(), self.rows.sample_weight
-        return q.sum(0) if weight is None else weight.double() @ q
+        q, weight = self.rows.targets, self.rows.sample_weight
+        if weight is None:
+            return q.sum(0, dtype=torch.float64)
+        return weight.double() @ q.double()
 
     def checksum(self) -> str:
         """CRC of the bytes of everything."""

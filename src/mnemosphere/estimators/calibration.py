@@ -66,7 +66,7 @@ def cross_fitted_reading(
     if dataset.n_rows < _LEAST_ROWS:
         return Reading()
     small = dataset.n_rows <= _SMALL
-    solver = FixedPoint(learn_weights=start.own_labels)
+    solver = start.solver(FixedPoint())
     solver = solver.resolve(dataset.n_rows, learn_beta=learn_beta, device=dataset.device)
     exact = solver.rows_per_step is None
     two = dataset.n_rows >= TWO_TURNS
@@ -99,7 +99,7 @@ def cross_fitted_reading(
             return starts
 
     nets: list[Parameters] = []
-    if exact and start.own_labels and is_dense_array(dataset):
+    if exact and start.learned_weights and is_dense_array(dataset):
         for params, (_, rows, *_) in zip(current().once(side_by_side), folds, strict=True):
             counts = params.p * rows.n_rows
             nets.append(params.replace(p=net_class_weights(params, smoothing, counts)))
@@ -107,7 +107,7 @@ def cross_fitted_reading(
         for params, rows, _, generator in folds:
             result = fit(params, rows, solver, max_iter=passes, tol=tol, generator=generator)
             params, counts = result.params, result.params.p * rows.n_rows
-            if not start.own_labels:  # p is held to weights then, and gives more than rows have
+            if not start.learned_weights:  # then p gives more than rows have
                 counts = solver.label_counts(result.state, rows.n_rows)
             nets.append(params.replace(p=net_class_weights(params, smoothing, counts)))
     return best_reading([

@@ -45,7 +45,8 @@ class ClassTraining(ClassModel):
     objective: float | str | Refinement
     uniform_weight: float | str
     _few_numbers = 50_000  # their products are many
-    _own_labels: bool  # memories start with the labels of their rows, and learn their weights
+    _own_labels: bool  # memories start with the labels of their rows
+    _learned_weights: bool  # and learn their weights
 
     def _start(self, *, grows: bool = True) -> Start:
         """How parameters start: at the full width, or at that of growth."""
@@ -60,7 +61,8 @@ class ClassTraining(ClassModel):
             uniform *= n_memories / width
         return Start(
             n_memories, beta, uniform,
-            own_labels=self._own_labels, smoothing=self.label_smoothing,
+            own_labels=self._own_labels, learned_weights=self._learned_weights,
+            smoothing=self.label_smoothing,
             refined=self._refinement() is not None and self.growth is None,
         )  # fmt: skip
 
@@ -89,7 +91,7 @@ class ClassTraining(ClassModel):
             dataset,
             refinement,
             learn_beta=self.beta == "learn",
-            learn_weights=self._own_labels,
+            learn_weights=self._learned_weights,
             generator=torch.Generator().manual_seed(seed),
             callbacks=callbacks,
             exact=self._exact_steps(dataset, seed),
@@ -99,7 +101,8 @@ class ClassTraining(ClassModel):
         """What `_solve` does, where that is exact steps with learned weights."""
         solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
         exact = isinstance(solver, FixedPoint) and solver.rows_per_step is None
-        if not (exact and self._own_labels) or self.growth is not None or start.from_means(dataset):
+        exact = exact and self._learned_weights and self.growth is None
+        if not exact or start.from_means(dataset):
             return None
         few = min(start.n_memories, 2 * len(self.classes_))
 
@@ -136,7 +139,7 @@ class ClassTraining(ClassModel):
         validation, patience = None, None
         solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
         if isinstance(solver, FixedPoint):
-            solver = replace(solver, learn_weights=self._own_labels)
+            solver = start.solver(solver)
             if self.solver == "fixed-point" and start.from_means(dataset):
                 # Part of such rows would not tell what the others have.
                 solver = replace(solver, learn_weights=True, batch_size=None)
@@ -208,7 +211,7 @@ class ClassTraining(ClassModel):
 
     def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
         chosen = super()._solver(n_rows, device)
-        if self._own_labels and self._takes_exact_steps(n_rows):
+        if self._learned_weights and self._takes_exact_steps(n_rows):
             return FixedPoint(None, chosen.learn_beta)
         return chosen
 
@@ -226,6 +229,11 @@ class ClassTraining(ClassModel):
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
         exact = solver.rows_per_step is None or self._takes_exact_steps(rows.n_rows)
         return exact or len(self.classes_) >= MANY_CLASSES
+
+    def _takes_own_labels(self, rows: StoredRows) -> bool:
+        """Whether memories start with labels, if rows have them: splits are left to find theirs."""
+        fixed_point = isinstance(super()._solver(rows.n_rows, rows.device), FixedPoint)
+        return fixed_point and (self.growth is None or self._learns_weights(rows))
 
     def _takes_long(self, n_rows: int) -> bool:
         return takes_long(n_rows, self.n_memories_, self.n_features_in_, len(self.classes_))

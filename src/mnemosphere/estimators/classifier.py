@@ -270,7 +270,9 @@ class DAMClassifier(
         numbers = stored.n_numbers + 3 * targets.numel() // 2
         dtype = self._precision(max(numbers, stored.n_rows * self.n_memories_))
         self._check_room(stored, targets.shape[1], dtype)
-        self._own_labels = self._learns_weights(stored) and bool((targets.sum(1) > 0).all())
+        labeled = bool((targets.sum(1) > 0).all())
+        self._learned_weights = labeled and self._learns_weights(stored)
+        self._own_labels = labeled and self._takes_own_labels(stored)
         choose = partial(
             selection.choose,
             stored,
@@ -283,7 +285,7 @@ class DAMClassifier(
             seed=seed,
             dtype=dtype,
         )
-        with inference(stored.values):
+        with inference(type(stored.values)):
             choice = current().once(choose)
         self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
         self.selection_ = list(choice.trials)

@@ -150,8 +150,9 @@ def held_out_loss(
         params = few_labels.settle(
             params, fitted, learn_beta=learn_beta, generator=generator
         ).params
-    exact = start.own_labels or small.from_means(fitted)
-    solver = FixedPoint(None if exact else -(-fitted.n_rows // 10), learn_beta, exact)
+    exact = start.learned_weights or small.from_means(fitted)
+    size = None if exact else -(-fitted.n_rows // 10)
+    solver = replace(small, learned_weights=exact).solver(FixedPoint(size, learn_beta))
     passes = STEPS if exact else 2
     if not small.is_solution(fitted):
         params = fit(params, fitted, solver, max_iter=passes, generator=generator).params

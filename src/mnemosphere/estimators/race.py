@@ -145,7 +145,7 @@ class Race:
             groups.setdefault((width, turn, parts[-1][0].rows.x.shape), []).append(place)
         found: dict[int, list[Problem]] = {}
         for (width, turn, _), places in groups.items():
-            start = replace(self._start, n_memories=width, own_labels=True)
+            start = replace(self._start, n_memories=width, own_labels=True, learned_weights=True)
             varsigmas = [asked[place][1] for place in places]
             seed = self._seed + turn
             made = problems([parts[place] for place in places], start, varsigmas, seed)

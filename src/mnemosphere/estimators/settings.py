@@ -28,7 +28,15 @@ ESTIMATORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DAMClassifi
 # Known by shorter names where a person types them.
 _KEYS = {"n_memories": "memories", "n_clusters": "clusters"}
 # Settled by the caller, by the data, or by another setting.
-_NOT_SETTINGS = {"callbacks", "verbose", "random_state", "unlabeled", "learn_beta", "conditional"}
+_NOT_SETTINGS = {
+    "callbacks",
+    "verbose",
+    "random_state",
+    "unlabeled",
+    "learn_beta",
+    "conditional",
+    "once_per_pass",
+}
 _FREE_FORM = {"class_prior": "auto|NUMBERS", "class_weight": "none|balanced|LABEL=NUMBER,…"}
 _IN_USE = {
     "FixedPoint": "solver fixed-point",

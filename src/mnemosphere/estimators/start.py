@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,9 +11,10 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.model import initialize
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.m_step import share_out
+from mnemosphere.model.m_step import share_out, with_labels
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics.bessel import inverse_mean_resultant
+from mnemosphere.training.fixed_point import FixedPoint
 
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
 _ROWS_OF_A_MEAN = 50
@@ -36,6 +37,7 @@ class Start:
     beta: float | None = None  # None: the one that fits the memories
     uniform_weight: float | None = 1.0  # None: `usual_uniform_weight`
     own_labels: bool = False  # memories start with the labels of their rows; else with none
+    learned_weights: bool = False  # those of memories are learned, not held
     smoothing: float = 0.0  # of the labels
     refined: bool = False  # whether the conditional refinement goes on from there
 
@@ -53,6 +55,11 @@ class Start:
             return False
         x = rows.filled().x
         return float((x @ x[:_FEW].to_dense().T).abs().median()) < _HARDLY
+
+    def solver(self, given: FixedPoint) -> FixedPoint:
+        """The same with what it needs to know of the start."""
+        once = self.own_labels and not self.learned_weights
+        return replace(given, learn_weights=self.learned_weights, once_per_pass=once)
 
     def is_solution(self, dataset: Dataset) -> bool:
         """Whether the refinement starts from here and not from the joint solution.
@@ -76,8 +83,9 @@ class Start:
             w = initialize.from_data(
                 rows.filled().x, self.n_memories, generator=generator, order=order
             )
-            repeats = -(-self.n_memories // rows.n_rows)
-            labels = rows.targets[order.repeat(repeats)[: self.n_memories]]
+            if self.n_memories > rows.n_rows:
+                order = order.repeat(-(-self.n_memories // rows.n_rows))
+            labels = rows.targets[order[: self.n_memories]]
         else:
             rows = dataset.sample(self.n_memories, generator=generator)
             w = initialize.from_data(rows.filled().x, self.n_memories, generator=generator)
@@ -131,7 +139,8 @@ class Start:
         """Memories with the labels of their rows, or with none, and the classes of the data."""
         mass = dataset.label_mass()
         # Where no row has a label, every class is as good as any.
-        p_q = mass / mass.sum() if bool(mass.sum() > 0) else torch.ones_like(mass) / len(mass)
+        mass = mass + (mass.sum() == 0)
+        p_q = mass / mass.sum()
         uniform = self.uniform_weight
         if uniform is None:
             uniform = usual_uniform_weight(self.n_memories)
@@ -140,4 +149,6 @@ class Start:
             return params
         missing = (1 - labels.sum(1, keepdim=True)).clamp_min(0.0)
         soft = torch.cat([params.p_q[None], labels + missing * params.p_q])
-        return share_out(params, params.p_h[:, None] * soft, hold_classes=True)
+        if self.learned_weights:
+            return share_out(params, params.p_h[:, None] * soft, hold_classes=True)
+        return with_labels(params, soft)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -32,6 +34,11 @@ class Batch:
         return self.x.shape[0]
 
     @property
+    def kind(self) -> type[Tensor]:
+        """Of tensor, dense or sparse."""
+        return type(self.x)
+
+    @property
     def total_weight(self) -> float:
         """Summed sample weight: the number of rows where they all weigh 1."""
         if self.sample_weight is None:
@@ -45,7 +52,10 @@ class Batch:
         with side_stream(lane=2):  # needed only after the first product with x
             targets = take_rows(self.targets, rows)
             weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
-        return type(self)(take_rows(self.x, rows), targets, weight)
+        taken = type(self)(take_rows(self.x, rows), targets, weight)
+        if self.__dict__.get("has_gaps") is False:  # known already, and no need to look again
+            taken.__dict__["has_gaps"] = False
+        return taken
 
     def to(self, *, dtype: torch.dtype) -> Self:
         """The same in another precision."""
@@ -62,14 +72,14 @@ class Batch:
             torch.stack(weights) if weights else None,
         )
 
-    @property
+    @cached_property
     def has_gaps(self) -> bool:
-        """Whether a feature of some row is not known."""
+        """Whether a feature of some row is not known; looked at once."""
         return has_gaps(self.x)
 
     def filled(self) -> Self:
         """The same rows with 0 in their gaps, of unit norm."""
-        return replace(self, x=fill_neutrally(self.x))
+        return replace(self, x=fill_neutrally(self.x)) if self.has_gaps else self
 
     def mean(self, values: Tensor) -> float:
         """Mean of one value per row, by sample weight, in float64."""
@@ -78,8 +88,19 @@ class Batch:
         weight = self.sample_weight.double()
         return float((values.double() * weight).sum() / weight.sum())
 
-    def check(self, params: Parameters) -> Self:
-        """Return self; raise ValueError unless the rows fit the parameters."""
+    def _is_clean(self) -> bool:
+        """Whether `check` has nothing to say of the numbers; a GPU is asked once."""
+        x, targets, weight = self.x, self.targets, self.sample_weight
+        off = (torch.linalg.vector_norm(x, dim=1) - 1).abs().amax()
+        total = targets.sum(1)
+        clean = (off <= sphere.tolerance(x)) & (targets.amin() >= 0) & (total.amax() <= 1 + 1e-4)
+        if weight is not None:
+            clean &= (weight.shape == x.shape[:1]) & (weight.amin() >= 0) & (weight.sum() > 0)
+            clean &= weight.amax() < math.inf
+        return bool(clean)  # not where some are not numbers
+
+    def check_form(self, params: Parameters) -> None:
+        """Raise ValueError where shapes, precisions or devices do not fit; numbers aside."""
         x, targets, weight = self.x, self.targets, self.sample_weight
         if x.ndim != 2 or x.shape[1] != params.n_coordinates:
             raise ValueError(
@@ -101,6 +122,13 @@ class Batch:
                 )
         if x.shape[0] == 0:
             raise ValueError("x has no rows: pass at least one")
+
+    def check(self, params: Parameters) -> Self:
+        """Return self; raise ValueError unless the rows fit the parameters."""
+        self.check_form(params)
+        x, targets, weight = self.x, self.targets, self.sample_weight
+        if x.is_cuda and not self.has_gaps and self._is_clean():
+            return self
         sphere.check(whole_rows(x), "x")
         usable = torch.isfinite(targets).all() and (targets >= 0).all()
         if not (usable and (targets.sum(1) <= 1 + 1e-4).all()):

@@ -19,12 +19,12 @@ def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
     """
     n_rows = targets.shape[0]
     order = torch.randperm(n_rows, generator=generator, device=generator.device).to(targets.device)
-    label = torch.where(targets.sum(1) > 0, targets.argmax(1), targets.shape[1])[order]
+    label = targets.argmax(1).masked_fill_(targets.sum(1) <= 0, targets.shape[1])[order]
     label, by_class = label.sort(stable=True)
-    count = label.bincount()[label]
-    rank = torch.arange(n_rows, device=label.device) - torch.searchsorted(label, label)
+    first, end = (torch.searchsorted(label, label, right=right) for right in (False, True))
+    rank, count = torch.arange(n_rows, device=label.device) - first, end - first
     place = torch.empty(n_rows, device=label.device)
-    place[by_class] = torch.where(rank == 0, -1.0, (rank + 0.5) / count)
+    place[by_class] = ((rank + 0.5) / count).masked_fill_(rank == 0, -1.0)
     return order[place.argsort(stable=True)]  # ties by the draw, not by the names of classes
 
 
@@ -64,9 +64,9 @@ def from_data(
     n_rows = x.shape[0]
     if order is None:
         order = torch.randperm(n_rows, generator=generator, device=generator.device).to(x.device)
-    picked = x[order.repeat(-(-n_memories // n_rows))[:n_memories]].to_dense()
     if n_memories <= n_rows:
-        return picked
+        return x[order[:n_memories]].to_dense()
+    picked = x[order.repeat(-(-n_memories // n_rows))[:n_memories]].to_dense()
     noise = sphere.sample_uniform(
         n_memories - n_rows, x.shape[1], generator=generator, dtype=x.dtype, device=x.device
     )
@@ -107,7 +107,7 @@ def estimate_beta(w: Tensor, x: Tensor, varsigma: float) -> Tensor:
 
     β = A_N⁻¹(ς·m̄), m̄ as `mean_overlap` has it. x (B, N): `PROBE_ROWS` are enough.
     """
-    return inverse_mean_resultant(varsigma * mean_overlap(w, x), x.shape[1]).to(x)
+    return inverse_mean_resultant(float(varsigma * mean_overlap(w, x)), x.shape[1]).to(x)
 
 
 def mean_overlap(w: Tensor, x: Tensor) -> Tensor:
@@ -115,8 +115,7 @@ def mean_overlap(w: Tensor, x: Tensor) -> Tensor:
 
     Rows that are themselves memories would say 1 and are left out where others exist.
     """
-    nearest = (x @ w.T).amax(1)  # (rows, P) -> (rows,)
-    own = nearest > 1 - 1e-5
-    if not own.all():
-        nearest = nearest[~own]
-    return nearest.double().mean().clamp(0.05, 0.999)
+    nearest = (x @ w.T).amax(1).cpu().double()  # (rows, P) -> (rows,), few: quicker on the host
+    others = (nearest <= 1 - 1e-5).double()
+    others = others + (others.sum() == 0)  # no row but memories: then all of them
+    return ((nearest * others).sum() / others.sum()).clamp(0.05, 0.999)

@@ -24,15 +24,16 @@ from mnemosphere.numerics.bessel import (
 
 __all__ = [
     "Residual", "approach_beta", "bound", "displacement", "maximize_bound", "maximize_bound_from",
-    "share_out",
+    "maximize_memories", "share_out", "solve_beta", "with_labels",
 ]  # fmt: skip
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
-_MIN_RESULTANT, _MAX_RESULTANT = 1e-9, 1 - 1e-9
+LEAST_RESULTANT = 1e-9
 _LEAST_SHARE = 1e-12
+_SURE = 0.95  # of own labels: every memory has a little of every class, and can learn it
 _LIGHT = 0.01
 _SHORT, _LONG = 1e-12, 1e12  # lengths whose squares are far from the ends of single precision
-_LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
+LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
 
 
 @dataclass(frozen=True)
@@ -81,22 +82,24 @@ def maximize_bound_from(
     axis: Sums = ALONE,
 ) -> tuple[Parameters, tuple[Tensor, Tensor] | None]:
     """The same from the multipliers (ω, λ) of a step before, and those of this one."""
+    params = maximize_memories(params, w_bar, p_bar, learn_beta=learn_beta, axis=axis)
+    if not hold_weights:
+        return share_out(params, p_bar, hold_classes=True), None
+    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
+    return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
+
+
+def maximize_memories(
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool, axis: Sums = ALONE
+) -> Parameters:
+    """Memories and β of the exact step, class weights as they are."""
     norms = w_bar.norm(dim=-1)
     w = _directions(w_bar, norms, params.w)
-    beta = params.beta
-    if learn_beta:
-        mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
-        resultant = params.varsigma * axis.sum(norms.double().sum(-1))[0] / mass
-        beta = inverse_mean_resultant(
-            resultant.clamp(_MIN_RESULTANT, _MAX_RESULTANT), params.n_features
-        ).to(params.beta)
-    if not hold_weights:
-        return share_out(params, p_bar, hold_classes=True).replace(w=w, beta=beta), None
-    found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
-    return (
-        params.replace(w=w, p=found.p, beta=beta),
-        (found.row_multipliers, found.col_multipliers),
-    )
+    params = params.replace(w=w)
+    if not learn_beta:
+        return params
+    mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
+    return solve_beta(params, params.varsigma * axis.sum(norms.double().sum(-1))[0] / mass)
 
 
 def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
@@ -143,18 +146,37 @@ def share_out(params: Parameters, p_bar: Tensor, *, hold_classes: bool = False) 
     return params.replace(p=p, p_h=torch.cat([uniform, p[..., 1:, :].sum(-1)], -1))
 
 
-def approach_beta(beta: Tensor, resultant: Tensor, n: int, *, steps: int) -> Tensor:
-    """Newton's steps from β towards A_N⁻¹(resultant), each by a factor of at most 4.
+def with_labels(params: Parameters, labels: Tensor) -> Parameters:
+    """Components with soft labels (P+1, C+1) of their own, rows of sum 1, both marginals held.
+
+    p = p_h ⊗ (p_q + s·(labels − their mean)): both marginals are right for every s, the largest of
+    which, up to nearly 1, leaves no p negative.
+    """
+    mean = (params.p_h[:, None] * labels).sum(0)
+    most = (params.p_q / mean).masked_fill_(mean == 0, 1.0).amin().clamp_max(_SURE)
+    soft = (params.p_q + most * (labels - mean)).clamp_min(0.0)
+    return params.replace(p=params.p_h[:, None] * soft)
+
+
+def solve_beta(params: Parameters, resultant: Tensor | float) -> Parameters:
+    """The same with β = A_N⁻¹(resultant), kept finite and positive."""
+    least, most = LEAST_RESULTANT, 1 - LEAST_RESULTANT
+    if isinstance(resultant, Tensor):
+        beta = inverse_mean_resultant(resultant.clamp(least, most), params.n_features)
+        return params.replace(beta=beta.to(params.beta))
+    beta = inverse_mean_resultant(min(max(resultant, least), most), params.n_features)
+    return params.replace(beta=torch.full_like(params.beta, float(beta)))
+
+
+def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:
+    """One Newton step from β towards A_N⁻¹(resultant), by a factor of at most 4.
 
     Exact where β is near already; unlike the inverse itself it never asks a GPU for a number.
     """
-    r = resultant.double().clamp(_MIN_RESULTANT, _MAX_RESULTANT)
-    new = beta.double()
-    for _ in range(steps):
-        a = mean_resultant(new, n)
-        slope = (1 - a * a - (n - 1) * a / new).clamp_min(_LEAST_SLOPE)  # A_N' > 0
-        new = torch.clamp(new - (a - r) / slope, new / 4, new * 4)
-    return new.to(beta.dtype)
+    r, old = resultant.double().clamp(LEAST_RESULTANT, 1 - LEAST_RESULTANT), beta.double()
+    a = mean_resultant(old, n)
+    slope = (1 - a * a - (n - 1) * a / old).clamp_min(LEAST_SLOPE)  # A_N' > 0
+    return torch.clamp(old - (a - r) / slope, old / 4, old * 4).to(beta.dtype)
 
 
 def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor, axis: Sums = ALONE) -> Tensor:

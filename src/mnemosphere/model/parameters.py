@@ -68,6 +68,18 @@ class Parameters:
 
         read: the same as arrays of a file, of which checks are quick, and the norms of memories.
         """
+        self.check_form()
+        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
+            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
+        found = read or {}
+        sphere.check(self.w, "memories", found.get("w" + NORMS))
+        p, p_h, p_q = (found.get(name, getattr(self, name)) for name in ("p", "p_h", "p_q"))
+        # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
+        polytope.check(p, p_h, p_q, tol=1e-3)
+        return self
+
+    def check_form(self) -> None:
+        """Raise ValueError where shapes, precisions, devices or ς are wrong; tensors unread."""
         if self.w.ndim != 2 or self.w.shape[1] < 2 or self.w.shape[0] < 1:
             raise ValueError(f"memories must form a (P, N >= 2) matrix, got {tuple(self.w.shape)}")
         shape = (self.n_memories + 1, self.p_q.numel())
@@ -83,16 +95,8 @@ class Parameters:
             raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
         if self.w.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be float32 or float64, got {self.w.dtype}")
-        if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
-            raise ValueError(f"beta must be one finite positive number, got {self.beta}")
         if not 0.0 < self.varsigma <= 1.0:
             raise ValueError(f"varsigma must lie in (0, 1], got {self.varsigma}")
-        found = read or {}
-        sphere.check(self.w, "memories", found.get("w" + NORMS))
-        p, p_h, p_q = (found.get(name, getattr(self, name)) for name in ("p", "p_h", "p_q"))
-        # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
-        polytope.check(p, p_h, p_q, tol=1e-3)
-        return self
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields replaced."""

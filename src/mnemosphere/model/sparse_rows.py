@@ -282,9 +282,9 @@ def take_rows(values: Tensor, rows: Tensor | slice | tuple[slice, Tensor]) -> Te
     return values[rows]
 
 
-def inference(x: Tensor) -> torch.inference_mode:
+def inference(kind: type[Tensor]) -> torch.inference_mode:
     """No autograd inside, where steps on such rows are taken: small ones take a tenth less.
 
     Sparse tensors do not go with it. What is made inside and kept is cloned outside.
     """
-    return torch.inference_mode(not isinstance(x, SparseRows))
+    return torch.inference_mode(not issubclass(kind, SparseRows))

@@ -5,7 +5,7 @@ One step is a long chain of small kernels; parts of it that do not need each oth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -59,6 +59,18 @@ def side_stream(*read: Tensor, lane: int = 0, after: int | None = None) -> Itera
         stream.wait_stream(side.streams[after])
     with torch.cuda.stream(stream):
         yield
+
+
+def beside(act: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """The same beside whatever the GPU has been given since now, without waiting for that."""
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream(device))
+
+    def there() -> None:
+        with torch.cuda.stream(stream):
+            act()
+
+    return there
 
 
 def join() -> None:

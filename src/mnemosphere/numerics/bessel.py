@@ -20,105 +20,20 @@ holds down to beta = 0.
 
 import math
 from contextlib import suppress
-from fractions import Fraction
-from functools import lru_cache
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from mnemosphere.numerics import bessel_gpu
+from mnemosphere.numerics.debye import expansion, first_order, for_kernel, on_device
 
 __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
 
-_MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
-_N_TERMS = 11
 _NEWTON_STEPS, _LAST_ERROR = 5, 1e-9  # from a few percent, each squares the relative error
 _FEW = 12  # numbers that are quicker one by one
-
-_Polynomial = list[Fraction]  # coefficients, lowest power first
-
-
-def _multiply(a: _Polynomial, b: _Polynomial) -> _Polynomial:
-    product = [Fraction(0)] * (len(a) + len(b) - 1)
-    for i, x in enumerate(a):
-        for j, y in enumerate(b) if x else ():  # every other one is zero
-            product[i + j] += x * y
-    return product
-
-
-def _add(a: _Polynomial, b: _Polynomial, scale: Fraction) -> _Polynomial:
-    """Return a + scale * b."""
-    size = max(len(a), len(b))
-    a, b = a + [Fraction(0)] * (size - len(a)), b + [Fraction(0)] * (size - len(b))
-    return [x + scale * y if y else x for x, y in zip(a, b, strict=True)]
-
-
-def _differentiate(a: _Polynomial) -> _Polynomial:
-    return [k * x for k, x in enumerate(a)][1:] or [Fraction(0)]
-
-
-def _integrate(a: _Polynomial) -> _Polynomial:
-    return [Fraction(0)] + [x / (k + 1) for k, x in enumerate(a)]
-
-
-@lru_cache(maxsize=1)
-def _debye_log_polynomials() -> tuple[_Polynomial, ...]:
-    """D_k with sum_k D_k(q)/nu^k = log(1 + sum_k u_k(q)/nu^k), u_k Debye's polynomials of I_nu."""
-    u, d = [[Fraction(1)]], list[_Polynomial]()
-    for _ in range(_N_TERMS):
-        # u_{k+1} = q^2 (1 - q^2) u_k' / 2 + int_0^q (1 - 5 s^2) u_k(s) ds / 8
-        slope = _multiply([Fraction(c, 2) for c in (0, 0, 1, 0, -1)], _differentiate(u[-1]))
-        area = _integrate(_multiply([Fraction(c, 8) for c in (1, 0, -5)], u[-1]))
-        u.append(_add(slope, area, Fraction(1)))
-    for k in range(1, _N_TERMS + 1):
-        # k u_k = sum_{j=1}^{k} j D_j u_{k-j}, from (log U)' U = U'.
-        term = u[k]
-        for j in range(1, k):
-            term = _add(term, _multiply(d[j - 1], u[k - j]), Fraction(-j, k))
-        d.append(term)
-    return tuple(d)
-
-
-class _Expansion(NamedTuple):
-    """Polynomials in q (floats, lowest power first) of the expansion at one order nu."""
-
-    nu: float
-    ratio: tuple[float, ...]
-    resultant: tuple[float, ...]
-    slope: tuple[float, ...]
-
-
-@lru_cache(maxsize=64)
-def _expansion(m: int) -> _Expansion:
-    """With S(q) = sum_k D_k(q)/nu^k, nu = m/2 - 1, the polynomials
-
-    ratio      (S(q) - S(1)) / (q - 1),
-    resultant  P(q)/(nu q),   P = q^2/2 + q^3 S'(q),
-    slope      (P - q (1 - q^2) P') / (nu q^2).
-    """
-    nu = Fraction(m - 2, 2)
-    s, carry = [Fraction(0)], Fraction(0)
-    for k, d in enumerate(_debye_log_polynomials(), start=1):
-        s = _add(s, d, 1 / nu**k)
-    ratio: _Polynomial = []  # synthetic division of S by (q - 1)
-    for c in reversed(s[1:]):
-        carry += c
-        ratio.append(carry)
-    p = _add(
-        [Fraction(0), Fraction(0), Fraction(1, 2)],
-        [Fraction(0)] * 3 + _differentiate(s),
-        Fraction(1),
-    )
-    r = _add(p, _multiply([Fraction(c) for c in (0, 1, 0, -1)], _differentiate(p)), Fraction(-1))
-    return _Expansion(
-        nu=float(nu),
-        ratio=tuple(float(c) for c in reversed(ratio)),
-        resultant=tuple(float(c / nu) for c in p[1:]),
-        slope=tuple(float(c / nu) for c in r[2:]),
-    )
 
 
 class _Plain:
@@ -136,17 +51,10 @@ def _namespace(x: Any) -> Any:
     return torch if isinstance(x, Tensor) else _Plain if isinstance(x, float) else np
 
 
-@lru_cache(maxsize=256)
-def _on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
-    """The coefficients and their powers as tensors, copied to the device once."""
-    c = torch.tensor(coefficients, dtype=torch.float64, device=device)
-    return c, torch.arange(len(c), dtype=torch.float64, device=device)
-
-
 def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     if isinstance(q, Tensor) and q.is_cuda:
         # Three kernels to launch instead of two for each of some thirty coefficients.
-        values, powers = _on_device(coefficients, q.device)
+        values, powers = on_device(coefficients, q.device)
         return q[..., None].pow(powers) @ values
     if isinstance(q, np.ndarray):
         return (np.vander(q.ravel(), len(coefficients), True) @ coefficients).reshape(q.shape)
@@ -154,11 +62,6 @@ def _horner(coefficients: tuple[float, ...], q: Any) -> Any:
     for c in reversed(coefficients[:-1]):
         total = total * q + c
     return total
-
-
-def _start(n: int) -> int:
-    """The dimension at which the recurrences start: n + 2K, of order at least _MIN_ORDER."""
-    return n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
 
 
 def _scaled(beta: Any, nu: float) -> tuple[Any, Any, Any]:
@@ -170,15 +73,15 @@ def _scaled(beta: Any, nu: float) -> tuple[Any, Any, Any]:
 
 def _resultant_at(beta: Any, m: int) -> Any:
     """A_m(beta) from the expansion."""
-    e = _expansion(m)
+    e = expansion(m)
     z, s, q = _scaled(beta, e.nu)
     return z / s * (1 / (1 + q) - _horner(e.resultant, q))
 
 
 def _log_ratio(beta: Any, n: int) -> Any:
     xp = _namespace(beta)
-    m = _start(n)
-    e = _expansion(m)
+    m = first_order(n)
+    e = expansion(m)
     z, s, q = _scaled(beta, e.nu)
     t = z * (z / (1 + s))  # s - 1
     value = e.nu * (t - xp.log1p(t / 2)) - xp.log1p(t) / 2 - t / s * _horner(e.ratio, q)
@@ -191,7 +94,7 @@ def _log_ratio(beta: Any, n: int) -> Any:
 
 
 def _resultant(beta: Any, n: int) -> Any:
-    m = _start(n)
+    m = first_order(n)
     a = _resultant_at(beta, m)
     for k in range(m - 2, n - 1, -2):
         a = beta / (k + beta * a)
@@ -201,8 +104,8 @@ def _resultant(beta: Any, n: int) -> Any:
 
 def _resultant_and_slope(beta: Any, n: int) -> tuple[Any, Any]:
     """A_N and A_N'. At large beta this keeps the digits that 1 - A^2 - (N-1) A/beta loses."""
-    m = _start(n)
-    e = _expansion(m)
+    m = first_order(n)
+    e = expansion(m)
     _, _, q = _scaled(beta, e.nu)
     a = _resultant_at(beta, m)
     slope = q * q / e.nu * (1 / (1 + q) - _horner(e.slope, q))
@@ -334,10 +237,8 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
     stays = x.is_cuda and function is not _InverseMeanResultant
     followed = x.requires_grad and torch.is_grad_enabled()
     if stays and not followed and bessel_gpu.usable():
-        e = _expansion(_start(n))
-        ratio, resultant = (_on_device(c, x.device)[0] for c in (e.ratio, e.resultant))
         with suppress(RuntimeError):  # as below
-            both = bessel_gpu.evaluate(x, ratio, resultant, _start(n), n)
+            both = bessel_gpu.evaluate(x, *for_kernel(n, x.device), n)
             return both[function is _MeanResultant]
     if not stays and not followed:
         with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers

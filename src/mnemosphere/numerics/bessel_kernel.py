@@ -26,15 +26,9 @@ def horner(coefficients, n, q):  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def kernel(  # type: ignore[no-untyped-def]
-    beta, ratio, resultant, log_ratio_out, resultant_out, n_values, n_ratio, n_resultant,
-    start, n, BLOCK: tl.constexpr,
-):  # fmt: skip
+def evaluate(b, ratio, resultant, n_ratio, n_resultant, start, n):  # type: ignore[no-untyped-def]
     """`bessel._log_ratio` and `bessel._resultant` in float64, the recurrences from `start` on."""
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = at < n_values
-    b = tl.load(beta + at, mask=live, other=1.0).to(tl.float64)
-    nu = (start - 2).to(tl.float64) / 2
+    nu = (tl.zeros((), tl.float64) + (start - 2)) / 2
     z = b / nu
     s = tl.where(z < HUGE, tl.sqrt(1.0 + tl.minimum(z, HUGE) * tl.minimum(z, HUGE)), z)
     q = 1.0 / s
@@ -42,8 +36,21 @@ def kernel(  # type: ignore[no-untyped-def]
     value = nu * (t - log1p(t / 2)) - log1p(t) / 2 - t / s * horner(ratio, n_ratio, q)
     a = z / s * (1.0 / (1.0 + q) - horner(resultant, n_resultant, q))
     for step in range((start - n) // 2):
-        k = (start - 2 - 2 * step).to(tl.float64)
+        k = tl.zeros((), tl.float64) + (start - 2 - 2 * step)
         value += log1p(b * a / k)
         a = b / (k + b * a)
+    return value, tl.minimum(a, 1.0)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def kernel(  # type: ignore[no-untyped-def]
+    beta, ratio, resultant, log_ratio_out, resultant_out, n_values, n_ratio, n_resultant,
+    start, n, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Both for each β."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = at < n_values
+    b = tl.load(beta + at, mask=live, other=1.0).to(tl.float64)
+    value, a = evaluate(b, ratio, resultant, n_ratio, n_resultant, start, n)
     tl.store(log_ratio_out + at, value.to(log_ratio_out.dtype.element_ty), mask=live)
-    tl.store(resultant_out + at, tl.minimum(a, 1.0).to(resultant_out.dtype.element_ty), mask=live)
+    tl.store(resultant_out + at, a.to(resultant_out.dtype.element_ty), mask=live)

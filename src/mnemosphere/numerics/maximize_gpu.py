@@ -21,7 +21,8 @@ __all__ = ["maximize", "usable"]
 _MAX_COLUMNS = 32
 # Entries that a block of rows holds in registers, by so many warps, and how it takes products
 _BLOCK, _WARPS, _PRODUCT = {False: 4096, True: 2048}, 8, {False: "tf32", True: "ieee"}
-_FINE = 1e-5  # tolerance from which on single precision will do
+_SINGLE = 1e-5  # tolerance from which on single precision will do
+_STEPS = {False: 8, True: 2}  # of ω at first: each squares its error
 # relative size of the vanishing floor under p_bar, as on the host, and what divisors are kept off
 _FLOOR, _TINY = {False: 1e-24, True: 1e-30}, {False: 1e-36, True: 1e-300}
 
@@ -43,22 +44,24 @@ def maximize(
 ) -> tuple[Tensor, Tensor]:
     """(p (R, C), its largest relative marginal error ()); lam (C,) and omega (R,) are updated.
 
-    Both multipliers are float64; where omega is 0 the search starts anew, else from them. A
-    tolerance of 1e-5 or more is reached in single precision, which a GPU has ten times as much of.
+    Both multipliers are float64; the search starts from lam, and is short where that fits: rows are
+    made right first, whatever omega was. A tolerance of 1e-5 or more is reached in single
+    precision, which a GPU has ten times as much of.
     Checks nothing and never waits for the device.
     """
-    n_rows, n_cols = p_bar.shape
-    columns = power_of_two(n_cols, 16)  # no smaller product there is
-    fine = tol < _FINE
-    block = max(16, min(_BLOCK[fine] // columns, power_of_two(n_rows)))
     p = torch.empty_like(p_bar, memory_format=torch.contiguous_format)
-    change = torch.zeros(n_rows, dtype=torch.float64, device=p_bar.device)
+    change = torch.zeros(len(p), dtype=torch.float64, device=p_bar.device)
     error = torch.empty(1, dtype=torch.float64, device=p_bar.device)
-    _kernel()[(1,)](
-        p_bar.contiguous(), rows.contiguous(), cols.contiguous(), lam, omega, change, p, error,
-        n_rows, n_cols, tol, max_iter, FINE=fine, FLOOR=_FLOOR[fine], TINY=_TINY[fine],
-        BLOCK_R=block, BLOCK_C=columns, PRODUCT=_PRODUCT[fine], num_warps=_WARPS,
-    )  # fmt: skip
+    given = p_bar.contiguous(), rows.contiguous(), cols.contiguous(), lam, omega, change, p, error
+    columns = power_of_two(p.shape[1], 16)  # no smaller product there is
+    # The first digits of a fine solution are cheaper in single precision.
+    for fine in [False, True][: 1 + (tol < _SINGLE)]:
+        block = max(16, min(_BLOCK[fine] // columns, power_of_two(len(p))))
+        _kernel()[(1,)](
+            *given, *p.shape, tol if fine else max(tol, _SINGLE), max_iter, _STEPS[fine],
+            FINE=fine, FLOOR=_FLOOR[fine], TINY=_TINY[fine], BLOCK_R=block, BLOCK_C=columns,
+            PRODUCT=_PRODUCT[fine], num_warps=_WARPS,
+        )  # fmt: skip
     return p, error[0]
 
 

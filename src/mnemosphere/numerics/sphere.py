@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["check", "project", "retract", "sample_uniform", "to_tangent"]
+__all__ = ["check", "project", "retract", "sample_uniform", "to_tangent", "tolerance"]
 
 
 def project(x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def check(x: Tensor, name: str = "x", norms: NDArray[Any] | Tensor | None = None
         raise ValueError(f"{name} must have rows on its last axis, got shape {tuple(x.shape)}")
     found = torch.linalg.vector_norm(x.detach(), dim=-1) if norms is None else norms
     norm = found.numpy(force=True) if isinstance(found, Tensor) else found  # its calls are quick
-    tol = torch.finfo(x.dtype).eps * (64.0 + x.shape[-1] ** 0.5)
+    tol = tolerance(x)
     off = abs(norm - 1.0)
     if not (off <= tol).all():  # NaN and inf compare false
         bad = ~(off <= tol)
@@ -56,6 +56,11 @@ def check(x: Tensor, name: str = "x", norms: NDArray[Any] | Tensor | None = None
             f"{where} has norm {float(norm[row]):.9g}, not 1: apply sphere.project first"
         )
     return x
+
+
+def tolerance(x: Tensor) -> float:
+    """How far from 1 rounding may take the norms of rows."""
+    return torch.finfo(x.dtype).eps * (64.0 + float(x.shape[-1] ** 0.5))
 
 
 def sample_uniform(

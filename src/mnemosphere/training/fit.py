@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
+from mnemosphere.model.streams import beside
 from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import (
     Callback,
@@ -30,7 +31,7 @@ from mnemosphere.training.distributed import Group, current, together
 from mnemosphere.training.group_pass import GroupSteps
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
-from mnemosphere.training.steps import Steps, steps_for
+from mnemosphere.training.steps import Steps, keep, steps_for
 
 __all__ = ["FitResult", "fit", "judge"]
 
@@ -93,9 +94,19 @@ def fit(
     first = next((b for b in shard.batches(None) if b.n_rows or not group.many), None)
     if not any(group.gather(first is not None)):
         raise ValueError("no row has a direction: there is nothing to learn from")
-    params.check()
+    params.check_form()
     if first is not None:
-        first.check(params)
+        first.check_form(params)
+
+    def check() -> None:
+        params.check()
+        if first is not None:
+            first.check(params)
+
+    # To look at numbers is to wait for a GPU: there it is done while the first pass goes on.
+    later = beside(check, params.w.device) if params.w.is_cuda and not group.many else None
+    if later is None:
+        check()
     if validation is not None:
         next(validation.batches(None)).check(params)
     if max_iter < 1:
@@ -135,13 +146,16 @@ def fit(
             if isinstance(steps, GroupSteps):
                 began = steps.one_pass(dataset, shard, run, watchers)
             else:
-                began = _one_pass(steps, dataset, solver, run, watchers)
-            run.add(_record(steps, run, validation, rule, phase, began), *steps.read())
+                began = _one_pass(steps, dataset, solver, run, watchers, later)
+                later = None
+            found = steps.read()
+            run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
             for callback in watchers:
                 callback.on_pass(run)
         run.status = stop
         if isinstance(steps, GroupSteps):
             run.state = steps.finish()
+        keep(steps)
     except KeyboardInterrupt:
         if group.many:
             raise
@@ -196,9 +210,17 @@ def _stop_reason(run: Run, watchers: Sequence[Callback]) -> str | None:
 
 
 def _one_pass(
-    steps: Steps, dataset: Dataset, solver: Solver, run: Run, watchers: Sequence[Callback]
+    steps: Steps,
+    dataset: Dataset,
+    solver: Solver,
+    run: Run,
+    watchers: Sequence[Callback],
+    later: Callable[[], None] | None,
 ) -> float:
-    """A pass, or the rest of one; when it began by the clock, time between runs left out."""
+    """A pass, or the rest of one; when it began by the clock, time between runs left out.
+
+    later: what is still to be looked at, once a GPU has all steps to do.
+    """
     size = solver.rows_per_step
     on_all = size is None or size >= dataset.n_rows  # one step, from the sums over all batches
     current, order = run.current, run.generator
@@ -212,18 +234,21 @@ def _one_pass(
     batches = steps.batches(dataset, None if on_all else size, None if on_all else order, cursor)
     batch: Batch | None = next(batches)
     while batch is not None:
-        with inference(batch.x):
+        with inference(batch.kind):
             if on_all:
                 steps.add(batch, run.generator)
             else:
                 steps(batch, batch.n_rows / dataset.n_rows, run.generator)
-        current.rows += batch.n_rows
+        done, current.rows = current.rows / dataset.n_rows, current.rows + batch.n_rows
+        steps.look_ahead(done, current.rows / dataset.n_rows)
         # The next one is asked for first: a checkpoint always leaves a batch to go on with.
         last, batch = batch, next(batches, None)
         current.batches, current.seconds = cursor.batches - 1, time.perf_counter() - began
         for callback in watchers:
             callback.on_batch(run, 1.0 if batch is None else current.rows / dataset.n_rows)
-    with inference(last.x):
+    if later is not None:
+        later()
+    with inference(last.kind):
         if on_all:
             steps.step_on_all(next(dataset.batches(None)))
         else:
@@ -233,9 +258,14 @@ def _one_pass(
 
 
 def _record(
-    steps: Steps, run: Run, validation: Dataset | None, rule: LabelRule, phase: int, began: float
+    params: Parameters,
+    steps: Steps,
+    run: Run,
+    validation: Dataset | None,
+    rule: LabelRule,
+    phase: int,
+    began: float,
 ) -> PassRecord:
-    params, _ = steps.read()
     loss, accuracy = (None, None) if validation is None else judge(params, validation, rule)
     group = current()
     record = PassRecord(

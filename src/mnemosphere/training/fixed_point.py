@@ -15,14 +15,17 @@ from mnemosphere.model.m_step import (
     approach_beta,
     bound,
     maximize_bound_from,
+    maximize_memories,
     share_out,
+    solve_beta,
 )
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join, side_stream
+from mnemosphere.model.streams import join
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.training import step_gpu
 from mnemosphere.training.distributed import current
 from mnemosphere.training.solver import SolverState
 
@@ -30,15 +33,16 @@ __all__ = ["FixedPoint"]
 
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
+_SHORTEST_OF_WEIGHTS = 0.5  # where class weights wait for the end of a pass: less noise
 _ROUGHLY, _FINELY = 1e-3, 1e-8  # errors of marginals within a pass and at its end, on a GPU
 _ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
 
-def _window(passes: float) -> float:
+def _window(passes: float, shortest: float = _SHORTEST) -> float:
     """How much of the past the running mean holds, in passes: a fifth, growing after 5/3 passes."""
-    return max(_SHORTEST, _GROWING * (passes - 1))
+    return max(shortest, _GROWING * (passes - 1))
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,12 @@ class FixedPoint:
     learn_weights : bool or None
         Whether the weights p_h of memories are learned; the uniform component's and the class
         prior are held. False holds all, as the paper does. None: a classifier learns them where
-        every row has a label and steps are exact or classes 50 or more; all else holds them.
+        every row has a label and steps are exact or classes 40 or more; all else holds them.
+    once_per_pass : bool
+        Class weights are learned at the end of every pass, not after every batch, and dead memories
+        are looked for there. For memories that start with the labels of their rows: they hardly
+        change any more, and their exact maximizer takes longer than all else of a step. An
+        estimator decides by its start.
 
     """
 
@@ -73,6 +82,7 @@ class FixedPoint:
     learn_beta: bool = True
     learn_weights: bool | None = None
     half_life: float | None = None
+    once_per_pass: bool = False
 
     def __post_init__(self) -> None:
         size = self.batch_size
@@ -93,8 +103,12 @@ class FixedPoint:
         return (
             self.rows_per_step is not None
             and params.w.is_cuda
-            and (self.learn_weights or maximize_gpu.usable(params.n_columns))
+            and (self.learn_weights or self.once_per_pass or maximize_gpu.usable(params.n_columns))
         )
+
+    @property
+    def _shortest_of_weights(self) -> float:
+        return _SHORTEST_OF_WEIGHTS if self.once_per_pass else _SHORTEST
 
     @property
     def exact(self) -> bool:
@@ -157,14 +171,23 @@ class FixedPoint:
             return self._step_on_device(params, state, stats, share)
         passes = float(state["passes"]) + share
         # A batch that holds all rows forgets everything before it: the exact step.
-        rate = 1.0 if share == 1.0 else min(1.0, share / min(passes, _window(passes)))
+        rate, rate_p = (
+            1.0 if share == 1.0 else min(1.0, share / min(passes, _window(passes, shortest)))
+            for shortest in (_SHORTEST, self._shortest_of_weights)
+        )
         if share < 1.0 and self.half_life is not None:  # at first, the mean of all there were
             rate = max(1 - 0.5 ** (float(stats.count) / self.half_life), min(1.0, share / passes))
+            rate_p = rate
         count = stats.count.to(params.w.dtype)
         part = rate / float(stats.count)
         w_bar = torch.mul(state["w_bar"], 1 - rate).add_(stats.w_bar, alpha=part)
-        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
+        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
+        if share < 1.0 and self.once_per_pass:
+            params = maximize_memories(
+                params, w_bar, p_bar, learn_beta=self.learn_beta, axis=self.axis
+            )
+            return params, state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
         return self._maximize(params, state, batch, n_rows, exact=share == 1.0)
@@ -210,56 +233,81 @@ class FixedPoint:
 
         `end_pass` puts right what few iterations leave over.
         """
+        if self.half_life is None and step_gpu.takes_means(params):
+            params, state = step_gpu.average(
+                params, state, stats, share,
+                learn_beta=self.learn_beta, growing=_GROWING,
+                shortest=(_SHORTEST, self._shortest_of_weights),
+            )  # fmt: skip
+        else:
+            params, state = self._average(params, state, stats, share)
+        if self.once_per_pass:
+            return params, state
+        if self.learn_weights:
+            return share_out(params, state["p_bar"]).replace(p_q=params.p_q), state
+        p, state = _class_weights_on_device(params, state, _ROUGHLY)
+        return params.replace(p=p), state
+
+    def _average(
+        self, params: Parameters, state: SolverState, stats: Statistics, share: float
+    ) -> tuple[Parameters, SolverState]:
+        """The running means, and the memories and β they lead to."""
         passes = state["passes"] + share
-        window = (_GROWING * (passes - 1)).clamp_min(_SHORTEST)
-        rate = (share / torch.minimum(passes, window)).clamp_max(1.0).to(params.w.dtype)
+        window = _GROWING * (passes - 1)
+        rate, rate_p = (
+            (share / torch.minimum(passes, window.clamp_min(shortest))).clamp_max(1.0).to(params.w)
+            for shortest in (_SHORTEST, self._shortest_of_weights)
+        )
         if self.half_life is not None:
             rate = torch.maximum(1 - 0.5 ** (stats.count / self.half_life), share / passes)
-            rate = rate.clamp_max(1.0).to(params.w.dtype)
+            rate = rate_p = rate.clamp_max(1.0).to(params.w)
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
-        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate)
-        state = {**state, "p_bar": p_bar}
-        with side_stream(p_bar, lane=1):  # one block of threads for long: beside all the rest
-            if self.learn_weights:
-                weighted = share_out(params, p_bar).replace(p_q=params.p_q)
-            else:
-                p, state = _class_weights_on_device(params, state, _ROUGHLY)
-                weighted = params.replace(p=p)
+        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
         norms = w_bar.norm(dim=1)
         w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
         beta = params.beta
         if self.learn_beta:
             pull = params.varsigma * norms.double().sum() / p_bar[1:].double().sum()
-            beta = approach_beta(params.beta, pull, params.n_features, steps=1)
-        join()
-        return weighted.replace(w=w, beta=beta), {**state, "w_bar": w_bar, "passes": passes}
+            beta = approach_beta(params.beta, pull, params.n_features)
+        means = {"w_bar": w_bar, "p_bar": p_bar, "passes": passes}
+        return params.replace(w=w, beta=beta), {**state, **means}
+
+    def look_ahead(self, params: Parameters, state: SolverState) -> None:
+        """The multipliers of p̄ as it is now: those at the end of the pass are near."""
+        if self.once_per_pass and not self.learn_weights and maximize_gpu.usable(params.n_columns):
+            maximize_gpu.maximize(
+                state["p_bar"], params.p_h, params.p_q, state["col_multipliers"],
+                state["row_multipliers"], tol=_ROUGHLY, max_iter=_ITERATIONS,
+            )  # fmt: skip
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
     ) -> tuple[Parameters, SolverState]:
-        """Where steps stayed on the device: put dead memories on rows, and the marginals right."""
-        if self.rows_per_step is None or not self.can_capture(params):
+        """Where steps stayed on the device: put dead memories on rows, and the marginals right.
+
+        With `once_per_pass`, everywhere.
+        """
+        on_device = self.rows_per_step is not None and self.can_capture(params)
+        if not (on_device or (self.once_per_pass and self.rows_per_step is not None)):
             return params, state
-        one_row = state["p_bar"].sum() / n_rows
-        dead = (state["p_bar"][1:].sum(1) < _DEAD * one_row).any()
+        if not (on_device and (self.learn_weights or maximize_gpu.usable(params.n_columns))):
+            return self._maximize(params, state, batch, n_rows, exact=False)
+        w_bar, p_bar = state["w_bar"], state["p_bar"]
+        mass = p_bar.sum(1)
+        dead = mass[1:].amin() < _DEAD * mass.sum() / n_rows
         if self.learn_weights:
-            params = share_out(params, state["p_bar"], hold_classes=True)
+            params = share_out(params, p_bar, hold_classes=True)
         else:
             p, state = _class_weights_on_device(params, state, _FINELY)
             params = params.replace(p=p)
-        if bool(dead | ~(state["marginal_error"] <= _FINELY)):
+        pull = params.varsigma * w_bar.norm(dim=1).double().sum() / p_bar[1:].double().sum()
+        # Asked for together: the host waits once.
+        any_dead, error, pull = torch.stack([dead, state["marginal_error"], pull]).tolist()
+        if any_dead or not error <= _FINELY:
             params, state = self._maximize(params, state, batch, n_rows, exact=False)
             return params, {**state, **_fresh_multipliers(params)}
-        if self.learn_beta:
-            norms, mass = (
-                state["w_bar"].norm(dim=1).double().sum(),
-                state["p_bar"][1:].double().sum(),
-            )
-            pull = params.varsigma * norms / mass
-            beta = approach_beta(params.beta, pull, params.n_features, steps=3)
-            params = params.replace(beta=beta)
-        return params, state
+        return (solve_beta(params, pull) if self.learn_beta else params), state
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""

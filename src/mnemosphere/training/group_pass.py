@@ -114,8 +114,7 @@ class GroupSteps(Steps):
             else:
                 self.end_pass(seeds, dataset.n_rows)
             dataset.set_aside(lost)
-        if on_all or self._solver.can_capture(self._params):
-            self._send()
+        self._send()
         run.current = None
         return began
 

@@ -54,6 +54,10 @@ class Solver(Protocol):
         """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
         ...
 
+    def look_ahead(self, params: Parameters, state: SolverState) -> None:
+        """Write into the state of captured steps, near the end of a pass, what will speed it up."""
+        ...
+
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
     ) -> tuple[Parameters, SolverState]:
@@ -101,6 +105,9 @@ class GradientSolver:
 
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
+
+    def look_ahead(self, params: Parameters, state: SolverState) -> None:
+        """Nothing will be left to do."""
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int

@@ -1,4 +1,4 @@
-"""Steps of Adam and the noise on rows as a few GPU kernels, where Triton is there to build them.
+"""Steps of both solvers and the noise on rows as a few GPU kernels, where Triton can build them.
 
 A step is some hundred operations on little: launched one by one, even from a graph, they take
 several times as long as the products of a batch.
@@ -10,14 +10,16 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mnemosphere.model.kernel import Statistics
+from mnemosphere.model.m_step import LEAST_RESULTANT, LEAST_SLOPE
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics import sweep_gpu
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.numerics.blocks import power_of_two
+from mnemosphere.numerics.debye import for_kernel
 
 if TYPE_CHECKING:
     from mnemosphere.training.adam import Adam
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 _MAX_FEATURES = 1 << 13
 _BLOCK, _ROWS = 1024, 64
+_FEW = 1 << 17
+_MAX_COLUMNS, _ENTRIES = 256, 4096  # of a block of class weights
 _TINY = torch.finfo(torch.float32).tiny
 
 
@@ -36,9 +40,14 @@ def usable(w: Tensor) -> bool:
     )  # fmt: skip
 
 
+def takes_means(params: Parameters) -> bool:
+    """Whether `average` is quick: it goes through the class weights by one block of threads."""
+    return usable(params.w) and params.p.numel() <= _FEW
+
+
 def takes_weights(params: Parameters) -> bool:
-    """Whether its class weights fit a block of threads."""
-    return usable(params.w) and sweep_gpu.usable(*params.p.shape)
+    """Whether its class weights are few enough for one block of threads."""
+    return takes_means(params) and params.n_columns <= _MAX_COLUMNS
 
 
 def lay_noise(x: Tensor, normal: Tensor, length: float, overlap: float) -> Tensor:
@@ -75,16 +84,16 @@ def reweigh(
     """The step of the class weights, and their running means."""
     p, p_h = params.p.contiguous(), params.p_h
     mean, square, new = (torch.empty_like(t) for t in (p, p_h, p))
-    block, shape = sweep_gpu.blocks(*p.shape), p.shape
-    rows = min(block[0], _ROWS)
-    _kernels().slope_kernel[(math.ceil(shape[0] / rows),)](
+    shape, columns = p.shape, power_of_two(p.shape[1])
+    rows = min(power_of_two(len(p)), _ROWS)
+    _kernels().slope_kernel[(math.ceil(len(p) / rows),)](
         p, stats.p_bar.contiguous(), p_h, state["p"], state["p_square"], stats.count, mean, square,
-        *shape, *solver.decay, BLOCK_R=rows, BLOCK_C=block[1], TINY=_TINY,
+        *shape, *solver.decay, BLOCK_R=rows, BLOCK_C=columns, TINY=_TINY,
     )  # fmt: skip
     _kernels().weights_kernel[(1,)](
         p, p_h, params.p_q, mean, square, _typical(square, p_h), state["step"], new, *shape,
         solver.learning_rate, solver.floor, *_schedule(solver), solver.sweeps,
-        BLOCK_R=block[0], BLOCK_C=block[1], TINY=_TINY, num_warps=sweep_gpu.warps(block),
+        BLOCK_R=max(16, _ENTRIES // columns), BLOCK_C=columns, TINY=_TINY, num_warps=8,
     )  # fmt: skip
     return new, mean, square
 
@@ -102,6 +111,42 @@ def rescale_beta(
         BLOCK=_BLOCK, TINY=_TINY,
     )  # fmt: skip
     return new
+
+
+def average(
+    params: Parameters, state: SolverState, stats: Statistics, share: float,
+    *, learn_beta: bool, shortest: tuple[float, float], growing: float,
+) -> tuple[Parameters, SolverState]:  # fmt: skip
+    """`FixedPoint`'s running means, and the memories and β they lead to; class weights stay.
+
+    shortest: windows of the means of w̄ and p̄; growing: how they grow.
+    """
+    w, (n_memories, n) = params.w.contiguous(), params.w.shape
+    old = {name: state[name].contiguous() for name in ("w_bar", "p_bar", "passes")}
+    # While a graph is recorded all of them are its own, and stay where they are.
+    captured = w.is_cuda and torch.cuda.is_current_stream_capturing()
+    made = (lambda t: t) if captured else torch.empty_like
+    new = {name: made(t) for name, t in old.items()}
+    unit, beta, norms = made(w), made(params.beta), w.new_empty(n_memories)
+    _kernels().direction_kernel[(n_memories,)](
+        w, old["w_bar"], stats.w_bar.contiguous(), old["passes"], stats.count, unit, new["w_bar"],
+        norms, n, *_in_two(share), SHORTEST=shortest[0], GROWING=growing, BLOCK_N=power_of_two(n),
+    )  # fmt: skip
+    ratio, resultant, start = for_kernel(params.n_features, w.device)
+    _kernels().rest_kernel[(1,)](
+        old["p_bar"], stats.p_bar.contiguous(), norms, old["passes"], stats.count, params.beta,
+        new["p_bar"], beta, new["passes"], ratio, resultant, len(ratio), len(resultant), start,
+        params.n_features, n_memories, params.n_columns, *_in_two(share),
+        *_in_two(params.varsigma), SHORTEST=shortest[1], GROWING=growing, LEAST=LEAST_RESULTANT,
+        SLOPE=LEAST_SLOPE, LEARN=learn_beta, BLOCK=4 * _BLOCK, num_warps=8,
+    )  # fmt: skip
+    return params.replace(w=unit, beta=beta), {**state, **new}
+
+
+def _in_two(number: float) -> tuple[float, float]:
+    """In single precision, which arguments of a kernel have, and what that leaves over."""
+    high = float(np.float32(number))
+    return high, number - high
 
 
 def _typical(square: Tensor, weight: Tensor) -> Tensor:

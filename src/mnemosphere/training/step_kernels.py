@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from mnemosphere.numerics.sweep_kernel import scaled
+from mnemosphere.numerics.bessel_kernel import evaluate
 
 PI = tl.constexpr(3.141592653589793)
 
@@ -143,20 +143,144 @@ def weights_kernel(  # type: ignore[no-untyped-def]
     n_rows, n_cols, rate, floor, steps, log_a, log_b, sweeps,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, TINY: tl.constexpr,
 ):  # fmt: skip
-    """Class weights: the step along their means, back to the polytope by sweeps."""
-    i = tl.arange(0, BLOCK_R)
+    """Class weights: the step along their means, back to the polytope by sweeps.
+
+    As `polytope.sweep`, block by block: matrices too large for registers stay in the cache.
+    """
+    j = tl.arange(0, BLOCK_C)
+    real = j < n_cols
+    c = tl.load(p_q + j, mask=real, other=0.0)
+    no_col = tl.where(real, 0.0, 1.0)  # outside, columns and rows divide by 1 instead of 0
+    least = floor * tl.load(typical)
+    rate = -rate * schedule(step, steps, log_a, log_b)
+    sums = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
+    for first in range(0, n_rows, BLOCK_R):
+        i = first + tl.arange(0, BLOCK_R)
+        live = i < n_rows
+        inside = live[:, None] & real[None, :]
+        place = i[:, None] * n_cols + j[None, :]
+        r = tl.load(p_h + i, mask=live, other=0.0)
+        v = tl.load(square + i, mask=live, other=0.0)
+        size = rate / tl.maximum(tl.maximum(tl.sqrt(v), least * r), TINY)
+        old = tl.load(p + place, mask=inside, other=1.0)
+        x = tl.load(mean + place, mask=inside, other=0.0) * size[:, None]
+        # Where p = 0 nothing moves.
+        x = tl.log(tl.maximum(old, TINY)) + tl.where(old < TINY, old / TINY, 1.0) * x
+        x = tl.where(inside, x, -float("inf"))
+        e = tl.exp(x - tl.where(live, tl.max(x, 1), 0.0)[:, None])
+        k = e * (r / (tl.sum(e, 1) + tl.where(live, 0.0, 1.0)))[:, None]
+        k = tl.where(inside, k + TINY, 0.0)
+        tl.store(out + place, k, mask=inside)
+        sums += k
+    b = c / (tl.sum(sums, 0) + no_col)
+    before = b
+    for _ in range(sweeps - 1):
+        tl.debug_barrier()
+        before = b
+        sums = tl.zeros((BLOCK_R, BLOCK_C), tl.float32)
+        for first in range(0, n_rows, BLOCK_R):
+            k, a, place, inside = rows_right(
+                out, p_h, before, first, n_rows, n_cols, BLOCK_R, BLOCK_C
+            )
+            sums += k * a[:, None]
+        b = c / (tl.sum(sums, 0) + no_col)
+    tl.debug_barrier()
+    for first in range(0, n_rows, BLOCK_R):
+        k, a, place, inside = rows_right(out, p_h, before, first, n_rows, n_cols, BLOCK_R, BLOCK_C)
+        a = tl.where(sweeps > 1, a, 1.0)
+        tl.store(out + place, k * a[:, None] * b[None, :], mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def rows_right(  # type: ignore[no-untyped-def]
+    matrix, p_h, b, first, n_rows, n_cols, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """One block of the matrix, and what makes its rows right where b scales the columns."""
+    i = first + tl.arange(0, BLOCK_R)
     j = tl.arange(0, BLOCK_C)
     live = i < n_rows
-    inside = live[:, None] & (j[None, :] < n_cols)
+    inside = live[:, None] & (j < n_cols)[None, :]
     place = i[:, None] * n_cols + j[None, :]
+    k = tl.load(matrix + place, mask=inside, other=0.0)
     r = tl.load(p_h + i, mask=live, other=0.0)
-    c = tl.load(p_q + j, mask=j < n_cols, other=0.0)
-    v = tl.load(square + i, mask=live, other=0.0)
-    size = tl.maximum(tl.maximum(tl.sqrt(v), floor * r * tl.load(typical)), TINY)
-    size = -rate * schedule(step, steps, log_a, log_b) / size
-    old = tl.load(p + place, mask=inside, other=1.0)
-    x = tl.load(mean + place, mask=inside, other=0.0) * size[:, None]
-    # Where p = 0 nothing moves.
-    x = tl.log(tl.maximum(old, TINY)) + tl.where(old < TINY, old / TINY, 1.0) * x
-    x = tl.where(inside, x, -float("inf"))
-    tl.store(out + place, scaled(x, r, c, n_rows, n_cols, sweeps, TINY), mask=inside)
+    return k, r / (tl.sum(k * b[None, :], 1) + tl.where(live, 0.0, 1.0)), place, inside
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def double(high, low):  # type: ignore[no-untyped-def]
+    """A number in double precision out of two in single precision, which arguments have."""
+    return tl.zeros((), tl.float64) + high + low
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def rate_of(after, share, SHORTEST: tl.constexpr, GROWING: tl.constexpr):  # type: ignore[no-untyped-def]
+    """What a batch counts in the running mean, as `FixedPoint.step` has it."""
+    growing = tl.full((), GROWING, tl.float64)
+    window = tl.maximum(growing * (after - 1.0), tl.full((), SHORTEST, tl.float64))
+    return tl.minimum(share / tl.minimum(after, window), 1.0).to(tl.float32)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def direction_kernel(  # type: ignore[no-untyped-def]
+    w, w_bar, pull, passes, count, w_out, w_bar_out, norm_out, n_features, share_high, share_low,
+    SHORTEST: tl.constexpr, GROWING: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """One memory: the running mean of w̄, its length, and its direction."""
+    memory = tl.program_id(0)
+    n = tl.arange(0, BLOCK_N)
+    known = n < n_features
+    place = memory.to(tl.int64) * n_features + n
+    share = double(share_high, share_low)
+    rate = rate_of(tl.load(passes) + share, share, SHORTEST, GROWING)
+    old = tl.load(w_bar + place, mask=known, other=0.0)
+    new = tl.load(pull + place, mask=known, other=0.0) / tl.load(count).to(tl.float32)
+    mean = old + rate * (new - old)
+    # Over the largest entry first: squares of small ones vanish.
+    top = tl.max(tl.abs(mean), 0)
+    unit = mean / tl.where(top > 0, top, 1.0)
+    length = tl.sqrt(tl.sum(unit * unit, 0))
+    tl.store(w_bar_out + place, mean, mask=known)
+    tl.store(norm_out + memory, length * top)
+    kept = tl.load(w + place, mask=known, other=0.0)  # where nothing pulls
+    unit = tl.where(top > 0, unit / tl.where(top > 0, length, 1.0), kept)
+    tl.store(w_out + place, unit, mask=known)
+
+
+@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
+def rest_kernel(  # type: ignore[no-untyped-def]
+    p_bar, sums, norms, passes, count, beta, p_bar_out, beta_out, passes_out,
+    ratio, resultant, n_ratio, n_resultant, start, n_features, n_memories, n_cols,
+    share_high, share_low, varsigma_high, varsigma_low,
+    SHORTEST: tl.constexpr, GROWING: tl.constexpr, LEAST: tl.constexpr, SLOPE: tl.constexpr,
+    LEARN: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The running mean of p̄, and one Newton step of β as `m_step.approach_beta` takes it."""
+    at = tl.arange(0, BLOCK)
+    share = double(share_high, share_low)
+    after = tl.load(passes) + share
+    rate = rate_of(after, share, SHORTEST, GROWING)
+    rows = tl.load(count).to(tl.float32)
+    mass = tl.zeros((BLOCK,), tl.float64)
+    for first in range(0, (n_memories + 1) * n_cols, BLOCK):
+        place = first + at
+        there = place < (n_memories + 1) * n_cols
+        old = tl.load(p_bar + place, mask=there, other=0.0)
+        mean = old + rate * (tl.load(sums + place, mask=there, other=0.0) / rows - old)
+        tl.store(p_bar_out + place, mean, mask=there)
+        mass += tl.where(place >= n_cols, mean, 0.0).to(tl.float64)  # of the memories
+    b = tl.load(beta).to(tl.float64)
+    new = b
+    if LEARN:
+        length = tl.zeros((BLOCK,), tl.float64)
+        for first in range(0, n_memories, BLOCK):
+            there = first + at < n_memories
+            length += tl.load(norms + first + at, mask=there, other=0.0).to(tl.float64)
+        least = tl.full((), LEAST, tl.float64)
+        pull = double(varsigma_high, varsigma_low) * tl.sum(length, 0) / tl.sum(mass, 0)
+        pull = tl.minimum(tl.maximum(pull, least), 1.0 - least)
+        _, a = evaluate(b, ratio, resultant, n_ratio, n_resultant, start, n_features)
+        slope = 1.0 - a * a - (n_features - 1) * a / b
+        slope = tl.maximum(slope, tl.full((), SLOPE, tl.float64))
+        new = tl.minimum(tl.maximum(b - (a - pull) / slope, b / 4), b * 4)
+    tl.store(beta_out, new.to(beta_out.dtype.element_ty))
+    tl.store(passes_out, after)

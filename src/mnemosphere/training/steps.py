@@ -14,12 +14,16 @@ from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import displacement
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.products import narrowed
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import overlapping
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 
 _WARM_UP = 1  # steps before the capture: libraries allocate what they need at their first calls
+_KEPT = 0.02  # of the memory of a GPU, at most, for graphs that nobody replays at present
+# Parts of a pass: from afar the maximizer takes as long as four steps of ten, from near as one.
+_LOOKS_AHEAD = 0.35, 0.75
 CHANGING = ("w", "p", "beta", "p_h", "p_q", "metric")
 
 
@@ -71,6 +75,9 @@ class Steps:
         """One pass over the rows."""
         return dataset.batches(size, generator=order, cursor=cursor)
 
+    def look_ahead(self, before: float, now: float) -> None:
+        """So much of the pass was done before the last batch, so much is now."""
+
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
         self._params, self._state = self._solver.end_pass(self._params, self._state, batch, n_rows)
@@ -121,8 +128,12 @@ class CapturedSteps(Steps):
     """The same, recorded once and replayed: a plain step is bound by launching its kernels.
 
     The graph reads a batch from a place of its own, and reads and writes parameters, state and
-    loss in place. It is recorded at the first batch of full size.
+    loss in place. It is recorded at the first batch of full size, which takes as long as twenty
+    steps, and kept for the next run of the same shape: see `steps_for`.
     """
+
+    key: tuple[object, ...] = ()  # all that was recorded as it was then
+    n_bytes = 0  # of GPU memory that the graph holds
 
     def __init__(
         self,
@@ -137,6 +148,8 @@ class CapturedSteps(Steps):
         self._batch: Batch | None = None
         self._generators: list[torch.Generator] = []  # of the noise
         self._graph = torch.cuda.CUDAGraph()
+        self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        self._held: list[SolverState] = []  # what the side stream reads
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
@@ -175,16 +188,58 @@ class CapturedSteps(Steps):
             return dataset.picked(size, generator=order, cursor=cursor, fill=True)
         return super().batches(dataset, size, order, cursor)
 
+    def look_ahead(self, before: float, now: float) -> None:
+        """Near the end of a pass, let the solver prepare it beside the last steps."""
+        if any(before < look <= now for look in _LOOKS_AHEAD):
+            params, state = self._own
+            # The steps that follow go on writing to those.
+            changing = {name: state[name].clone() for name in ("p_bar",) if name in state}
+            self._held.append(changing)
+            self._side.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self._side):
+                self._solver.look_ahead(params, {**state, **changing})
+
+    def _join(self) -> None:
+        """Wait for it."""
+        if self._held:
+            torch.cuda.current_stream(self.device).wait_stream(self._side)
+            self._held.clear()
+
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
+        self._join()
         super().end_pass(_taken(batch), n_rows)
         self._write(self._params, self._state)
 
     def read(self) -> tuple[Parameters, SolverState]:
         """Copies of the parameters and the state as they are now."""
-        return self._params.clone(), _copy_state(self._state)
+        self._join()
+        tensors = {**self._params.to_tensors(), **{f"state.{k}": t for k, t in self._state.items()}}
+        varsigma = tensors.pop("varsigma")
+        copies = [torch.empty_like(t) for t in tensors.values()]
+        torch._foreach_copy_(copies, [*tensors.values()])  # in few kernels
+        found = dict(zip(tensors, copies, strict=True))
+        state = {name: found.pop(f"state.{name}") for name in self._state}
+        return Parameters.from_tensors({**found, "varsigma": varsigma}), state
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is a graph."""
+        return self._batch is not None
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self._loss.device
+
+    def begin(self, params: Parameters, state: SolverState) -> None:
+        """Start anew, by the graph that is there."""
+        self._write(params, state)
+        self._loss.zero_()
+        self._count.zero_()
 
     def _capture(self, batch: Batch, share: float) -> None:
+        held = torch.cuda.memory_reserved(batch.x.device)
         weight = batch.sample_weight
         # Cloned, and targets made dense: a copy into an expanded view would go wrong.
         self._batch = Batch(
@@ -212,6 +267,7 @@ class CapturedSteps(Steps):
             finally:
                 self._graph.capture_end()
         torch.cuda.current_stream(device).wait_stream(side)
+        self.n_bytes = torch.cuda.memory_reserved(batch.x.device) - held
         self._write(*begun)
         self._loss.copy_(losses[0])
         self._count.copy_(losses[1])
@@ -230,7 +286,12 @@ class CapturedSteps(Steps):
         names = CHANGING if params.metric is not None else CHANGING[:-1]
         ours = [getattr(self._params, name) for name in names] + list(self._state.values())
         new = [getattr(params, name) for name in names] + [state[name] for name in self._state]
-        torch._foreach_copy_(ours, new)  # one kernel for all
+        others = [(a, b) for a, b in zip(ours, new, strict=True) if a is not b]
+        if others:
+            torch._foreach_copy_([a for a, _ in others], [b for _, b in others])  # one kernel
+
+
+_kept: dict[tuple[object, ...], CapturedSteps] = {}
 
 
 def steps_for(
@@ -241,13 +302,38 @@ def steps_for(
     rule: LabelRule,
     noise: SphereNoise | None = None,
 ) -> Steps:
-    """Replayed steps where all is on a GPU and no step asks the device for a number."""
+    """Replayed steps where all is on a GPU and no step asks the device for a number.
+
+    By a graph that an earlier run of the same shape and settings left, where there is one.
+    """
     size = solver.rows_per_step or dataset.n_rows
-    replayed = solver.can_capture(params) and size < dataset.n_rows
-    if replayed:  # sparse batches are each of another size; gaps are asked of the device
-        rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
-        replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
-    return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
+    if not (solver.can_capture(params) and size < dataset.n_rows):
+        return Steps(params, state, solver, rule, noise)
+    rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
+    # Sparse batches are each of another size; gaps are asked of the device.
+    if isinstance(rows.x, SparseRows) or rows.has_gaps:
+        return Steps(params, state, solver, rule, noise)
+    key = (
+        size / dataset.n_rows, size, rows.x.shape[1], rows.sample_weight is None, rows.x.device,
+        params.w.dtype, params.p.shape, params.varsigma, None if params.metric is None else
+        params.metric.shape, narrowed(params.w), solver, rule, noise,
+    )  # fmt: skip
+    steps = _kept.pop(key, None)
+    if steps is None:
+        steps = CapturedSteps(params, state, solver, rule, noise)
+        steps.key = key
+    else:
+        steps.begin(params, state)
+    return steps
+
+
+def keep(steps: Steps) -> None:
+    """Leave a graph for a later run, those of longest ago being dropped for it."""
+    if isinstance(steps, CapturedSteps) and steps.is_recorded:
+        _kept[steps.key] = steps
+        most = _KEPT * torch.cuda.get_device_properties(steps.device).total_memory
+        while sum(each.n_bytes for each in _kept.values()) > most:
+            del _kept[next(iter(_kept))]
 
 
 def _taken(batch: Batch) -> Batch:
