@@ -110,7 +110,7 @@ def kind_of(name: str, shapes: list[list[int]]) -> str:
     if name in ("aten::mm", "aten::addmm", "aten::addmm_"):
         sides = [side for shape in shapes if len(shape) == 2 for side in shape]
         return "large products" if min(sides) >= LARGE else "small products"
-    if name in ("aten::exp", "aten::exp_", "aten::_softmax"):
+    if name.rstrip("_") in ("aten::exp", "aten::exp2", "aten::_softmax"):
         return "exponentials"
     return "other operations"
 

@@ -125,11 +125,13 @@ def precision_passes() -> str:
 
 
 def precision_fits() -> str:
-    run = read("precision_gpu")
-    fits = run["fits"]
+    runs = [read("precision_gpu"), read("precision_fits_joint")]
+    again = {(r["data"], r["what"]) for r in runs[1]["fits"]}  # the later one counts
+    fits = [r for r in runs[0]["fits"] if (r["data"], r["what"]) not in again]
+    fits += runs[1]["fits"]
     lines = []
     for data, shown in SETS.items():
-        for what in dict.fromkeys(r["what"] for r in fits):
+        for what in dict.fromkeys(r["what"] for r in runs[0]["fits"]):
             own = [r for r in fits if r["data"] == data and r["what"] == what]
             each = {p: [r for r in own if r["precision"] == p] for p in ("float32", _AUTO)}
             lines.append([
@@ -139,18 +141,28 @@ def precision_fits() -> str:
                 *(f"{average(rows, 'seconds'):.2f}" for rows in each.values()),
             ])  # fmt: skip
     head = ["data", "classifier", "float32, %", "bfloat16, %", "float32, s", "bfloat16, s"]
-    return f"{markdown(head, lines)}\n\n{source(run)}"
+    commands = "\n".join(map(source, runs))
+    return f"{markdown(head, lines)}\n\n{commands}"
 
 
 def precision_models() -> str:
     run = read("precision_models")
     lines = [
         [r.get("objective", "joint"), f"{r['memories']:,}", r.get("passes", ""),
+         r.get("rows_per_step", ""),
          f"{statistics.fmean(r['accuracies']):.2f} ± {statistics.stdev(r['accuracies']):.2f}",
          *(f"{found(r['milliseconds']):.3g}" for found in (statistics.median, min))]
         for r in run["models"]
     ]  # fmt: skip
-    head = ["objective", "memories", "passes", "accuracy, %", "median, ms", "fastest, ms"]
+    head = [
+        "objective",
+        "memories",
+        "passes",
+        "rows per step",
+        "accuracy, %",
+        "median, ms",
+        "fastest, ms",
+    ]
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 

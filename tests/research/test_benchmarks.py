@@ -83,6 +83,8 @@ def test_the_products_of_a_pass_are_those_with_all_rows(problem, monkeypatch):
         ("aten::mm", [[2000, 11], [11, 1000]], "small products"),
         ("aten::addmm_", [[11, 1000], [11, 2000], [2000, 1000], [], []], "small products"),
         ("aten::exp_", [[2000, 1000]], "exponentials"),
+        ("aten::exp2_", [[2000, 1000]], "exponentials"),
+        ("aten::expand", [[2000, 1000]], "other operations"),
         ("aten::sub_", [[2000, 1000], [2000, 1], []], "other operations"),
     ],
 )

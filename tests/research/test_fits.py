@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.data import load
+from mnemosphere.data import ArrayDataset, load
 from mnemosphere.model.duplicate import duplicate
+from mnemosphere.model.kernel import log_joint
 from research import fits
 
 
@@ -63,3 +64,14 @@ def test_memories_start_on_rows_and_beta_from_the_others(problem):
     given = fits.data_start(made.batch, 7, beta=3.0, generator=torch.Generator().manual_seed(2))
     assert given.beta == 3.0
     assert torch.equal(given.w, start.w)
+
+
+def test_a_quick_model_knows_the_classes():
+    rows, test = fits.on_sphere(load("digits"), "cpu")
+    found = [
+        fits.quick_model(ArrayDataset(rows), 101, 2, batch_size=200, varsigma=0.6, seed=3)
+        for _ in range(2)
+    ]
+    assert torch.equal(found[0].w, found[1].w)
+    guessed = log_joint(found[0].check(), test.x)[:, :-1].argmax(1)
+    assert float((guessed == test.targets.argmax(1)).double().mean()) > 0.9

@@ -231,9 +231,10 @@ class ClassTraining(ClassModel):
         return exact or len(self.classes_) >= MANY_CLASSES
 
     def _takes_own_labels(self, rows: StoredRows) -> bool:
-        """Whether memories start with labels, if rows have them: splits are left to find theirs."""
-        fixed_point = isinstance(super()._solver(rows.n_rows, rows.device), FixedPoint)
-        return fixed_point and (self.growth is None or self._learns_weights(rows))
+        """Whether memories of held weights start with labels: splits are left to find theirs."""
+        return self.growth is None and isinstance(
+            super()._solver(rows.n_rows, rows.device), FixedPoint
+        )
 
     def _takes_long(self, n_rows: int) -> bool:
         return takes_long(n_rows, self.n_memories_, self.n_features_in_, len(self.classes_))

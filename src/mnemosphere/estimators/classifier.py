@@ -272,7 +272,9 @@ class DAMClassifier(
         self._check_room(stored, targets.shape[1], dtype)
         labeled = bool((targets.sum(1) > 0).all())
         self._learned_weights = labeled and self._learns_weights(stored)
-        self._own_labels = labeled and self._takes_own_labels(stored)
+        # Rows that weigh more have no more memories: held to weights, their classes would not fit.
+        own = self._takes_own_labels(stored) and given[1] is None
+        self._own_labels = self._learned_weights or (labeled and own)
         choose = partial(
             selection.choose,
             stored,

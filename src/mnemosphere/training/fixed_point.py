@@ -34,7 +34,8 @@ __all__ = ["FixedPoint"]
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _SHORTEST_OF_WEIGHTS = 0.5  # where class weights wait for the end of a pass: less noise
-_ROUGHLY, _FINELY = 1e-3, 1e-8  # errors of marginals within a pass and at its end, on a GPU
+# Errors of marginals within a pass and at its end, on a GPU
+_ROUGHLY, _FINELY = 1e-3, {torch.float32: 1e-8, torch.float64: 1e-12}
 _ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
@@ -299,12 +300,12 @@ class FixedPoint:
         if self.learn_weights:
             params = share_out(params, p_bar, hold_classes=True)
         else:
-            p, state = _class_weights_on_device(params, state, _FINELY)
+            p, state = _class_weights_on_device(params, state, _FINELY[p_bar.dtype])
             params = params.replace(p=p)
         pull = params.varsigma * w_bar.norm(dim=1).double().sum() / p_bar[1:].double().sum()
         # Asked for together: the host waits once.
         any_dead, error, pull = torch.stack([dead, state["marginal_error"], pull]).tolist()
-        if any_dead or not error <= _FINELY:
+        if any_dead or not error <= _FINELY[p_bar.dtype]:
             params, state = self._maximize(params, state, batch, n_rows, exact=False)
             return params, {**state, **_fresh_multipliers(params)}
         return (solve_beta(params, pull) if self.learn_beta else params), state

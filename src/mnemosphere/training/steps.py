@@ -313,10 +313,11 @@ def steps_for(
     # Sparse batches are each of another size; gaps are asked of the device.
     if isinstance(rows.x, SparseRows) or rows.has_gaps:
         return Steps(params, state, solver, rule, noise)
+    metric = None if params.metric is None else params.metric.shape
     key = (
-        size / dataset.n_rows, size, rows.x.shape[1], rows.sample_weight is None, rows.x.device,
-        params.w.dtype, params.p.shape, params.varsigma, None if params.metric is None else
-        params.metric.shape, narrowed(params.w), solver, rule, noise,
+        size, dataset.n_rows, rows.x.shape[1], rows.sample_weight is None, rows.x.device,
+        params.w.dtype, params.p.shape, params.varsigma, metric, solver, rule, noise,
+        narrowed(params.w), torch.get_float32_matmul_precision(),
     )  # fmt: skip
     steps = _kept.pop(key, None)
     if steps is None:
