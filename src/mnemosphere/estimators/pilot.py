@@ -143,7 +143,12 @@ def held_out_loss(
     fitted, judged = data.split(HELD, generator=generator)
     judged = fitted if judged is None else judged
     ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
-    small = replace(start, n_memories=min(start.n_memories, fitted.n_rows))
+    small = replace(
+        start,
+        n_memories=min(start.n_memories, fitted.n_rows),
+        # From labels, with weights held, two passes would favor too small a ς.
+        own_labels=start.learned_weights,
+    )
     params = small(fitted, varsigma, generator)
     learn_beta = start.beta is None
     if few_labels.has_unlabeled(fitted):
@@ -151,8 +156,7 @@ def held_out_loss(
             params, fitted, learn_beta=learn_beta, generator=generator
         ).params
     exact = start.learned_weights or small.from_means(fitted)
-    size = None if exact else -(-fitted.n_rows // 10)
-    solver = replace(small, learned_weights=exact).solver(FixedPoint(size, learn_beta))
+    solver = FixedPoint(None if exact else -(-fitted.n_rows // 10), learn_beta, exact)
     passes = STEPS if exact else 2
     if not small.is_solution(fitted):
         params = fit(params, fitted, solver, max_iter=passes, generator=generator).params
