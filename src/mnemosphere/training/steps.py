@@ -128,7 +128,7 @@ class CapturedSteps(Steps):
     """The same, recorded once and replayed: a plain step is bound by launching its kernels.
 
     The graph reads a batch from a place of its own, and reads and writes parameters, state and
-    loss in place. It is recorded at the first batch of full size, which takes as long as twenty
+    loss in place. It is recorded at the first batch of full size, which takes as long as fifty
     steps, and kept for the next run of the same shape: see `steps_for`.
     """
 
