@@ -14,9 +14,10 @@ from mnemosphere.numerics import bessel, polytope
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
-from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
+from mnemosphere.training.steps import CapturedSteps, Steps, _kept, steps_for
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -145,9 +146,11 @@ def test_training_on_a_gpu_is_that_on_a_cpu(problem):
 
 
 @on_gpu
-def test_training_on_a_gpu_resumes_with_the_same_bits(problem, tmp_path):
+@pytest.mark.parametrize(
+    "solver", [SGD(0.01, 0.9, 23, tolerance=None), FixedPoint(23, once_per_pass=True)]
+)
+def test_training_on_a_gpu_resumes_with_the_same_bits(problem, tmp_path, solver):
     case = problem(11, rows=101, memories=13)
-    solver = SGD(0.01, 0.9, 23, tolerance=None)
     params, data = on("cuda", case)
     whole = fit(params, data, solver, max_iter=4)
     file = Checkpoint(tmp_path / "run.safetensors")
@@ -180,3 +183,37 @@ def test_sweeps_on_a_gpu_are_those_on_a_cpu(shape, dtype):
         there = polytope.sweep(log_k.cuda(), rows.cuda(), cols.cuda(), sweeps)
         rtol = 1e-12 if dtype == torch.float64 else 2e-5
         torch.testing.assert_close(there.cpu(), here, rtol=rtol, atol=0.0)
+
+
+@on_gpu
+def test_a_graph_that_was_kept_gives_the_same_fit(problem):
+    case = problem(46, rows=1009, memories=11, features=13, labels="full", clustered=True)
+    params, rows = on("cuda", case)
+    params, rows = params.to(dtype=torch.float32), ArrayDataset(rows.rows.to(dtype=torch.float32))
+    solver = FixedPoint(101, once_per_pass=True)
+    _kept.clear()
+    found = [fit(params, rows, solver, max_iter=3) for _ in range(2)]
+    assert len(_kept) == 1
+    for name in ("w", "p", "beta"):
+        assert torch.equal(getattr(found[0].params, name), getattr(found[1].params, name))
+    assert found[0].history[-1].loss == found[1].history[-1].loss
+    here = fit(case.params, case.dataset, solver, max_iter=3)
+    assert found[1].history[-1].loss == pytest.approx(here.history[-1].loss, rel=2e-2)
+    fit(params.replace(varsigma=0.5), rows, solver, max_iter=1)  # another graph
+    assert len(_kept) == 2
+
+
+@on_gpu
+def test_bad_numbers_on_a_gpu_are_refused_all_the_same(problem):
+    case = problem(48, rows=211, memories=7)
+    params, solver = case.params.to(device="cuda"), FixedPoint(23)
+    x, q = case.x.cuda(), case.targets.cuda()
+    for rows, message in (
+        (Batch(2 * x, q), "norm"),
+        (Batch(x, -q), "label weights"),
+        (Batch(x, q, torch.full_like(x[:, 0], -1.0)), "sample_weight"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(params, ArrayDataset(rows), solver, max_iter=1)
+    with pytest.raises(ValueError, match="memories"):
+        fit(params.replace(w=3 * params.w), ArrayDataset(Batch(x, q)), solver, max_iter=1)

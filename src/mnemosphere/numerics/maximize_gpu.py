@@ -55,7 +55,7 @@ def maximize(
     given = p_bar.contiguous(), rows.contiguous(), cols.contiguous(), lam, omega, change, p, error
     columns = power_of_two(p.shape[1], 16)  # no smaller product there is
     # The first digits of a fine solution are cheaper in single precision.
-    for fine in [False, True][: 1 + (tol < _SINGLE)]:
+    for fine in (False, True) if tol < _SINGLE else (False,):
         block = max(16, min(_BLOCK[fine] // columns, power_of_two(len(p))))
         _kernel()[(1,)](
             *given, *p.shape, tol if fine else max(tol, _SINGLE), max_iter, _STEPS[fine],

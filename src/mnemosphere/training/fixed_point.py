@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -274,13 +275,21 @@ class FixedPoint:
         means = {"w_bar": w_bar, "p_bar": p_bar, "passes": passes}
         return params.replace(w=w, beta=beta), {**state, **means}
 
-    def look_ahead(self, params: Parameters, state: SolverState) -> None:
+    def look_ahead(self, params: Parameters, state: SolverState) -> Callable[[], None] | None:
         """The multipliers of p̄ as it is now: those at the end of the pass are near."""
-        if self.once_per_pass and not self.learn_weights and maximize_gpu.usable(params.n_columns):
+        if not self.once_per_pass or self.learn_weights:
+            return None
+        if not maximize_gpu.usable(params.n_columns):
+            return None
+        p_bar = state["p_bar"].clone()  # the steps that follow go on writing there
+
+        def find() -> None:
             maximize_gpu.maximize(
-                state["p_bar"], params.p_h, params.p_q, state["col_multipliers"],
+                p_bar, params.p_h, params.p_q, state["col_multipliers"],
                 state["row_multipliers"], tol=_ROUGHLY, max_iter=_ITERATIONS,
             )  # fmt: skip
+
+        return find
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int

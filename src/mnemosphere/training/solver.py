@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Self
 
@@ -54,8 +55,8 @@ class Solver(Protocol):
         """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
         ...
 
-    def look_ahead(self, params: Parameters, state: SolverState) -> None:
-        """Write into the state of captured steps, near the end of a pass, what will speed it up."""
+    def look_ahead(self, params: Parameters, state: SolverState) -> Callable[[], None] | None:
+        """What speeds up the end of a pass, to be done in place beside the steps before it."""
         ...
 
     def end_pass(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 
 import torch
@@ -149,7 +149,7 @@ class CapturedSteps(Steps):
         self._generators: list[torch.Generator] = []  # of the noise
         self._graph = torch.cuda.CUDAGraph()
         self._side = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
-        self._held: list[SolverState] = []  # what the side stream reads
+        self._at_side: list[Callable[[], None]] = []  # with all that they read
 
     def __call__(self, batch: Batch, share: float, generator: torch.Generator) -> None:
         """One step on a batch that is this share of all rows."""
@@ -190,20 +190,20 @@ class CapturedSteps(Steps):
 
     def look_ahead(self, before: float, now: float) -> None:
         """Near the end of a pass, let the solver prepare it beside the last steps."""
-        if any(before < look <= now for look in _LOOKS_AHEAD):
-            params, state = self._own
-            # The steps that follow go on writing to those.
-            changing = {name: state[name].clone() for name in ("p_bar",) if name in state}
-            self._held.append(changing)
+        if not any(before < look <= now for look in _LOOKS_AHEAD):
+            return
+        act = self._solver.look_ahead(*self._own)
+        if act is not None:
+            self._at_side.append(act)
             self._side.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(self._side):
-                self._solver.look_ahead(params, {**state, **changing})
+                act()
 
     def _join(self) -> None:
         """Wait for it."""
-        if self._held:
+        if self._at_side:
             torch.cuda.current_stream(self.device).wait_stream(self._side)
-            self._held.clear()
+            self._at_side.clear()
 
     def end_pass(self, batch: Batch, n_rows: int) -> None:
         """What the solver has left to do after the last batch of a pass."""
@@ -214,13 +214,13 @@ class CapturedSteps(Steps):
     def read(self) -> tuple[Parameters, SolverState]:
         """Copies of the parameters and the state as they are now."""
         self._join()
-        tensors = {**self._params.to_tensors(), **{f"state.{k}": t for k, t in self._state.items()}}
-        varsigma = tensors.pop("varsigma")
-        copies = [torch.empty_like(t) for t in tensors.values()]
-        torch._foreach_copy_(copies, [*tensors.values()])  # in few kernels
-        found = dict(zip(tensors, copies, strict=True))
-        state = {name: found.pop(f"state.{name}") for name in self._state}
-        return Parameters.from_tensors({**found, "varsigma": varsigma}), state
+        params, state = self._own
+        copies = (
+            params.replace(**{name: torch.empty_like(t) for name, t in _changing(params)}),
+            {name: torch.empty_like(t) for name, t in state.items()},
+        )
+        torch._foreach_copy_(_flat(*copies, state), _flat(params, state, state))  # in few kernels
+        return copies
 
     @property
     def is_recorded(self) -> bool:
@@ -283,9 +283,7 @@ class CapturedSteps(Steps):
 
     def _write(self, params: Parameters, state: SolverState) -> None:
         self._params, self._state = self._own
-        names = CHANGING if params.metric is not None else CHANGING[:-1]
-        ours = [getattr(self._params, name) for name in names] + list(self._state.values())
-        new = [getattr(params, name) for name in names] + [state[name] for name in self._state]
+        ours, new = (_flat(*pair, self._state) for pair in (self._own, (params, state)))
         others = [(a, b) for a, b in zip(ours, new, strict=True) if a is not b]
         if others:
             torch._foreach_copy_([a for a, _ in others], [b for _, b in others])  # one kernel
@@ -339,6 +337,16 @@ def keep(steps: Steps) -> None:
 
 def _taken(batch: Batch) -> Batch:
     return batch.taken if isinstance(batch, Picked) else batch
+
+
+def _changing(params: Parameters) -> list[tuple[str, Tensor]]:
+    names = CHANGING if params.metric is not None else CHANGING[:-1]
+    return [(name, getattr(params, name)) for name in names]
+
+
+def _flat(params: Parameters, state: SolverState, order: SolverState) -> list[Tensor]:
+    """All that changes, the state in the order of another one."""
+    return [t for _, t in _changing(params)] + [state[name] for name in order]
 
 
 def _copy_state(state: SolverState) -> SolverState:
