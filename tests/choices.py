@@ -20,8 +20,11 @@ def targets_of(y, classes):
     return q
 
 
-def chosen(x, y, classes, *, normalize="auto", varsigma=None, memories=None, weight=None, seed=0):
-    start = Start(memories or choose_n_memories(len(x), classes))
+def chosen(
+    x, y, classes, *, normalize="auto", varsigma=None, memories=None, weight=None, seed=0,
+    refined=False,
+):  # fmt: skip
+    start = Start(memories or choose_n_memories(len(x), classes), refined=refined)
     return choose(
         StoredRows.of(np.asarray(x), CPU), targets_of(y, classes), weight, start,
         normalize=normalize, varsigma=varsigma, n_memories=memories, seed=seed,

@@ -126,8 +126,7 @@ def precision_passes() -> str:
 
 def precision_fits() -> str:
     runs = [read("precision_gpu"), read("precision_fits_joint")]
-    # The later one counts where settings were given; their choice has changed since.
-    later = [r for r in runs[1]["fits"] if r["what"] == "joint, 1000 memories"]
+    later = runs[1]["fits"]
     again = {(r["data"], r["what"]) for r in later}
     fits = [r for r in runs[0]["fits"] if (r["data"], r["what"]) not in again] + later
     lines = []
@@ -196,6 +195,18 @@ def processor_passes() -> str:
     return f"{markdown(head, lines)}\n\n{commands}"
 
 
+def processor_choice() -> str:
+    run = read("processor_choice")
+    lines = [
+        [f"{SETS.get(r['data'], r['data'])}, {r['rows']:,} rows", r["normalize"],
+         f"{r['varsigma']:.3f}", f"{r['choice_seconds']:.2f}", f"{r['pass_seconds']:.2f}",
+         f"{r['choice_seconds'] / r['pass_seconds']:.2f}"]
+        for r in run["choice"]
+    ]  # fmt: skip
+    head = ["data", "chosen", "ς", "choice, s", "pass, s", "choice in units of it"]
+    return f"{markdown(head, lines)}\n\n{source(run)}"
+
+
 def processor_fits() -> str:
     runs = [read(name) for name in _PROCESSORS]
     lines = [
@@ -218,4 +229,5 @@ TABLES = {
     "precision errors": precision_errors,
     "processor passes": processor_passes,
     "processor fits": processor_fits,
+    "processor choice": processor_choice,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -59,11 +59,16 @@ class Problem(NamedTuple):
 
 
 def hold_out(
-    data: ArrayDataset, kind: str, shrinkages: Sequence[float | None], seed: int, turn: int
+    data: ArrayDataset,
+    kind: str,
+    shrinkages: Sequence[float | None],
+    seed: int,
+    turn: int,
+    share: float = HELD,
 ) -> list[tuple[ArrayDataset, ArrayDataset]]:
     """Rows to fit and rows to judge by, as the metrics of the former see them."""
     generator = torch.Generator().manual_seed(seed)
-    fitted, judged = data.split(HELD, generator=generator, turn=turn)
+    fitted, judged = data.split(share, generator=generator, turn=turn)
     # Too few rows: judge on what there is.
     return through_metrics(fitted, fitted if judged is None else judged, kind, shrinkages)
 
@@ -130,19 +135,28 @@ def _few_steps(problem: Problem, start: Start, steps: int) -> Tensor:
     return tempered_log_loss(params, judged, start.smoothing, fitted.x.shape[-2])
 
 
-def held_out_loss(
-    data: ArrayDataset,
-    start: Start,
-    varsigma: float,
-    kind: str,
-    shrinkage: float | None,
-    seed: int,
-) -> float:
+class HoldOut(NamedTuple):
+    """Rows to fit and rows to judge by, and where the random numbers go on from."""
+
+    fitted: ArrayDataset
+    judged: ArrayDataset
+    state: Tensor
+
+    @classmethod
+    def of(cls, data: ArrayDataset, kind: str, shrinkage: float | None, seed: int) -> Self:
+        """A fifth of the rows judges, both as the metric of the others sees them."""
+        generator = torch.Generator().manual_seed(seed)
+        fitted, judged = data.split(HELD, generator=generator)
+        judged = fitted if judged is None else judged
+        ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
+        return cls(fitted, judged, generator.get_state())
+
+
+def held_out_loss(data: HoldOut, start: Start, varsigma: float) -> float:
     """Log-loss of the full model over rows that were not fitted, after a few passes."""
-    generator = torch.Generator().manual_seed(seed)
-    fitted, judged = data.split(HELD, generator=generator)
-    judged = fitted if judged is None else judged
-    ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
+    fitted, judged = data.fitted, data.judged
+    generator = torch.Generator()
+    generator.set_state(data.state)
     small = replace(
         start,
         n_memories=min(start.n_memories, fitted.n_rows),
@@ -164,17 +178,26 @@ def held_out_loss(
     return max(float(tempered_log_loss(params, rows, start.smoothing, fitted.n_rows).amin()), 0.0)
 
 
+def shared_varsigma(memories: Batch, rows: Batch, start: Start, shared_by: float) -> float:
+    """The ς of the scale on which so many memories, on the first rows there, share another row."""
+    w, weight = memories.filled().x[: start.n_memories], rows.sample_weight
+    overlap = (rows.filled().x @ w.to_dense().T).double()
+    beta_eff = sharing_temperature(overlap, shared_by, weight)
+    if start.beta is not None:
+        return min(1.0, max(LEAST_VARSIGMA, beta_eff / start.beta))
+    each = ((beta_eff * overlap).softmax(1) * overlap).sum(1)
+    mean = each.mean() if weight is None else (weight.double() * each).sum() / weight.sum()
+    return _varsigma_for(beta_eff, float(mean), w.shape[1])
+
+
 def judge_partly(
     data: ArrayDataset, more: ArrayDataset, start: Start, varsigma: float | None, seed: int
 ) -> dict[str, float]:
     """The trial where some rows have no label: ς as the rows (more of them) have it."""
-    x = more.rows.filled().x
-    n_memories = max(1, min(start.n_memories, more.n_rows // 2))
-    overlap = (x[n_memories:] @ x[:n_memories].to_dense().T).double()  # (rows left, P)
-    beta_eff = sharing_temperature(overlap, few_labels.SHARED_BY)
     if varsigma is None:
-        mean = ((beta_eff * overlap).softmax(1) * overlap).sum(1).mean()
-        varsigma = round(_varsigma_for(beta_eff, float(mean), x.shape[1]), 4)
+        n_memories = max(1, min(start.n_memories, more.n_rows // 2))
+        first, others = (more.rows.take(p) for p in (slice(n_memories), slice(n_memories, None)))
+        varsigma = round(shared_varsigma(first, others, start, few_labels.SHARED_BY), 4)
     generator = torch.Generator().manual_seed(seed)
     width = min(start.n_memories, max(2, data.n_rows // ROWS_PER_MEMORY))
     initial = Start(width, None, start.uniform_weight)(data, varsigma, generator)

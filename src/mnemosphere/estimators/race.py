@@ -19,10 +19,12 @@ from mnemosphere.estimators.start import Start
 
 __all__ = [
     "FEW_LOOKS",
+    "FIRST_STEPS",
     "LOOKS",
     "MUCH_BETTER",
     "PILOT_ROWS",
     "QUICK_LOOKS",
+    "SHRINKAGES",
     "Look",
     "Race",
     "Trials",
@@ -32,8 +34,8 @@ __all__ = [
 PILOT_ROWS = 1000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _MANY_FEATURES = 20_000  # from which on smaller ones are tried
-_SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
-_FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
+SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
+FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
 # Of the loss: what more memories have to reach for many more to be tried, and those to take part.
 _BETTER, MUCH_BETTER = 0.95, 0.9
 _LITTLE = 0.02  # of the loss: there is nothing to gain
@@ -94,7 +96,7 @@ class Race:
         for kind in kinds:
             rows = sample.dataset("standard" if kind in METRICS else kind).rows
             self._data[kind] = ArrayDataset(rows.take(slice(0, PILOT_ROWS)))
-            for shrinkage, width in itertools.product(_SHRINKAGES.get(kind, (None,)), widths):
+            for shrinkage, width in itertools.product(SHRINKAGES.get(kind, (None,)), widths):
                 geometry = _Geometry(kind, shrinkage, width)
                 self._left[geometry] = dict.fromkeys(self._varsigmas, torch.empty(0))
         self._n_classes = sample.targets.shape[1] - 1
@@ -121,7 +123,7 @@ class Race:
             [(key, [*own], turn) for key, own in self._left.items() for turn in look.turns],
             look.every,
         )
-        found = iter(judge(now, self._start, STEPS if look.every == 1 else _FIRST_STEPS))
+        found = iter(judge(now, self._start, STEPS if look.every == 1 else FIRST_STEPS))
         for geometry, losses in self._left.items():
             for _, vs in itertools.product(look.turns, [*losses]):
                 new = next(found)[None]

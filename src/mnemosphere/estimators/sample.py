@@ -18,6 +18,7 @@ from mnemosphere.model.metric import MAX_RANK
 __all__ = ["Sample", "labeled_in_turn"]
 
 _LOST = 0.05  # share of rows that a normalization may leave without direction
+_PROBED = 2000  # rows that tell it
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Sample:
 
     def usable(self, *, metrics: bool) -> list[str]:
         """The normalizations that leave hardly a row without direction, the paper's first."""
-        kinds = []
+        kinds, some = [], self.first(_PROBED)
         for kind, least in (("center", 3), ("unit", 2)):
             if self.rows.n_features < least:
                 continue
-            lost = on_sphere(self.rows, Normalizer(kind), self.dtype)[1]
-            weight = torch.ones_like(lost) if self.weight is None else self.weight
+            lost = on_sphere(some.rows, Normalizer(kind), self.dtype)[1]
+            weight = torch.ones_like(lost) if some.weight is None else some.weight
             if float(weight[lost].sum()) <= _LOST * float(weight.sum()):
                 kinds.append(kind)
         kinds.append("standard")
@@ -52,6 +53,14 @@ class Sample:
             suited = {"whitened": not self.has_gaps, "weighted": narrow}
             kinds += [kind for kind in METRICS if suited[kind]]
         return kinds
+
+    def first(self, number: int) -> Self:
+        """The first rows, so many of them."""
+        if number >= self.rows.n_rows:
+            return self
+        rows = self.rows.take(torch.arange(number))
+        weight = None if self.weight is None else self.weight[:number]
+        return replace(self, rows=rows, targets=self.targets[:number], weight=weight)
 
     def of_classes(self, number: int) -> Self:
         """The rows of so many classes, those of the first rows."""

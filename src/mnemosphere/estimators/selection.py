@@ -1,8 +1,8 @@
 """What `"auto"` means: memories, normalization and ς, chosen from the data.
 
-The rule, in full, where every row has a label. A pilot on at most 1000 rows judges by the log-loss
-of the class on held-out rows, at the temperature that suits them. It tries every normalization that
-gives nearly all rows a direction ("whitened" with two amounts of shrinkage, not where rows have
+Models of many labeled rows that are not refined are the subject of `wide`. Else, where every row
+has a label, this is the rule in full. A pilot on at most 1000 rows judges by the log-loss of the
+class on held-out rows, at the temperature that suits them. It tries every normalization that gives nearly all rows a direction ("whitened" with two amounts of shrinkage, not where rows have
 gaps; "weighted", of fewer than 150 features, with three), each with six ς and, where the number of
 memories is "auto", with two widths: that of `choose_n_memories`, and two per class where the first
 look has 1.7 times as many of the former. Hold-outs take turns, and what falls behind the best by
@@ -12,9 +12,9 @@ memories, in three steps instead of five. Classes of many small clumps need more
 two per class do nearly as well, one for two rows, at most 1000, takes part after the first look at
 all rows, if it is 10% ahead of the best, whose loss is not below 0.02 already, and has to stay so.
 Where there are more rows than the pilot has, the best of each width, with a metric and without, are
-tried on at most 5000 rows unless 15% behind (of more than 10,000 rows all of them, on 10,000 where
-no refinement follows), and the best of them with neighbors of its ς as long as the loss falls: the
-best ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at
+tried on at most 5000 rows unless 15% behind (of more than 10,000 rows all of them, of texts and few
+labels on 10,000), and the best of them with neighbors of its ς as long as the loss falls: the best
+ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at
 most 40 classes, and from 12 on one hold-out less; the stage itself has at most 100. Between
 normalizations within 1% of each other the simpler goes first.
 
@@ -42,6 +42,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.pilot import (
     LEAST_VARSIGMA,
     ROWS_PER_MEMORY,
+    HoldOut,
     held_out_loss,
     judge_partly,
 )
@@ -57,11 +58,11 @@ from mnemosphere.estimators.race import (
 )
 from mnemosphere.estimators.sample import Sample, labeled_in_turn
 from mnemosphere.estimators.start import Start
+from mnemosphere.estimators.wide import FINE_CLASSES, choose_wide
 from mnemosphere.model.sparse_rows import SparseRows
 
 MAX_MEMORIES = 1000
 MANY_CLASSES = 40  # from which on there is no refinement
-_FINE_CLASSES = 100
 _SEVERAL_CLASSES = 12  # from which on the pilot's last look takes one hold-out
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
@@ -170,6 +171,10 @@ def choose(
         # In its first look a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if _WIDER * few <= share * start.n_memories else widths
         wider = _more_memories(rows.n_rows, n_classes, rows.n_features, start.n_memories)
+    wide = rows.n_rows > PILOT_ROWS and not (partly or start.refined or wider)
+    wide = wide and not start.from_means(sample.first(PILOT_ROWS).dataset(kinds[0]))
+    if wide:
+        widths = widths[-1:]  # where rows are shared by many of them, they do as well as few
     settled = kinds[0] not in METRICS and varsigma is not None and len(widths) == 1
     settled = settled and wider is None
     # What was asked for can leave no row a direction: then there is nothing to judge by.
@@ -178,6 +183,11 @@ def choose(
     if partly and n_labeled < _PILOT_LABELS:  # too few to judge by
         kinds = kinds[:1]
 
+    if wide:
+        trials, best = choose_wide(
+            sample, raced, kinds, start, varsigma, seed, doubtful=rows.n_rows > QUICK_ROWS
+        )
+        return _choice(best, trials)
     if partly:
         trials = []
         for kind in kinds:
@@ -194,6 +204,10 @@ def choose(
         trials = [*trials, *fine]
     else:
         best = _preferred(contenders)
+    return _choice(best, trials)
+
+
+def _choice(best: dict[str, Any], trials: Trials) -> Choice:
     return Choice(
         best["normalize"], float(best["varsigma"]), int(best["width"]), best.get("shrinkage"),
         tuple(trials),
@@ -214,24 +228,19 @@ def _fine_stage(
     """
     every = sample.rows.n_rows
     labeled = bool((sample.targets.sum(1) > 0).all())  # else others belong to no class
-    if labeled and sample.targets.shape[1] - 1 > _FINE_CLASSES:
-        sample = sample.of_classes(_FINE_CLASSES)
-    sample = replace(sample, dtype=torch.float32)  # it only compares
+    if labeled and sample.targets.shape[1] - 1 > FINE_CLASSES:
+        sample = sample.of_classes(FINE_CLASSES)
     share = sample.rows.n_rows / every
-    groups: dict[tuple[bool, int], list[dict[str, Any]]] = {}
     trials: list[dict[str, Any]] = []
-    for found in contenders:
-        groups.setdefault((found["normalize"] in METRICS, found["width"]), []).append(found)
+    data = _HoldOuts(sample, seed)
 
     def trial(like: dict[str, Any], vs: float) -> dict[str, Any]:
-        kind, shrinkage = like["normalize"], like.get("shrinkage")
-        data = sample.dataset("standard" if kind in METRICS else kind)
         wide = replace(start, n_memories=round(share * like["width"]))
-        loss = held_out_loss(data, wide, vs, kind, shrinkage, seed)
+        loss = held_out_loss(data(like), wide, vs)
         trials.append(like | {"stage": "fine", "varsigma": vs, "log_loss": loss})
         return trials[-1]
 
-    firsts = [_preferred(group) for group in groups.values()]
+    firsts = _firsts(contenders)
     # Of many rows, the pilot sees a small part and has a handful of memories.
     hopeless = _HOPELESS if n_rows <= QUICK_ROWS else math.inf
     usual = [t for t in firsts if t["width"] <= start.n_memories]
@@ -245,6 +254,30 @@ def _fine_stage(
         return trials, best
     least = LEAST_VARSIGMA * scale(sample.rows.n_features)
     return trials, _climb(lambda vs: trial(best, vs), best, least)
+
+
+class _HoldOuts:
+    """Hold-outs of a sample by geometry, each made once."""
+
+    def __init__(self, sample: Sample, seed: int) -> None:
+        self._sample = replace(sample, dtype=torch.float32)  # it only compares
+        self._seed = seed
+        self._made: dict[tuple[str, float | None], HoldOut] = {}
+
+    def __call__(self, like: dict[str, Any]) -> HoldOut:
+        kind, shrinkage = like["normalize"], like.get("shrinkage")
+        if (kind, shrinkage) not in self._made:
+            data = self._sample.dataset("standard" if kind in METRICS else kind)
+            self._made[kind, shrinkage] = HoldOut.of(data, kind, shrinkage, self._seed)
+        return self._made[kind, shrinkage]
+
+
+def _firsts(contenders: Trials) -> Trials:
+    """The best with a metric and without, of each width."""
+    groups: dict[tuple[bool, int], Trials] = {}
+    for found in contenders:
+        groups.setdefault((found["normalize"] in METRICS, found["width"]), []).append(found)
+    return [_preferred(group) for group in groups.values()]
 
 
 def _within(factor: float, trials: Trials, rivals: Trials) -> Trials:
