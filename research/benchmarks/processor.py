@@ -201,7 +201,8 @@ def main(words: list[str]) -> None:
     args = made.parse_args(words)
     torch.set_num_threads(args.threads)
     data = load("mnist", directory=args.data)
-    result = report.head(report.command_line(["processor", *words]))
+    seeds = range(args.seeds if "choice" in args.parts else 1)
+    result = report.head(report.command_line(["processor", *words]), seeds=seeds)
     if "passes" in args.parts:
         result["passes"] = passes(data, args.rows, args.memories, args.repeats)
         print(result["passes"], flush=True)
