@@ -1,4 +1,4 @@
-"""The second stage of "auto" before a refinement: who takes part, how wide, how far ς moves."""
+"""The second stage of "auto": what takes part, at which width, and how far ς moves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mnemosphere.estimators import pilot, race, selection
 def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypatch, limit, kinds):
     """A metric is 20% ahead there; few memories favor it, so what is nearer is tried again."""
     monkeypatch.setattr(selection, "_HOPELESS", limit)
-    choice = chosen(*thin(2, rows=1201), 2, refined=True)
+    choice = chosen(*thin(2, rows=1201), 2)
     fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
     assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
@@ -37,7 +37,7 @@ def test_many_more_memories_have_to_be_far_ahead_with_all_rows_too(monkeypatch, 
         return loss if start.n_memories == 600 else 1.0
 
     monkeypatch.setattr(selection, "held_out_loss", told)
-    choice = chosen(x, y, 20, refined=True)
+    choice = chosen(x, y, 20)
     pilot = {}
     for trial in choice.trials:
         if trial["stage"] == "pilot":
@@ -55,7 +55,7 @@ def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
     monkeypatch.setattr(race, "PILOT_ROWS", 300)
     for most, kinds in ((500, {True}), (300, {True, False})):
         monkeypatch.setattr(selection, "QUICK_ROWS", most)
-        choice = chosen(*thin(2, rows=401), 2, refined=True)
+        choice = chosen(*thin(2, rows=401), 2)
         fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
         assert {trial["normalize"] in METRICS for trial in fine} == kinds
 
@@ -65,7 +65,7 @@ def test_one_class_of_more_rows_than_the_pilot_has(monkeypatch, quick_rows):
     """Nothing is to be told apart, and the loss is 0."""
     monkeypatch.setattr(selection, "QUICK_ROWS", quick_rows)
     x = np.random.default_rng(0).normal(size=(1201, 4))
-    choice = chosen(x, np.zeros(1201, dtype=int), 1, refined=True)
+    choice = chosen(x, np.zeros(1201, dtype=int), 1)
     assert {trial["log_loss"] for trial in choice.trials} == {0.0}
     assert choice.normalize == "center"
 
@@ -73,7 +73,7 @@ def test_one_class_of_more_rows_than_the_pilot_has(monkeypatch, quick_rows):
 def test_more_rows_than_the_pilot_are_tried_at_the_full_width(make_clusters):
     """From the pilot's ς upwards or downwards, as long as the loss falls."""
     x, y = make_clusters(rows=1201, spread=2.0)
-    choice = chosen(x, y, 3, normalize="unit", memories=40, refined=True)
+    choice = chosen(x, y, 3, normalize="unit", memories=40)
     pilot = [t for t in choice.trials if t["stage"] == "pilot"]
     fine = [t for t in choice.trials if t["stage"] == "fine"]
     assert fine[0]["varsigma"] in [t["varsigma"] for t in pilot]
@@ -101,7 +101,7 @@ def test_some_of_many_classes_take_part_in_the_fine_stage(monkeypatch):
     rng = np.random.default_rng(7)
     y = np.repeat(np.arange(5), [401, 307, 211, 101, 31])[rng.permutation(1051)]
     x = rng.normal(size=(5, 3))[y] + 0.5 * rng.normal(size=(1051, 3))
-    settings = {"normalize": "unit", "objective": "conditional", "max_iter": 1, "random_state": 0}
+    settings = {"normalize": "unit", "objective": "joint", "max_iter": 1, "random_state": 0}
     mn.DAMClassifier(103, **settings).fit(x, y)
     (n_rows, memories, columns, classes), *_ = seen
     assert (columns, classes) == (4, 3)
@@ -123,7 +123,7 @@ def test_several_classes_have_one_hold_out_less_where_a_stage_follows(
     monkeypatch.setattr(race.Race, "run", run)
     rng = np.random.default_rng(8)
     x, y = rng.normal(size=(rows, 3)), np.arange(rows) % classes
-    settings = {"normalize": "unit", "objective": "conditional", "max_iter": 1, "random_state": 0}
+    settings = {"normalize": "unit", "objective": "joint", "max_iter": 1, "random_state": 0}
     mn.DAMClassifier(40, **settings).fit(x, y)
     assert seen == [[1, 1, turns]]
 

@@ -11,9 +11,15 @@ from scipy.optimize import brentq
 import mnemosphere as mn
 from choices import chosen, targets_of, thin
 from mnemosphere.data.normalize import METRICS
-from mnemosphere.estimators import pilot, wide
+from mnemosphere.estimators import pilot, selection, wide
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
+
+
+@pytest.fixture(autouse=True)
+def _too_many_rows_to_refine(monkeypatch):
+    """However few they are."""
+    monkeypatch.setattr(selection, "_QUICK_WORK", 0)
 
 
 def clumps(rows, *, classes=5, per_class=4, features=23, spread=0.5, seed=0):
@@ -125,7 +131,7 @@ def test_a_metric_that_is_far_ahead_has_to_win_where_the_pilot_sees_a_small_part
     monkeypatch, rows, small_part
 ):
     """Of few rows the pilot is right: what is far behind there has no place in the last trials."""
-    monkeypatch.setattr("mnemosphere.estimators.selection.QUICK_ROWS", 2000)
+    monkeypatch.setattr(selection, "QUICK_ROWS", 2000)
     choice = chosen(*thin(2, rows=rows), 2, memories=40)
     fine = {trial["normalize"] in METRICS for trial in choice.trials if trial["stage"] == "fine"}
     assert (False in fine) == small_part
@@ -238,14 +244,18 @@ def test_beta_as_given_has_a_varsigma_of_its_own():
     assert model.score(x, y) > 0.95
 
 
-def test_before_a_refinement_it_is_not_asked(monkeypatch):
+def test_before_a_refinement_of_few_rows_and_of_few_labels_it_is_not_asked(monkeypatch):
     def never(*_, **__):
         raise AssertionError
 
-    monkeypatch.setattr("mnemosphere.estimators.selection.choose_wide", never)
+    monkeypatch.setattr(selection, "choose_wide", never)
     x, y = thin(2, rows=1201)
+    with pytest.raises(AssertionError):
+        chosen(x, y, 2, memories=40)
     chosen(x, y, 2, memories=40, refined=True)
     chosen(x[:999], y[:999], 2, memories=40)
+    monkeypatch.setattr(selection, "_QUICK_WORK", 10**6)
+    chosen(x, y, 2, memories=40)
     partly = np.where(np.arange(1201) < 700, y, -1)
     chosen(x, partly, 2, memories=40)
     assert targets_of(partly, 2).sum() == 700

@@ -1,9 +1,10 @@
 """What `"auto"` means: memories, normalization and ς, chosen from the data.
 
-Models of many labeled rows that are not refined are the subject of `wide`. Else, where every row
+Models of so many labeled rows that none is refined are the subject of `wide`. Else, where every row
 has a label, this is the rule in full. A pilot on at most 1000 rows judges by the log-loss of the
-class on held-out rows, at the temperature that suits them. It tries every normalization that gives nearly all rows a direction ("whitened" with two amounts of shrinkage, not where rows have
-gaps; "weighted", of fewer than 150 features, with three), each with six ς and, where the number of
+class on held-out rows, at the temperature that suits them. It tries every normalization that gives
+nearly all rows a direction ("whitened" with two amounts of shrinkage, not where rows have gaps;
+"weighted", of fewer than 150 features, with three), each with six ς and, where the number of
 memories is "auto", with two widths: that of `choose_n_memories`, and two per class where the first
 look has 1.7 times as many of the former. Hold-outs take turns, and what falls behind the best by
 more than 10% (30 and 15% at first), or is not in the best third (sixth, quarter), is out; from 400
@@ -14,9 +15,9 @@ all rows, if it is 10% ahead of the best, whose loss is not below 0.02 already, 
 Where there are more rows than the pilot has, the best of each width, with a metric and without, are
 tried on at most 5000 rows unless 15% behind (of more than 10,000 rows all of them, of texts and few
 labels on 10,000), and the best of them with neighbors of its ς as long as the loss falls: the best
-ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at
-most 40 classes, and from 12 on one hold-out less; the stage itself has at most 100. Between
-normalizations within 1% of each other the simpler goes first.
+ς grows with the number of memories, and of rows. Where that stage follows, the pilot has at most 40
+classes, and from 12 on one hold-out less; the stage itself has at most 100. Between normalizations
+within 1% of each other the simpler goes first.
 
 Where some rows have no label, ς is set by the rows themselves: to the β_eff at which a row is
 shared by a few memories, the scale on which labels will spread among them. The normalization is
@@ -171,7 +172,8 @@ def choose(
         # In its first look a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if _WIDER * few <= share * start.n_memories else widths
         wider = _more_memories(rows.n_rows, n_classes, rows.n_features, start.n_memories)
-    wide = rows.n_rows > PILOT_ROWS and not (partly or start.refined or wider)
+    refined = quick and not takes_long(rows.n_rows, start.n_memories, rows.n_features, n_classes)
+    wide = rows.n_rows > PILOT_ROWS and not (partly or refined or start.refined or wider)
     wide = wide and not start.from_means(sample.first(PILOT_ROWS).dataset(kinds[0]))
     if wide:
         widths = widths[-1:]  # where rows are shared by many of them, they do as well as few
