@@ -39,7 +39,7 @@ _HOPELESS = 1.15  # what the pilot finds worse by more takes no part in the last
 _NOISE = 0.02  # of a loss on a thousand rows
 _PROBED = 500  # rows that are shared
 _PILOT_ROWS, _PILOT_FITTED, _PILOT_MEMORIES, _THIRD = 2000, 800, 200, 3
-_ROWS, _FITTED, _SHARE = 6000, 4000, 0.4  # of the last trials
+_ROWS, _FITTED, _SHARE = 6000, 4000, 0.4  # of the last trials; of fewer rows, a share is fitted
 _MEMORIES = 0.5  # of all, that they have
 
 
@@ -52,7 +52,7 @@ class _Geometry(NamedTuple):
         return self.kind in METRICS
 
 
-Parts = dict[_Geometry, tuple[ArrayDataset, ArrayDataset]]  # rows to fit, rows to judge by
+_Parts = dict[_Geometry, tuple[ArrayDataset, ArrayDataset]]  # rows to fit, rows to judge by
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _Setting:
 
     def judge(
         self,
-        parts: Parts,
+        parts: _Parts,
         ratios: Mapping[_Geometry, Sequence[float]],
         n_memories: int,
         steps: int,
@@ -141,45 +141,65 @@ def choose_wide(
     """
     sample, raced = (replace(s, dtype=torch.float32) for s in (sample, raced))  # it only compares
     setting = _Setting(start, varsigma, seed)
-    rows = raced.first(_PILOT_ROWS)
-    parts = _parts(rows, kinds, max(HELD, 1 - _PILOT_FITTED / rows.rows.n_rows), seed)
-    third: Parts = {
+    trials, found = _pilot(raced.first(_PILOT_ROWS), kinds, setting)
+    near = _hopeful(found, doubtful=doubtful)
+    sample = sample.first(_ROWS)
+    parts: _Parts = {}
+    if len(near) > 1 or min(near.values()) < 1:
+        found, parts = _last_trials(sample, near, setting)
+        trials += [trial for own in found.values() for trial in own]
+        near = {geometry: _steady(found[geometry]) for geometry in _leaders(found, of_all=True)}
+    ((geometry, ratio),) = near.items()
+    if geometry not in parts:
+        if not geometry.is_metric:  # a few rows for the memories to share
+            sample = sample.first(math.ceil(max(_PROBED / HELD, start.n_memories / (1 - HELD))))
+        parts = _parts(sample, [geometry.kind], HELD, seed, geometry.shrinkage)
+    fitted, judged = parts[geometry]
+    unit = setting.unit(fitted.rows, judged.rows, start.n_memories)
+    return trials, setting.trial(geometry, "fine", ratio, ratio * unit)
+
+
+def _pilot(
+    rows: Sample, kinds: Sequence[str], setting: _Setting
+) -> tuple[Trials, dict[_Geometry, Trials]]:
+    """(all trials, those of the best geometry with a metric and of the best without)."""
+    share = max(HELD, 1 - _PILOT_FITTED / rows.rows.n_rows)
+    parts = _parts(rows, kinds, share, setting.seed)
+    third: _Parts = {
         geometry: (ArrayDataset(fitted.rows.take(slice(None, None, _THIRD))), judged)
         for geometry, (fitted, judged) in parts.items()
     }
-    n_memories = min(start.n_memories, _PILOT_MEMORIES)
+    n_memories = min(setting.start.n_memories, _PILOT_MEMORIES)
     few = max(2, n_memories // _THIRD)
     first = setting.judge(third, dict.fromkeys(parts, setting.ratios), few, FIRST_STEPS, "pilot")
     left = {geometry: _not_far(first[geometry]) for geometry in _leaders(first)}
     found = setting.judge(parts, left, n_memories, STEPS, "pilot")
-    trials = [*{
+    trials = {
         (geometry, trial["ratio"]): trial
-        for look in (first, found) for geometry, own in look.items() for trial in own
-    }.values()]  # fmt: skip
-    near = _hopeful(found, doubtful=doubtful)
-    whole = some = sample.first(_ROWS)
+        for look in (first, found)
+        for geometry, own in look.items()
+        for trial in own
+    }
+    return [*trials.values()], found
+
+
+def _last_trials(
+    sample: Sample, near: dict[_Geometry, float], setting: _Setting
+) -> tuple[dict[_Geometry, Trials], _Parts]:
+    """(trials of half of the memories, the rows they had where no class was left out)."""
+    some = sample
     if sample.targets.shape[1] - 1 > FINE_CLASSES:
-        some = whole.of_classes(FINE_CLASSES)
-    parts = {}
-    if len(near) > 1 or min(near.values()) < 1:
-        fitted_rows = min(_FITTED, _SHARE * sample.rows.n_rows)
-        share = max(HELD, 1 - fitted_rows / whole.rows.n_rows)
-        for kind, shrinkage in near:
-            parts |= _parts(some, [kind], share, seed, shrinkage)
-        # Of few rows a smaller ς looks better than it is.
-        ratios = {geometry: [*dict.fromkeys([ratio, 1.0])] for geometry, ratio in near.items()}
-        half = _MEMORIES * start.n_memories * some.rows.n_rows / whole.rows.n_rows
-        found = setting.judge(parts, ratios, max(1, round(half)), STEPS, "fine")
-        trials += [trial for own in found.values() for trial in own]
-        near = {geometry: _steady(found[geometry]) for geometry in _leaders(found, of_all=True)}
-    ((geometry, ratio),) = near.items()
-    if some is not whole or not parts:
-        if not geometry.is_metric:  # a few rows for the memories to share
-            whole = whole.first(math.ceil(max(_PROBED / HELD, start.n_memories / (1 - HELD))))
-        parts = _parts(whole, [geometry.kind], HELD, seed, geometry.shrinkage)
-    fitted, judged = parts[geometry]
-    unit = setting.unit(fitted.rows, judged.rows, start.n_memories)
-    return trials, setting.trial(geometry, "fine", ratio, ratio * unit)
+        some = sample.of_classes(FINE_CLASSES)
+    n_rows = sample.rows.n_rows
+    fitted = _FITTED if n_rows >= _ROWS else _SHARE * n_rows
+    parts: _Parts = {}
+    for kind, shrinkage in near:
+        parts |= _parts(some, [kind], 1 - fitted / n_rows, setting.seed, shrinkage)
+    # Of few rows a smaller ς looks better than it is: 1 takes part, too.
+    ratios = {geometry: [*dict.fromkeys([ratio, 1.0])] for geometry, ratio in near.items()}
+    half = _MEMORIES * setting.start.n_memories * some.rows.n_rows / n_rows
+    found = setting.judge(parts, ratios, max(1, round(half)), STEPS, "fine")
+    return found, parts if some is sample else {}
 
 
 def _parts(
@@ -188,9 +208,9 @@ def _parts(
     share: float,
     seed: int,
     shrinkage: float | None = None,
-) -> Parts:
+) -> _Parts:
     """Rows to fit and rows to judge by, as each geometry has them; shrinkage: only that one."""
-    parts: Parts = {}
+    parts: _Parts = {}
     for kind in kinds:
         data = sample.dataset("standard" if kind in METRICS else kind)
         amounts = SHRINKAGES.get(kind, (None,)) if shrinkage is None else (shrinkage,)
