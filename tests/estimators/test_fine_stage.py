@@ -62,7 +62,7 @@ def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
 
 @pytest.mark.parametrize("quick_rows", [100, 10_000])
 def test_one_class_of_more_rows_than_the_pilot_has(monkeypatch, quick_rows):
-    """Nothing is to be told apart, and the loss is 0."""
+    """Nothing is to be told apart, and the loss is 0; of many rows too, which are not refined."""
     monkeypatch.setattr(selection, "QUICK_ROWS", quick_rows)
     x = np.random.default_rng(0).normal(size=(1201, 4))
     choice = chosen(x, np.zeros(1201, dtype=int), 1)

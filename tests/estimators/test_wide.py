@@ -210,13 +210,6 @@ def test_the_same_seed_chooses_the_same_and_weights_count():
     assert chosen(x, y, 2, memories=61, weight=weight) != plain
 
 
-def test_one_class():
-    x = np.random.default_rng(0).normal(size=(1201, 4))
-    choice = chosen(x, np.zeros(1201, dtype=int), 1)
-    assert {trial["log_loss"] for trial in choice.trials} == {0.0}
-    assert choice.normalize == "center"
-
-
 @pytest.mark.parametrize("memories", [1, 2, 1201])
 def test_from_one_memory_to_one_per_row(memories):
     x, y = clumps(1201)

@@ -10,6 +10,7 @@ something to decide: all together cost less than a pass over many rows.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -211,8 +212,9 @@ def _parts(
 ) -> _Parts:
     """Rows to fit and rows to judge by, as each geometry has them; shrinkage: only that one."""
     parts: _Parts = {}
+    normalized = functools.cache(sample.dataset)  # a metric is of standardized rows
     for kind in kinds:
-        data = sample.dataset("standard" if kind in METRICS else kind)
+        data = normalized("standard" if kind in METRICS else kind)
         amounts = SHRINKAGES.get(kind, (None,)) if shrinkage is None else (shrinkage,)
         held = hold_out(data, kind, amounts, seed, 0, share)
         parts |= zip((_Geometry(kind, amount) for amount in amounts), held, strict=True)
