@@ -38,3 +38,13 @@ def thin(seed, rows=307):
     y = np.arange(rows) % 2
     along = 3 * rng.normal(size=(rows, 1)) * [1.0, 1.0, -1.0]
     return along + np.outer(y, [0.3, -0.3, 0.1]) + 0.1 * rng.normal(size=(rows, 3)), y
+
+
+def clumps(classes, per_class, rows, seed=0, features=7, spread=0.3):
+    """Classes of several clumps each, all in places drawn at random."""
+    rng = np.random.default_rng(seed)
+    places = rng.normal(size=(classes, per_class, features))
+    y = np.arange(rows) % classes
+    return places[y, rng.integers(per_class, size=rows)] + spread * rng.normal(
+        size=(rows, features)
+    ), y

@@ -17,7 +17,7 @@ from mnemosphere.estimators import pilot, race, selection
 @pytest.mark.parametrize(("limit", "kinds"), [(1.5, {True, False}), (1.15, {True})])
 def test_what_is_far_behind_in_the_pilot_has_no_place_in_the_fine_stage(monkeypatch, limit, kinds):
     """A metric is 20% ahead there; few memories favor it, so what is nearer is tried again."""
-    monkeypatch.setattr(selection, "_HOPELESS", limit)
+    monkeypatch.setattr(selection, "HOPELESS", limit)
     choice = chosen(*thin(2, rows=1201), 2)
     fine = [trial for trial in choice.trials if trial["stage"] == "fine"]
     assert {trial["normalize"] in METRICS for trial in fine} == kinds
@@ -50,7 +50,7 @@ def test_many_more_memories_have_to_be_far_ahead_with_all_rows_too(monkeypatch, 
 
 def test_of_many_rows_nothing_is_left_out_by_the_pilot(monkeypatch):
     """A metric is far ahead there; many memories may do without it."""
-    monkeypatch.setattr(selection, "_HOPELESS", 1.0)
+    monkeypatch.setattr(selection, "HOPELESS", 1.0)
     monkeypatch.setattr(selection, "PILOT_ROWS", 300)
     monkeypatch.setattr(race, "PILOT_ROWS", 300)
     for most, kinds in ((500, {True}), (300, {True, False})):

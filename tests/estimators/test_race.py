@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
+from choices import clumps
 from mnemosphere.data import StoredRows
 from mnemosphere.estimators import pilot, race
 from mnemosphere.estimators.race import FEW_LOOKS, Look, Race
@@ -29,16 +30,6 @@ def run(
         n_rows or len(x), Start(memories), varsigma, 0,
     )  # fmt: skip
     return there.run(looks, wider)
-
-
-def clumps(classes, per_class, rows, seed=0, features=7, spread=0.3):
-    """Classes of several clumps each, all in places drawn at random."""
-    rng = np.random.default_rng(seed)
-    places = rng.normal(size=(classes, per_class, features))
-    y = np.arange(rows) % classes
-    return places[y, rng.integers(per_class, size=rows)] + spread * rng.normal(
-        size=(rows, features)
-    ), y
 
 
 def test_of_settings_that_do_alike_a_third_stays(monkeypatch):

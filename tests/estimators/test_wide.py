@@ -8,6 +8,7 @@ import torch
 from scipy import sparse
 from scipy.optimize import brentq
 
+import choices
 import mnemosphere as mn
 from choices import chosen, targets_of, thin
 from mnemosphere.data.normalize import METRICS
@@ -22,14 +23,8 @@ def _too_many_rows_to_refine(monkeypatch):
     monkeypatch.setattr(selection, "_QUICK_WORK", 0)
 
 
-def clumps(rows, *, classes=5, per_class=4, features=23, spread=0.5, seed=0):
-    """Classes of several clumps each, all in places drawn at random."""
-    rng = np.random.default_rng(seed)
-    places = rng.normal(size=(classes, per_class, features))
-    y = np.arange(rows) % classes
-    return places[y, rng.integers(per_class, size=rows)] + spread * rng.normal(
-        size=(rows, features)
-    ), y
+def clumps(rows, classes=5, per_class=4):
+    return choices.clumps(classes, per_class, rows, features=23, spread=0.5)
 
 
 def many_clumps(rows):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from fixed_points import assert_feasible, crowd
+from fixed_points import assert_feasible, crowd, walk
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint
@@ -57,16 +57,7 @@ def stand_in(monkeypatch):
 
 
 def three_passes(case, solver, params=None):
-    params = case.params if params is None else params
-    state = solver.start(params)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(3):
-        for batch in case.dataset.batches(17, generator=generator):
-            stats = accumulate(params, batch, joint)
-            share = batch.n_rows / case.dataset.n_rows
-            params, state = solver.step(params, state, stats, batch, share)
-        params, state = solver.end_pass(params, state, batch, case.dataset.n_rows)
-    return params, state
+    return [*walk(case, solver, params)][-1]
 
 
 @pytest.mark.parametrize("learn_beta", [False, True])

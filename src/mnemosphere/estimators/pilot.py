@@ -62,12 +62,12 @@ def hold_out(
     data: ArrayDataset,
     kind: str,
     shrinkages: Sequence[float | None],
-    seed: int,
-    turn: int,
+    generator: torch.Generator,
+    *,
+    turn: int = 0,
     share: float = HELD,
 ) -> list[tuple[ArrayDataset, ArrayDataset]]:
     """Rows to fit and rows to judge by, as the metrics of the former see them."""
-    generator = torch.Generator().manual_seed(seed)
     fitted, judged = data.split(share, generator=generator, turn=turn)
     # Too few rows: judge on what there is.
     return through_metrics(fitted, fitted if judged is None else judged, kind, shrinkages)
@@ -146,9 +146,7 @@ class HoldOut(NamedTuple):
     def of(cls, data: ArrayDataset, kind: str, shrinkage: float | None, seed: int) -> Self:
         """A fifth of the rows judges, both as the metric of the others sees them."""
         generator = torch.Generator().manual_seed(seed)
-        fitted, judged = data.split(HELD, generator=generator)
-        judged = fitted if judged is None else judged
-        ((fitted, judged),) = through_metrics(fitted, judged, kind, (shrinkage,))
+        ((fitted, judged),) = hold_out(data, kind, (shrinkage,), generator)
         return cls(fitted, judged, generator.get_state())
 
 

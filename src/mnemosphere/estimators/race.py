@@ -20,8 +20,10 @@ from mnemosphere.estimators.start import Start
 __all__ = [
     "FEW_LOOKS",
     "FIRST_STEPS",
+    "HOPELESS",
     "LOOKS",
     "MUCH_BETTER",
+    "NEARLY",
     "PILOT_ROWS",
     "QUICK_LOOKS",
     "SHRINKAGES",
@@ -36,6 +38,8 @@ _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _MANY_FEATURES = 20_000  # from which on smaller ones are tried
 SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
 FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
+NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
+HOPELESS = 1.15  # what the pilot finds worse by more has no place in the trials that follow
 # Of the loss: what more memories have to reach for many more to be tried, and those to take part.
 _BETTER, MUCH_BETTER = 0.95, 0.9
 _LITTLE = 0.02  # of the loss: there is nothing to gain
@@ -159,7 +163,8 @@ class Race:
     ) -> dict[float | None, tuple[ArrayDataset, ArrayDataset]]:
         if (kind, turn) not in self._held:
             left = [*dict.fromkeys(g.shrinkage for g in self._left if g.kind == kind)]
-            parts = hold_out(self._data[kind], kind, left, self._seed, turn)
+            generator = torch.Generator().manual_seed(self._seed)
+            parts = hold_out(self._data[kind], kind, left, generator, turn=turn)
             self._held[kind, turn] = dict(zip(left, parts, strict=True))
         return self._held[kind, turn]
 

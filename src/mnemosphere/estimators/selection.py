@@ -28,6 +28,7 @@ would judge too little.
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable
@@ -49,8 +50,10 @@ from mnemosphere.estimators.pilot import (
 )
 from mnemosphere.estimators.race import (
     FEW_LOOKS,
+    HOPELESS,
     LOOKS,
     MUCH_BETTER,
+    NEARLY,
     PILOT_ROWS,
     QUICK_LOOKS,
     Race,
@@ -71,8 +74,6 @@ FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
 _FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
 _ROWS_OF_WIDE, _WIDE_WORK = 2.5, 10**7  # rows per memory
 _SMALL = 400  # rows
-_NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
-_HOPELESS = 1.15  # what the pilot finds worse by more has no place in the fine stage
 _FINE_STEP = 1.19
 _PILOT_LABELS, _FINE_LABELS = 20, 500  # fewer tell nothing; only where other rows have no label
 
@@ -234,17 +235,23 @@ def _fine_stage(
         sample = sample.of_classes(FINE_CLASSES)
     share = sample.rows.n_rows / every
     trials: list[dict[str, Any]] = []
-    data = _HoldOuts(sample, seed)
+    sample = replace(sample, dtype=torch.float32)  # it only compares
+
+    @functools.cache
+    def held_out(kind: str, shrinkage: float | None) -> HoldOut:
+        data = sample.dataset("standard" if kind in METRICS else kind)
+        return HoldOut.of(data, kind, shrinkage, seed)
 
     def trial(like: dict[str, Any], vs: float) -> dict[str, Any]:
         wide = replace(start, n_memories=round(share * like["width"]))
-        loss = held_out_loss(data(like), wide, vs)
+        data = held_out(like["normalize"], like.get("shrinkage"))
+        loss = held_out_loss(data, wide, vs)
         trials.append(like | {"stage": "fine", "varsigma": vs, "log_loss": loss})
         return trials[-1]
 
     firsts = _firsts(contenders)
     # Of many rows, the pilot sees a small part and has a handful of memories.
-    hopeless = _HOPELESS if n_rows <= QUICK_ROWS else math.inf
+    hopeless = HOPELESS if n_rows <= QUICK_ROWS else math.inf
     usual = [t for t in firsts if t["width"] <= start.n_memories]
     more = [t for t in firsts if t["width"] > start.n_memories]
     # The pilot has a part of the memories: many more may do better there, and not with all.
@@ -256,22 +263,6 @@ def _fine_stage(
         return trials, best
     least = LEAST_VARSIGMA * scale(sample.rows.n_features)
     return trials, _climb(lambda vs: trial(best, vs), best, least)
-
-
-class _HoldOuts:
-    """Hold-outs of a sample by geometry, each made once."""
-
-    def __init__(self, sample: Sample, seed: int) -> None:
-        self._sample = replace(sample, dtype=torch.float32)  # it only compares
-        self._seed = seed
-        self._made: dict[tuple[str, float | None], HoldOut] = {}
-
-    def __call__(self, like: dict[str, Any]) -> HoldOut:
-        kind, shrinkage = like["normalize"], like.get("shrinkage")
-        if (kind, shrinkage) not in self._made:
-            data = self._sample.dataset("standard" if kind in METRICS else kind)
-            self._made[kind, shrinkage] = HoldOut.of(data, kind, shrinkage, self._seed)
-        return self._made[kind, shrinkage]
 
 
 def _firsts(contenders: Trials) -> Trials:
@@ -297,7 +288,7 @@ def _preferred(trials: list[dict[str, Any]]) -> dict[str, Any]:
         if mine:
             # Rounded, so that where the loss is flat the smoothest wins and not the last bit.
             best[kind] = min(mine, key=lambda t: round(float(t["log_loss"]), 3))
-    limit = _NEARLY * min(float(t["log_loss"]) for t in best.values())
+    limit = NEARLY * min(float(t["log_loss"]) for t in best.values())
     return next(t for t in best.values() if t["log_loss"] <= limit)
 
 

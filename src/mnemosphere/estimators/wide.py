@@ -22,7 +22,7 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import METRICS
 from mnemosphere.estimators import pilot
 from mnemosphere.estimators.pilot import HELD, LEAST_VARSIGMA, STEPS, hold_out, judge, problems
-from mnemosphere.estimators.race import FIRST_STEPS, SHRINKAGES, Trials
+from mnemosphere.estimators.race import FIRST_STEPS, HOPELESS, NEARLY, SHRINKAGES, Trials
 from mnemosphere.estimators.sample import Sample
 from mnemosphere.estimators.start import Start
 from mnemosphere.model.batch import Batch
@@ -35,8 +35,6 @@ _SHARING = 0.18  # P to that power share a row
 _RATIOS = 1.0, 0.71, 0.5, 0.35
 _CLEARLY = 1.07  # rows are to be shared by more where that is so much better
 _FAR = 1.3  # what is worse by more tells nothing
-_NEARLY = 1.01  # the simpler normalization goes first
-_HOPELESS = 1.15  # what the pilot finds worse by more takes no part in the last trials
 _NOISE = 0.02  # of a loss on a thousand rows
 _PROBED = 500  # rows that are shared
 _PILOT_ROWS, _PILOT_FITTED, _PILOT_MEMORIES, _THIRD = 2000, 800, 200, 3
@@ -216,7 +214,8 @@ def _parts(
     for kind in kinds:
         data = normalized("standard" if kind in METRICS else kind)
         amounts = SHRINKAGES.get(kind, (None,)) if shrinkage is None else (shrinkage,)
-        held = hold_out(data, kind, amounts, seed, 0, share)
+        generator = torch.Generator().manual_seed(seed)
+        held = hold_out(data, kind, amounts, generator, share=share)
         parts |= zip((_Geometry(kind, amount) for amount in amounts), held, strict=True)
     return parts
 
@@ -244,14 +243,14 @@ def _leaders(found: dict[_Geometry, Trials], *, of_all: bool = False) -> list[_G
         groups.setdefault(geometry.is_metric and not of_all, {})[geometry] = _least(trials)
     leaders = []
     for group in groups.values():
-        limit = _NEARLY * min(group.values())
+        limit = NEARLY * min(group.values())
         leaders.append(next(geometry for geometry, loss in group.items() if loss <= limit))
     return leaders
 
 
 def _hopeful(found: dict[_Geometry, Trials], *, doubtful: bool) -> dict[_Geometry, float]:
     """Those that may yet be the best, with their ratios."""
-    limit = _HOPELESS * min(map(_least, found.values())) + _NOISE
+    limit = HOPELESS * min(map(_least, found.values())) + _NOISE
     return {
         geometry: _steady(trials)
         for geometry, trials in found.items()
