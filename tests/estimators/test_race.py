@@ -36,10 +36,10 @@ def test_of_settings_that_do_alike_a_third_stays(monkeypatch):
     """Labels that mean nothing: all settings are within a few percent of each other."""
     judged = []
 
-    def spied(trials, start, steps):
-        assert steps == 5
+    def spied(trials, start, train):
+        assert train.keywords["max_iter"] == 5
         judged.append(len(trials))
-        return pilot.judge(trials, start, steps)
+        return pilot.judge(trials, start, train)
 
     monkeypatch.setattr(race, "judge", spied)
     rng = np.random.default_rng(3)
@@ -57,8 +57,10 @@ def test_two_widths_where_the_first_look_tells_them_apart(monkeypatch, classes, 
     """Of 600 rows it has a third of 120 memories, and takes three steps."""
     looks = []
 
-    def spied(trials, start, steps):
-        looks.append((steps, {problem.params.n_memories for problem in trials}))
+    def spied(trials, start, train):
+        looks.append(
+            (train.keywords["max_iter"], {problem.params.n_memories for problem in trials})
+        )
         return [torch.ones(7) for _ in trials]
 
     monkeypatch.setattr(race, "judge", spied)
@@ -74,7 +76,7 @@ def test_every_loss_is_the_mean_of_its_turns(monkeypatch):
     rng = np.random.default_rng(0)
     said = []
 
-    def losses(trials, start, steps):
+    def losses(trials, start, train):
         said.append([torch.from_numpy(rng.uniform(1, 1.01, size=7)) for _ in trials])
         return said[-1]
 
@@ -108,7 +110,7 @@ def test_many_more_memories_join_where_classes_are_of_many_clumps(per_class, wid
 def test_many_more_are_not_even_tried_where_few_do_nearly_as_well(monkeypatch, few, tried):
     seen = set()
 
-    def losses(trials, start, steps):
+    def losses(trials, start, train):
         widths = [problem.params.n_memories for problem in trials]
         seen.update(widths)
         return [torch.tensor([{6: few, 41: 0.78}.get(width, 0.1)]) for width in widths]
@@ -121,7 +123,7 @@ def test_many_more_are_not_even_tried_where_few_do_nearly_as_well(monkeypatch, f
 
 
 def test_those_that_join_have_the_neighbors_of_the_best_varsigma(monkeypatch):
-    def losses(trials, start, steps):
+    def losses(trials, start, train):
         return [
             torch.tensor([abs(float(p.params.varsigma) - 0.7) + (p.params.n_memories < 102)])
             for p in trials
@@ -139,7 +141,7 @@ def test_where_all_rows_judge_later_those_that_join_wait_for_them(monkeypatch):
     """They stay in it without being judged again, which would take longest."""
     judged = []
 
-    def losses(trials, start, steps):
+    def losses(trials, start, train):
         widths = [problem.params.n_memories for problem in trials]
         judged.append({*widths})
         return [torch.tensor([0.1 if max(widths) > 41 else 0.8]) for _ in widths]
@@ -156,7 +158,7 @@ def test_where_all_rows_judge_later_those_that_join_wait_for_them(monkeypatch):
 def test_where_there_is_nothing_to_gain_none_join(monkeypatch, loss, tried):
     seen = set()
 
-    def losses(trials, start, steps):
+    def losses(trials, start, train):
         widths = [problem.params.n_memories for problem in trials]
         seen.update(widths)
         return [torch.tensor([loss if width == 41 else 0.0]) for width in widths]

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 import choices
 import mnemosphere as mn
 from choices import chosen, targets_of, thin
+from mnemosphere.data import StoredRows
 from mnemosphere.data.normalize import METRICS
 from mnemosphere.estimators import pilot, selection, wide
 from mnemosphere.estimators.start import Start
@@ -96,8 +97,9 @@ def test_it_does_nearly_as_well_on_new_rows_as_the_best(make, smooth):
     x, y = make(4001)
     classes, train = int(y.max()) + 1, slice(0, 2003)
     choice = chosen(x[train], y[train], classes, normalize="standard", memories=101)
-    tried = {t["ratio"] for t in choice.trials if t["stage"] == "fine"}
-    assert smooth == bool(tried - {1.0})
+    assert {trial["ratio"] for trial in choice.trials} == {1.0, 0.71, 0.5, 0.35}
+    best = min(choice.trials, key=lambda trial: trial["log_loss"])
+    assert smooth == (best["ratio"] < 1.0)
 
     def loss(varsigma):
         model = mn.DAMClassifier(
@@ -110,75 +112,105 @@ def test_it_does_nearly_as_well_on_new_rows_as_the_best(make, smooth):
     assert max(grid.values()) > 1.3 * min(grid.values())  # there was something to choose
 
 
-@pytest.mark.parametrize(("losses", "ratio"), [
-    ([1.0, 0.95, 1.3, 2.0], 1.0), ([1.08, 1.02, 1.0, 2.0], 0.71), ([2.0, 1.5, 1.2, 1.0], 0.35),
+@pytest.mark.parametrize(("unit", "losses", "ratio"), [
+    (0.8, [1.0, 0.9, 1.3, 2.0], 1.0),
+    (0.8, [1.18, 1.12, 1.0, 2.0], 0.71),
+    (0.8, [2.0, 1.5, 1.2, 1.0], 0.35),
+    (1.0, [1.01, 1.0, 1.3, 2.0], 0.71),  # nothing bounds β there: as good is not enough
+    (1.0, [1.0, 1.01, 1.3, 2.0], 1.0),
 ])  # fmt: skip
-def test_the_largest_ratio_that_does_nearly_as_well(losses, ratio):
-    trials = [{"ratio": r, "log_loss": loss} for r, loss in zip(wide._RATIOS, losses, strict=True)]
+def test_the_largest_ratio_that_does_nearly_as_well(unit, losses, ratio):
+    trials = [
+        {"ratio": r, "varsigma": r * unit, "log_loss": loss}
+        for r, loss in zip(wide._RATIOS, losses, strict=True)
+    ]
     assert wide._steady(trials) == ratio
 
 
 # Who is tried
 
 
-@pytest.mark.parametrize(("rows", "small_part"), [(1201, False), (2003, True)])
-def test_a_metric_that_is_far_ahead_has_to_win_where_the_pilot_sees_a_small_part(
-    monkeypatch, rows, small_part
-):
-    """Of few rows the pilot is right: what is far behind there has no place in the last trials."""
-    monkeypatch.setattr(selection, "QUICK_ROWS", 2000)
-    choice = chosen(*thin(2, rows=rows), 2, memories=40)
-    fine = {trial["normalize"] in METRICS for trial in choice.trials if trial["stage"] == "fine"}
-    assert (False in fine) == small_part
+def test_what_is_far_behind_as_memories_start_is_not_trained():
+    """All ratios of the best with a metric; of all others one, on memories as they start."""
+    choice = chosen(*thin(2, rows=1201), 2, memories=40)
     assert choice.normalize in METRICS
-    pilot_losses = {}
+    tried = {}
     for trial in choice.trials:
-        if trial["stage"] == "pilot":
-            kind = trial["normalize"] in METRICS
-            pilot_losses[kind] = min(trial["log_loss"], pilot_losses.get(kind, np.inf))
-    assert 1.15 * pilot_losses[True] + 0.02 < pilot_losses[False]
+        tried.setdefault((trial["normalize"], trial.get("shrinkage")), []).append(trial["ratio"])
+    assert [*tried.values()].count([1.0]) == len(tried) - 1
+    assert tried[choice.normalize, choice.shrinkage] == [1.0, 0.71, 0.5, 0.35]
 
 
-def test_where_there_is_nothing_to_decide_there_are_no_last_trials():
-    x, y = clumps(1511, per_class=30)
-    choice = chosen(x, y, 5, normalize="unit", memories=151)
-    assert {trial["stage"] for trial in choice.trials} == {"pilot"}
-    assert {trial["ratio"] for trial in choice.trials} == {1.0, 0.71, 0.5, 0.35}
-
-
-def test_geometries_are_told_apart_by_their_best_ratio_and_the_simpler_goes_first():
+def test_the_best_with_a_metric_and_without_go_on_and_the_simpler_goes_first():
     def trials(*losses):
         return [{"ratio": 1.0, "log_loss": loss} for loss in losses]
 
-    center, unit_rows, white = (
-        wide._Geometry(kind, None) for kind in ("center", "unit", "whitened")
+    center, unit_rows, white, weighted = (
+        wide._Geometry(kind, None) for kind in ("center", "unit", "whitened", "weighted")
     )
-    found = {center: trials(3.0, 1.009), unit_rows: trials(1.0), white: trials(0.999)}
+    found = {center: trials(3.0, 1.009), unit_rows: trials(1.0), white: trials(1.1)}
     assert wide._leaders(found) == [center, white]
-    assert wide._leaders(found, of_all=True) == [unit_rows]
-    assert wide._hopeful({center: trials(1.18), white: trials(1.0)}, doubtful=False) == {white: 1.0}
-    hopeful = wide._hopeful({center: trials(1.18), white: trials(1.0)}, doubtful=True)
-    assert [*hopeful] == [center, white]
-    assert [*wide._hopeful({center: trials(1.0), white: trials(1.18)}, doubtful=True)] == [center]
+    assert wide._leaders(found | {weighted: trials(1.0)}) == [center, weighted]
+    assert wide._leaders(found | {white: trials(1.18)}) == [center]
+    assert wide._leaders({center: trials(1.18), white: trials(1.0)}) == [white]
+    assert wide._leaders({white: trials(0.0)}) == [white]
+    assert wide._preferred({center: 1.02, unit_rows: 1.0, white: 0.995}) == unit_rows
 
 
-def test_last_trials_have_half_of_the_memories_and_some_of_many_classes(monkeypatch):
+@pytest.fixture
+def looks(monkeypatch):
+    """(memories, columns, rows fitted) of the problems of every look."""
     seen = []
     plain = wide.judge
 
-    def spied(tried, start, steps):
-        seen.extend((p.params.n_memories, p.params.n_columns, p.shape[0]) for p in tried)
-        return plain(tried, start, steps)
+    def spied(tried, start, train):
+        seen.append({(p.params.n_memories, p.params.n_columns, p.shape[0]) for p in tried})
+        return plain(tried, start, train)
 
     monkeypatch.setattr(wide, "judge", spied)
-    monkeypatch.setattr(wide, "FINE_CLASSES", 3)
+    return seen
+
+
+@pytest.mark.parametrize(("rows", "memories", "expected"), [
+    (1501, 301, 100),  # at least
+    (6007, 1201, 189),  # so that each, and four rows for it, are a fiftieth of all
+    (1501, 61, 61),  # as many as there are
+])  # fmt: skip
+def test_as_many_memories_take_part_as_a_part_of_a_pass_allows(looks, rows, memories, expected):
+    x, y = clumps(rows)
+    chosen(x, y, 5, normalize="unit", memories=memories)
+    assert len(looks) == 2
+    for look in looks:
+        ((taken, columns, fitted),) = look
+        assert (taken, columns) == (expected, 6)
+        assert fitted == pytest.approx(4 * max(expected, 100), abs=4)  # classes in proportion
+
+
+def test_of_many_classes_some_are_tried_with_their_part_of_the_memories(looks, monkeypatch):
+    monkeypatch.setattr(selection, "MANY_CLASSES", 3)
     x, y = clumps(1501, classes=6)
-    chosen(x, y, 6, normalize="unit", memories=301)
-    assert seen[0][0] == 66  # a third of the pilot's 200
-    memories, columns, fitted = seen[-1]
+    choice = chosen(x, y, 6, normalize="unit", memories=151)
+    ((memories, columns, _),) = looks[0]
     assert columns == 4
-    assert memories == pytest.approx(75, abs=10)
-    assert fitted < 450  # two fifths of half of the rows
+    assert memories == pytest.approx(75, abs=8)
+    assert choice.n_memories == 151
+
+
+@pytest.mark.parametrize(
+    ("classes", "memories", "rows"), [(5, 151, 4000), (5, 4001, 5002), (101, 151, 10_000)]
+)
+def test_no_more_rows_are_taken_than_are_looked_at(monkeypatch, classes, memories, rows):
+    taken = []
+    plain = StoredRows.take
+
+    def spied(stored, which):
+        taken.append(len(which))
+        return plain(stored, which)
+
+    monkeypatch.setattr(StoredRows, "take", spied)
+    x, y = clumps(11_003, classes=classes)
+    chosen(x, y, classes, normalize="unit", memories=memories)
+    assert max(taken) == pytest.approx(rows, abs=2)
 
 
 # Whatever comes

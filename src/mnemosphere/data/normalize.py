@@ -36,7 +36,7 @@ _LEARNED = {  # what a model file may hold
 _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 METRICS = ("whitened", "weighted")
-_SCALED = ("standard", *METRICS)
+SCALED = ("standard", *METRICS)
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
@@ -89,7 +89,7 @@ class Normalizer:
         afterwards, by `with_metric`. `sums_of`: the processes that share the rows.
         """
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
-        if kind not in _SCALED:
+        if kind not in SCALED:
             return cls(kind, energy=_energy(cls(kind), rows, weight))
         n = rows.n_features
         peak, mean, square = (
@@ -124,8 +124,8 @@ class Normalizer:
     @classmethod
     def from_arrays(cls, kind: str, arrays: Mapping[str, NDArray[Any]], n_features: int) -> Self:
         """Undo `to_tensors`; ValueError where they are not for this kind and size."""
-        check_tensors(arrays, _LEARNED, {"N": n_features, "M": n_features + (kind in _SCALED)})
-        if any((name in arrays) != (kind in _SCALED) for name in ("mean", "scale")):
+        check_tensors(arrays, _LEARNED, {"N": n_features, "M": n_features + (kind in SCALED)})
+        if any((name in arrays) != (kind in SCALED) for name in ("mean", "scale")):
             raise ValueError(f"normalize={kind!r} does not go with {sorted(arrays)}")
         if "metric" in arrays and not 1e-30 < abs(arrays["metric"]).max(initial=0) < 1e30:
             raise ValueError("normalizer.metric is no map that a row could be seen through")
@@ -134,7 +134,7 @@ class Normalizer:
     @property
     def extra(self) -> int:
         """How many coordinates are appended to a row of features."""
-        return 1 if self.kind in _SCALED else 0
+        return 1 if self.kind in SCALED else 0
 
     def n_coordinates(self, n_features: int) -> int:
         """How many coordinates a row of so many features has on the sphere."""
@@ -241,7 +241,7 @@ class Normalizer:
             return self(self.fill(x, gaps))
         unit, lost = self(self.fill(x, gaps))
         n = x.shape[1]
-        if self.kind in _SCALED:
+        if self.kind in SCALED:
             share = 1 / (1 + gaps.sum(1) * unit[:, -1].square() / n)
             gaps = torch.cat([gaps, gaps.new_zeros(len(gaps), 1)], dim=1)
         elif self.kind == "none":

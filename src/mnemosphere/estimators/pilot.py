@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -31,9 +32,15 @@ _TURNS_PARTLY = 3
 STEPS = 5
 _TOGETHER = 1 << 21  # rows × memories of problems that go side by side
 
+Training = Callable[[Parameters, Batch], Parameters]
+
 
 def through_metrics(
-    fitted: ArrayDataset, judged: ArrayDataset, kind: str, shrinkages: Sequence[float | None]
+    fitted: ArrayDataset,
+    judged: ArrayDataset,
+    kind: str,
+    shrinkages: Sequence[float | None],
+    dtype: torch.dtype = torch.float64,
 ) -> list[tuple[ArrayDataset, ArrayDataset]]:
     """Both as the metric of each shrinkage sees them that `fitted` gives; (None,): as they are."""
     amounts = [s for s in shrinkages if s is not None]
@@ -41,7 +48,7 @@ def through_metrics(
         return [(fitted, judged)]
     return [
         (ArrayDataset(metric.apply(a, fitted.rows)), ArrayDataset(metric.apply(a, judged.rows)))
-        for a in metric.starts(fitted.rows, amounts, weighted=kind == "weighted")
+        for a in metric.starts(fitted.rows, amounts, weighted=kind == "weighted", dtype=dtype)
     ]
 
 
@@ -66,11 +73,13 @@ def hold_out(
     *,
     turn: int = 0,
     share: float = HELD,
+    dtype: torch.dtype = torch.float64,
 ) -> list[tuple[ArrayDataset, ArrayDataset]]:
-    """Rows to fit and rows to judge by, as the metrics of the former see them."""
+    """Rows to fit and rows to judge by, as the metrics of the former, in dtype, see them."""
     fitted, judged = data.split(share, generator=generator, turn=turn)
     # Too few rows: judge on what there is.
-    return through_metrics(fitted, fitted if judged is None else judged, kind, shrinkages)
+    judged = fitted if judged is None else judged
+    return through_metrics(fitted, judged, kind, shrinkages, dtype)
 
 
 def problems(
@@ -101,8 +110,8 @@ def problems(
     ]
 
 
-def judge(trials: list[Problem], start: Start, steps: int) -> list[Tensor]:
-    """Log-loss by temperature for each problem, after a few exact steps, weights learned.
+def judge(trials: list[Problem], start: Start, train: Training) -> list[Tensor]:
+    """Log-loss by temperature for each problem, trained in that way.
 
     Problems are small and many: those of one shape go side by side.
     """
@@ -123,16 +132,17 @@ def judge(trials: list[Problem], start: Start, steps: int) -> list[Tensor]:
                     Batch.stack([trials[k].fitted for k in part]),
                     Batch.stack([trials[k].judged for k in part]),
                 )
-            losses |= zip(
-                part, _few_steps(problem, start, steps).reshape(len(part), -1), strict=True
+            params, fitted, judged = problem
+            found = tempered_log_loss(
+                train(params, fitted), judged, start.smoothing, first.fitted.n_rows
             )
+            losses |= zip(part, found.reshape(len(part), -1), strict=True)
     return [losses[k] for k in range(len(trials))]
 
 
-def _few_steps(problem: Problem, start: Start, steps: int) -> Tensor:
-    params, fitted, judged = problem
-    params = joint_solutions(params, fitted, learn_beta=start.beta is None, max_iter=steps)
-    return tempered_log_loss(params, judged, start.smoothing, fitted.x.shape[-2])
+def exact_steps(start: Start, number: int) -> Training:
+    """So many exact steps, weights learned."""
+    return functools.partial(joint_solutions, learn_beta=start.beta is None, max_iter=number)
 
 
 class HoldOut(NamedTuple):
@@ -179,12 +189,12 @@ def held_out_loss(data: HoldOut, start: Start, varsigma: float) -> float:
 def shared_varsigma(memories: Batch, rows: Batch, start: Start, shared_by: float) -> float:
     """The ς of the scale on which so many memories, on the first rows there, share another row."""
     w, weight = memories.filled().x[: start.n_memories], rows.sample_weight
-    overlap = (rows.filled().x @ w.to_dense().T).double()
+    overlap = rows.filled().x @ w.to_dense().T
     beta_eff = sharing_temperature(overlap, shared_by, weight)
     if start.beta is not None:
         return min(1.0, max(LEAST_VARSIGMA, beta_eff / start.beta))
     each = ((beta_eff * overlap).softmax(1) * overlap).sum(1)
-    mean = each.mean() if weight is None else (weight.double() * each).sum() / weight.sum()
+    mean = each.mean() if weight is None else (weight * each).sum() / weight.sum()
     return _varsigma_for(beta_eff, float(mean), w.shape[1])
 
 
@@ -194,7 +204,8 @@ def judge_partly(
     """The trial where some rows have no label: ς as the rows (more of them) have it."""
     if varsigma is None:
         n_memories = max(1, min(start.n_memories, more.n_rows // 2))
-        first, others = (more.rows.take(p) for p in (slice(n_memories), slice(n_memories, None)))
+        rows = more.rows.to(dtype=torch.float64)
+        first, others = (rows.take(p) for p in (slice(n_memories), slice(n_memories, None)))
         varsigma = round(shared_varsigma(first, others, start, few_labels.SHARED_BY), 4)
     generator = torch.Generator().manual_seed(seed)
     width = min(start.n_memories, max(2, data.n_rows // ROWS_PER_MEMORY))

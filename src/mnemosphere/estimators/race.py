@@ -13,13 +13,12 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import METRICS
-from mnemosphere.estimators.pilot import STEPS, Problem, hold_out, judge, problems
+from mnemosphere.estimators.pilot import STEPS, Problem, exact_steps, hold_out, judge, problems
 from mnemosphere.estimators.sample import Sample
 from mnemosphere.estimators.start import Start
 
 __all__ = [
     "FEW_LOOKS",
-    "FIRST_STEPS",
     "HOPELESS",
     "LOOKS",
     "MUCH_BETTER",
@@ -37,7 +36,7 @@ PILOT_ROWS = 1000
 _VARSIGMAS = (0.08, 0.2, 0.45, 0.7, 0.9, 1.0)
 _MANY_FEATURES = 20_000  # from which on smaller ones are tried
 SHRINKAGES = {"whitened": (0.5, 0.1), "weighted": (1.0, 0.5, 0.1)}
-FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
+_FIRST_STEPS = 3  # of a look at part of the rows: what falls far behind does so at once
 NEARLY = 1.01  # log-losses on a few hundred rows are not told apart more finely
 HOPELESS = 1.15  # what the pilot finds worse by more has no place in the trials that follow
 # Of the loss: what more memories have to reach for many more to be tried, and those to take part.
@@ -127,7 +126,7 @@ class Race:
             [(key, [*own], turn) for key, own in self._left.items() for turn in look.turns],
             look.every,
         )
-        found = iter(judge(now, self._start, STEPS if look.every == 1 else FIRST_STEPS))
+        found = iter(self._losses(now, STEPS if look.every == 1 else _FIRST_STEPS))
         for geometry, losses in self._left.items():
             for _, vs in itertools.product(look.turns, [*losses]):
                 new = next(found)[None]
@@ -157,6 +156,9 @@ class Race:
             made = problems([parts[place] for place in places], start, varsigmas, seed)
             found |= zip(places, made, strict=True)
         return [problem for place in range(len(asked)) for problem in found[place]]
+
+    def _losses(self, trials: list[Problem], steps: int) -> list[Tensor]:
+        return judge(trials, self._start, exact_steps(self._start, steps))
 
     def _rows_of(
         self, kind: str, turn: int
@@ -228,7 +230,7 @@ class Race:
         near = self._varsigmas[max(0, place - 1) : place + 2]
         many = best._replace(width=width)
         now = self._problems([(many, near, turn) for turn in turns])
-        found = torch.stack(judge(now, self._start, STEPS)).view(len(turns), len(near), -1)
+        found = torch.stack(self._losses(now, STEPS)).view(len(turns), len(near), -1)
         losses = dict(zip(near, found.unbind(1), strict=True))
         limit = MUCH_BETTER * reached
         losses = {vs: new for vs, new in losses.items() if float(new.mean(0).amin()) < limit}

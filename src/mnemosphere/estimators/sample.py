@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -9,16 +10,17 @@ import torch
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.normalize import METRICS, Normalizer
+from mnemosphere.data.normalize import METRICS, SCALED, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.metric import MAX_RANK
 
 __all__ = ["Sample", "labeled_in_turn"]
 
 _LOST = 0.05  # share of rows that a normalization may leave without direction
-_PROBED = 2000  # rows that tell it
+_PROBED = 500  # rows that tell it
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,10 @@ class Sample:
     weight: Tensor | None
     dtype: torch.dtype
 
-    @property
+    @functools.cached_property
     def has_gaps(self) -> bool:
         """Whether a feature of some row is not known."""
-        return any(bool(x.isnan().any()) for _, x in self.rows.chunks())
+        return any(has_gaps(x) for _, x in self.rows.chunks())
 
     def usable(self, *, metrics: bool) -> list[str]:
         """The normalizations that leave hardly a row without direction, the paper's first."""
@@ -75,7 +77,9 @@ class Sample:
 
     def dataset(self, kind: str) -> ArrayDataset:
         """The rows that have a direction, on the sphere."""
-        normalizer = Normalizer.fit(kind, self.rows, self.weight)
+        normalizer = Normalizer(kind)
+        if kind in SCALED or self.has_gaps:
+            normalizer = Normalizer.fit(kind, self.rows, self.weight)
         x, lost = on_sphere(self.rows, normalizer, self.dtype)
         batch = Batch(
             x,

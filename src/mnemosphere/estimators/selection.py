@@ -61,8 +61,8 @@ from mnemosphere.estimators.race import (
     scale,
 )
 from mnemosphere.estimators.sample import Sample, labeled_in_turn
-from mnemosphere.estimators.start import Start
-from mnemosphere.estimators.wide import FINE_CLASSES, choose_wide
+from mnemosphere.estimators.start import MANY_FEATURES, Start
+from mnemosphere.estimators.wide import choose_wide, rows_for_wide
 from mnemosphere.model.sparse_rows import SparseRows
 
 MAX_MEMORIES = 1000
@@ -71,6 +71,7 @@ _SEVERAL_CLASSES = 12  # from which on the pilot's last look takes one hold-out
 QUICK_ROWS, _QUICK_WORK = 10_000, 3 * 10**8
 _ROOT_OF, _MANY_PER_CLASS = 40, 20  # √(40·1000) is a fifth of 1000
 FINE_ROWS, MANY_FINE_ROWS = 5000, 10_000
+FINE_CLASSES = 100  # that take part in the second stage
 _FEW_PER_CLASS, _WIDER = 2, 1.7  # what has so many times as many is told apart
 _ROWS_OF_WIDE, _WIDE_WORK = 2.5, 10**7  # rows per memory
 _SMALL = 400  # rows
@@ -142,40 +143,47 @@ def choose(
     partly = n_labeled < rows.n_rows
     if partly:
         order = labeled_in_turn(order, labeled)
-    # A refinement does best from the smaller ς that fewer rows call for.
-    many = rows.n_rows > QUICK_ROWS and not start.refined
-    some = order[: MANY_FINE_ROWS if many else FINE_ROWS]
-    sample = Sample(
-        rows.take(some),
-        targets[some],
-        None if sample_weight is None else sample_weight[some],
-        dtype,
-    )
     is_sparse = isinstance(rows.values, SparseRows)
     if is_sparse and normalize in METRICS:
         raise ValueError(
             f"normalize={normalize!r} would fill sparse rows: pass normalize='unit' or dense rows"
         )
-    metrics = not is_sparse and not partly
     n_classes = targets.shape[1] - 1
     quick = is_quick(rows.n_rows, start.n_memories, rows.n_features + n_classes)
+    wider = None
+    if n_memories is None and not partly:
+        wider = _more_memories(rows.n_rows, n_classes, rows.n_features, start.n_memories)
+    refined = quick and not takes_long(rows.n_rows, start.n_memories, rows.n_features, n_classes)
+    wide = rows.n_rows > PILOT_ROWS and not (partly or refined or start.refined or wider)
+
+    def sampled(number: int) -> Sample:
+        some = order[:number]
+        weight = None if sample_weight is None else sample_weight[some]
+        return Sample(rows.take(some), targets[some], weight, dtype)
+
+    # A refinement does best from the smaller ς that fewer rows call for.
+    many = rows.n_rows > QUICK_ROWS and not start.refined
+    most = MANY_FINE_ROWS if many else FINE_ROWS
+    enough = rows_for_wide(start.n_memories) * -(-n_classes // MANY_CLASSES)
+    sample = sampled(min(most, enough) if wide else most)
+    kinds = [normalize]
+    if normalize == "auto":
+        kinds = sample.usable(metrics=not is_sparse and not partly)
+    if wide and rows.n_features + 1 >= MANY_FEATURES:
+        wide = not start.from_means(sample.first(PILOT_ROWS).dataset(kinds[0]))
+        sample = sample if wide else sampled(most)
     raced = sample
     if n_classes > MANY_CLASSES and rows.n_rows > PILOT_ROWS and not partly:
         raced = sample.of_classes(MANY_CLASSES)
     looks = FEW_LOOKS if raced.rows.n_rows < _SMALL else QUICK_LOOKS if quick else LOOKS
     if rows.n_rows > PILOT_ROWS and n_classes >= _SEVERAL_CLASSES:  # the next stage judges again
         looks = (*looks[:-1], looks[-1]._replace(turns=looks[-1].turns[:1]))
-    kinds = sample.usable(metrics=metrics) if normalize == "auto" else [normalize]
-    widths, wider = [start.n_memories], None
+    widths = [start.n_memories]
     if n_memories is None and not partly:
         share = min(1.0, PILOT_ROWS / rows.n_rows) / looks[0].every
         few = _FEW_PER_CLASS * n_classes
         # In its first look a large model has few memories too: then it tells nothing of small ones.
         widths = [few, start.n_memories] if _WIDER * few <= share * start.n_memories else widths
-        wider = _more_memories(rows.n_rows, n_classes, rows.n_features, start.n_memories)
-    refined = quick and not takes_long(rows.n_rows, start.n_memories, rows.n_features, n_classes)
-    wide = rows.n_rows > PILOT_ROWS and not (partly or refined or start.refined or wider)
-    wide = wide and not start.from_means(sample.first(PILOT_ROWS).dataset(kinds[0]))
     if wide:
         widths = widths[-1:]  # where rows are shared by many of them, they do as well as few
     settled = kinds[0] not in METRICS and varsigma is not None and len(widths) == 1
@@ -187,9 +195,7 @@ def choose(
         kinds = kinds[:1]
 
     if wide:
-        trials, best = choose_wide(
-            sample, raced, kinds, start, varsigma, seed, doubtful=rows.n_rows > QUICK_ROWS
-        )
+        trials, best = choose_wide(sample, raced, rows.n_rows, kinds, start, varsigma, seed)
         return _choice(best, trials)
     if partly:
         trials = []

@@ -18,7 +18,7 @@ from mnemosphere.training.fixed_point import FixedPoint
 
 _ROWS_TO_START_FROM = 10  # per memory: enough for every class to be among them
 _ROWS_OF_A_MEAN = 50
-_MANY = 1000  # features
+MANY_FEATURES = 1000  # of rows whose means memories may start on
 _PROBED, _FEW, _HARDLY = 128, 32, 0.02  # rows, some of them, and how little overlap
 
 _NO_VARSIGMA = 1e-9  # below, no β makes up for it
@@ -48,10 +48,10 @@ class Start:
         """
         if dataset.n_rows < self.n_memories:
             return False
-        if isinstance(dataset, ArrayDataset) and dataset.rows.x.shape[1] < _MANY:
+        if isinstance(dataset, ArrayDataset) and dataset.rows.x.shape[1] < MANY_FEATURES:
             return False  # without a look at rows
         rows = dataset.sample(_PROBED, generator=torch.Generator().manual_seed(0))
-        if rows.x.shape[1] < _MANY or dataset.has_unlabeled():
+        if rows.x.shape[1] < MANY_FEATURES or dataset.has_unlabeled():
             return False
         x = rows.filled().x
         return float((x @ x[:_FEW].to_dense().T).abs().median()) < _HARDLY

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _PROBE_ROWS = 4096  # enough for the temperature
-_MOST_STEPS, _LITTLE = 60, 1e-9  # of log κ
+_MOST_STEPS, _LITTLE = 60, {torch.float32: 1e-4, torch.float64: 1e-9}  # of log κ
 _WALKS = 100  # price^100 is 1e-7 at 0.85
 _RESTARTS = 20
 _TIES = 0.01  # of all with all, in units of the mean edge: more would cut long thin groups
@@ -48,12 +48,12 @@ class Graph(NamedTuple):
 def sharing_temperature(overlap: Tensor, shared_by: float, weight: Tensor | None = None) -> float:
     """The κ at which softmax(κ·overlap) of rows (B, P) has the mean entropy log(shared_by).
 
-    Newton steps in log κ within a bracket: dH/d(log κ) = −κ² Var(overlap) under the shares.
+    Newton steps in log κ within a bracket: dH/d(log κ) = −κ² Var(overlap) under the shares. As far
+    as the precision of the overlaps allows.
     """
-    overlap = overlap.double()
     # A few of few memories would be no selection at all.
     target = math.log(min(shared_by, 1 + 0.1 * overlap.shape[1]))
-    weight = torch.ones_like(overlap[:, 0]) if weight is None else weight.double()
+    weight = torch.ones_like(overlap[:, 0]) if weight is None else weight.to(overlap)
     low, high = math.log(1e-2), math.log(1e6)
     at = (low + high) / 2
     for _ in range(_MOST_STEPS):
@@ -70,7 +70,7 @@ def sharing_temperature(overlap: Tensor, shared_by: float, weight: Tensor | None
         new = at + (entropy - target) / slope if slope > 0 else math.inf
         new = new if low < new < high else (low + high) / 2
         moved, at = abs(new - at), new
-        if moved < _LITTLE:
+        if moved < _LITTLE[overlap.dtype]:
             break
     return math.exp(at)
 
@@ -80,7 +80,7 @@ def share_graph(w: Tensor, batch: Batch, *, shared_by: float) -> Graph:
     batch = batch.filled()
     step = -(-batch.n_rows // _PROBE_ROWS)
     probe = batch.take(slice(None, None, step))
-    kappa = sharing_temperature(probe.x @ w.T, shared_by, probe.sample_weight)
+    kappa = sharing_temperature((probe.x @ w.T).double(), shared_by, probe.sample_weight)
     edges = w.new_zeros(w.shape[0], w.shape[0], dtype=torch.float64)
     labels = w.new_zeros(w.shape[0], batch.targets.shape[1], dtype=torch.float64)
     # A chunk no smaller than the graph: adding to the edges costs as much as a product then.

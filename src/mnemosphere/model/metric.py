@@ -19,8 +19,8 @@ _NEAR_ROWS, _NEAREST = 500, 5  # whose neighbors are looked for, and how many of
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
-    """The rows as the metric sees them, Ax/‖Ax‖."""
-    x = sphere.project(batch.filled().x.double() @ metric.T)
+    """The rows as the metric sees them, Ax/‖Ax‖, found in its precision."""
+    x = sphere.project(batch.filled().x.to(metric.dtype) @ metric.T)
     return Batch(x.to(batch.x.dtype), batch.targets, batch.sample_weight)
 
 
@@ -29,8 +29,14 @@ def start(batch: Batch, shrinkage: float, *, weighted: bool = False) -> Tensor:
     return starts(batch, (shrinkage,), weighted=weighted)[0]
 
 
-def starts(batch: Batch, shrinkages: Sequence[float], *, weighted: bool = False) -> list[Tensor]:
-    """Metrics (D, N) that rows with labels suggest, in float64: one per shrinkage.
+def starts(
+    batch: Batch,
+    shrinkages: Sequence[float],
+    *,
+    weighted: bool = False,
+    dtype: torch.dtype = torch.float64,
+) -> list[Tensor]:
+    """Metrics (D, N) that rows with labels suggest, in that precision: one per shrinkage.
 
     Rows (B, N) of 'standard': their last coordinate gives their length back. Its part of the metric
     is 1. The rest lets rows of one class vary alike in every direction: with S the covariance
@@ -41,14 +47,15 @@ def starts(batch: Batch, shrinkages: Sequence[float], *, weighted: bool = False)
     """
     rows = _evenly((batch.targets.sum(1) > 0).nonzero()[:, 0], _MOST_ROWS)
     batch = batch.filled().take(rows)
-    x, given = batch.x.double(), batch.sample_weight
-    weight = torch.ones_like(x[:, 0]) if given is None else given.double()
+    x, given = batch.x.to(dtype), batch.sample_weight
+    weight = torch.ones_like(x[:, 0]) if given is None else given.to(dtype)
     label, n = batch.targets.argmax(1), x.shape[1] - 1
     z = x[:, :-1] * (n**0.5 / x[:, -1:])
     before = (weight * z.square().sum(1)).sum()
 
-    def scaled(form: Tensor) -> Tensor:
-        after = (weight * (z @ form.T).square().sum(1)).sum()
+    def scaled(form: Tensor, seen: Tensor) -> Tensor:
+        """The form, times what keeps the mean square length of rows; seen: rows through it."""
+        after = (weight * seen.square().sum(1)).sum()
         found = torch.zeros(len(form) + 1, n + 1, dtype=x.dtype, device=x.device)
         found[:-1, :-1] = torch.where(after > 0, before / after, 1.0).sqrt() * form
         found[-1, -1] = 1.0
@@ -67,7 +74,8 @@ def starts(batch: Batch, shrinkages: Sequence[float], *, weighted: bool = False)
     for s in shrinkages:
         if weighted and s == 1:
             root = relief(z, label, weight).sqrt()
-            found.append(scaled(axes_of(z * root) * root))
+            form = axes_of(z * root) * root
+            found.append(scaled(form, z @ form.T))
             continue
         values = (1 - s) * own + s * typical
         # Directions without any variation within classes must not drown all others.
@@ -75,7 +83,7 @@ def starts(batch: Batch, shrinkages: Sequence[float], *, weighted: bool = False)
         form = (vectors * values.rsqrt()) @ vectors.T
         if weighted:
             form = relief(y @ form, label, weight).sqrt()[:, None] * form
-        found.append(scaled(form @ axes))
+        found.append(scaled(form @ axes, y @ form.T))
     return found
 
 
@@ -140,7 +148,7 @@ def _principal_axes(z: Tensor, most: int) -> Tensor:
     values, vectors = values[-most:], vectors[:, -most:]
     if not bool(values[-1] > 0):  # nothing varies
         return torch.eye(z.shape[1], dtype=z.dtype, device=z.device)[:most]
-    kept = values > _NO_AXIS * values[-1]
+    kept = values > max(_NO_AXIS, 10 * torch.finfo(z.dtype).eps) * values[-1]
     axes: Tensor = vectors[:, kept]
     if rows_are_fewer:
         axes = z.T @ (axes / values[kept].sqrt())
