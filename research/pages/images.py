@@ -198,12 +198,14 @@ def processor_passes() -> str:
 def processor_choice() -> str:
     run = read("processor_choice")
     lines = [
-        [f"{SETS.get(r['data'], r['data'])}, {r['rows']:,} rows", r["normalize"],
-         f"{r['varsigma']:.3f}", f"{r['choice_seconds']:.2f}", f"{r['pass_seconds']:.2f}",
-         f"{r['choice_seconds'] / r['pass_seconds']:.2f}"]
+        [f"{SETS.get(r['data'], r['data'])}, {r['rows']:,} rows", f"{r['n_memories']:,}",
+         r["normalize"], f"{r['varsigma']:.3f}",
+         *(f"{r[f'{what}_seconds']:.2f}" for what in ("choice", "pass")),
+         f"{r['choice_seconds'] / r['pass_seconds']:.2f}", f"{r['own_pass_seconds']:.2f}"]
         for r in run["choice"]
     ]  # fmt: skip
-    head = ["data", "chosen", "ς", "choice, s", "pass, s", "choice in units of it"]
+    head = ["data", "memories", "chosen", "ς", "choice, s", "pass, s", "choice in units of it",
+            "pass as chosen, s"]  # fmt: skip
     return f"{markdown(head, lines)}\n\n{source(run)}"
 
 
