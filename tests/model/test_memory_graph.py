@@ -71,6 +71,13 @@ def test_few_memories_are_shared_by_fewer(problem):
     assert entropies(kappa, overlap).mean() == pytest.approx(math.log(1.3), rel=1e-6)
 
 
+def test_single_precision_goes_as_far_as_it_can(problem):
+    case = problem(1, rows=211, memories=31, features=7)
+    overlap = case.x @ case.params.w.T
+    roughly = sharing_temperature(overlap.float(), 2.5)
+    assert roughly == pytest.approx(sharing_temperature(overlap, 2.5), rel=1e-4)
+
+
 # The graph
 
 

@@ -125,6 +125,28 @@ def test_principal_axes_are_right_singular_vectors(n_rows):
     assert metric._principal_axes(0 * z, 31).shape == (31, 101)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rank", [4, 150])  # among principal axes and among all coordinates
+def test_single_precision_sees_rows_as_double_does(monkeypatch, weighted, rank):
+    monkeypatch.setattr(metric, "MAX_RANK", rank)
+    z, _, targets = classes_in_a_tilted_space()
+    batch = Batch(standard_rows(z), targets)
+    exact, roughly = (
+        [
+            metric.apply(a, batch).x
+            for a in metric.starts(batch, (0.5, 0.1), weighted=weighted, dtype=d)
+        ]
+        for d in (torch.float64, torch.float32)
+    )
+    for x, y in zip(exact, roughly, strict=True):
+        torch.testing.assert_close(y @ y.T, x @ x.T, rtol=0, atol=1e-4)
+
+
+def test_axes_that_rounding_makes_up_are_left_out():
+    flat = (randn(53, 7, seed=8) @ randn(7, 101, seed=9)).float()
+    assert metric._principal_axes(flat, 31).shape == (7, 101)
+
+
 def test_full_shrinkage_is_no_metric():
     z, _, targets = classes_in_a_tilted_space()
     a = metric.start(Batch(standard_rows(z), targets), shrinkage=1.0)
