@@ -28,6 +28,10 @@ LAYERS = {
     "theory": 1,
     "data": 2,
     "training": 2.5,
+    "labels": 2.6,
+    "features": 2.6,
+    "fitted": 2.7,
+    "interpret": 2.8,
     "estimators": 3,
     "plots": 3,
     "export": 3,  # takes fitted estimators; their methods import it when they are called

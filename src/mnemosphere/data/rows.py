@@ -65,6 +65,11 @@ class StoredRows:
         return self.values.shape[1]
 
     @property
+    def is_dense(self) -> bool:
+        """Whether every number is stored."""
+        return not isinstance(self.values, SparseRows)
+
+    @property
     def n_numbers(self) -> int:
         """How many numbers are stored."""
         stored = self.values

@@ -28,7 +28,7 @@ from mnemosphere.estimators.base import (
 )
 from mnemosphere.estimators.editing import given_parameters
 from mnemosphere.estimators.from_files import accuracy, learn_labeled, sample_rows, scan
-from mnemosphere.estimators.labels import (
+from mnemosphere.labels import (
     Encoded,
     as_labels,
     class_index,

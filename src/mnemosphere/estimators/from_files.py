@@ -17,7 +17,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import merge_copies
 from mnemosphere.data.source import SAMPLED, Dataset, RawRows, join_rows
 from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
-from mnemosphere.estimators.labels import class_index, class_weights, encode, is_missing
+from mnemosphere.labels import class_index, class_weights, encode, is_missing
 from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.training.distributed import current, together

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.estimators.labels import as_labels, is_missing
+from mnemosphere.labels import as_labels, is_missing
 from mnemosphere.files import join_prefixes, strip_prefix
 from mnemosphere.model import objectives
 from mnemosphere.model.parameters import Parameters

@@ -267,15 +267,28 @@ class _Pass:
         return r
 
 
+class LogJoint:
+    """`log_joint` of the same parameters again and again: what rows share is computed once."""
+
+    def __init__(self, params: Parameters, like: Tensor | None = None, axis: Sums = ALONE) -> None:
+        """like: rows of the kind that will come, dense if None."""
+        self._params = params
+        self._run = _Pass(params, params.w if like is None else like, axis)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
+        run, params = self._run, self._params
+        if params.w.ndim > 2:
+            return run.forward(x).log_joint
+        out = x.new_empty(x.shape[0], params.n_columns)
+        for rows in run.chunks(x.shape[0]):
+            out[rows] = run.forward(x[rows]).log_joint
+        return out
+
+
 def log_joint(params: Parameters, x: Tensor, axis: Sums = ALONE) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    run = _Pass(params, x, axis)
-    if params.w.ndim > 2:
-        return run.forward(x).log_joint
-    out = x.new_empty(x.shape[0], params.n_columns)
-    for rows in run.chunks(x.shape[0]):
-        out[rows] = run.forward(x[rows]).log_joint
-    return out
+    return LogJoint(params, x, axis)(x)
 
 
 def log_joint_differentiable(

@@ -1,0 +1,222 @@
+"""The columns that a model takes: what a user passes as X, checked and turned into numbers."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Number
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+from torch import Tensor, sparse_csr, strided
+
+from mnemosphere.data.encoding import Encoding, is_frame
+from mnemosphere.data.source import Dataset
+
+_PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+@dataclass(frozen=True)
+class Features:
+    """Columns as training had them, and the numbers that they become."""
+
+    n_columns: int
+    columns: tuple[str, ...] | None = None  # their names, of a frame
+    encoding: Encoding | None = None  # of a frame whose columns are not all numbers
+    named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
+    owner: str = "DAMClassifier"  # the estimator that messages speak of
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the numbers that a row consists of, (N,)."""
+        if self.named is not None:
+            return list(self.named)
+        if self.encoding is not None:
+            return self.encoding.names
+        return None if self.columns is None else list(self.columns)
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers a row consists of, N."""
+        return self.n_columns if self.encoding is None else len(self.encoding.names)
+
+    @property
+    def kinds(self) -> list[str]:
+        """What each number is: a number, a date, part of a category, …"""
+        return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
+
+    @classmethod
+    def learn(cls, X: Any, owner: str) -> tuple[Self, Any]:
+        """(the columns of training rows, the rows as numbers)."""
+        if isinstance(X, Tensor):
+            _check_tensor(X)
+            return cls(int(X.shape[1]), owner=owner), X
+        encoding = _learn_columns(X) if is_frame(X) else None
+        seen = _estimator(owner)
+        if encoding is None:
+            rows = _check_table(X, seen, reset=True)
+        else:
+            _check_not_empty(X)
+            validate_data(seen, X, reset=True, skip_check_array=True)
+            rows = encoding(X)
+        names = getattr(seen, "feature_names_in_", None)
+        columns = None if names is None else tuple(names.tolist())
+        return cls(int(seen.n_features_in_), columns, encoding, owner=owner), rows
+
+    def check(self, X: Any) -> Any:
+        """The numbers of other rows with these columns, as an array, a tensor or sparse rows."""
+        if isinstance(X, Dataset):
+            raise TypeError(
+                "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
+                "`for x, y, weight in dataset`"
+            )
+        if isinstance(X, Tensor):
+            _check_tensor(X)
+            if X.shape[1] != self.n_numbers:
+                raise ValueError(
+                    f"X has {X.shape[1]} features, but {self.owner} is expecting "
+                    f"{self.n_numbers} features as input"
+                )
+            return X
+        if self.encoding is not None:
+            return self._encode(X, self.encoding)
+        # Plain numbers are the common case, and most of the time of a single row.
+        plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
+        if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_columns:
+            return X
+        return _check_table(X, self._as_estimator(), reset=False)
+
+    def _as_estimator(self) -> Any:
+        """What scikit-learn's checks need: an estimator that was fitted to these columns."""
+        seen = _estimator(self.owner)
+        seen.n_features_in_ = self.n_columns
+        if self.columns is not None:
+            seen.feature_names_in_ = np.array(self.columns, dtype=object)
+        return seen
+
+    def _encode(self, X: Any, encoding: Encoding) -> NDArray[Any]:
+        """Columns of any kind as numbers; rows that are encoded already stay as they are."""
+        X = X.to_pandas() if hasattr(X, "to_pandas") else X if is_frame(X) else np.asarray(X)
+        _check_shape(X)
+        if is_frame(X):
+            own = [column.name for column in encoding.columns]
+            encoded = own != encoding.names == list(map(str, X.columns))
+        else:
+            encoded = X.shape[1] == len(encoding.names) and X.dtype.kind in "buif"
+        if encoded:
+            return np.asarray(X, dtype=np.float64)
+        _check_not_empty(X)
+        validate_data(self._as_estimator(), X, reset=False, skip_check_array=True)
+        return encoding(X)
+
+
+@functools.cache
+def _kind(owner: str) -> type[Any]:
+    return type(owner, (BaseEstimator,), {})
+
+
+def _estimator(owner: str) -> Any:
+    """An estimator of that name without any columns yet."""
+    return _kind(owner)()
+
+
+def _learn_columns(frame: Any) -> Encoding | None:
+    """How the columns of a frame become numbers; None if they are numbers already."""
+    encoding, notes = Encoding.fit(frame)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=5)
+    if not encoding.names:
+        raise ValueError("no column of X is left to learn from: see the warnings about them")
+    return None if encoding.is_plain else encoding
+
+
+def _check_tensor(X: Tensor) -> None:
+    plain = X.layout in (strided, sparse_csr)
+    if not plain or X.is_nested or X.is_quantized or X.is_meta:
+        raise TypeError(
+            "X must be a dense or a sparse CSR tensor, of no other layout and not nested, "
+            "quantized or meta: use X.to_sparse_csr(), X.to_dense() or X.dequantize()"
+        )
+    _check_shape(X)
+    if X.is_complex():
+        raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+
+
+def check_images(X: Any, n_features: int | None, owner: str) -> tuple[Any, int]:
+    """(rows of pixels as numbers, how many each has); n_features None: of training rows."""
+    if isinstance(X, Tensor):
+        _check_tensor(X)
+        if n_features is not None:
+            Features(n_features, owner=owner).check(X)
+        return X, int(X.shape[1])
+    seen = _estimator(owner)
+    if n_features is not None:
+        seen.n_features_in_ = n_features
+    return _check_table(X, seen, reset=n_features is None), int(seen.n_features_in_)
+
+
+def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
+    """X as an array or a sparse matrix of numbers, by scikit-learn's rules and messages."""
+    if X is None or isinstance(X, (list, tuple, str, Number)):
+        try:
+            X = np.asarray(X)
+        except ValueError as error:
+            raise ValueError(
+                "X must be (rows, features), got rows of unlike lengths: fill them up"
+            ) from error
+    _check_shape(X)
+    kinds = {getattr(d, "kind", "") for d in (getattr(X, "dtype", None), *_column_types(X))}
+    if "c" in kinds:
+        raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
+    if kinds & {"m", "M"}:
+        raise ValueError("X holds dates: pass a data frame, or numbers, such as days")
+    if not kinds.isdisjoint({"U", "S"}) and X.size > 0:
+        word = next((v for v in X.reshape(-1).tolist() if not _is_number(v)), X.reshape(-1)[0])
+        raise ValueError(f"X holds text ({word!r}): pass a data frame, or drop the column")
+    try:
+        rows = validate_data(
+            seen, X, reset=reset, dtype="numeric", ensure_all_finite=False, accept_sparse="csr"
+        )
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        text = str(error).partition(": ")[2].removeprefix("np.str_(").removesuffix(")")
+        raise ValueError(f"X holds text ({text}): pass a data frame, or drop the column") from error
+    if rows.dtype.kind not in "buif":
+        raise ValueError(f"X must hold numbers, got dtype {rows.dtype}: convert its columns")
+    return rows
+
+
+def _check_shape(X: Any) -> None:
+    if getattr(X, "ndim", 2) == 0:
+        raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
+    if getattr(X, "ndim", 2) == 1:
+        raise ValueError(
+            f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "
+            "X.reshape(-1, 1) is one feature, X.reshape(1, -1) one row"
+        )
+    if isinstance(X, Tensor) and (X.ndim != 2 or 0 in X.shape):
+        raise ValueError(f"X must be (rows, features), at least one each, got {tuple(X.shape)}")
+
+
+def _check_not_empty(X: Any) -> None:
+    if 0 in getattr(X, "shape", ()):
+        raise ValueError(f"X must have rows and columns, at least one each, got {X.shape}")
+
+
+def _column_types(X: Any) -> Iterable[Any]:
+    types = getattr(X, "dtypes", ())  # of a frame, one per column
+    return types if isinstance(types, Iterable) else ()
+
+
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,343 @@
+"""A fitted model: one frozen value, and the way of a row through it.
+
+`fit` makes a `FittedModel`, model files hold one, and predictions, explanations and exports are
+functions of one and of rows. A row goes through
+
+    X → numbers (checked, encoded) → unit rows (normalizer) → log_joint → probabilities, novelty
+
+chunk by chunk. A row without direction (all zeros, or constant where rows are centered) is like
+none of the memories: its class is that of the prior, its novelty 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.completion import fill_blanks
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.prepare import on_sphere, unit_chunks
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.features import Features
+from mnemosphere.labels import as_labels, class_index
+from mnemosphere.model import kernel, objectives, retrieval
+from mnemosphere.model.class_reading import at_temperature, net_class_weights, precise
+from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.solver import SolverState
+
+__all__ = [
+    "Calibration", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
+    "check_whole", "like",
+]  # fmt: skip
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What held-out rows settle, given the parameters."""
+
+    temperature: float = 1.0  # of the shares of memories in a class
+    # (P+1, C+1) class weights net of label smoothing, from which classes are read; None: p itself
+    class_weights: Tensor | None = None
+    novelty_threshold: float | None = None  # of the novelty score
+
+
+@dataclass(frozen=True)
+class Exemplars:
+    """The training rows that memories answer for."""
+
+    typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
+    support: NDArray[np.float64]  # (P,) summed responsibility, in units of rows
+    names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
+
+    @property
+    def shown(self) -> NDArray[Any]:
+        """Names of the typical rows of each memory, or their numbers, (P, 3)."""
+        return self.typical if self.names is None else self.names
+
+    def as_lists(self) -> list[list[Any]]:
+        """The same without places where there is no row."""
+        return [[row for row in line if row not in (-1, "")] for line in self.shown.tolist()]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The model as it was when it last saw classes that have stopped coming."""
+
+    params: Parameters
+    classes: list[Any]
+    missing: frozenset[Any]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What `partial_fit` goes on from."""
+
+    state: SolverState
+    late: frozenset[Any] = frozenset()  # classes that appeared after the first batch
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """How the model came about."""
+
+    settings: dict[str, Any] = field(default_factory=dict)  # of the estimator
+    history: list[dict[str, Any]] = field(default_factory=list)  # one dict per pass
+    status: str = "given"
+    converged: bool = False
+    search: list[dict[str, Any]] = field(default_factory=list)  # trials behind "auto"
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """What training made: everything that reads a model takes one of these, and rows."""
+
+    kind: str  # "classifier" or "clusterer"
+    params: Parameters
+    normalizer: Normalizer
+    features: Features
+    classes: NDArray[Any]  # (C,) labels, or numbers of clusters
+    calibration: Calibration = Calibration()
+    smoothing: float = 0.0  # ε of the soft labels that the parameters were trained on
+    objective: float = 0.0  # weight on the conditional likelihood
+    learns_beta: bool = True
+    label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
+    labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
+    exemplars: Exemplars | None = None
+    lineage: Lineage | None = None
+    stream: Stream | None = None
+    record: Record = Record()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is cached
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields replaced."""
+        return replace(self, **changes)
+
+    def recalibrate(self, **changes: Any) -> Self:
+        """A copy with another calibration."""
+        return replace(self, calibration=replace(self.calibration, **changes))
+
+    def with_params(self, params: Parameters) -> Self:
+        """A copy with other parameters: what was found by the old ones no longer holds."""
+        net = None
+        if self.kind == "classifier":
+            net = net_class_weights(params, self.smoothing)
+        return replace(
+            self, params=params, calibration=Calibration(class_weights=net), exemplars=None,
+            lineage=None, stream=None,
+        )  # fmt: skip
+
+    # What there is to read.
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether its classes are labels; else they are clusters."""
+        return self.kind == "classifier"
+
+    @property
+    def n_memories(self) -> int:
+        """P."""
+        return self.params.n_memories
+
+    @property
+    def device(self) -> torch.device:
+        """Where it lies."""
+        return self.params.w.device
+
+    @property
+    def rule(self) -> LabelRule:
+        """The objective that the model was trained by."""
+        if not self.is_classifier:
+            return objectives.marginal
+        return objectives.JointConditional(self.objective) if self.objective else objectives.joint
+
+    @cached_property
+    def memories(self) -> Floats:
+        """(P, N) memories in the features' units if there are such, else unit vectors."""
+        return as_numpy(self.normalizer.restore(self.params.w))
+
+    @property
+    def net(self) -> Parameters:
+        """Parameters with the class weights that classes are read from."""
+        net = self.calibration.class_weights
+        return self.params if net is None else self.params.replace(p=net)
+
+    @cached_property
+    def class_params(self) -> Parameters:
+        """Parameters whose log_joint gives the probabilities of classes: net, at temperature."""
+        return at_temperature(precise(self.net), self.calibration.temperature)
+
+    @cached_property
+    def class_forward(self) -> kernel.LogJoint:
+        """log_joint of `class_params`, with all that rows share computed once."""
+        return kernel.LogJoint(self.class_params)
+
+    @cached_property
+    def _class_prior(self) -> Tensor:
+        """log_joint of a row without direction."""
+        return _log_prior(self.class_params)
+
+    @property
+    def no_direction(self) -> str:
+        """What a row without direction is, for messages."""
+        return "constant" if self.normalizer.kind == "center" else "all zeros"
+
+    def columns_of(self, y: Any) -> Tensor:
+        """The columns of p that these classes have, (n,)."""
+        if self.is_classifier:
+            return class_index(as_labels(y).reshape(-1), self.classes, self.device)[1]
+        index = y if isinstance(y, Tensor) else np.asarray(y)
+        kind = as_numpy(index[:0] if index.ndim else index).dtype.kind
+        if kind not in "iu" or bool(((index < 0) | (index >= len(self.classes))).any()):
+            some = as_numpy(index).reshape(-1)[:5].tolist()
+            raise ValueError(f"y must be clusters from 0 to {len(self.classes) - 1}, got {some}")
+        return torch.as_tensor(index).reshape(-1).to(self.device).long()
+
+    # Rows in.
+
+    def stored(self, X: Any) -> StoredRows:
+        """X as numbers, NaN where a feature is not known; ValueError for anything else."""
+        if isinstance(X, StoredRows):  # of a data set that was checked
+            return X.on(self.device)
+        stored = StoredRows.of(self.features.check(X), self.device)
+        return stored.check_finite(self.features.names, gaps=stored.is_dense)
+
+    def completed(self, X: Any) -> StoredRows:
+        """X as numbers, with what the memories expect in place of NaN.
+
+        A row of nothing else gets neutral numbers.
+        """
+        stored = self.stored(X)
+        values = stored.values
+        if not values.is_floating_point() or not has_gaps(values):
+            return stored
+        values = values.to(stored.device).double()
+        x, lost = on_sphere(stored, self.normalizer, self.params.w.dtype)
+        found = torch.where(lost[:, None], 0.0, x)
+        found[~lost] = retrieval.expected_memory(self.params, x[~lost])
+        restored = as_numpy(self.normalizer.restore(found).double())
+        full = torch.from_numpy(fill_blanks(as_numpy(values), restored, self.normalizer.kind))
+        neutral = self.normalizer.to(stored.device).fill(values, values.isnan())
+        full = torch.where(lost[:, None], neutral, full.to(stored.device))
+        return StoredRows(full, stored.device)
+
+    def unit_rows(
+        self, X: Any, dtype: torch.dtype | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """(unit rows, which of them have no direction), chunk by chunk."""
+        return unit_chunks(self.stored(X), self.normalizer, dtype or self.params.w.dtype)
+
+    def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """(all unit rows, which of them have no direction); ValueError if none has one."""
+        x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.params.w.dtype)
+        check_some_left(lost, self.no_direction)
+        return x, lost
+
+    # Answers, as tensors on the device of the model.
+
+    def class_log_joint(self, X: Any) -> Tensor:
+        """log_joint by which classes are read, (n, C+1)."""
+        read, prior = self.class_forward, self._class_prior
+        return _over(
+            self.unit_rows(X, self.class_params.w.dtype),
+            lambda x, lost: torch.where(lost[:, None], prior, read(x)),
+        )
+
+    def log_proba(self, X: Any) -> Tensor:
+        """Log P(y | x, y is one of the C classes), (n, C)."""
+        return self.class_log_joint(X)[:, :-1].double().log_softmax(1)
+
+    def shares(self, X: Any) -> Tensor:
+        """P(memory | x), (n, P)."""
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            scores = kernel.log_joint(self.params, x)
+            found = kernel.responsibilities(self.params, x, scores.softmax(1))[:, 1:]
+            return torch.where(lost[:, None], 0.0, found)
+
+        return _over(self.unit_rows(X), read)
+
+    def log_density(self, X: Any) -> Tensor:
+        """Log of the effective density on the sphere, labels summed out, (n,)."""
+        prior, area = _log_prior(self.params), float(log_omega(0.0, self.params.n_features))
+        read = kernel.LogJoint(self.params)
+        return _over(
+            self.unit_rows(X),
+            lambda x, lost: torch.where(lost[:, None], prior, read(x)).logsumexp(1).double() - area,
+        )
+
+    def novelty(self, X: Any) -> Tensor:
+        """Posterior weight of the uniform component, (n,)."""
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            values = x.new_ones(x.shape[0])
+            values[~lost] = retrieval.novelty(self.params, x[~lost])
+            return values
+
+        return _over(self.unit_rows(X), read)
+
+    def novelty_score(self, X: Any) -> Tensor:
+        """Minus the log of the memories' part of the density, (n,); infinite without direction."""
+
+        def read(x: Tensor, lost: Tensor) -> Tensor:
+            scores = torch.full_like(lost, torch.inf, dtype=torch.float64)
+            scores[~lost] = retrieval.novelty_score(self.params, x[~lost]).double()
+            return scores
+
+        return _over(self.unit_rows(X), read)
+
+
+def _over(
+    chunks: Iterator[tuple[Tensor, Tensor]], read: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    parts = [read(x, lost) for x, lost in chunks]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _log_prior(params: Parameters) -> Tensor:
+    """log_joint (C+1,) of the uniform component alone."""
+    tiny = torch.finfo(params.p.dtype).tiny
+    return params.p_q.clamp_min(tiny).log() + params.p_h[0].clamp_min(tiny).log()
+
+
+def check_some_left(lost: Tensor, no_direction: str) -> None:
+    """Raise ValueError if no row has a direction."""
+    if bool(lost.all()):
+        raise ValueError(
+            f"every row of X is {no_direction}, so none has a direction: use normalize='standard'"
+        )
+
+
+def like(X: Any, answer: Tensor) -> Any:
+    """An answer where the question came from: a tensor for a tensor, else a NumPy array."""
+    return answer.to(X.device) if isinstance(X, Tensor) else answer.cpu().numpy()
+
+
+def as_numpy(values: Any) -> NDArray[Any]:
+    """An answer as a NumPy array, wherever it lies."""
+    if isinstance(values, Iterator):  # of a data set, batch by batch
+        return np.concatenate([as_numpy(part) for part in values])
+    return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def check_whole(value: object, name: str, least: int | None = None) -> None:
+    """Raise ValueError unless the value is a whole number, and at least `least`."""
+    if not isinstance(value, Integral) or (least is not None and value < least):
+        bound = "" if least is None else f" >= {least}"
+        raise ValueError(f"{name} must be a whole number{bound}, got {value!r}")
