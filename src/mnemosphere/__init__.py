@@ -4,18 +4,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnemosphere import data, plots, theory
+    from mnemosphere import data, export, interpret, plots, theory
     from mnemosphere.data.source import Dataset
     from mnemosphere.estimators import (
         DAMClassifier,
         DAMClusterer,
         PatchEncoder,
-        explain_images,
+        as_estimator,
         load,
-        memory_pictures,
         save,
     )
     from mnemosphere.export import to_onnx
+    from mnemosphere.fitted import FittedModel
+    from mnemosphere.interpret import explain_images, memory_pictures
     from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
 
 __all__ = [
@@ -25,12 +26,16 @@ __all__ = [
     "DAMClassifier",
     "DAMClusterer",
     "Dataset",
+    "FittedModel",
     "FixedPoint",
     "PatchEncoder",
     "Refinement",
     "__version__",
+    "as_estimator",
     "data",
     "explain_images",
+    "export",
+    "interpret",
     "load",
     "memory_pictures",
     "plots",
@@ -44,7 +49,9 @@ __version__ = "0.1.0"
 _HOME = {
     "Dataset": "data.source",
     **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
-    **dict.fromkeys(("explain_images", "load", "memory_pictures", "save"), "estimators"),
+    **dict.fromkeys(("as_estimator", "load", "save"), "estimators"),
+    **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
+    "FittedModel": "fitted",
     "to_onnx": "export",
     **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
 }

@@ -51,12 +51,15 @@ class Features:
         return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
 
     @classmethod
-    def learn(cls, X: Any, owner: str) -> tuple[Self, Any]:
-        """(the columns of training rows, the rows as numbers)."""
+    def learn(cls, X: Any, owner: str, *, encoded: bool = True) -> tuple[Self, Any]:
+        """(the columns of training rows, the rows as numbers).
+
+        encoded: columns of a frame that are no numbers are turned into some.
+        """
         if isinstance(X, Tensor):
             _check_tensor(X)
             return cls(int(X.shape[1]), owner=owner), X
-        encoding = _learn_columns(X) if is_frame(X) else None
+        encoding = _learn_columns(X) if encoded and is_frame(X) else None
         seen = _estimator(owner)
         if encoding is None:
             rows = _check_table(X, seen, reset=True)
@@ -145,19 +148,6 @@ def _check_tensor(X: Tensor) -> None:
     _check_shape(X)
     if X.is_complex():
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
-
-
-def check_images(X: Any, n_features: int | None, owner: str) -> tuple[Any, int]:
-    """(rows of pixels as numbers, how many each has); n_features None: of training rows."""
-    if isinstance(X, Tensor):
-        _check_tensor(X)
-        if n_features is not None:
-            Features(n_features, owner=owner).check(X)
-        return X, int(X.shape[1])
-    seen = _estimator(owner)
-    if n_features is not None:
-        seen.n_features_in_ = n_features
-    return _check_table(X, seen, reset=n_features is None), int(seen.n_features_in_)
 
 
 def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:

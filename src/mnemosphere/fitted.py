@@ -11,7 +11,7 @@ none of the memories: its class is that of the prior, its novelty 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral
@@ -193,11 +193,6 @@ class FittedModel:
         """log_joint of a row without direction."""
         return _log_prior(self.class_params)
 
-    @property
-    def no_direction(self) -> str:
-        """What a row without direction is, for messages."""
-        return "constant" if self.normalizer.kind == "center" else "all zeros"
-
     def columns_of(self, y: Any) -> Tensor:
         """The columns of p that these classes have, (n,)."""
         if self.is_classifier:
@@ -246,7 +241,7 @@ class FittedModel:
     def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """(all unit rows, which of them have no direction); ValueError if none has one."""
         x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.params.w.dtype)
-        check_some_left(lost, self.no_direction)
+        self.normalizer.check_some_left(lost)
         return x, lost
 
     # Answers, as tensors on the device of the model.
@@ -303,6 +298,23 @@ class FittedModel:
         return _over(self.unit_rows(X), read)
 
 
+def trained_with(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the settings of an estimator readings of its model depend on, as fields of it."""
+    # So little smoothing would vanish in products: it is none.
+    smoothing = float(settings.get("label_smoothing", settings.get("smoothing", 0.0)))
+    given = settings.get("objective", 0.0)
+    weight = (
+        {"joint": 0.0, "auto": 0.0, "conditional": 1.0}.get(given, given)
+        if isinstance(given, str)
+        else getattr(given, "conditional", given)
+    )
+    return {
+        "smoothing": smoothing if smoothing > 1e-30 else 0.0,
+        "objective": float(weight),
+        "learns_beta": settings.get("beta", "learn") == "learn",
+    }
+
+
 def _over(
     chunks: Iterator[tuple[Tensor, Tensor]], read: Callable[[Tensor, Tensor], Tensor]
 ) -> Tensor:
@@ -314,14 +326,6 @@ def _log_prior(params: Parameters) -> Tensor:
     """log_joint (C+1,) of the uniform component alone."""
     tiny = torch.finfo(params.p.dtype).tiny
     return params.p_q.clamp_min(tiny).log() + params.p_h[0].clamp_min(tiny).log()
-
-
-def check_some_left(lost: Tensor, no_direction: str) -> None:
-    """Raise ValueError if no row has a direction."""
-    if bool(lost.all()):
-        raise ValueError(
-            f"every row of X is {no_direction}, so none has a direction: use normalize='standard'"
-        )
 
 
 def like(X: Any, answer: Tensor) -> Any:

@@ -252,3 +252,49 @@ def class_weights(
     present = mass > 0
     even = mass.sum() / (int(present.sum()) * torch.where(present, mass, 1.0))
     return torch.where(present, even, 1.0)
+
+
+def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | None:
+    """sample_weight (n,) in float64 on the device; None stays None."""
+    if given is None:
+        return None
+    try:
+        weight = torch.as_tensor(given if isinstance(given, Tensor) else np.array(given, float))
+    except (TypeError, ValueError) as error:
+        raise ValueError("sample_weight must be numbers, one per row") from error
+    weight = weight.to(device).double()
+    if weight.ndim == 0:
+        weight = weight.expand(n_rows)
+    if weight.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight.shape == {tuple(weight.shape)}, expected ({n_rows},): one per row"
+        )
+    if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
+        raise ValueError("sample_weight must be finite and >= 0: Negative values in data passed")
+    return _relative(weight)
+
+
+def row_weights(
+    coded: Encoded, setting: dict[Any, float] | str | None, sample_weight: Any
+) -> Tensor | None:
+    """Sample weight times class weight, (n,); None where all are 1."""
+    n_rows, device = coded.index.shape[0], coded.index.device
+    weight = sample_weights(sample_weight, n_rows, device)
+    if setting is None:
+        return weight
+    if weight is None:
+        weight = torch.ones(n_rows, dtype=torch.float64, device=device)
+    each = class_weights(setting, coded.classes, coded.index, weight)
+    return _relative(torch.where(coded.index >= 0, weight * each[coded.index], weight))
+
+
+def _relative(weight: Tensor) -> Tensor:
+    """Weights of which only ratios matter, of a size that single precision holds.
+
+    Rows with 1e-30 of the largest weight add nothing to any sum: they have none.
+    """
+    if not bool(weight.sum() > 0):
+        raise ValueError("all weights are zero: give some rows a sample_weight above 0")
+    largest = float(weight.max())
+    weight = weight if 1e-30 < largest < 1e30 else weight / largest
+    return torch.where(weight < 1e-30 * float(weight.max()), 0.0, weight)

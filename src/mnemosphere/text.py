@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from rich.cells import cell_len, set_cell_size
+
+_ALL_SHOWN = 50  # features that are shown even if their names say nothing
 
 
 def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
@@ -44,3 +47,14 @@ def html_table(rows: Sequence[Mapping[str, str]]) -> str:
         for row in rows
     )
     return f"<table><tr>{heads}</tr>{body}</table>"
+
+
+def readable(names: list[str]) -> bool:
+    """Whether features can be shown to people: few, or with names that are more than numbers.
+
+    Numbers of a vector tell nobody anything.
+    """
+    if all(re.search(r"\[\d+\]$", name) for name in names):
+        return False
+    stems = {re.sub(r"\d+", "", name) for name in names}
+    return len(names) <= _ALL_SHOWN or len(stems) > len(names) / 2

@@ -91,7 +91,7 @@ def cluster(
         if folder is not None and draft is not None:
             if folder.writes:
                 model.save(draft / MODEL)
-                plots.save(memories_of(model, shape), draft / "clusters.png")
+                plots.save(memories_of(model.model_, shape), draft / "clusters.png")
             folder.finish(content)
     terminal.result(content)
     facts = report.model_facts(model) | {"time": f"{seconds:.1f} s"}

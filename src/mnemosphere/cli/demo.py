@@ -12,7 +12,7 @@ from mnemosphere.cli.shell import Terminal, command_line
 
 if TYPE_CHECKING:
     from mnemosphere.data.columns import Rows
-    from mnemosphere.estimators import Explanation
+    from mnemosphere.interpret import Explanation
 
 _DATA = "mnist-small"
 _MEMORIES, _PASSES = 400, 8  # so that it takes half a minute on two slow cores
@@ -72,10 +72,11 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     import numpy as np
 
     from mnemosphere import plots
+    from mnemosphere.interpret import recall_path
     from mnemosphere.plots.fitted import memories_of, recall_of
 
     shape = test.table.image_shape
-    plots.save(memories_of(model, shape), folder / "memories.png")
+    plots.save(memories_of(model.model_, shape), folder / "memories.png")
     found = model.explain(test.x)
     right = found.verdict == test.y
     # A digit recognized with some doubt, by several memories.
@@ -86,10 +87,10 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     few = test.take(np.flatnonzero(right)[[3, 5, 8]])
     damaged = few.x.astype(np.float64)
     damaged[:, damaged.shape[1] // 2 :] = np.nan  # the lower half
-    path = model.recall_path(damaged)
+    path = recall_path(model.model_, damaged)
     ends = model.predict(path.rows[-1])
-    strips = recall_of(model, few.x, path, ~np.isnan(damaged), shape, names=few.names.tolist(),
-                       verdicts=ends)  # fmt: skip
+    strips = recall_of(model.model_, few.x, path, ~np.isnan(damaged), shape,
+                       names=few.names.tolist(), verdicts=ends)  # fmt: skip
     plots.save(strips, folder / "recall.png")
     model.explore(folder / "page.html", test.x, test.y, image_shape=shape, layout="pca",
                   title="Handwritten digits")  # fmt: skip
@@ -101,7 +102,7 @@ def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
     from mnemosphere.plots import terminal_gallery
     from mnemosphere.plots.fitted import representative
 
-    indices = representative(model, _SHOWN)
+    indices = representative(model.model_, _SHOWN)
     terminal.say("", f"{_SHOWN} of the {model.n_memories_} memories", "")
     gallery = terminal_gallery(model.memories_, shape, min(terminal.width, 100), ncols=_NCOLS,
                                indices=indices, color=terminal.color)  # fmt: skip

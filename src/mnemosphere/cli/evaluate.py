@@ -137,7 +137,7 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         if "rejected" in told:
             facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
-    poor = no_better_than_chance(opened.model, found)
+    poor = no_better_than_chance(found, opened.model.class_weight)
     if poor is not None:
         terminal.note(f"note: {poor}")
     classes, title = found["per_class"], "classes"

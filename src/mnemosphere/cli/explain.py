@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
     from mnemosphere.cli.shell import Terminal
     from mnemosphere.data.columns import Rows
-    from mnemosphere.estimators import Explanation
+    from mnemosphere.interpret import Explanation
 
 _MOST = 12  # rows of one picture
 _INSTEAD = option("What would have to change for this class; next: the runner-up.", metavar="LABEL")
@@ -52,8 +52,7 @@ def explain(
     """
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
-    from mnemosphere.estimators.explanation import explain as explain_rows
-    from mnemosphere.estimators.image_explanation import explain_images
+    from mnemosphere.interpret import explain_images
 
     terminal = request.terminal
     if out is not None:
@@ -65,7 +64,7 @@ def explain(
     if out is not None and len(rows) > _MOST:
         raise ValueError(f"a picture shows {_MOST} rows at most, got {len(rows)}: ask for fewer")
     if opened.encoder is None:
-        found = explain_rows(opened.model, rows.x, nearest)
+        found = opened.model.explain(rows.x, nearest)
     else:
         found = explain_images(opened.whole, rows.images, nearest)
     other = None if instead is None else _other(opened, rows, instead, hold)

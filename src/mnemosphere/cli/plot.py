@@ -52,13 +52,13 @@ def plot(
     opened = open_model(model)
     shape = opened.shape(image_shape)
     if kind is Kind.memories:
-        picture: Any = fitted.memories_of(opened.model, shape, count, opened.pictures)
+        picture: Any = fitted.memories_of(opened.model.model_, shape, count, opened.pictures)
     elif kind is Kind.classes:
-        picture = fitted.classes_of(opened.model, count)
+        picture = fitted.classes_of(opened.model.model_, count)
     elif kind is Kind.history:
         picture = plots.learning_curves(opened.model.history_)
     else:
-        picture = fitted.tree_of(opened.of_rows("a tree"), shape)
+        picture = fitted.tree_of(opened.of_rows("a tree").model_, shape)
     plots.save(picture, path)
     request.terminal.result({"picture": path, "kind": kind.value, "model": opened.path})
     request.terminal.say(f"wrote {path}")

@@ -15,7 +15,7 @@ from mnemosphere.cli.options import (
     command,
     option,
 )  # fmt: skip
-from mnemosphere.cli.output import MODEL, TABLES, check_file
+from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.shell import Terminal, cells
 
 if TYPE_CHECKING:
@@ -52,19 +52,15 @@ def predict(
     if out is not None:
         check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
     settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "rejects": reject is not None}
-    quick, files = None, large(data, request.columns, max_memory)
-    if prior is None and reject is None and files is None:
-        quick = _quickly(model, data, request, nearest)
-    if quick is None:
-        opened = open_model(model, labeled=prior is not None)
-        if reject is not None:
-            _set_threshold(opened, reject)
-        if files is not None:
-            _predict_files(request, opened, files, max_memory, out, settings)
-            return
-        rows = rows_for(opened, data, request.columns, request.split)
-        quick = opened, *_predictions(opened, rows, **settings)
-    opened, frame, proba = quick
+    files = large(data, request.columns, max_memory)
+    opened = open_model(model, labeled=prior is not None)
+    if reject is not None:
+        _set_threshold(opened, reject)
+    if files is not None:
+        _predict_files(request, opened, files, max_memory, out, settings)
+        return
+    rows = rows_for(opened, data, request.columns, request.split)
+    frame, proba = _predictions(opened, rows, **settings)
     if out is not None:
         write_table(proba if out.suffix == ".npy" else frame, out)
     records = frame.to_dict("records")
@@ -76,28 +72,6 @@ def predict(
     _show(terminal, opened, frame)
     if len(records) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
-
-
-def _quickly(
-    path: Path, data: list[str], request: Request, nearest: int
-) -> tuple[Any, Any, Any] | None:
-    """(the model, the frame, the probabilities) without torch; None where it takes more."""
-    import numpy as np
-
-    from mnemosphere.cli.quick import read_quick
-    from mnemosphere.cli.rows import opened_quick, rows_for
-
-    found = read_quick(path / MODEL if path.is_dir() else path)
-    if found is None:
-        return None
-    opened = opened_quick(found, path)
-    rows = rows_for(opened, data, request.columns, request.split)
-    x = found.unit_rows(rows.x)
-    if x is None:
-        return None
-    proba, columns = found.predictions(x, nearest)
-    best = found.classes_[np.argmax(proba, axis=1)]
-    return opened, _frame(opened, rows, best, proba, columns), proba
 
 
 def _frame(opened: Opened, rows: Rows, found: Any, proba: Any, more: dict[str, Any]) -> Any:
@@ -161,7 +135,7 @@ def _set_threshold(opened: Opened, rate: float) -> None:
     """The threshold of novelty for another rate than the stored one."""
     import numpy as np
 
-    from mnemosphere.estimators.calibration import rejection_threshold
+    from mnemosphere.interpret import rejection_threshold
 
     scores = opened.record.get("novelty", {}).get("held_out")
     if not scores:
@@ -170,7 +144,8 @@ def _set_threshold(opened: Opened, rate: float) -> None:
             "or predict without --reject"
         )
     known = np.array([np.inf if score is None else score for score in scores])
-    opened.model.novelty_threshold_ = rejection_threshold(known, rate)
+    model = opened.model
+    model.model_ = model.model_.recalibrate(novelty_threshold=rejection_threshold(known, rate))
 
 
 def _predictions(
@@ -179,19 +154,23 @@ def _predictions(
     """(a frame with one row per row, the probabilities alone)."""
     import numpy as np
 
-    from mnemosphere.estimators.explanation import deciding
+    from mnemosphere import interpret
     from mnemosphere.estimators.settings import label_numbers
+    from mnemosphere.interpret.explanation import deciding
 
-    model, first = opened.model, opened.model
+    model = first = opened.model.model_
     if prior is not None:
-        weights = dict(zip(model.classes_.tolist(), model.class_prior_.tolist(), strict=False))
+        frequencies = model.params.p_q.tolist()
+        weights = dict(zip(model.classes.tolist(), frequencies, strict=False))
         weights |= label_numbers(prior, weights, "--prior")
-        model = model.with_class_prior(weights)
-    proba, found = model.predict_proba(rows.x), model.predict(rows.x)
+        model = interpret.with_class_prior(model, weights)
+    proba = model.log_proba(rows.x).exp().cpu().numpy()
+    found = model.classes[proba.argmax(axis=1)]
     # Novelty is about the rows that were trained on, whatever classes are expected now.
-    novel = None if first.novelty_threshold_ is None else first.is_novel(rows.x)
+    rated = first.calibration.novelty_threshold is not None
+    novel = interpret.is_novel(first, rows.x) if rated else None
     if rejects:
         found = np.where(np.asarray(novel), None, found.astype(object))
-    more = {"novelty": first.novelty(rows.x), "novel": novel}
+    more = {"novelty": interpret.novelty(first, rows.x), "novel": novel}
     more |= deciding(model, rows.x, nearest) if nearest else {}
     return _frame(opened, rows, found, proba, more), proba

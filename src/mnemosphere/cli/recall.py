@@ -57,6 +57,7 @@ def recall(
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.data.completion import fill_blanks
     from mnemosphere.data.table_writer import write_table
+    from mnemosphere.interpret import decode, encode, recall_path
     from mnemosphere.plots.fitted import recall_of
 
     terminal = request.terminal
@@ -76,7 +77,8 @@ def recall(
                 f"--class must be one of {', '.join(opened.classes)}, got {of_class!r}"
             )
         y = np.repeat(opened.model.classes_[opened.classes.index(of_class)], len(rows))
-    numbers = opened.model.encode(rows.x, fill=False)
+    fitted = opened.model.model_
+    numbers = encode(fitted, rows.x, fill=False)
     columns = getattr(numbers, "columns", None)
 
     def like(values: Any) -> Any:
@@ -85,16 +87,16 @@ def recall(
     rows = replace(rows, x=np.asarray(numbers))
     known = _known(rows, hide, seed)
     damaged = np.where(known, rows.x, np.nan)
-    path = opened.model.recall_path(like(damaged), y)
-    completed = fill_blanks(damaged, path.rows[-1], opened.model.normalize_)
+    path = recall_path(fitted, like(damaged), y)
+    completed = fill_blanks(damaged, path.rows[-1], fitted.normalizer.kind)
     answers = opened.model.predict(like(completed))
     if out is not None and out.name.lower().endswith(PICTURES):
         few = rows.take(np.arange(min(_DRAWN, len(rows))))
-        strips = recall_of(opened.model, few.x, path, known, shape, names=few.names.tolist(),
+        strips = recall_of(fitted, few.x, path, known, shape, names=few.names.tolist(),
                            verdicts=answers[:_DRAWN])  # fmt: skip
         plots.save(strips, out)
     elif out is not None:
-        table = pd.DataFrame(opened.model.decode(completed))
+        table = pd.DataFrame(decode(fitted, completed))
         table.columns = [f"x{c}" if columns is None else c for c in table.columns]
         table.insert(0, rows.kind, rows.names, allow_duplicates=True)
         write_table(table, out)

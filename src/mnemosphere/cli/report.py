@@ -7,7 +7,7 @@ from typing import Any
 
 from mnemosphere.data.columns import Rows
 from mnemosphere.data.file_rows import FileRows
-from mnemosphere.estimators import evaluation
+from mnemosphere.interpret import evaluate
 from mnemosphere.machine import device_name, versions
 
 _WORST = 10
@@ -15,10 +15,10 @@ _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any
 
 
 def score(model: Any, rows: Rows | FileRows) -> dict[str, Any]:
-    """What `evaluation.evaluate` finds on the labeled rows, with the worst of them by name."""
+    """What `interpret.evaluate` finds on the labeled rows, with the worst of them by name."""
     labeled = (part.take(part.labeled) for part in rows.batches())
     parts = ((part.x, part.y, part.names) for part in labeled if part.y is not None and len(part))
-    found = evaluation.evaluate(model, parts, _WORST)
+    found = evaluate(model.model_, parts, _WORST)
     worst = found["worst_rows"]
     found["worst_rows"] = [{rows.kind: str(row.pop("row")), **row} for row in worst]
     return found

@@ -83,20 +83,17 @@ def open_model(path: Path, *, labeled: bool = False) -> Opened:
     from sklearn.pipeline import Pipeline
 
     import mnemosphere
-    from mnemosphere.estimators.patches import two_layers
+    from mnemosphere.encoder import two_layers
 
     path = path / MODEL if path.is_dir() else path
     model = mnemosphere.load(path)
-    encoder, model = two_layers(model) if isinstance(model, Pipeline) else (None, model)
+    encoder = None
+    if isinstance(model, Pipeline):
+        two_layers(model)  # says what is wrong with any other
+        encoder, model = (step for _, step in model.steps)
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
     return Opened(model, _record(path.parent / RESULTS), path, encoder)
-
-
-def opened_quick(model: Any, path: Path) -> Opened:
-    """The same of a model that was read without the estimators."""
-    path = path / MODEL if path.is_dir() else path
-    return Opened(model, _record(path.parent / RESULTS), path)
 
 
 def _record(path: Path) -> dict[str, Any]:

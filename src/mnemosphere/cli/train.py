@@ -271,6 +271,7 @@ def fit(
     import numpy as np
 
     from mnemosphere.estimators import ProgressBar
+    from mnemosphere.interpret import name_rows
     from mnemosphere.training.checkpoint import Checkpoint
 
     watching: list[Any] = [ProgressBar()] if terminal.live else []
@@ -282,7 +283,7 @@ def fit(
     seconds = time.perf_counter() - began
     model.callbacks = ()
     if model.typical_rows_ is not None:
-        model.name_rows(rows.names_of(model.typical_rows_))
+        model.model_ = name_rows(model.model_, rows.names_of(model.typical_rows_))
     for warning in caught:
         text = str(warning.message)
         if "set aside" in text and rows.in_memory:
@@ -303,12 +304,14 @@ def _run(
     from mnemosphere.cli import report
     from mnemosphere.cli.rows import Opened, about_data
     from mnemosphere.estimators import save
+    from mnemosphere.estimators.from_files import sample_rows
     from mnemosphere.estimators.remarks import learns_from_unlabeled
+    from mnemosphere.interpret import shrink
     from mnemosphere.plots.fitted import memories_of
 
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
     if missing:
-        used = learns_from_unlabeled(model, len(rows) - missing, len(rows))
+        used = learns_from_unlabeled(model.get_params(), len(rows) - missing, len(rows))
         how = "used unlabeled" if used else "left out"
         terminal.note(f"{missing} of {len(rows)} rows have no label: they are {how}")
     began = time.perf_counter()
@@ -325,7 +328,8 @@ def _run(
             f"{folder.shown}.partial, go on with: mnemosphere train --resume --out {folder.shown}"
         )
     if own["shrink"] is not None:
-        model = model.shrink(rows.x, rows.y, n_memories=own["shrink"])
+        x, y = (rows.x, rows.y) if rows.in_memory else sample_rows(rows.x, 0)[:2]
+        model.model_ = shrink(model.model_, x, y, n_memories=own["shrink"])
     content = report.score(model, rows if judged is None else judged)
     scores = np.empty(0)
     if judged is not None:
@@ -335,7 +339,7 @@ def _run(
     if folder.writes:
         opened = Opened(model, {}, path, first)
         save(opened.whole, path)
-        gallery = memories_of(model, rows.table.image_shape, pictures=opened.pictures)
+        gallery = memories_of(model.model_, rows.table.image_shape, pictures=opened.pictures)
         plots.save(gallery, folder.draft / "memories.png")
         plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
     return model, {
@@ -368,7 +372,7 @@ def _show(
             "log-loss": cell(content["log_loss"]),
         }
     )
-    poor = no_better_than_chance(model, content)
+    poor = no_better_than_chance(content, model.class_weight)
     if poor is not None:
         terminal.note(f"note: {poor}")
     terminal.say("", folder.told())

@@ -6,10 +6,9 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.sparse_normalize import (
@@ -20,7 +19,6 @@ from mnemosphere.data.sparse_normalize import (
     squares,
     sums,
 )
-from mnemosphere.files import as_tensors
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
@@ -122,14 +120,15 @@ class Normalizer:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @classmethod
-    def from_arrays(cls, kind: str, arrays: Mapping[str, NDArray[Any]], n_features: int) -> Self:
+    def from_tensors(cls, kind: str, tensors: Mapping[str, Tensor], n_features: int) -> Self:
         """Undo `to_tensors`; ValueError where they are not for this kind and size."""
-        check_tensors(arrays, _LEARNED, {"N": n_features, "M": n_features + (kind in SCALED)})
-        if any((name in arrays) != (kind in SCALED) for name in ("mean", "scale")):
-            raise ValueError(f"normalize={kind!r} does not go with {sorted(arrays)}")
-        if "metric" in arrays and not 1e-30 < abs(arrays["metric"]).max(initial=0) < 1e30:
+        check_tensors(tensors, _LEARNED, {"N": n_features, "M": n_features + (kind in SCALED)})
+        if any((name in tensors) != (kind in SCALED) for name in ("mean", "scale")):
+            raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
+        metric = tensors.get("metric")
+        if metric is not None and not (metric.numel() and 1e-30 < float(metric.abs().max()) < 1e30):
             raise ValueError("normalizer.metric is no map that a row could be seen through")
-        return cls(kind, **as_tensors(arrays))
+        return cls(kind, **tensors)
 
     @property
     def extra(self) -> int:
@@ -144,6 +143,19 @@ class Normalizer:
         """A copy that puts rows at Av/‖Av‖, v where they are put now; metrics multiply."""
         a = metric.double()
         return replace(self, metric=a if self.metric is None else a @ self.metric)
+
+    @property
+    def no_direction(self) -> str:
+        """What a row without direction is, for messages."""
+        return "constant" if self.kind == "center" else "all zeros"
+
+    def check_some_left(self, lost: Tensor) -> None:
+        """Raise ValueError if no row has a direction."""
+        if bool(lost.all()):
+            raise ValueError(
+                f"every row of X is {self.no_direction}, so none has a direction: use "
+                "normalize='standard'"
+            )
 
     def to(self, device: torch.device | str) -> Self:
         """A copy whose numbers are on another device."""

@@ -1,326 +1,263 @@
-"""What every estimator shares: rows in, unit rows on the device, answers out."""
+"""What classifier and clusterer share: scikit-learn's methods as readings of one fitted model."""
 
 from __future__ import annotations
 
-import functools
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from numbers import Integral
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._set_output import _SetOutputMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.normalize import Normalizer
-from mnemosphere.data.prepare import on_sphere, unit_chunks
-from mnemosphere.data.rows import StoredRows
+from mnemosphere import interpret
+from mnemosphere.data.ahead import ahead
 from mnemosphere.data.source import Dataset
-from mnemosphere.estimators import persistence
-from mnemosphere.estimators.from_files import ANSWERS, batch_by_batch
-from mnemosphere.estimators.module import DAMModule
-from mnemosphere.estimators.progress import ProgressBar, looking
-from mnemosphere.estimators.rows_in import RowsIn
-from mnemosphere.files import checksum
-from mnemosphere.machine import check_memory
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.products import operands
-from mnemosphere.model.workspace import reused
-from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import current, together
-from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.lineage import Lineage
-from mnemosphere.training.refinement import Trained
-from mnemosphere.training.sgd import SGD
+from mnemosphere.estimators import saving
+from mnemosphere.estimators.from_files import check_features, gathered, sample_rows
+from mnemosphere.estimators.setup import kept_settings
+from mnemosphere.export import explore, model_card, to_onnx
+from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
+from mnemosphere.interpret import Counterfactual, Explanation
+from mnemosphere.theory.stationarity import Certificate
+from mnemosphere.training.distributed import together
 
-Floats = NDArray[np.floating[Any]]
+# Fitted attributes, each read from the model.
+ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
+    "params_": lambda m: m.params,
+    "classes_": lambda m: m.classes,
+    "n_features_in_": lambda m: m.features.n_columns,
+    "memories_": lambda m: m.memories,
+    "n_memories_": lambda m: m.n_memories,
+    "class_weights_": lambda m: as_numpy(m.params.p),
+    "memory_prior_": lambda m: as_numpy(m.params.p_h),
+    "class_prior_": lambda m: as_numpy(m.params.p_q),
+    "beta_": lambda m: float(m.params.beta),
+    "varsigma_": lambda m: m.params.varsigma,
+    "normalize_": lambda m: m.normalizer.kind,
+    "novelty_threshold_": lambda m: m.calibration.novelty_threshold,
+    "selection_": lambda m: m.record.search,
+    "history_": lambda m: m.record.history,
+    "n_iter_": lambda m: len(m.record.history),
+    "status_": lambda m: m.record.status,
+    "converged_": lambda m: m.record.converged,
+    "lineage_": lambda m: m.lineage,
+    "typical_rows_": lambda m: None if m.exemplars is None else m.exemplars.typical,
+    "support_": lambda m: None if m.exemplars is None else m.exemplars.support,
+}
 
-_ENDED = ("converged", "stopped early", "refined", "grown", "stable")
-_STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
-_NAMED = 5  # rows that a warning names
-_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
-# Settings that may change when a run goes on: they change nothing, or only how long it takes.
-_NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
-SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
-PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
 
+class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
+    """An estimator that holds a `FittedModel`: `model_`, the only thing that `fit` sets.
 
-# scikit-learn wraps `transform` for set_output only in classes that inherit from the mixin.
-class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
-    """Rows on the sphere, fitted attributes, model files."""
+    Fitted attributes are read from it, so that `model_` may be replaced by an edited one.
+    """
 
-    n_memories_: int
-    memories_: Floats
-    classes_: NDArray[Any]
-    lineage_: Lineage | None
-    history_: list[dict[str, Any]]
-    status_: str
-    n_iter_: int
-    converged_: bool
+    model_: FittedModel
+    _attributes: Mapping[str, Callable[[FittedModel], Any]] = ATTRIBUTES
 
-    # Settings of every estimator.
-    solver: str | FixedPoint | SGD
-    growth: int | None
-    beta: float | str
-    max_iter: int | None
-    tol: float
-    precision: str
-    _few_numbers: ClassVar[int] = 1_000_000  # in X: double precision costs nothing there
-    random_state: Any
-    callbacks: Sequence[Callback]
-    verbose: int
+    def __getattr__(self, name: str) -> Any:
+        model = self.__dict__.get("model_")
+        if model is not None:
+            if name in self._attributes:
+                return self._attributes[name](model)
+            if name == "feature_names_in_" and model.features.columns is not None:
+                return np.array(model.features.columns, dtype=object)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        for name in set(ANSWERS) & set(cls.__dict__):
-            setattr(cls, name, batch_by_batch(cls.__dict__[name]))
-        if "fit" in cls.__dict__:
-            cls.fit = together()(in_its_precision(cls.__dict__["fit"]))
-        if "partial_fit" in cls.__dict__:
-            cls.partial_fit = in_its_precision(cls.__dict__["partial_fit"])
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(self._attributes if "model_" in self.__dict__ else ())]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
 
-    # Rows on the sphere.
+    @property
+    def _model(self) -> FittedModel:
+        """The fitted model, or scikit-learn's NotFittedError."""
+        if "model_" not in self.__dict__:
+            check_is_fitted(self, "model_")
+        return self.model_
 
-    def _training_rows(
-        self, stored: StoredRows, kind: str, weight: Tensor | None, dtype: torch.dtype
-    ) -> tuple[Tensor, Tensor]:
-        """(unit rows, which of the stored rows have no direction); sets the normalizer."""
-        self.normalize_ = kind
-        self._normalizer = Normalizer.fit(kind, stored, weight)
-        if stored.n_features + self._normalizer.extra < 2:
-            raise ValueError(
-                f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
-                "2: use normalize='standard'"
-            )
-        x, lost = on_sphere(stored, self._normalizer, dtype)
-        self._check_some_left(lost)
-        return x, lost
+    @property
+    def _model_now(self) -> FittedModel:
+        """The fitted model with the settings as they are now."""
+        model, settings = self._model, kept_settings(self.get_params(deep=False))
+        return model.replace(record=replace(model.record, settings=settings))
 
-    def _check_some_left(self, lost: Tensor) -> None:
-        if bool(lost.all()):
-            raise ValueError(
-                f"every row of X is {self._no_direction}, so none has a direction: use "
-                "normalize='standard'"
-            )
+    def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Any]) -> Any:
+        """`read(model, rows)`; for a `Dataset`, an iterator over the answers to its batches."""
+        model = self._model
+        if not isinstance(X, Dataset):
+            return read(model, X)
+        check_features(model.features, X)
+        return (read(model, raw.rows) for raw in ahead(X.pieces()))
 
-    def _warn_set_aside(self, given: StoredRows, weight: Tensor | None) -> None:
-        """Count and name the rows of X that have no direction, all copies of them."""
-        chunks = unit_chunks(given, self._normalizer, torch.float64)
-        lost = torch.cat([without for _, without in chunks])
-        if weight is not None:
-            lost &= weight > 0
-        numbers = given.call(lost.nonzero()[:, 0])
-        named = ", ".join(map(str, numbers[:_NAMED]))
-        more = ", …" if len(numbers) > _NAMED else ""
-        warnings.warn(
-            f"{len(numbers)} of {given.n_rows} rows of X are {self._no_direction}, so they have no "
-            f"direction and were set aside: row {named}{more}; normalize='standard' would keep "
-            "them",
-            UserWarning,
-            stacklevel=4,
+    # Rows.
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """How much each memory answers for each row: P(memory | x), (n, P)."""
+        same = getattr(X, "dtype", None) == np.float32
+
+        def read(model: FittedModel, rows: Any) -> Any:
+            out = like(rows, model.shares(rows))
+            if isinstance(out, Tensor):
+                return out
+            return out.astype(np.float32 if same else np.float64, copy=False)
+
+        shares: Floats = self._rowwise(X, read)
+        return shares
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
+        """Names of the columns of `transform`."""
+        name = type(self).__name__.lower()
+        return np.array([f"{name}{k}" for k in range(self._model.n_memories)], dtype=object)
+
+    def novelty_score(self, X: ArrayLike) -> Floats:
+        """How far a row is from all memories, (n,): minus the log of their part of the density.
+
+        It ranks rows as the density does, and saturates at neither end. Infinite for a row
+        without direction.
+        """
+        scores: Floats = self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
+        return scores
+
+    def calibrate_novelty(self, X: ArrayLike, rate: float = 0.01) -> Self:
+        """Set `novelty_threshold_` so that a share `rate` of new rows like X counts as novel.
+
+        Pass rows that were not trained on; labels are not needed. The promise is for the average
+        over draws of X: with n rows, a new one of their kind is rejected with probability at most
+        `rate`, and at least `rate` − 1/(n+1).
+        """
+        found = gathered(self.novelty_score, X) if isinstance(X, Dataset) else self.novelty_score(X)
+        threshold = interpret.rejection_threshold(as_numpy(found), rate)
+        self.model_ = self._model.recalibrate(novelty_threshold=threshold)
+        return self
+
+    def recall(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        known: ArrayLike | None = None,
+        steps: int = 50,
+        method: str = "fixed-point",
+        rate: float = 1.0,
+    ) -> Floats:
+        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N).
+
+        NaN features are found; the others stay as given (up to one factor per row, since length
+        means nothing). known: (n, N) booleans, True for the features that are to stay, in place
+        of all that are not NaN. y: the class of each row, or None for any class. See
+        `interpret.recall` for the rest, and `interpret.recall_path` for every step of the way.
+        """
+        return interpret.recall(
+            self._model, X, y, known=known, steps=steps, method=method, rate=rate
         )
 
-    def _over_rows(
-        self, X: Any, read: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype | None = None
-    ) -> Any:
-        """`read(unit rows, which have no direction)` chunk by chunk, where X came from."""
-        check_is_fitted(self, "params_")
-        rows = self._stored(X, reset=False, gaps=True)
-        chunks = unit_chunks(rows, self._normalizer, dtype or self.params_.w.dtype)
-        out = torch.cat([read(x, lost) for x, lost in chunks])
-        return like(X, out)
+    def sample(
+        self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw patterns and their labels from the model; y: one class to draw from, or None.
 
-    # Settings.
-
-    def _precision(self, n_numbers: int) -> torch.dtype:
-        if self.precision == "auto":
-            return torch.float64 if n_numbers <= self._few_numbers else torch.float32
-        return torch.float64 if self.precision == "float64" else torch.float32
-
-    def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
-        chosen = SOLVERS[self.solver] if isinstance(self.solver, str) else self.solver
-        return chosen.resolve(n_rows, learn_beta=self.beta == "learn", device=device)
-
-    def _check_room(self, rows: StoredRows, n_columns: int, dtype: torch.dtype) -> None:
-        """Raise ValueError where n_memories_ cannot be held, before they are made."""
-        each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
-        asked = f"n_memories={self.n_memories_}"
-        check_memory(each * self.n_memories_, rows.device, asked, "use fewer memories")
-
-    def _callbacks(self) -> list[Callback]:
-        """The callbacks, with a progress bar before them if wanted."""
-        given = self.callbacks
-        if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
-            raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
-        return [*([ProgressBar()] if self.verbose else []), *given]
-
-    def _begin(
-        self, stored: StoredRows | Dataset, **more: Tensor | None
-    ) -> tuple[int, list[Callback]]:
-        """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
-
-        more: labels and weights. All settings tell runs apart but those named here.
+        A pattern of the class "none of them" is labeled None, in an array of objects.
         """
-        callbacks, seed = self._callbacks(), draw_seed(self.random_state)
-        group = current()
-        if group.first and any(callback.needs_fingerprint for callback in callbacks):
-            settings = self.get_params(deep=False).items()
-            identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
-            given = isinstance(self.random_state, Integral | np.random.RandomState)
-            identity["random_state"] = seed if given else "drawn"
-            with looking(stored, callbacks) if isinstance(stored, Dataset) else nullcontext():
-                data = stored.parts() | {k: v for k, v in more.items() if v is not None}
-            labels = [repr(label) for label in self.classes_] if "targets" in more else []
-            identity |= {"estimator": type(self).__name__, "data": checksum(data, {"": labels})}
-            for callback in callbacks:
-                if callback.needs_fingerprint:
-                    seed = callback.identify(identity, seed)
-        return group.same(seed), callbacks
+        return interpret.sample(self._model, n_samples, y, random_state=random_state)
 
-    # Fitted attributes.
+    # Reasons.
 
-    def _set_trained(self, trained: Trained) -> None:
-        """Keep what training came to; warn where the default budget ended too early."""
-        try:
-            trained.params.check()
-        except ValueError as error:
-            raise ValueError(
-                f"training of X came to no model ({error}): scale X, or use other settings"
-            ) from error
-        self.history_ = [record.as_dict() for record in trained.history]
-        self.status_, self.lineage_ = trained.status, trained.lineage
-        self.n_iter_ = len(trained.history)
-        self.converged_ = trained.status in _ENDED
-        self._set_params(trained.params)
-        last = [r for r in trained.history if r.phase == trained.history[-1].phase]
-        losses = [record.loss for record in last[-2:]]
-        if self.max_iter is None and trained.status == "max_iter" and len(losses) == 2:
-            fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
-            if fall > _STILL_FALLING:
-                warnings.warn(
-                    f"not converged in {self.n_iter_} passes, the last lowered the loss by "
-                    f"{fall:.1%}: raise max_iter",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
+    def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
+        """Why each row got its class: the memories that decided it, their shares, soft labels.
 
-    def _set_params(self, params: Parameters) -> None:
-        """Set the fitted attributes, and how classes are read, from new parameters."""
-        self._keep(params)
+        `features(row)` of the result says what each feature did, with parts that add up.
+        """
+        return interpret.explain(self._model, X, n_nearest)
 
-    def _keep(self, params: Parameters) -> None:
-        """Set the fitted attributes that the parameters say."""
-        self.params_ = params
-        self.n_memories_ = params.n_memories
-        self.beta_ = float(params.beta)
-        self.varsigma_ = params.varsigma
-        self.memories_ = self._normalizer.restore(params.w).cpu().numpy()
-        self.class_weights_ = params.p.cpu().numpy()
-        self.memory_prior_ = params.p_h.cpu().numpy()
-        self.class_prior_ = params.p_q.cpu().numpy()
+    def counterfactual(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        hold: Sequence[int | str] = (),
+        max_features: int | None = None,
+    ) -> Counterfactual:
+        """The smallest change of each row that makes `predict` say y, in the units of X.
 
-    def _copy_with(self, params: Parameters) -> Self:
-        """A copy of this fitted estimator with other parameters and no lineage."""
-        other: Self = clone(self)
-        other.__dict__.update({k: v for k, v in self.__dict__.items() if k.endswith("_")})
-        for name in ("_normalizer", "_encoding", "_named", "_label_mass"):
-            if hasattr(self, name):
-                setattr(other, name, getattr(self, name))
-        other.lineage_ = None
-        other._set_params(params)
-        return other
+        y: one class or one per row; None for the most probable after the predicted one. hold:
+        features that must stay, by name or number. max_features: change no more than so many.
+        The search is local, so the change is not proved to be the smallest, but it is verified
+        by `predict`. See `interpret.counterfactual`.
+        """
+        return interpret.counterfactual(self._model, X, y, hold=hold, max_features=max_features)
 
-    def to_torch(self) -> DAMModule:
-        """The fitted model as a torch module: log_joint, differentiable in its input."""
-        check_is_fitted(self, "params_")
-        return DAMModule(self.params_, self._normalizer)
+    def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
+        """One line per memory, as a pandas frame: label, support, neighbors, typical rows.
+
+        `interpret.memory_table` names the columns. With rows, all of it is measured on them.
+        """
+        return interpret.memory_table(self._model_now, X, y)
+
+    def certify(
+        self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
+        *, tol: float = 1e-3, max_iter: int = 100,
+    ) -> Certificate:  # fmt: skip
+        """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
+
+        Training stops short of rest, so a copy first takes exact passes, max_iter at most, until
+        nothing moves by more than tol: the certificate is of that copy. A conditional objective
+        has no exact pass: there the model is judged as it is.
+        """
+        model = self._model_now
+        if not isinstance(X, Dataset):
+            return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
+        given = sample_rows(X, 0)
+        with together() as group:
+            return group.once(lambda: interpret.certify(model, *given, tol=tol, max_iter=max_iter))
+
+    # Handing on.
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
-        check_is_fitted(self)
-        persistence.save(self, Path(path))
+        saving.save(self, Path(path))
 
+    def to_onnx(self, path: str | PathLike[str]) -> None:
+        """Write an ONNX graph: raw rows in; label, probabilities, novelty out. See the docs."""
+        to_onnx(self._model, path)
 
-def in_its_precision(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Training whose large products take operands in the precision of the estimator.
+    def card(
+        self, X: ArrayLike | None = None, y: ArrayLike | None = None, *, title: str | None = None
+    ) -> str:
+        """A model card in Markdown with YAML front matter; rows (X, y) are what it measures by."""
+        return model_card(self._model_now, X, y, title=title)
 
-    Its passes work in memory that stays for all of them.
-    """
+    def explore(
+        self,
+        path: str | PathLike[str],
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        *,
+        max_rows: int = 500,
+        image_shape: Sequence[int] | str | None = "auto",
+        layout: str = "auto",
+        certificate: Certificate | None = None,
+        title: str | None = None,
+    ) -> None:
+        """Write one HTML file in which the model runs: to draw, recall and look at memories.
 
-    @functools.wraps(method)
-    def wrapped(self: SphereEstimator, *args: Any, **kwargs: Any) -> Any:
-        with operands(self.precision), reused():
-            return method(self, *args, **kwargs)
-
-    return wrapped
-
-
-def like(X: Any, answer: Tensor) -> Any:
-    """Answers where the question came from: a tensor for a tensor, else a NumPy array."""
-    return answer.to(X.device) if isinstance(X, Tensor) else answer.cpu().numpy()
-
-
-def as_numpy(values: Any) -> NDArray[Any]:
-    """Answers as a NumPy array, wherever they lie."""
-    if isinstance(values, Iterator):  # of a data set, batch by batch
-        return np.concatenate([as_numpy(part) for part in values])
-    return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-
-
-def check_whole(value: object, name: str, least: int | None = None) -> None:
-    """Raise ValueError unless the value is a whole number, and at least `least`."""
-    if not isinstance(value, Integral) or (least is not None and value < least):
-        bound = "" if least is None else f" >= {least}"
-        raise ValueError(f"{name} must be a whole number{bound}, got {value!r}")
-
-
-def draw_seed(random_state: Any) -> int:
-    """One whole number out of whatever scikit-learn calls a random state."""
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def sample_weights(given: Any, n_rows: int, device: torch.device) -> Tensor | None:
-    """sample_weight (n,) in float64 on the device; None stays None."""
-    if given is None:
-        return None
-    try:
-        weight = torch.as_tensor(given if isinstance(given, Tensor) else np.array(given, float))
-    except (TypeError, ValueError) as error:
-        raise ValueError("sample_weight must be numbers, one per row") from error
-    weight = weight.to(device).double()
-    if weight.ndim == 0:
-        weight = weight.expand(n_rows)
-    if weight.shape != (n_rows,):
-        raise ValueError(
-            f"sample_weight.shape == {tuple(weight.shape)}, expected ({n_rows},): one per row"
-        )
-    if not bool((torch.isfinite(weight) & (weight >= 0)).all()):
-        raise ValueError("sample_weight must be finite and >= 0: Negative values in data passed")
-    if not bool(weight.sum() > 0):
-        raise ValueError("all weights are zero: give some rows a sample_weight above 0")
-    return relative(weight)
-
-
-def relative(weight: Tensor) -> Tensor:
-    """Weights of which only ratios matter, of a size that single precision holds.
-
-    Rows with 1e-30 of the largest weight add nothing to any sum: they have none.
-    """
-    largest = float(weight.max())
-    weight = weight if 1e-30 < largest < 1e30 else weight / largest
-    return torch.where(weight < 1e-30 * float(weight.max()), 0.0, weight)
+        X, y: rows to measure by; up to `max_rows` of them go into the page, of each class its
+        share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
+        square if rows have no names, no negative numbers and a square number of features.
+        layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
+        here if that is a matter of seconds. The file needs no server and no network.
+        """
+        explore(
+            self._model_now, path, X, y, max_rows=max_rows, image_shape=image_shape,
+            layout=layout, certificate=certificate, title=title,
+        )  # fmt: skip

@@ -1,14 +1,11 @@
-"""What held-out rows settle: how probabilities are read, a threshold for rejection."""
+"""What held-out rows settle: how probabilities are read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import Dataset, is_dense_array
@@ -22,8 +19,6 @@ from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.refine import TWO_TURNS
 from mnemosphere.training.side_by_side import apart, joint_solutions, together
-
-Floats = NDArray[np.floating[Any]]
 
 _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for calibration
 _SMALL = 5000  # up to so many rows, several hold-outs of a third in turn
@@ -119,21 +114,3 @@ def cross_fitted_reading(
 
 def _labeled(batch: Batch) -> Batch:
     return batch.take(batch.targets.sum(1) > 0)
-
-
-def rejection_threshold(scores: Floats, rate: float) -> float:
-    """The score above which a row is rejected: at most `rate` of rows like these, on average.
-
-    With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same law lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the law.
-    """
-    if not 0 < rate < 1:
-        raise ValueError(f"rate must lie between 0 and 1, got {rate}")
-    # A rounding error must not cost a rank: 0.29 * 100 is 28.999999999999996.
-    rank = int(np.floor(rate * (scores.size + 1) * (1 + 1e-12)))
-    if rank < 1:
-        raise ValueError(
-            f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
-            f"{scores.size}: pass more rows or a larger rate"
-        )
-    return float(np.sort(scores)[-rank])

@@ -1,29 +1,48 @@
-"""How a classifier is trained: the joint solution, and its refinement."""
+"""How a classifier is trained: the choice of settings, the joint solution, its refinement.
+
+`ClassTraining` is all that `DAMClassifier.fit` knows of training: rows and label weights go in, a
+`Trained` and how its class probabilities are read come out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from mnemosphere.data.dataset import Dataset
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.base import PASSES
+from mnemosphere.data.dataset import ArrayDataset, Dataset
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.estimators import selection
 from mnemosphere.estimators.calibration import (
     cross_fitted_reading,
     reading_on,
     share_apart,
 )
-from mnemosphere.estimators.class_model import ClassModel
 from mnemosphere.estimators.selection import MANY_CLASSES, is_quick, takes_long
+from mnemosphere.estimators.setup import (
+    PASSES,
+    check_room,
+    precision_of,
+    put_on_sphere,
+    solver_of,
+)
 from mnemosphere.estimators.start import Start, usual_uniform_weight
-from mnemosphere.model import objectives
+from mnemosphere.interpret.certify import warn_set_aside
+from mnemosphere.model import metric, objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import Reading
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import inference
 from mnemosphere.training import few_labels
 from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
@@ -36,19 +55,93 @@ _SGD_PASSES = 300
 _FEW_ROWS, _PASSES = 2000, 15
 _LONG_PASSES = 10
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
+_FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
 
 
-class ClassTraining(ClassModel):
-    """The training that the settings of a classifier ask for."""
+class ClassTraining:
+    """The training that the settings of a classifier ask for, on one set of rows."""
 
+    # Settings.
+    n_memories: int | str
     objective: float | str | Refinement
+    growth: int | None
+    varsigma: float | str
+    beta: float | str
+    normalize: str
+    solver: str | FixedPoint | SGD
+    max_iter: int | None
+    tol: float
+    label_smoothing: float
     uniform_weight: float | str
-    _few_numbers = 50_000  # their products are many
+    unlabeled: object
+    class_weight: dict[Any, float] | str | None
+    precision: str
+    device: str
+    # What `resolve` settles.
+    n_memories_: int
+    varsigma_: float
+    trials: list[dict[str, Any]]
+    normalizer: Normalizer
     _own_labels: bool  # memories start with the labels of their rows
     _learned_weights: bool  # and learn their weights
 
-    def _start(self, *, grows: bool = True) -> Start:
+    def __init__(self, settings: Mapping[str, Any], n_features: int, classes: NDArray[Any]) -> None:
+        vars(self).update(settings)
+        self.n_features_in_, self.classes_ = n_features, classes
+
+    def precision_for(self, n_numbers: int) -> torch.dtype:
+        """The precision of training, by how many numbers it works on."""
+        return precision_of(self.precision, n_numbers, _FEW_NUMBERS)
+
+    def resolve(
+        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
+    ) -> ArrayDataset:
+        """Settle everything that is "auto"; return the rows on the sphere."""
+        given = stored, weight
+        stored, targets, weight = merge_copies(stored, targets, weight)
+        n_memories = self.n_memories
+        if n_memories == "auto":
+            n_memories = selection.choose_n_memories(
+                stored.n_rows, self.classes_.shape[0], stored.n_features
+            )
+        self.n_memories_ = int(n_memories)
+        # A pass has two products with the features and three with the classes.
+        numbers = stored.n_numbers + 3 * targets.numel() // 2
+        dtype = self.precision_for(max(numbers, stored.n_rows * self.n_memories_))
+        check_room(stored, self.n_memories_, targets.shape[1], dtype)
+        labeled = bool((targets.sum(1) > 0).all())
+        self._learned_weights = labeled and self._learns_weights(stored)
+        # Rows that weigh more have no more memories: held to weights, their classes would not fit.
+        own = self._takes_own_labels(stored) and given[1] is None
+        self._own_labels = self._learned_weights or (labeled and own)
+        choose = partial(
+            selection.choose,
+            stored,
+            targets,
+            weight,
+            self.start(grows=False),
+            normalize=self.normalize,
+            varsigma=None if self.varsigma == "auto" else float(self.varsigma),
+            n_memories=None if self.n_memories == "auto" else self.n_memories_,
+            seed=seed,
+            dtype=dtype,
+        )
+        with inference(type(stored.values)):
+            choice = current().once(choose)
+        self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
+        self.trials = list(choice.trials)
+        self.normalizer, x, lost = put_on_sphere(stored, choice.normalize, weight, dtype)
+        rows = Batch(x, targets.to(dtype), None if weight is None else weight.to(dtype))
+        if bool(lost.any()):
+            warn_set_aside(self.normalizer, *given)
+            rows = rows.take(~lost)
+        if choice.shrinkage is not None:
+            a = metric.start(rows, choice.shrinkage, weighted=choice.normalize == "weighted")
+            self.normalizer, rows = self.normalizer.with_metric(a), metric.apply(a, rows)
+        return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
+
+    def start(self, *, grows: bool = True) -> Start:
         """How parameters start: at the full width, or at that of growth."""
         width = self.n_memories_
         n_memories = min(self.growth, width) if grows and self.growth is not None else width
@@ -66,7 +159,7 @@ class ClassTraining(ClassModel):
             refined=self._refinement() is not None and self.growth is None,
         )  # fmt: skip
 
-    def _train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
+    def train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
         """The solution by the chosen solver, or the conditional refinement of the joint one."""
         refinement = self._refinement(dataset)
         if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
@@ -99,7 +192,7 @@ class ClassTraining(ClassModel):
 
     def _exact_steps(self, dataset: Dataset, seed: int) -> ExactSteps | None:
         """What `_solve` does, where that is exact steps with learned weights."""
-        solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
+        solver, start = self._solver(dataset.n_rows, dataset.device), self.start()
         exact = isinstance(solver, FixedPoint) and solver.rows_per_step is None
         exact = exact and self._learned_weights and self.growth is None
         if not exact or start.from_means(dataset):
@@ -137,7 +230,7 @@ class ClassTraining(ClassModel):
         """
         rule: LabelRule = objectives.joint
         validation, patience = None, None
-        solver, start = self._solver(dataset.n_rows, dataset.device), self._start()
+        solver, start = self._solver(dataset.n_rows, dataset.device), self.start()
         if isinstance(solver, FixedPoint):
             solver = start.solver(solver)
             if self.solver == "fixed-point" and start.from_means(dataset):
@@ -196,7 +289,7 @@ class ClassTraining(ClassModel):
             label_counts=solver.label_counts(result.state, dataset.n_rows),
         )  # fmt: skip
 
-    def _find_reading(self, dataset: Dataset, trained: Trained, seed: int) -> Reading:
+    def reading(self, dataset: Dataset, trained: Trained, seed: int) -> Reading:
         """How class probabilities are read, by rows that training set apart or leaves out."""
         if trained.unseen:
             own = trained.unseen[0][0] is trained.params  # else the counts are of other memories
@@ -205,12 +298,12 @@ class ClassTraining(ClassModel):
         if few_labels.has_unlabeled(dataset):  # too few labels to judge by
             return Reading()
         return cross_fitted_reading(
-            dataset, self._start(grows=False), self.varsigma_, self.label_smoothing,
+            dataset, self.start(grows=False), self.varsigma_, self.label_smoothing,
             learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
         )  # fmt: skip
 
     def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
-        chosen = super()._solver(n_rows, device)
+        chosen = solver_of(self.solver, n_rows, self.beta, device)
         if self._learned_weights and self._takes_exact_steps(n_rows):
             return FixedPoint(None, chosen.learn_beta)
         return chosen
@@ -224,7 +317,7 @@ class ClassTraining(ClassModel):
         A step from part of the rows would take all weight from a memory that has none there. With
         many classes that is the lesser evil: to hold all weights would take far longer.
         """
-        solver = super()._solver(rows.n_rows, rows.device)
+        solver = solver_of(self.solver, rows.n_rows, self.beta, rows.device)
         if not isinstance(solver, FixedPoint) or solver.learn_weights is not None:
             return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
         exact = solver.rows_per_step is None or self._takes_exact_steps(rows.n_rows)
@@ -233,7 +326,7 @@ class ClassTraining(ClassModel):
     def _takes_own_labels(self, rows: StoredRows) -> bool:
         """Whether memories of held weights start with labels: splits are left to find theirs."""
         return self.growth is None and isinstance(
-            super()._solver(rows.n_rows, rows.device), FixedPoint
+            solver_of(self.solver, rows.n_rows, self.beta, rows.device), FixedPoint
         )
 
     def _takes_long(self, n_rows: int) -> bool:
@@ -249,7 +342,7 @@ class ClassTraining(ClassModel):
         # A tree of splits, and rows without labels, belong to the joint likelihood.
         refined = (
             dataset is not None
-            and (self._is_quick(dataset.n_rows) or self._start().from_means(dataset))
+            and (self._is_quick(dataset.n_rows) or self.start().from_means(dataset))
             and not self._takes_long(dataset.n_rows)
             and self.growth is None
             and not few_labels.has_unlabeled(dataset)

@@ -1,47 +1,80 @@
-"""`DAMClassifier`: the model as a scikit-learn citizen."""
+"""`DAMClassifier`: the model as a scikit-learn classifier."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+import warnings
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, is_dense_array
 from mnemosphere.data.normalize import NORMALIZATIONS
-from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators import selection
-from mnemosphere.estimators.base import draw_seed
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.source import Dataset
+from mnemosphere.data.streamed import SourceDataset
+from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
 from mnemosphere.estimators.class_training import ClassTraining
-from mnemosphere.estimators.persistence import register
-from mnemosphere.estimators.streaming import forget_stream, known_classes, take_in_labeled
-from mnemosphere.model import metric
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import net_class_weights, sharpen
-from mnemosphere.model.sparse_rows import inference
+from mnemosphere.estimators.from_files import (
+    accuracy,
+    features_of,
+    learn_labeled,
+    sample_rows,
+    scan,
+)
+from mnemosphere.estimators.progress import looking
+from mnemosphere.estimators.remarks import about_labels, check_worth_it, learns_from_unlabeled
+from mnemosphere.estimators.saving import register
+from mnemosphere.estimators.setup import begin, kept_settings, learn_features, record_of
+from mnemosphere.estimators.streaming import known_classes, take_in_labeled
+from mnemosphere.features import Features
+from mnemosphere.fitted import (
+    Calibration,
+    FittedModel,
+    Floats,
+    Record,
+    as_numpy,
+    like,
+    trained_with,
+)
+from mnemosphere.interpret import is_novel
+from mnemosphere.interpret.certify import judged, labeled_rows
+from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.interpret.recall import draw_seed
+from mnemosphere.labels import Encoded, encode, row_weights
+from mnemosphere.model.class_reading import best_reading, net_class_weights, sharpen
+from mnemosphere.model.products import operands
+from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import current
+from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refinement import Refinement
+from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 
 
+class _Rows(NamedTuple):
+    """What a fit learns from."""
+
+    features: Features
+    stored: StoredRows  # rows as given, or a sample of a data set
+    weight: Tensor | None  # theirs
+    training: ClassTraining  # with everything settled
+    dataset: ArrayDataset | SourceDataset  # all rows, on the sphere
+    seed: int
+    callbacks: list[Callback]
+
+
 @register
-class DAMClassifier(
-    ClassTraining,
-    ClassifierMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     """Dense associative memory on the sphere, a classifier with memories one can look at.
 
     A class-labeled mixture of von Mises–Fisher distributions plus a uniform component: each
@@ -104,6 +137,8 @@ class DAMClassifier(
 
     Attributes
     ----------
+    model_ : the `FittedModel`, of which the following are readings; `interpret` and `export` have
+        functions of it
     classes_ : the labels, sorted
     memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
     class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
@@ -187,6 +222,8 @@ class DAMClassifier(
         self.callbacks = callbacks
         self.verbose = verbose
 
+    _attributes = ATTRIBUTES | {"temperature_": lambda m: m.calibration.temperature}
+
     # Training.
 
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -197,22 +234,11 @@ class DAMClassifier(
         `Dataset`, which has labels and weights of its own and may be larger than memory.
         """
         self._validate_params()
-        stored, weight, dataset, seed, callbacks = self._learn_from(X, y, sample_weight)
-        forget_stream(self)
-        self._label_mass = dataset.label_mass().cpu()
-        trained = self._train(dataset, seed, callbacks)
-        if trained.params.metric is not None:
-            self._normalizer = self._normalizer.with_metric(trained.params.metric)
-            trained = trained._replace(params=trained.params.replace(metric=None))
-        self._set_trained(trained)
-        counts = trained.label_counts
-        self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
-        self._look_at_rows(stored, weight, dataset.n_rows)
-        if trained.status != "interrupted":
-            with torch.inference_mode(is_dense_array(dataset)):
-                found = current().same(self._find_reading(dataset, trained, seed))
-            self.temperature_ = found.temperature
-            self._net_class_weights = sharpen(self._net_class_weights, found.power)
+        settings = self.get_params(deep=False)
+        with together(), operands(self.precision), reused():
+            rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
+            trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
+            self.model_ = _fitted(settings, rows, trained)
         return self
 
     def partial_fit(
@@ -233,70 +259,214 @@ class DAMClassifier(
         is `solver=FixedPoint(half_life=rows)`.
         """
         self._validate_params()
-        first = not hasattr(self, "params_")
-        stored = self._stored(X, reset=first, gaps=True)
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all rows at once: pass a dict to partial_fit"
             )
-        known = known_classes(self, y, classes, first=first)
-        before = [] if first else self.classes_.tolist()
-        coded = self._encode(y, stored, known, require_label=first)
-        weight = self._weights(coded, sample_weight, stored)
-        if first:
-            seed = draw_seed(self.random_state)
-            dataset = self._resolve_auto(stored, coded.targets, weight, seed)
-            self.params_ = self._start()(
-                dataset, self.varsigma_, torch.Generator().manual_seed(seed)
+        settings, model = self.get_params(deep=False), self.__dict__.get("model_")
+        first = model is None
+        with operands(self.precision), reused():
+            known = known_classes(model, y, classes, self.unlabeled)
+            if model is None:
+                features, stored = learn_features(X, self.device, type(self).__name__)
+                coded = _encode(settings, y, stored, known, require_label=True)
+                weight = row_weights(coded, self.class_weight, sample_weight)
+                model, dataset = _begin_stream(settings, features, stored, coded, weight)
+            else:
+                stored = model.stored(X)
+                coded = _encode(settings, y, stored, known, require_label=False)
+                weight = row_weights(coded, self.class_weight, sample_weight)
+                dataset = ArrayDataset(judged(model, stored, coded.targets, weight))
+            self.model_ = take_in_labeled(
+                model, coded.classes, dataset, self.solver, first=first, rehearses=rehearse
             )
-        else:
-            dataset = self._judged(X, coded.targets, weight)
-        take_in_labeled(self, dataset, before, first=first, rehearses=rehearse)
         return self
 
-    def _resolve_auto(
-        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
-    ) -> ArrayDataset:
-        """Settle everything that is "auto"; return the rows on the sphere."""
-        given = stored, weight
-        stored, targets, weight = merge_copies(stored, targets, weight)
-        n_memories = self.n_memories
-        if n_memories == "auto":
-            n_memories = selection.choose_n_memories(
-                stored.n_rows, self.classes_.shape[0], stored.n_features
-            )
-        self.n_memories_ = int(n_memories)
-        # A pass has two products with the features and three with the classes.
-        numbers = stored.n_numbers + 3 * targets.numel() // 2
-        dtype = self._precision(max(numbers, stored.n_rows * self.n_memories_))
-        self._check_room(stored, targets.shape[1], dtype)
-        labeled = bool((targets.sum(1) > 0).all())
-        self._learned_weights = labeled and self._learns_weights(stored)
-        # Rows that weigh more have no more memories: held to weights, their classes would not fit.
-        own = self._takes_own_labels(stored) and given[1] is None
-        self._own_labels = self._learned_weights or (labeled and own)
-        choose = partial(
-            selection.choose,
-            stored,
-            targets,
-            weight,
-            self._start(grows=False),
-            normalize=self.normalize,
-            varsigma=None if self.varsigma == "auto" else float(self.varsigma),
-            n_memories=None if self.n_memories == "auto" else self.n_memories_,
-            seed=seed,
-            dtype=dtype,
+    # Answers.
+
+    def predict_log_proba(self, X: ArrayLike) -> Floats:
+        """Log of `predict_proba`, (n, C)."""
+        found: Floats = self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows)))
+        return found
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """P(y | x, y is one of the C classes), (n, C).
+
+        Σ over memories of share × soft label, net of label smoothing, the shares at the
+        temperature that `fit` found on held-out rows, or `calibrate` on rows of yours. `explain`
+        shows the same shares and soft labels.
+        """
+        found: Floats = self._rowwise(
+            X, lambda model, rows: like(rows, model.log_proba(rows).exp())
         )
-        with inference(type(stored.values)):
-            choice = current().once(choose)
-        self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
-        self.selection_ = list(choice.trials)
-        x, lost = self._training_rows(stored, choice.normalize, weight, dtype)
-        rows = Batch(x, targets.to(dtype), None if weight is None else weight.to(dtype))
-        if bool(lost.any()):
-            self._warn_set_aside(*given)
-            rows = rows.take(~lost)
-        if choice.shrinkage is not None:
-            a = metric.start(rows, choice.shrinkage, weighted=choice.normalize == "weighted")
-            self._normalizer, rows = self._normalizer.with_metric(a), metric.apply(a, rows)
-        return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
+        return found
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
+
+        def read(model: FittedModel, rows: Any) -> Any:
+            scores = model.log_proba(rows)
+            return like(rows, scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores)
+
+        found: Floats = self._rowwise(X, read)
+        return found
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row; a tensor if X is one and labels are numbers."""
+        found: NDArray[Any] = self._rowwise(X, _predict)
+        return found
+
+    def predict_or_reject(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row, None if the row is novel; an array of objects."""
+
+        def read(model: FittedModel, rows: Any) -> NDArray[Any]:
+            answer = as_numpy(_predict(model, rows)).astype(object)
+            answer[as_numpy(is_novel(model, rows))] = None
+            return answer
+
+        found: NDArray[Any] = self._rowwise(X, read)
+        return found
+
+    def score(
+        self,
+        X: ArrayLike | Dataset,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Accuracy on (X, y), or on a `Dataset` with labels."""
+        if isinstance(X, Dataset):
+            return accuracy(self._model_now, X)
+        own: float = super().score(X, y, sample_weight)
+        return own
+
+    def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Set `temperature_` to the one with the least log-loss of the classes of (X, y).
+
+        Pass labeled rows that were not trained on. `fit` does so by itself; rows of another
+        source, or many more of them, may tell it better. Further training, shrinking and the like
+        start again at 1.
+        """
+        model = self._model_now
+        given = sample_rows(X, 0) if isinstance(X, Dataset) else (X, y, sample_weight)
+        rows = labeled_rows(model, *given)
+        labeled = rows.targets.sum(1) > 0
+        if not bool(labeled.any()):
+            raise ValueError("no row of y has a label: pass labeled rows to calibrate")
+        found = best_reading([(model.net, rows.take(labeled))], powers=False)
+        self.model_ = self.model_.recalibrate(temperature=found.temperature)
+        return self
+
+
+def _predict(model: FittedModel, rows: Any) -> Any:
+    best = like(rows, model.log_proba(rows).argmax(1))
+    if not isinstance(best, Tensor):
+        return model.classes[best]
+    if model.classes.dtype.kind in "biuf":
+        return torch.from_numpy(model.classes).to(best.device)[best]
+    return model.classes[as_numpy(best)]
+
+
+def _learn_from(
+    settings: Mapping[str, Any], owner: str, X: Any, y: Any, sample_weight: Any
+) -> _Rows:
+    """Rows and labels checked, everything that is "auto" settled."""
+    classes = None
+    if isinstance(X, Dataset):
+        if not X.fits:
+            return _learn_from_files(settings, owner, X)
+        given, (X, y, sample_weight) = X, X.read()
+        if y is not None and y.ndim == 1:
+            classes = scan(given, settings["unlabeled"]).classes  # an error names the file
+    features, stored = learn_features(X, settings["device"], owner)
+    coded = _encode(settings, y, stored, classes, require_label=True)
+    weight = row_weights(coded, settings["class_weight"], sample_weight)
+    seed, callbacks = begin(
+        settings, owner, stored, coded.classes.tolist(), targets=coded.targets, weight=weight
+    )
+    labeled = coded.targets.sum(1) > 0
+    some, targets, theirs = stored, coded.targets, weight
+    if not learns_from_unlabeled(settings, int(labeled.sum()), stored.n_rows):
+        kept = labeled.nonzero()[:, 0]
+        some, targets = stored.take(kept), targets[kept]
+        theirs = None if weight is None else weight[kept]
+    training = ClassTraining(settings, features.n_columns, coded.classes)
+    dataset = training.resolve(some, targets, theirs, seed)
+    return _Rows(features, stored, weight, training, dataset, seed, callbacks)
+
+
+def _learn_from_files(settings: Mapping[str, Any], owner: str, source: Dataset) -> _Rows:
+    """The same for a data set that memory does not hold, by a sample of it."""
+    seed, callbacks = begin(settings, owner, source, ())
+    features = features_of(source, owner)
+    with looking(source, callbacks):
+        learned = learn_labeled(
+            settings, source, seed,
+            lambda classes: ClassTraining(settings, features.n_columns, classes),
+        )  # fmt: skip
+    return _Rows(
+        features, learned.rows.rows, learned.weight, learned.training, learned.dataset, seed,
+        callbacks,
+    )  # fmt: skip
+
+
+def _encode(
+    settings: Mapping[str, Any], y: Any, stored: StoredRows, classes: NDArray[Any] | None, *,
+    require_label: bool,
+) -> Encoded:  # fmt: skip
+    """Labels as indices and weights, with remarks on them if the classes are those of y."""
+    coded = encode(
+        y, stored.n_rows, classes, unlabeled=settings["unlabeled"],
+        smoothing=trained_with(settings)["smoothing"], require_label=require_label,
+        device=stored.device,
+    )  # fmt: skip
+    if classes is None:
+        labeled = coded.index[coded.index >= 0]
+        counts = torch.bincount(labeled, minlength=len(coded.classes)).cpu().numpy()
+        weighted = settings["class_weight"] is not None
+        # Rows without label are learned from as well.
+        width = settings["n_memories"] if len(labeled) == stored.n_rows else "auto"
+        for note in about_labels(coded.classes, counts, width, weighted=weighted):
+            warnings.warn(note, UserWarning, stacklevel=4)
+        if settings["n_memories"] == "auto":
+            check_worth_it(len(coded.classes), len(labeled))
+    return coded
+
+
+def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> FittedModel:
+    """The fitted model: class probabilities calibrated, exemplars found."""
+    training, dataset, params = rows.training, rows.dataset, trained.params
+    normalizer = training.normalizer
+    if params.metric is not None:
+        normalizer = normalizer.with_metric(params.metric)
+        params = params.replace(metric=None)
+        trained = trained._replace(params=params)
+    record = record_of(settings, trained, training.trials)
+    net = net_class_weights(params, settings["label_smoothing"], trained.label_counts)
+    exemplars = find_exemplars(params, normalizer, rows.stored, rows.weight, dataset.n_rows)
+    calibration = Calibration(class_weights=net)
+    if trained.status != "interrupted":
+        with torch.inference_mode(is_dense_array(dataset)):
+            found = current().same(training.reading(dataset, trained, rows.seed))
+        calibration = Calibration(found.temperature, sharpen(net, found.power))
+    return FittedModel(
+        "classifier", params, normalizer, rows.features, training.classes_, calibration,
+        label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
+        record=record, **trained_with(settings),
+    )  # fmt: skip
+
+
+def _begin_stream(
+    settings: Mapping[str, Any], features: Features, stored: StoredRows, coded: Encoded,
+    weight: Tensor | None,
+) -> tuple[FittedModel, ArrayDataset]:  # fmt: skip
+    """(a model whose memories start on the first batch, the batch on the sphere)."""
+    seed = draw_seed(settings["random_state"])
+    training = ClassTraining(settings, features.n_columns, coded.classes)
+    dataset = training.resolve(stored, coded.targets, weight, seed)
+    params = training.start()(dataset, training.varsigma_, torch.Generator().manual_seed(seed))
+    record = Record(settings=kept_settings(settings), search=training.trials)
+    model = FittedModel(
+        "classifier", params, training.normalizer, features, coded.classes, record=record,
+        **trained_with(settings),
+    )  # fmt: skip
+    return model, dataset

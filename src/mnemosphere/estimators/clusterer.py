@@ -3,69 +3,59 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClusterMixin
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
-from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
-from mnemosphere.estimators.base import (
-    PASSES,
-    sample_weights,
-)
-from mnemosphere.estimators.cluster_model import ClusterModel
-from mnemosphere.estimators.cluster_selection import (
-    MEMORIES,
-    NUMBERS,
-    ROWS_PER_MEMORY,
-    SHARED_BY,
-    choose,
-)
-from mnemosphere.estimators.from_files import gathered, learn_rows
-from mnemosphere.estimators.persistence import register
+from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
+from mnemosphere.estimators.cluster_training import ClusterTraining
+from mnemosphere.estimators.from_files import features_of, gathered, learn_rows
 from mnemosphere.estimators.progress import looking
-from mnemosphere.model import initialize, objectives
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.gaps import fill_neutrally
-from mnemosphere.model.kernel import log_joint
-from mnemosphere.model.kmeans import spherical_kmeans
-from mnemosphere.model.memory_graph import group_memories
-from mnemosphere.model.parameters import from_memories
+from mnemosphere.estimators.saving import register
+from mnemosphere.estimators.setup import begin, learn_features, record_of
+from mnemosphere.estimators.streaming import take_in
+from mnemosphere.fitted import FittedModel, Floats, as_numpy, like, trained_with
+from mnemosphere.interpret import score_samples
+from mnemosphere.interpret.certify import labeled_rows
+from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.labels import sample_weights
+from mnemosphere.machine import pick_device
+from mnemosphere.model import objectives
+from mnemosphere.model.products import operands
+from mnemosphere.model.workspace import reused
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import current
-from mnemosphere.training.fit import fit, judge
+from mnemosphere.training.distributed import together
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import grow
-from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
-from mnemosphere.training.solver import Solver
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
-_START_ROWS, _STARTS = 8192, 100  # rows that memories start on; memories in all starts
-_SGD_PASSES = 30
-_CLASS_ROWS, _CLASS_STEPS = 4096, 60  # rows per step of the class weights at least; steps in all
-_CLASS_RATE, _CLASS_MOMENTUM = 0.1, 0.9
-_GRAPH_ROWS = 1 << 17
+_EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: per cluster, at least
+
+
+def _centers(model: FittedModel) -> Floats:
+    """Σ_μ P(memory | cluster) w^μ, the direction of the rows that a cluster holds, (C, N)."""
+    params = model.params
+    means = params.p[1:, :-1].T @ params.w  # (C, P) (P, N)
+    norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
+    return as_numpy(model.normalizer.restore(means / norm))
 
 
 @register
-class DAMClusterer(
-    ClusterModel,
-    ClusterMixin,  # type: ignore[misc]
-    BaseEstimator,  # type: ignore[misc]
-):
+class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     """Dense associative memory on the sphere, trained without labels.
 
     A mixture of von Mises–Fisher memories plus a uniform component, whose memories carry soft
@@ -124,6 +114,8 @@ class DAMClusterer(
 
     Attributes
     ----------
+    model_ : the `FittedModel`, of which the following are readings; `interpret` and `export` have
+        functions of it
     labels_ : (n,) the cluster of each training row, 0 to n_clusters − 1
     cluster_centers_ : (n_clusters, n_features) the mean direction of each cluster's memories
     memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
@@ -202,6 +194,13 @@ class DAMClusterer(
         self.callbacks = callbacks
         self.verbose = verbose
 
+    _attributes = ATTRIBUTES | {
+        "labels_": lambda m: m.labels,
+        "n_clusters_": lambda m: len(m.classes),
+        "memory_labels_": lambda m: as_numpy(latent.latent_class(m.params)),
+        "cluster_centers_": _centers,
+    }
+
     # Training.
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -210,27 +209,38 @@ class DAMClusterer(
         Or from a `Dataset`, which may be larger than memory.
         """
         self._validate_params()
-        prior = self._proportions()
+        with together(), operands(self.precision), reused():
+            self.model_ = self._fit(X, sample_weight)
+            labels = gathered(self.predict, X) if isinstance(X, Dataset) else self.predict(X)
+            self.model_ = self.model_.replace(labels=as_numpy(labels))
+        _warn_degenerate(self.model_)
+        return self
+
+    def _fit(self, X: Any, sample_weight: Any) -> FittedModel:
+        settings, owner = self.get_params(deep=False), type(self).__name__
+        prior, training = self._proportions(), ClusterTraining(settings)
         dataset: ArrayDataset | SourceDataset
         if isinstance(X, Dataset) and not X.fits:
-            seed, callbacks = self._begin(X)
+            seed, callbacks = begin(settings, owner, X, ())
+            features = features_of(X, owner)
             with looking(X, callbacks):
-                dataset, (stored, *_), weight = learn_rows(self, X, prior, seed)
+                learned = learn_rows(training, X, prior, seed, pick_device(self.device))
+            dataset, stored, weight = learned.dataset, learned.rows.rows, learned.weight
         else:
             if isinstance(X, Dataset):
                 X, _, sample_weight = X.read()
-            stored = self._stored(X, reset=True)
+            features, stored = learn_features(X, self.device, owner)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-            seed, callbacks = self._begin(stored, weight=weight)
-            dataset = self._resolve_auto(stored, weight, prior, seed)
-        self.__dict__.pop("_stream", None)
-        generator = torch.Generator().manual_seed(seed)
-        trained = self._train_memories(dataset, generator, callbacks)
-        self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
-        self._look_at_rows(stored, weight, dataset.n_rows)
-        self.labels_ = gathered(self.predict, X) if isinstance(X, Dataset) else self.predict(X)
-        self._warn_degenerate()
-        return self
+            seed, callbacks = begin(settings, owner, stored, (), weight=weight)
+            dataset = training.resolve(stored, weight, prior, seed)
+        trained = training.train(dataset, prior, seed, callbacks)
+        normalizer, params = training.normalizer, trained.params
+        return FittedModel(
+            "clusterer", params, normalizer, features, np.arange(training.n_clusters_),
+            exemplars=find_exemplars(params, normalizer, stored, weight, dataset.n_rows),
+            lineage=trained.lineage, record=record_of(settings, trained, training.trials),
+            **trained_with(settings),
+        )  # fmt: skip
 
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
@@ -241,154 +251,107 @@ class DAMClusterer(
         among it, so it should look like the rest. From then on memories follow the stream, and
         take their clusters along. `labels_` are those of the last batch.
         """
-        if not hasattr(self, "params_"):
+        if "model_" not in self.__dict__:
             return self.fit(X, sample_weight=sample_weight)
         self._validate_params()
-        stored = self._stored(X, reset=False, gaps=True)
-        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-        dataset = self._judged(X, self._no_labels(stored.n_rows), weight)
-        self._take_in(self.params_, dataset, objectives.marginal, first=False)
-        self.labels_ = self.predict(X)
+        with operands(self.precision), reused():
+            rows = ArrayDataset(labeled_rows(self.model_, X, None, sample_weight))
+            self.model_ = take_in(self.model_, rows, objectives.marginal, self.solver)
+            self.model_ = self.model_.replace(labels=as_numpy(self.predict(X)))
         return self
 
-    def _resolve_auto(
-        self,
-        stored: StoredRows,
-        weight: Tensor | None,
-        prior: Tensor | None,
-        seed: int,
-    ) -> ArrayDataset:
-        """Settle everything that is "auto"; return the distinct rows on the sphere."""
-        given = stored, weight
-        labels = torch.zeros(stored.n_rows, 1, dtype=torch.float64, device=stored.device)
-        stored, labels, weight = merge_copies(stored, labels, weight)
-        n_rows = stored.n_rows
-        most = n_rows if self.n_memories == "auto" else int(self.n_memories)
-        if most > n_rows:
+    def _proportions(self) -> Tensor | None:
+        """class_prior (C,) as a tensor; None for "auto"."""
+        if isinstance(self.class_prior, str) and self.class_prior == "auto":
+            return None
+        try:
+            given = np.asarray(self.class_prior, dtype=np.float64)
+        except (TypeError, ValueError) as error:
             raise ValueError(
-                f"n_memories={most} but X has {n_rows} distinct row(s) (n_samples={n_rows}): "
-                "use fewer memories or n_memories='auto'"
-            )
-        if prior is not None:
-            numbers = [len(prior)]
-        elif self.n_clusters == "auto":
-            numbers = [k for k in NUMBERS if k <= most] or [1]
-        else:
-            numbers = [int(self.n_clusters)]
-        if numbers[0] > most:
+                f"class_prior must be 'auto' or numbers, got {self.class_prior!r}"
+            ) from error
+        n_clusters = given.size if self.n_clusters == "auto" else self.n_clusters
+        if given.shape != (n_clusters,):
             raise ValueError(
-                f"n_clusters={numbers[0]} needs as many memories, got {most} for "
-                f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
+                f"class_prior must have one entry for each of {n_clusters} clusters, got shape "
+                f"{given.shape}: pass n_clusters={given.size}, or other proportions"
             )
-        plain = self.n_memories == "auto" and self.growth is None and prior is None
-        choice = current().once(lambda: choose(
-            stored, weight, normalize=self.normalize, numbers=numbers,
-            shapes=[1, MEMORIES] if plain else [MEMORIES],
-            generator=torch.Generator().manual_seed(seed),
-        ))  # fmt: skip
-        self.selection_ = list(choice.trials)
-        n_clusters, kind = choice.n_clusters, choice.normalize
-        if self.n_memories == "auto":
-            wanted = min(choice.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)
-            most = max(wanted, n_clusters)
-        self.n_memories_, self.classes_ = most, np.arange(n_clusters)
-        dtype = self._precision(stored.n_numbers)
-        x, lost = self._training_rows(stored, kind, weight, dtype)
-        rows = Batch(x, labels.to(dtype), None if weight is None else weight.to(dtype))
-        if bool(lost.any()):
-            self._warn_set_aside(*given)
-            rows = rows.take(~lost)
-        return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
+        if not (given.size and np.isfinite(given).all() and (given > 0).all()):
+            raise ValueError(
+                f"class_prior must be positive, got {given.tolist()}: leave empty clusters out"
+            )
+        return torch.from_numpy(given)
 
-    def _train_memories(
-        self,
-        dataset: ArrayDataset | SourceDataset,
-        generator: torch.Generator,
-        callbacks: Sequence[Callback],
-    ) -> Trained:
-        """Memories of highest likelihood, with one class for all of them."""
-        width = self.n_memories_
-        n_memories = width if self.growth is None else min(self.growth, width)
-        some = dataset.sample(max(_START_ROWS, n_memories), generator=generator)
-        x = fill_neutrally(some.x)
-        w = spherical_kmeans(
-            x, n_memories, weight=some.sample_weight, generator=generator,
-            restarts=max(1, min(10, _STARTS // n_memories)),
-        ).centers  # fmt: skip
-        beta: float | Tensor
-        if self.beta == "learn":
-            beta = initialize.estimate_beta(w, x[: initialize.PROBE_ROWS], self.varsigma)
-        else:
-            beta = float(self.beta)
-        # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-        params = from_memories(
-            w, w.new_ones(1), beta=beta, varsigma=self.varsigma,
-            uniform_weight=self.uniform_weight * n_memories / width,
-        )  # fmt: skip
-        solver = self._solver(dataset.n_rows, dataset.device)
-        passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
-        phase_iter = 2
-        if isinstance(solver, SGD):
-            passes, phase_iter = _SGD_PASSES, 10
-        passes = self.max_iter or passes
-        rule = objectives.marginal
-        if self.growth is not None:
-            grown = grow(
-                params, dataset, solver, rule=rule, max_memories=width, phase_iter=phase_iter,
-                max_iter=passes, tol=self.tol, generator=generator, callbacks=callbacks,
-            )  # fmt: skip
-            return Trained(grown.params, grown.history, grown.status, grown.lineage)
-        result = fit(
-            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
-            generator=generator, callbacks=callbacks,
-        )  # fmt: skip
-        return Trained(result.params, result.history, result.status)
+    # Answers.
 
-    def _train_classes(
-        self,
-        trained: Trained,
-        dataset: ArrayDataset | SourceDataset,
-        prior: Tensor | None,
-        generator: torch.Generator,
-        callbacks: Sequence[Callback],
-    ) -> Trained:
-        """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
-        n_clusters = len(self.classes_)
-        params, history = trained.params, trained.history
-        if params.n_memories < n_clusters:
-            raise ValueError(
-                f"growth ended at {params.n_memories} memories, fewer than n_clusters="
-                f"{n_clusters}: ask for fewer clusters or start from more memories"
-            )
-        some = dataset.sample(_GRAPH_ROWS, generator=generator)
-        groups = group_memories(
-            params.w, some, n_clusters, shared_by=SHARED_BY, generator=generator
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """P(cluster | x, it is one of the C), (n, C)."""
+
+        def read(model: FittedModel, rows: Any) -> Any:
+            return like(rows, model.class_log_joint(rows)[:, :-1].double().softmax(1))
+
+        found: Floats = self._rowwise(X, read)
+        return found
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The most probable cluster of each row, (n,)."""
+        found: NDArray[np.int64] = self._rowwise(
+            X, lambda model, rows: like(rows, model.class_log_joint(rows)[:, :-1].argmax(1))
         )
-        params = latent.start_classes(params, groups, prior, self.smoothing)
-        if trained.status == "interrupted" or n_clusters in (1, params.n_memories):
-            return trained._replace(params=params)
-        rows = dataset.without_labels(n_clusters + 1)
-        solver: Solver = self._solver(dataset.n_rows, dataset.device)
-        if isinstance(solver, SGD):
-            passes = self.max_iter or _SGD_PASSES
-        else:
-            size = min(max(dataset.n_rows // 20, _CLASS_ROWS), dataset.n_rows)
-            solver = latent.ClassWeightSGD(_CLASS_RATE, _CLASS_MOMENTUM, size)
-            passes = self.max_iter or math.ceil(_CLASS_STEPS * size / dataset.n_rows)
-        rule = objectives.Unsupervised(self.smoothing)
-        result = fit(
-            params, rows, solver, rule=rule, max_iter=passes, tol=self.tol,
-            generator=generator, callbacks=callbacks, stage="classes",
-            phase=history[-1].phase + 1 if history else 1,
-        )  # fmt: skip
-        # Never worse than the start, nor with fewer clusters: rows are surest where there is one.
-        ends = (result.params, params)
-        loss, start = (judge(p, rows, rule)[0] for p in ends)
-        counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
-        used, before = (int((count > 0).sum()) for count in counts)
-        better = current().same(loss <= start and used >= before)
-        return trained._replace(
-            params=result.params if better else params,
-            history=(*history, *result.history),
-            status=result.status,
+        return found
+
+    def score_samples(self, X: ArrayLike) -> Floats:
+        """Log of the effective density of each row, (n,): see `interpret.score_samples`."""
+        found: Floats = self._rowwise(X, score_samples)
+        return found
+
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Mean of `score_samples`, the log-density (ς = 1) or effective log-density of a row."""
+        return float(as_numpy(self.score_samples(X)).mean())
+
+    def bic(self, X: ArrayLike) -> float:
+        """Bayesian information criterion on X, the lower the better; needs varsigma=1."""
+        scores = self._log_density(X)
+        return -2 * float(scores.sum()) + self._n_parameters() * math.log(len(scores))
+
+    def aic(self, X: ArrayLike) -> float:
+        """Akaike information criterion on X, the lower the better; needs varsigma=1."""
+        return -2 * float(self._log_density(X).sum()) + 2 * self._n_parameters()
+
+    def _log_density(self, X: ArrayLike) -> Floats:
+        varsigma = self._model.params.varsigma
+        if varsigma != 1.0:
+            raise ValueError(
+                f"bic and aic need a density that integrates to 1, but varsigma={varsigma:g}:"
+                " fit with varsigma=1"
+            )
+        return as_numpy(self.score_samples(X))
+
+    def _n_parameters(self) -> int:
+        """Free numbers of the density of the rows: directions of the memories, and β if learned.
+
+        Class weights do not count: their sums over the classes are fixed, and only those enter.
+        Centered rows, and so the memories, lie on a sphere of one dimension less.
+        """
+        model = self._model
+        directions = model.params.n_features - 1 - (model.normalizer.kind == "center")
+        return model.n_memories * directions + (self.beta == "learn")
+
+
+def _warn_degenerate(model: FittedModel) -> None:
+    """Warn if the clusters are no division of the rows worth the name."""
+    n_clusters = len(model.classes)
+    assert model.labels is not None
+    share = np.bincount(model.labels, minlength=n_clusters) / len(model.labels)
+    used = share[share > 0]
+    # exp of the entropy: as many clusters of equal size would be as even a division.
+    effective = math.exp(-float(used @ np.log(used)))
+    empty = n_clusters - len(used)
+    if empty or effective < max(_EVEN * n_clusters, _ALONE) <= n_clusters:
+        told = f"{empty} of {n_clusters} clusters have no rows, and " if empty else ""
+        warnings.warn(
+            f"{told}one cluster has {share.max():.0%} of the rows: ask for another n_clusters "
+            "or another normalize",
+            UserWarning,
+            stacklevel=3,
         )

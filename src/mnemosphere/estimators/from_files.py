@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -17,29 +16,14 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import merge_copies
 from mnemosphere.data.source import SAMPLED, Dataset, RawRows, join_rows
 from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
+from mnemosphere.features import Features
+from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import class_index, class_weights, encode, is_missing
 from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.training.distributed import current, together
 
-# What answers row by row, and so can answer batch by batch.
-ANSWERS = ("decision_function", "is_novel", "novelty", "novelty_score", "predict",
-           "predict_log_proba", "predict_or_reject", "predict_proba", "score_samples",
-           "transform")  # fmt: skip
 _CPU = torch.device("cpu")
-
-
-def batch_by_batch(method: Callable[..., Any]) -> Callable[..., Any]:
-    """For a `Dataset`, an iterator over the answers to its batches, in their order."""
-
-    @wraps(method)
-    def answer(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(X, Dataset):
-            return method(self, X, *args, **kwargs)
-        check_features(self, X)
-        return (method(self, raw.rows, *args, **kwargs) for raw in ahead(X.pieces()))
-
-    return answer
 
 
 class Scan(NamedTuple):
@@ -140,57 +124,77 @@ class _Count:
         return Scan(classes, torch.tensor(total, dtype=torch.float64), partly)
 
 
-class Learned(NamedTuple):
-    """What training and the look at rows behind memories need."""
+class Resolves(Protocol):
+    """A training that has settled what is "auto"."""
 
+    normalizer: Normalizer
+
+    @property
+    def resolve(self) -> Callable[..., ArrayDataset]:
+        """Settle everything by rows."""
+
+    def precision_for(self, n_numbers: int) -> torch.dtype:
+        """The precision of training."""
+        ...
+
+
+class Learned(NamedTuple):
+    """What training and the search for exemplars need."""
+
+    training: Any  # that was begun, or given
     dataset: SourceDataset
     rows: RawRows  # the sampled ones, as stored
     weight: Tensor | None  # theirs
 
 
-def learn_labeled(model: Any, source: Dataset, seed: int) -> Learned:
-    """Settle what is "auto" for a classifier by a sample; all rows as training sees them."""
-    device = _set_features(model, source)
+def learn_labeled(
+    settings: Mapping[str, Any], source: Dataset, seed: int, begin: Callable[..., Resolves]
+) -> Learned:
+    """Settle what is "auto" for a classifier by a sample; all rows as training sees them.
+
+    begin: what trains a model of these classes, which it is given.
+    """
+    device, unlabeled = pick_device(settings["device"]), settings["unlabeled"]
+    weighting, smoothing = settings["class_weight"], settings["label_smoothing"]
     sampled = None
-    if source.classes is not None and _key(model.unlabeled) not in source.noted:
+    if source.classes is not None and _key(unlabeled) not in source.noted:
         # Classes are known: how many rows have which is counted as the sample is drawn.
-        count = _Count(source, model.unlabeled)
+        count = _Count(source, unlabeled)
         sampled = sample_rows(source, seed, count)
-        source.noted[_key(model.unlabeled)] = count.told()
-    found = scan(source, model.unlabeled)
+        source.noted[_key(unlabeled)] = count.told()
+    found = scan(source, unlabeled)
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
-    if model.class_weight is not None:
+    if weighting is not None:
         places = torch.arange(n_classes)
-        each = class_weights(model.class_weight, found.classes, places, found.mass)
+        each = class_weights(weighting, found.classes, places, found.mass)
 
     def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
         n = raw.rows.n_rows
         coded = encode(
-            y, n, found.classes, unlabeled=model.unlabeled, smoothing=model.label_smoothing,
+            y, n, found.classes, unlabeled=unlabeled, smoothing=smoothing,
             require_label=False, device=_CPU,
         )  # fmt: skip
         weight = _weights(raw)
-        if model.class_weight is not None:
+        if weighting is not None:
             weight = torch.ones(n, dtype=torch.float64) if weight is None else weight
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
     raw = _in_order(sample_rows(source, seed) if sampled is None else sampled, label)
     targets, weight = label(raw.y, raw)
-    model.classes_ = found.classes
+    training = begin(found.classes)
     on_device = None if weight is None else weight.to(device)
-    model._resolve_auto(raw.rows.on(device), targets.to(device), on_device, seed)
-    soft = soft_labels(
-        torch.arange(n_classes), n_classes, model.label_smoothing, dtype=torch.float64
-    )
+    training.resolve(raw.rows.on(device), targets.to(device), on_device, seed)
+    soft = soft_labels(torch.arange(n_classes), n_classes, smoothing, dtype=torch.float64)
     mass = (found.mass * each) @ soft
-    return _dataset(model, source, raw, label, mass, found.unlabeled)
+    return _dataset(training, device, source, raw, label, mass, found.unlabeled)
 
 
-def learn_rows(model: Any, source: Dataset, prior: Tensor | None, seed: int) -> Learned:
+def learn_rows(
+    training: Resolves, source: Dataset, prior: Tensor | None, seed: int, device: torch.device
+) -> Learned:
     """The same for a clusterer, which looks at no labels."""
-    device = _set_features(model, source)
 
     def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
         del y
@@ -199,9 +203,9 @@ def learn_rows(model: Any, source: Dataset, prior: Tensor | None, seed: int) -> 
     raw = _in_order(sample_rows(source, seed), label)
     weight = _weights(raw)
     on_device = None if weight is None else weight.to(device)
-    model._resolve_auto(raw.rows.on(device), on_device, prior, seed)
+    training.resolve(raw.rows.on(device), on_device, prior, seed)
     mass = torch.zeros(1, dtype=torch.float64)
-    return _dataset(model, source, raw, label, mass, True)
+    return _dataset(training, device, source, raw, label, mass, True)
 
 
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
@@ -213,49 +217,48 @@ def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
 
 
 def _dataset(
-    model: Any, source: Dataset, raw: RawRows, label: LabelWeights, mass: Tensor, partly: bool
-) -> Learned:
-    device = pick_device(model.device)
-    dtype = model._precision(source.n_rows * source.n_features)
-    if model.normalize_ == "standard":
+    training: Resolves, device: torch.device, source: Dataset, raw: RawRows, label: LabelWeights,
+    mass: Tensor, partly: bool,
+) -> Learned:  # fmt: skip
+    dtype = training.precision_for(source.n_rows * source.n_features)
+    if training.normalizer.kind == "standard":
         own = own_rows(source)
         parts = (label(part.y, part)[1] for part in own.pieces(labels_only=True))
         weights = [weight for weight in parts if weight is not None]
-        model._normalizer = Normalizer.fit(
+        training.normalizer = Normalizer.fit(
             "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
         )
-    placed = put_on_sphere(raw, model._normalizer, label, device, dtype)
+    placed = put_on_sphere(raw, training.normalizer, label, device, dtype)
     keep = ~placed.lost
     if placed.batch.sample_weight is not None:
         keep &= placed.batch.sample_weight > 0
     dataset = SourceDataset(
-        source, model._normalizer, label, mass.to(device), partly, device, dtype,
+        source, training.normalizer, label, mass.to(device), partly, device, dtype,
         ArrayDataset(placed.batch.take(keep)), placed.number[keep.cpu()], source.n_rows,
     )  # fmt: skip
-    return Learned(dataset, raw._replace(rows=raw.rows.on(device)), label(raw.y, raw)[1])
+    return Learned(training, dataset, raw._replace(rows=raw.rows.on(device)), label(raw.y, raw)[1])
 
 
 def _weights(raw: RawRows) -> Tensor | None:
     return None if raw.weight is None else torch.from_numpy(np.array(raw.weight, dtype=np.float64))
 
 
-def _set_features(model: Any, source: Dataset) -> torch.device:
-    model.n_features_in_ = source.n_features
-    model.__dict__.pop("feature_names_in_", None)
-    model._named = None
-    if source.names is not None and len(source.names) == source.n_features:
-        model.feature_names_in_ = np.array(source.names, dtype=object)
-    return pick_device(model.device)
+def features_of(source: Dataset, owner: str) -> Features:
+    """The columns of a data set."""
+    named = source.names is not None and len(source.names) == source.n_features
+    return Features(
+        source.n_features, tuple(map(str, source.names or ())) if named else None, owner=owner
+    )
 
 
-def check_features(model: Any, source: Dataset) -> None:
+def check_features(features: Features, source: Dataset) -> None:
     """ValueError where the columns are not those of training."""
-    if source.n_features != model.n_features_in_:
+    if source.n_features != features.n_columns:
         raise ValueError(
             f"{source.readers[0].path} has {source.n_features} features, but "
-            f"{type(model).__name__} is expecting {model.n_features_in_} features as input"
+            f"{features.owner} is expecting {features.n_columns} features as input"
         )
-    known = getattr(model, "feature_names_in_", None)
+    known = features.columns
     if known is not None and source.names is not None and list(known) != source.names:
         raise ValueError(
             f"{source.readers[0].path} has other columns than those of training: pass "
@@ -264,16 +267,18 @@ def check_features(model: Any, source: Dataset) -> None:
 
 
 @together()
-def accuracy(model: Any, source: Dataset) -> float:
+def accuracy(model: FittedModel, source: Dataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
-    check_features(model, source)
+    check_features(model.features, source)
+    unlabeled = model.record.settings.get("unlabeled")
     right, total = 0.0, 0.0
     for raw in ahead(own_rows(source).pieces()):
         if raw.y is None:
             raise ValueError(f"{source.readers[0].path} has no labels: pass label=")
         weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
-        weight = np.where(is_missing(raw.y, model.unlabeled), 0.0, weight)
-        right += float(weight[model.predict(raw.rows) == raw.y].sum())
+        weight = np.where(is_missing(raw.y, unlabeled), 0.0, weight)
+        best = model.classes[as_numpy(model.log_proba(raw.rows).argmax(1))]
+        right += float(weight[best == raw.y].sum())
         total += float(weight.sum())
     sums = current().sum(torch.tensor([right, total], dtype=torch.float64))[0].tolist()
     return float(sums[0] / sums[1])

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.windows import PatchDataset, Windows
-from mnemosphere.estimators.base import Floats, SphereEstimator, check_whole, draw_seed, like
-from mnemosphere.estimators.image_shape import as_plane, image_shape, two_sides
-from mnemosphere.estimators.memory_model import MemoryModel
-from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
-from mnemosphere.estimators.persistence import register
+from mnemosphere.data.windows import PatchDataset
+from mnemosphere.encoder import (
+    FittedEncoder,
+    flat_images,
+    image_shape,
+    patch_layer,
+    wide,
+    windows_of,
+)
+from mnemosphere.estimators import saving
 from mnemosphere.estimators.progress import ProgressBar
+from mnemosphere.estimators.saving import register
+from mnemosphere.estimators.setup import learn_features, precision_of
 from mnemosphere.estimators.start import Start
-from mnemosphere.files import NORMS, join_prefixes
-from mnemosphere.machine import pick_device
+from mnemosphere.fitted import Floats, Record, as_numpy, like
+from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model import objectives
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.schema import Check, items, whole
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -37,10 +41,20 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")
 _PASSES = 10
 Size = int | Sequence[int]
+_ATTRIBUTES: dict[str, Callable[[FittedEncoder], Any]] = {
+    "n_features_in_": lambda m: m.features.n_columns,
+    "image_shape_": lambda m: m.image_shape,
+    "layers_": lambda m: m.layers,
+    "patch_memories_": lambda m: [as_numpy(layer.params.w) for layer in m.layers],
+    "history_": lambda m: m.record.history,
+    "n_iter_": lambda m: len(m.record.history),
+    "status_": lambda m: m.record.status,
+    "converged_": lambda m: m.record.converged,
+}
 
 
 @register
-class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
+class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Images as soft counts of patch memories: points on the sphere for a classifier to learn from.
 
     Memories of small patches are learned without labels, by the marginal likelihood of the model.
@@ -85,6 +99,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
+    model_ : the `FittedEncoder`, of which the following are readings
     image_shape_ : what a row is
     layers_ : one `PatchLayer` for each size of patches
     patch_memories_ : one array (P, numbers per patch) of unit vectors for each size
@@ -93,10 +108,7 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     """
 
-    image_shape_: tuple[int, ...]
-    layers_: tuple[PatchLayer, ...]
-
-    _HEADER: ClassVar[dict[str, Check]] = {"image_shape": items(whole(1), 1)}
+    model_: FittedEncoder
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
         "image_shape": [None, tuple, list],
@@ -151,33 +163,47 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.verbose = verbose
 
-    # Training.
+    def __getattr__(self, name: str) -> Any:
+        model = self.__dict__.get("model_")
+        if model is not None:
+            if name in _ATTRIBUTES:
+                return _ATTRIBUTES[name](model)
+            if name == "feature_names_in_" and model.features.columns is not None:
+                return np.array(model.features.columns, dtype=object)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn the patch memories of images X, (n, pixels) or (n, *image_shape); y is not read."""
         self._validate_params()
-        images = self._images(X, reset=True)
-        dtype = self._precision(images.values.numel())
+        settings, owner = self.get_params(deep=False), type(self).__name__
+        flat, shape = flat_images(X, self.image_shape)
+        features, images = learn_features(flat, self.device, owner, encoded=False)
+        shape = image_shape(self.image_shape, shape, features.n_columns)
+        dtype = precision_of(self.precision, images.values.numel())
         generator = torch.Generator().manual_seed(draw_seed(self.random_state))
         layers, results = [], []
-        for windows in self._windows():
+        for windows in windows_of(settings, shape):
             patches = PatchDataset.draw(
                 images, windows, self.n_patches, dtype=dtype, generator=generator
             )
             if patches.n_rows == 0:
                 raise ValueError(
-                    f"every patch of {self.n_features_in_} feature(s) in X is blank, so none has a "
+                    f"every patch of {features.n_columns} feature(s) in X is blank, so none has a "
                     "direction: pass images with some contrast, or larger patches"
                 )
             result = self._learn(patches, generator)
-            layers.append(self._layer(windows, result.params))
+            layers.append(patch_layer(settings, windows, result.params))
             results.append(result)
-        self._set_layers(layers)
-        self.history_ = [record.as_dict() for result in results for record in result.history]
-        self.n_iter_ = len(self.history_)
+        history = [record.as_dict() for result in results for record in result.history]
         ended = [result.status for result in results]
-        self.status_ = next((status for status in ended if status != "converged"), "converged")
-        self.converged_ = self.status_ == "converged"
+        status = next((status for status in ended if status != "converged"), "converged")
+        record = Record(settings, history, status, status == "converged")
+        self.model_ = FittedEncoder(features, shape, tuple(layers), float(self.power), record)
         return self
 
     def _learn(self, patches: PatchDataset, generator: torch.Generator) -> FitResult:
@@ -192,94 +218,15 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
             tol=self.tol, generator=generator, callbacks=watchers,
         )  # fmt: skip
 
-    def _layer(self, windows: Windows, params: Parameters) -> PatchLayer:
-        return PatchLayer(windows, self._cells(windows), params)
-
-    def _set_layers(self, layers: Sequence[PatchLayer]) -> None:
-        self.layers_ = tuple(layers)
-        self.patch_memories_ = [layer.params.w.cpu().numpy() for layer in layers]
-
-    # Model files.
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """What was learned, for a model file."""
-        tensors = join_prefixes(
-            {f"layers.{i}": layer.params.to_tensors() for i, layer in enumerate(self.layers_)}
-        )
-        return {"image_shape": list(self.image_shape_)}, tensors
-
-    def _set_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Undo `_state`."""
-        self.image_shape_ = tuple(header["image_shape"])
-        if math.prod(self.image_shape_) != self.n_features_in_:
-            raise ValueError(f"its images are of shape {self.image_shape_}")
-        layers = []
-        for i, windows in enumerate(self._windows()):
-            params = Parameters.from_file(arrays, f"layers.{i}")
-            if params.n_features != windows.n_features:
-                raise ValueError(f"its patches are of {params.n_features} numbers")
-            layers.append(self._layer(windows, params))
-        known = sum(len(layer.params.to_tensors()) for layer in layers)
-        if known != sum(not name.endswith(NORMS) for name in arrays):
-            raise ValueError("it has a tensor that is unknown")
-        self._set_layers(layers)
-
-    # Shapes.
-
-    def _windows(self) -> list[Windows]:
-        """Where patches are cut, for each size."""
-        rows, columns, channels = as_plane(self.image_shape_)
-        patch: Any = self.patch
-        given = (patch,) if isinstance(patch, Integral) else tuple(patch)
-        if not given:
-            raise ValueError("patch is empty: give at least one size")
-        step, made = min(int(self.stride), rows + columns), []
-        for each in given:
-            size = two_sides(each, "patch", one_row=rows == 1)
-            size = min(size[0], rows), min(size[1], columns)
-            made.append(
-                Windows((rows, columns, channels), size, (step, step), self.normalize == "center")
-            )
-        return list(dict.fromkeys(made))  # sizes cut down to the same one are one size
-
-    def _cells(self, windows: Windows) -> tuple[int, int]:
-        """The grid, with no more cells than there are places."""
-        down, across = two_sides(self.grid, "grid", one_row=windows.shape[0] == 1)
-        return min(down, windows.places[0]), min(across, windows.places[1])
-
-    # Rows in.
-
-    def _images(self, X: Any, *, reset: bool) -> StoredRows:
-        """X as it is stored, (n, pixels), checked; sets image_shape_ where `reset`."""
-        if hasattr(X, "toarray"):  # patches of sparse rows are cut from dense ones
-            X = X.toarray()
-        shape = tuple(int(side) for side in getattr(X, "shape", ())[1:])
-        if len(shape) > 1:
-            given = self.image_shape if reset else self.image_shape_
-            if given is not None and tuple(given) != shape:
-                raise ValueError(f"X holds images of shape {shape}, expected {tuple(given)}")
-            X = X.reshape(X.shape[0], -1)
-        tensor = isinstance(X, Tensor)
-        rows = self._check_tensor(X, reset) if tensor else self._check_table(X, reset)
-        if reset:
-            self.image_shape_ = image_shape(self.image_shape, shape, self.n_features_in_)
-            on_gpu = tensor and X.is_cuda and self.device == "auto"
-            device = X.device if on_gpu else pick_device(self.device)
-        else:
-            device = self.layers_[0].params.w.device
-        return StoredRows.of(rows, device).check_finite(self._feature_names())
-
-    # Reading.
-
     @property
-    def _n_features_out(self) -> int:
-        return sum(layer.n_features for layer in self.layers_)
+    def _model(self) -> FittedEncoder:
+        check_is_fitted(self, "model_")
+        return self.model_
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names like "patch6x6_cell2,0_memory17", in the order of the columns of `transform`."""
-        check_is_fitted(self, "layers_")
         names = []
-        for layer in self.layers_:
+        for layer in self._model.layers:
             size = "x".join(map(str, layer.windows.size))
             down, across = layer.grid
             names += [
@@ -292,21 +239,11 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> Floats:
         """Unit rows (n, cells · memories), sizes one after the other; zeros for a blank image."""
-        check_is_fitted(self, "layers_")
-        images = self._images(X, reset=False)
-        dtype = self.layers_[0].params.w.dtype
-        kind = getattr(X, "dtype", None)
-        wide = kind in (np.float64, torch.float64)
+        model = self._model
+        images = model.stored(X)
         place = X.device if isinstance(X, Tensor) else "cpu"
-        out = torch.empty(
-            images.n_rows, self._n_features_out, device=place,
-            dtype=torch.float64 if wide else torch.float32,
-        )  # fmt: skip
-        step = min(layer.images_per_chunk for layer in self.layers_)
-        for start in range(0, images.n_rows, step):
-            part = slice(start, start + step)
-            out[part] = self._encode(images.values[part].to(images.device).to(dtype)).to(out)
-        rows: Floats = like(X, out)
+        out = torch.empty(images.n_rows, model.n_out, device=place, dtype=wide(X))
+        rows: Floats = like(X, model.encode(images, out))
         return rows
 
     def inverse_transform(self, X: ArrayLike, *, n_iter: int = 20) -> Floats:
@@ -319,64 +256,9 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
         never negative, and most are next to nothing: in a row with negative numbers, as of a
         classifier that centers rows, the median counts as 0.
         """
-        check_is_fitted(self, "layers_")
-        check_whole(n_iter, "n_iter", 0)
-        device, dtype = self.layers_[0].params.w.device, self.layers_[0].params.w.dtype
-        given = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
-        if given.ndim != 2 or given.shape[1] != self._n_features_out:
-            raise ValueError(
-                f"X must be (n, {self._n_features_out}) soft counts, got {tuple(given.shape)}"
-            )
-        step = min(layer.images_per_chunk for layer in self.layers_)
-        parts = [
-            self._draw(given[start : start + step].to(device, dtype), n_iter)
-            for start in range(0, given.shape[0], step)
-        ]
-        pictures: Floats = like(X, torch.cat(parts))
+        pictures: Floats = like(X, self._model.pictures(X, n_iter))
         return pictures
 
-    def _draw(self, x: Tensor, n_iter: int) -> Tensor:
-        """Pictures (B, n_pixels) of rows (B, d)."""
-        signed = (x < 0).any(1, keepdim=True)
-        nothing = torch.where(signed, x.median(1, keepdim=True).values, 0.0)
-        x = (x - nothing).clamp_min(0).pow(1 / self.power)
-        counts = [
-            part.reshape(-1, layer.n_cells, layer.params.n_memories)
-            for layer, part in zip(self.layers_, self._by_layer(x), strict=True)
-        ]
-        return draw(self.layers_, counts, n_iter)
-
-    def _by_layer(self, x: Tensor) -> list[Tensor]:
-        """The columns (..., d) of each size of patches."""
-        ends = np.cumsum([layer.n_features for layer in self.layers_]).tolist()
-        return list(x.tensor_split(ends[:-1], dim=-1))
-
-    def sum_cells(self, values: Tensor) -> list[Tensor]:
-        """A number for each soft count (..., d), summed over memories: (..., cells) per size."""
-        return [
-            part.reshape(*part.shape[:-1], layer.n_cells, -1).sum(-1)
-            for layer, part in zip(self.layers_, self._by_layer(values), strict=True)
-        ]
-
-    def spread_cells(self, sums: Sequence[Tensor]) -> Tensor:
-        """Such sums on the pixels, (..., rows · columns): each on what the patches of it cover."""
-        parts = [layer.spread(part) for layer, part in zip(self.layers_, sums, strict=True)]
-        return torch.stack(parts).sum(0)
-
-    def _encode(self, images: Tensor) -> Tensor:
-        """Images (B, n_pixels) on the sphere of soft counts."""
-        parts = [
-            unit_rows(layer.count(images).flatten(1).pow(self.power)) for layer in self.layers_
-        ]
-        return parts[0] if len(parts) == 1 else unit_rows(torch.cat(parts, dim=1))
-
-
-def two_layers(pipeline: Any) -> tuple[PatchEncoder, Any]:
-    """The encoder of a pipeline, and the classifier or clusterer."""
-    steps = [step for _, step in getattr(pipeline, "steps", [])]
-    if len(steps) == 2 and isinstance(steps[0], PatchEncoder) and isinstance(steps[1], MemoryModel):
-        return steps[0], steps[1]
-    names = [type(step).__name__ for step in steps] or [type(pipeline).__name__]
-    raise TypeError(
-        f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
-    )
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted encoder to a safetensors file, atomically."""
+        saving.save(self, Path(path))

@@ -72,22 +72,22 @@ def check_worth_it(n_classes: int, n_rows: int) -> None:
         )
 
 
-def learns_from_unlabeled(model: Any, n_labeled: int, n_rows: int) -> bool:
+def learns_from_unlabeled(settings: Mapping[str, Any], n_labeled: int, n_rows: int) -> bool:
     """Whether rows without label take part: not where half have one and nothing asks for them.
 
     The others then tell less than the conditional objective, which needs labels, gains.
     """
-    asked = model.objective != "auto" or model.growth is not None
+    asked = settings["objective"] != "auto" or settings["growth"] is not None
     return asked or 2 * n_labeled < n_rows
 
 
-def no_better_than_chance(model: Any, found: Mapping[str, Any]) -> str | None:
+def no_better_than_chance(found: Mapping[str, Any], class_weight: object) -> str | None:
     """A remark where always saying the most frequent class would be right as often.
 
     With weights of classes accuracy is not what was asked for.
     """
     accuracy, most = found["accuracy"], found["most_frequent"]
-    if accuracy > most or model.class_weight is not None:
+    if accuracy > most or class_weight is not None:
         return None
     return (
         f"accuracy {accuracy:.1%} is no better than always answering the most frequent class "

@@ -19,9 +19,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from sklearn.utils._param_validation import make_constraint
 
-from mnemosphere.estimators.base import SOLVERS
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
+from mnemosphere.estimators.setup import SOLVERS
 from mnemosphere.training.refinement import Refinement
 
 ESTIMATORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DAMClassifier, DAMClusterer)}

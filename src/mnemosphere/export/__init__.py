@@ -1,7 +1,8 @@
-"""Layer 3: fitted models handed on, as a page to play with, a model card, an ONNX graph."""
+"""Fitted models handed on: model files, ONNX graphs, a page to play with, a card, a torch layer."""
 
 from mnemosphere.export.card import model_card
+from mnemosphere.export.module import DAMModule, to_torch
 from mnemosphere.export.onnx_graph import to_onnx
-from mnemosphere.export.page import write_page
+from mnemosphere.export.page import explore, write_page
 
-__all__ = ["model_card", "to_onnx", "write_page"]
+__all__ = ["DAMModule", "explore", "model_card", "to_onnx", "to_torch", "write_page"]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mnemosphere.export.facts import facts
-
-if TYPE_CHECKING:
-    from mnemosphere.estimators.portable_model import PortableModel
+from mnemosphere.fitted import FittedModel
 
 _FEW = 12  # classes whose confusion is shown as a matrix
 _NAMED = 60  # classes that are named
@@ -24,7 +22,7 @@ model.predict(X)
 
 
 def model_card(
-    model: PortableModel, X: Any = None, y: Any = None, *, title: str | None = None
+    model: FittedModel, X: Any = None, y: Any = None, *, title: str | None = None
 ) -> str:
     """The card of a fitted model; what is measured is measured on (X, y)."""
     known = facts(model, X, y)

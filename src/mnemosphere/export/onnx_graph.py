@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.windows import FLAT
-from mnemosphere.estimators.patches import two_layers
+from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
+from mnemosphere.fitted import FittedModel
 from mnemosphere.numerics.bessel import log_omega_ratio
-
-if TYPE_CHECKING:
-    from mnemosphere.estimators.patch_layer import PatchLayer
-    from mnemosphere.estimators.patches import PatchEncoder
-    from mnemosphere.estimators.portable_model import PortableModel
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -29,42 +23,42 @@ _CONSTANT = 1e-9  # of the normalizer: what is left of a constant row after its 
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 
 
-def to_onnx(model: PortableModel | Pipeline, path: str | PathLike[str]) -> None:
+def to_onnx(model: object, path: str | PathLike[str]) -> None:
     """Write the ONNX graph of a fitted model, or of a pipeline of a `PatchEncoder` and a model.
 
-    Raw rows in, any number of them; label, probabilities and novelty out, as `build` says.
+    model: a `FittedModel`, or an estimator or a pipeline that holds one. Raw rows in, any number
+    of them; label, probabilities and novelty out, as `build` says.
     """
-    check_is_fitted(model)
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
-    write_atomically(path, build(model).SerializeToString())
+    encoder, fitted = fitted_parts(model)
+    write_atomically(path, build(fitted, encoder).SerializeToString())
 
 
-def build(model: PortableModel | Pipeline) -> Any:
+def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
     """The graph as an onnx.ModelProto.
 
-    Input: rows, float32 (batch, n_features), pixels for a pipeline. Outputs: label (batch,) of the
-    type of the classes; probabilities (batch, C) float32, those of `predict_proba`; novelty_score
-    (batch,) float32; is_novel (batch,) where `calibrate_novelty` has set a threshold.
+    Input: rows, float32 (batch, n_features), pixels with an encoder. Outputs: label (batch,) of
+    the type of the classes; probabilities (batch, C) float32, those of `predict_proba`;
+    novelty_score (batch,) float32; is_novel (batch,) if `calibrate_novelty` has set a threshold.
     """
     try:
         from onnx import checker, helper
     except ImportError as error:
         raise ImportError("to_onnx needs onnx: pip install 'mnemosphere[onnx]'") from error
-    encoder, model = two_layers(model) if isinstance(model, Pipeline) else (None, model)
     graph = _Graph()
     rows = "rows" if encoder is None else _encoded(graph, encoder)
     unit, lost = _on_sphere(graph, model, rows)
     outputs = _answers(graph, model, unit, lost)
-    n_features = int(model._n_numbers if encoder is None else encoder.n_features_in_)
-    kinds = {"label": graph.kind_of(model.classes_), "probabilities": 1, "novelty_score": 1}
-    shapes: dict[str, list[int | str]] = {"probabilities": ["batch", len(model.classes_)]}
+    taken = model.features.n_numbers if encoder is None else encoder.features.n_columns
+    kinds = {"label": graph.kind_of(model.classes), "probabilities": 1, "novelty_score": 1}
+    shapes: dict[str, list[int | str]] = {"probabilities": ["batch", len(model.classes)]}
     proto = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "mnemosphere",
-            [helper.make_tensor_value_info("rows", 1, ["batch", n_features])],
+            [helper.make_tensor_value_info("rows", 1, ["batch", taken])],
             [
                 helper.make_tensor_value_info(
                     name, kinds.get(name, graph.bool), shapes.get(name, ["batch"])
@@ -136,13 +130,13 @@ class _Graph:
         return self.constant(np.array([str(name) for name in classes.tolist()], dtype=object))
 
 
-def _encoded(g: _Graph, encoder: PatchEncoder) -> str:
+def _encoded(g: _Graph, encoder: FittedEncoder) -> str:
     """Soft counts of patch memories, in the precision of the encoder, as `PatchEncoder` does it."""
-    dtype = np.float32 if encoder.layers_[0].params.w.dtype == torch.float32 else np.float64
+    dtype = np.float32 if encoder.dtype == torch.float32 else np.float64
     images = "rows" if dtype is np.float32 else g("Cast", "rows", to=g.double)
     power = g.constant(encoder.power, dtype)
     parts = []
-    for layer in encoder.layers_:
+    for layer in encoder.layers:
         counts = g("Pow", _counts(g, layer, images, dtype), power)
         parts.append(_unit(g, counts, dtype))
     return parts[0] if len(parts) == 1 else _unit(g, g("Concat", *parts, axis=1), dtype)
@@ -177,15 +171,15 @@ def _unit(g: _Graph, x: str, dtype: Any) -> str:
     return g.quotient(x, length, g("LessOrEqual", length, g.constant(0.0, dtype)), dtype)
 
 
-def _on_sphere(g: _Graph, model: PortableModel, rows: str) -> tuple[str, str]:
+def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> tuple[str, str]:
     """(unit rows in double precision, which rows have no direction (batch, 1))."""
-    normalizer = model._normalizer
+    normalizer = model.normalizer
     x = g("Cast", rows, to=g.double)
     if normalizer.mean is not None and normalizer.scale is not None:
         z = g("Sub", x, g.stored(normalizer.mean))
         z = g("Div", z, g.stored(normalizer.scale))
         pads = g.constant([0, 0, 0, 1], np.int64)
-        x = g("Pad", z, pads, g.constant(float(model._n_numbers) ** 0.5, np.float64))
+        x = g("Pad", z, pads, g.constant(float(model.features.n_numbers) ** 0.5, np.float64))
     length = g.norms(x, 1)
     # Measured against the row as it came: what is left of a constant row is rounding.
     limit = g("Mul", length, g.constant(_CONSTANT * (normalizer.kind == "center"), np.float64))
@@ -200,23 +194,23 @@ def _on_sphere(g: _Graph, model: PortableModel, rows: str) -> tuple[str, str]:
     return g.quotient(x, length, lost, np.float64), lost
 
 
-def _answers(g: _Graph, model: PortableModel, unit: str, lost: str) -> list[str]:
+def _answers(g: _Graph, model: FittedModel, unit: str, lost: str) -> list[str]:
     """Nodes from unit rows to the outputs, whose names are returned; in double precision.
 
     In single precision the many equal terms of a blank border are rounded alike, which costs
     probabilities their fifth digit. What is stored stays in the precision of the model.
     """
-    params = model.params_.to(device="cpu")
-    n_classes = len(model.classes_)
+    params = model.params.to(device="cpu")
+    n_classes = len(model.classes)
     beta_eff = float(params.varsigma) * float(params.beta)
     floor = _HEADROOM * float(torch.finfo(torch.float64).tiny)
     log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
-    net = model._class_params.p.to(params.p).cpu()[:, :n_classes]
+    net = model.class_params.p.to(params.p).cpu()[:, :n_classes]
     # Exponents of the memories; that of the uniform component is 0.
     h = g("MatMul", unit, g.stored(params.w.T.contiguous()))  # (B, P)
     h = g("Mul", h, g.constant(beta_eff, np.float64))
     h = g("Sub", h, g.constant(log_ratio, np.float64))
-    tempered = g("Div", h, g.constant(getattr(model, "temperature_", 1.0), np.float64))
+    tempered = g("Div", h, g.constant(model.calibration.temperature, np.float64))
     # As in the kernel: shifted by the largest, the uniform one's included.
     top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), g.constant(0.0, np.float64))
     joint = g(
@@ -227,7 +221,7 @@ def _answers(g: _Graph, model: PortableModel, unit: str, lost: str) -> list[str]
     joint = g("Max", joint, g.constant(floor, np.float64))
     joint = g("Where", lost, g.stored(params.p_q[None, :n_classes]), joint)
     best = g("ArgMax", joint, axis=1, keepdims=0)
-    g("Gather", g.labels(model.classes_), best, output="label", axis=0)
+    g("Gather", g.labels(model.classes), best, output="label", axis=0)
     g("Cast", g("Div", joint, g.total(joint)), output="probabilities", to=g.float)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
     with np.errstate(divide="ignore"):
@@ -238,8 +232,8 @@ def _answers(g: _Graph, model: PortableModel, unit: str, lost: str) -> list[str]
     score = g("Where", lost, g.constant(np.inf, np.float64), score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)
-    if model.novelty_threshold_ is None:
+    if model.calibration.novelty_threshold is None:
         return ["label", "probabilities", "novelty_score"]
-    threshold = g.constant(model.novelty_threshold_, np.float64)
+    threshold = g.constant(model.calibration.novelty_threshold, np.float64)
     g("Greater", score, threshold, output="is_novel")
     return ["label", "probabilities", "novelty_score", "is_novel"]

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from mnemosphere.export.payload import payload
 from mnemosphere.files import plain, write_atomically
+from mnemosphere.fitted import FittedModel
+
+
+def explore(
+    model: FittedModel, path: str | PathLike[str], X: Any = None, y: Any = None, **more: Any
+) -> None:
+    """Write one HTML file in which the model runs: to draw, recall and look at memories.
+
+    more: as in `payload`. The file needs no server and no network.
+    """
+    write_page(Path(path), payload(model, X, y, **more))
 
 
 def write_page(path: Path, content: dict[str, Any]) -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 from torch import Tensor
 
-from mnemosphere.estimators.base import as_numpy
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
+from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.certify import certify
+from mnemosphere.interpret.editing import at_level
 from mnemosphere.numerics import sphere
 from mnemosphere.theory.stationarity import Certificate
 from mnemosphere.training.lineage import Lineage
-
-if TYPE_CHECKING:
-    from mnemosphere.estimators.portable_model import PortableModel
 
 _CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
 _LEAST_PIXELS = 36
@@ -29,7 +27,7 @@ _STRONG = 40  # features of a table that get a slider
 
 
 def payload(
-    model: PortableModel,
+    model: FittedModel,
     X: Any = None,
     y: Any = None,
     *,
@@ -39,21 +37,28 @@ def payload(
     certificate: Certificate | None = None,
     title: str | None = None,
 ) -> dict[str, Any]:
-    """Everything the page shows; `PortableModel.explore` has the details."""
+    """Everything the page shows.
+
+    X, y: rows to measure by; up to `max_rows` of them go into the page, of each class its
+    share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
+    square if rows have no names, no negative numbers and a square number of features.
+    layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
+    here if that is a matter of seconds.
+    """
     chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
-    table = None if X is None else np.asarray(model.encode(X))
+    table = None if X is None else as_numpy(model.completed(X).values).astype(np.float64)
     packed = None if table is None or chosen is None else table[chosen]
     unit = None if packed is None else _unit_rows(model, packed)
-    names = model._feature_names()
+    names = model.features.names
     shape = _image_shape(model, image_shape, table)
     levels = _levels(model)
-    w = np.concatenate([level.params_.w.double().cpu().numpy() for level in levels])
+    w = np.concatenate([level.params.w.double().cpu().numpy() for level in levels])
     points = map_memories(w, layout)
-    ends = np.cumsum([level.n_memories_ for level in levels])
+    ends = np.cumsum([level.n_memories for level in levels])
     if certificate is None:
         certificate = _certificate(model, X, y)
-    normalizer = model._normalizer
-    tiny = float(torch.finfo(model.params_.p.dtype).tiny)
+    normalizer = model.normalizer
+    tiny = float(torch.finfo(model.params.p.dtype).tiny)
     known = facts(model, X, y)
     return {
         "format": "mnemosphere-page",
@@ -74,10 +79,10 @@ def payload(
         "threshold": known["novelty_threshold"],
         "floor": _HEADROOM * tiny,
         "levels": [
-            _level(level, unit) | {"xy": points[end - level.n_memories_ : end].round(4).tolist()}
+            _level(level, unit) | {"xy": points[end - level.n_memories : end].round(4).tolist()}
             for level, end in zip(levels, ends, strict=True)
         ],
-        "parents": _parents(model.lineage_, levels),
+        "parents": _parents(model.lineage, levels),
         "rows": None if packed is None else _rows(model, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
         "verdicts": None
@@ -99,13 +104,13 @@ def guess_image_shape(n_features: int, table: NDArray[Any] | None) -> tuple[int,
 
 
 def _image_shape(
-    model: PortableModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
+    model: FittedModel, given: Sequence[int] | str | None, table: NDArray[Any] | None
 ) -> tuple[int, ...] | None:
-    n_features = int(model._n_numbers)
+    n_features = model.features.n_numbers
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
-        named = model._feature_names() is not None or model._normalizer.mean is not None
+        named = model.features.names is not None or model.normalizer.mean is not None
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None
@@ -119,13 +124,13 @@ def _image_shape(
     return shape
 
 
-def _unit_rows(model: PortableModel, table: NDArray[Any]) -> Tensor:
+def _unit_rows(model: FittedModel, table: NDArray[Any]) -> Tensor:
     """The rows that have a direction, on the sphere, in float64."""
-    unit, lost = model._normalizer.to("cpu")(torch.from_numpy(np.asarray(table, dtype=np.float64)))
+    unit, lost = model.normalizer.to("cpu")(torch.from_numpy(np.asarray(table, dtype=np.float64)))
     return unit[~lost]
 
 
-def _choose_rows(model: PortableModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
+def _choose_rows(model: FittedModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
     """Rows to pack, in order; of each class its share, so that accuracy stays what it is."""
     if most < 1:
         raise ValueError(f"max_rows must be at least 1, got {most}")
@@ -139,25 +144,25 @@ def _choose_rows(model: PortableModel, n_rows: int, y: Any, most: int) -> NDArra
     return np.sort(order[np.floor((np.arange(most) + 0.5) * n_rows / most).astype(int)])
 
 
-def _levels(model: PortableModel) -> list[PortableModel]:
+def _levels(model: FittedModel) -> list[FittedModel]:
     """The models of growth, the fitted one last."""
-    tree = model.lineage_
+    tree = model.lineage
     if tree is None or len(tree.models) != tree.n_levels:
         return [model]
-    if tree.members[-1].shape[0] != model.params_.n_memories:
+    if tree.members[-1].shape[0] != model.params.n_memories:
         return [model]
-    return [*(model.at_level(k) for k in range(tree.n_levels - 1)), model]
+    return [*(at_level(model, k) for k in range(tree.n_levels - 1)), model]
 
 
-def _level(model: PortableModel, unit: Tensor | None) -> dict[str, Any]:
+def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
     """One set of memories: density by p, classes by `net`, at a temperature."""
-    params = model.params_
-    classes = model._class_params  # memories as in params, tempered exponents
+    params = model.params
+    classes = model.class_params  # memories as in params, tempered exponents
     return {
         "w": pack_memories(classes, unit),
         "p": _single(params.p),
-        "net": _single(classes.p) if is_classifier(model) else None,
-        "temperature": float(getattr(model, "temperature_", 1.0)),
+        "net": _single(classes.p) if model.is_classifier else None,
+        "temperature": model.calibration.temperature,
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
         "omega": omega_table(float(params.beta), params.n_features),
@@ -168,7 +173,7 @@ def _single(p: Tensor) -> dict[str, Any]:
     return pack(p.double().cpu().numpy().astype(np.float32))
 
 
-def _parents(tree: Lineage | None, levels: list[PortableModel]) -> list[list[int]]:
+def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]:
     """For each level but the first, where each memory was one level before."""
     if tree is None or len(levels) == 1:
         return []
@@ -182,11 +187,11 @@ def _parents(tree: Lineage | None, levels: list[PortableModel]) -> list[list[int
 
 
 def _rows(
-    model: PortableModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
+    model: FittedModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
 ) -> dict[str, Any]:
     assert chosen is not None
     labels = None
-    if y is not None and is_classifier(model):
+    if y is not None and model.is_classifier:
         labels = label_columns(model, y)[chosen].tolist()
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
@@ -199,25 +204,24 @@ def _metric(metric: Tensor) -> dict[str, Any]:
     return {"rows": len(metric), "values": values, "inverse": inverse}
 
 
-def _strong_features(model: PortableModel) -> list[int]:
+def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
-    params = model.params_
+    params = model.params
     weight = (params.p_h[1:] / params.p_h[1:].sum()).double().cpu()
-    w = sphere.project(model._normalizer.preimage(params.w).cpu())
+    w = sphere.project(model.normalizer.preimage(params.w).cpu())
     mean = weight @ w
     spread: Tensor = weight @ (w - mean).square()
     return [int(j) for j in spread.argsort(descending=True, stable=True)]
 
 
-def _certificate(model: PortableModel, X: Any, y: Any) -> Certificate | None:
+def _certificate(model: FittedModel, X: Any, y: Any) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
-    if X is None or (y is None and is_classifier(model)):
+    if X is None or (y is None and model.is_classifier):
         return None
-    cost = float(len(X)) * model.n_memories_ * model.params_.n_features
-    return None if cost > _CERTIFY else model.certify(X, y)
+    cost = float(len(X)) * model.n_memories * model.params.n_features
+    return None if cost > _CERTIFY else certify(model, X, y)
 
 
-def _typical(model: PortableModel) -> list[list[Any]] | None:
+def _typical(model: FittedModel) -> list[list[Any]] | None:
     """Training rows behind each memory, where the model kept them."""
-    behind = model._rows_behind
-    return None if behind is None else behind.shown()
+    return None if model.exemplars is None else model.exemplars.as_lists()

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mnemosphere.files import NORMS, strip_prefix
+from mnemosphere.files import strip_prefix
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array
@@ -63,19 +63,14 @@ class Parameters:
         """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
         return x if self.metric is None else sphere.project(x @ self.metric.T)
 
-    def check(self, read: Mapping[str, Any] | None = None) -> Self:
-        """Raise ValueError unless the parameters are usable; return self.
-
-        read: the same as arrays of a file, of which checks are quick, and the norms of memories.
-        """
+    def check(self) -> Self:
+        """Raise ValueError unless the parameters are usable; return self."""
         self.check_form()
         if self.beta.ndim != 0 or not 0 < float(self.beta) < math.inf:
             raise ValueError(f"beta must be one finite positive number, got {self.beta}")
-        found = read or {}
-        sphere.check(self.w, "memories", found.get("w" + NORMS))
-        p, p_h, p_q = (found.get(name, getattr(self, name)) for name in ("p", "p_h", "p_q"))
+        sphere.check(self.w, "memories")
         # Loose enough for what ten sweeps of Sinkhorn–Knopp leave: training can go on from there.
-        polytope.check(p, p_h, p_q, tol=1e-3)
+        polytope.check(self.p, self.p_h, self.p_q, tol=1e-3)
         return self
 
     def check_form(self) -> None:
@@ -152,16 +147,10 @@ class Parameters:
 
     @classmethod
     def from_file(
-        cls, read: Mapping[str, Any], prefix: str, *, device: torch.device | str | None = None
+        cls, read: Mapping[str, Tensor], prefix: str, *, device: torch.device | str | None = None
     ) -> Self:
-        """Those that a file has by that prefix, as arrays or tensors, checked."""
-        own = strip_prefix(read, prefix)
-        tensors = {
-            name: t if isinstance(t, Tensor) else torch.from_numpy(t)
-            for name, t in own.items()
-            if not name.endswith(NORMS)
-        }
-        return cls.from_tensors(tensors, device=device).check(own)
+        """Those that a file has by that prefix, checked."""
+        return cls.from_tensors(strip_prefix(read, prefix), device=device).check()
 
 
 _TENSORS = tuple(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["check", "project", "retract", "sample_uniform", "to_tangent", "tolerance"]
@@ -32,18 +29,17 @@ def retract(x: Tensor, v: Tensor) -> Tensor:
     return moved / norm
 
 
-def check(x: Tensor, name: str = "x", norms: NDArray[Any] | Tensor | None = None) -> Tensor:
+def check(x: Tensor, name: str = "x") -> Tensor:
     """Return x (..., N) if each row is finite and of unit norm to rounding; raise if not.
 
     The tolerance on ‖row‖ is 64 units in the last place plus √N of them, for rounding of entries.
-    norms: (...,) those of the rows, where they are known already.
     """
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {_kind(x)}")
     if x.ndim == 0 or x.shape[-1] == 0:
         raise ValueError(f"{name} must have rows on its last axis, got shape {tuple(x.shape)}")
-    found = torch.linalg.vector_norm(x.detach(), dim=-1) if norms is None else norms
-    norm = found.numpy(force=True) if isinstance(found, Tensor) else found  # its calls are quick
+    # NumPy from here on: its calls are quick.
+    norm = torch.linalg.vector_norm(x.detach(), dim=-1).numpy(force=True)
     tol = tolerance(x)
     off = abs(norm - 1.0)
     if not (off <= tol).all():  # NaN and inf compare false

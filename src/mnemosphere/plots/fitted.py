@@ -10,26 +10,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from numpy.typing import NDArray
 
-from mnemosphere.estimators.feature_reasons import readable
+from mnemosphere.fitted import FittedModel
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.plots.gallery import class_weights, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
 from mnemosphere.plots.recall import recall_strips
+from mnemosphere.text import readable
 
 Shape = tuple[int, ...] | None
 
 
-def representative(model: Any, count: int) -> NDArray[np.intp]:
+def representative(model: FittedModel, count: int) -> NDArray[np.intp]:
     """Memories to show: of each class in turn the next one, in the order of the model."""
-    owner = model.class_weights_[1:].argmax(axis=1)
+    owner = model.params.p[1:].argmax(1).cpu().numpy()
     before = np.tril(owner[:, None] == owner, -1).sum(axis=1)  # of its class
     shown: NDArray[np.intp] = np.lexsort((owner, before))[:count]
     return shown
 
 
 def memories_of(
-    model: Any, shape: Shape = None, count: int = 25, pictures: NDArray[Any] | None = None
+    model: FittedModel, shape: Shape = None, count: int = 25, pictures: NDArray[Any] | None = None
 ) -> Figure | SubFigure | Axes:
     """Memories of a classifier above their class weights, or of a clusterer by cluster.
 
@@ -37,62 +38,63 @@ def memories_of(
 
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
-    w, normalizer = model.memories_ if pictures is None else pictures, model._normalizer
+    w, normalizer = model.memories if pictures is None else pictures, model.normalizer
     unit = "coordinate on the sphere"
-    if normalizer.scale is not None and pictures is None:
+    if normalizer.scale is not None and normalizer.mean is not None and pictures is None:
         if shape is None:  # features as given are not alike
             unit = "standard units"
             w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
         else:  # but pixels are: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
-    parts = (w, _class_weights(model), model.memory_prior_)
-    names = [str(name) for name in model._feature_names() or []]
+    parts = (w, _class_weights(model), model.params.p_h.cpu().numpy())
+    names = [str(name) for name in model.features.names or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
-    if hasattr(model, "memory_labels_") and not named:
+    if not model.is_classifier and not named:
         scale = float(np.quantile(np.abs(w), 0.99)) or None
         return latent_classes(*parts, image_shape=shape, vmax=scale)
     return memory_gallery(
-        *parts, classes=model.classes_.tolist(), image_shape=shape,
+        *parts, classes=model.classes.tolist(), image_shape=shape,
         feature_names=names if named else None, unit=unit, indices=representative(model, count),
     )  # fmt: skip
 
 
-def _class_weights(model: Any) -> NDArray[Any]:
+def _class_weights(model: FittedModel) -> NDArray[Any]:
     """P (P+1, C+1) with which the model predicts: without what label smoothing put there."""
-    found: NDArray[Any] = model._class_params.p.cpu().numpy()
+    found: NDArray[Any] = model.class_params.p.cpu().numpy()
     return found
 
 
-def classes_of(model: Any, count: int = 25) -> Axes:
+def classes_of(model: FittedModel, count: int = 25) -> Axes:
     """Soft labels of some memories."""
     return class_weights(
-        _class_weights(model), model.classes_.tolist(), p_h=model.memory_prior_,
+        _class_weights(model), model.classes.tolist(), p_h=model.params.p_h.cpu().numpy(),
         indices=representative(model, count),
     )  # fmt: skip
 
 
-def tree_of(model: Any, shape: Shape = None) -> Axes:
+def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
     """The tree of splits of a model that has grown; a node is drawn as it was last."""
-    tree = model.lineage_
+    tree = model.lineage
     if tree is None:
         raise ValueError("this model did not grow: train with growth from 16 memories, say")
-    w = np.zeros((tree.n_nodes, model.memories_.shape[1]))
+    w = np.zeros((tree.n_nodes, model.memories.shape[1]))
     label = np.zeros(tree.n_nodes, dtype=np.int64)
     for level, nodes in enumerate(tree.members):
-        then = model.at_level(level)
-        w[nodes.numpy()] = then.memories_
-        label[nodes.numpy()] = then.class_weights_[1:].argmax(axis=1)
+        then = tree.at_level(level)
+        p = then.p if model.is_classifier else tree.sum_up(level, model.params.p)
+        w[nodes.numpy()] = model.normalizer.restore(then.w).cpu().numpy()
+        label[nodes.numpy()] = p[1:].argmax(1).cpu().numpy()
     names = [""] * tree.n_nodes
     for k, node in enumerate(tree.members[-1].tolist()):  # those that the model has
         names[node] = memory_name(k)
     return lineage_tree(
         tree.level.numpy(), tree.parent.numpy(), memories=w, image_shape=shape, labels=label,
-        classes=[*model.classes_.tolist(), "none"], names=names,
+        classes=[*model.classes.tolist(), "none"], names=names,
     )  # fmt: skip
 
 
 def recall_of(
-    model: Any, X: Any, path: Any, known: NDArray[np.bool_], shape: Shape = None, *,
+    model: FittedModel, X: Any, path: Any, known: NDArray[np.bool_], shape: Shape = None, *,
     names: Sequence[object], verdicts: Sequence[object],
 ) -> Figure | SubFigure:  # fmt: skip
     """Rows X (n, N) on their way down the energy, `path` as `recall_path` has it.
@@ -100,7 +102,8 @@ def recall_of(
     known (n, N): which features were not hidden; X is shown as the original where it is whole.
     """
     whole = np.asarray(X, dtype=np.float64)
-    whole = whole - whole.mean(axis=1, keepdims=True) if model.normalize_ == "center" else whole
+    if model.normalizer.kind == "center":
+        whole = whole - whole.mean(axis=1, keepdims=True)
     return recall_strips(
         path.rows[:, : len(whole)], path.energies[:, : len(whole)], shape,
         originals=whole if np.isfinite(whole).all() else None, known=known[: len(whole)],

@@ -100,6 +100,8 @@ class Lineage:
     def check(self) -> Self:
         """Raise ValueError unless this is a tree and its models are the levels of it."""
         sizes = [m.numel() for m in self.members]
+        if not sizes or not all(sizes) or self.n_nodes == 0:
+            raise ValueError("the tree of splits has no memories")
         check_tensors({name: getattr(self, name) for name in _NODES}, _NODES, {"n": self.n_nodes})
         # A node appears after its parent, one level further down or more; the first have none.
         parent, first = self.parent.clamp(0, self.n_nodes - 1), self.parent < 0
@@ -116,6 +118,22 @@ class Lineage:
         if [params.n_memories for params in self.models] != sizes[: len(self.models)]:
             raise ValueError("the levels of the tree of splits have other sizes than its models")
         return self
+
+    def sum_up(self, level: int, p: Tensor) -> Tensor:
+        """Class weights (P+1, C+1) of the last level as those of the memories of another one.
+
+        A memory has the sum of those of its descendants; row 0, the uniform component, stays.
+        """
+        nodes = self.members[level]
+        place = torch.full((self.n_nodes,), -1)
+        place[nodes] = torch.arange(len(nodes))
+        found = torch.cat([p[:1], p.new_zeros(len(nodes), p.shape[1])])
+        for leaf, weights in zip(self.members[-1].tolist(), p[1:], strict=True):
+            node = leaf
+            while place[node] < 0:
+                node = int(self.parent[node])
+            found[1 + place[node]] += weights
+        return found
 
     def children(self, node: int) -> tuple[int, ...]:
         """The two nodes that a split of `node` made; none for a leaf."""

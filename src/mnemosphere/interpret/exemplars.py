@@ -1,56 +1,46 @@
-"""What stands behind each memory: typical rows, how many rows, and all of it as a table."""
+"""What stands behind each memory: typical rows, how many rows, features, and all as a table."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.base import check_whole
-from mnemosphere.model import kernel
+from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_whole
+from mnemosphere.interpret.certify import certify
+from mnemosphere.model import kernel, metric
 from mnemosphere.model.gaps import overlaps
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.scores import Scores
 
-if TYPE_CHECKING:
-    from mnemosphere.estimators.portable_model import PortableModel
-
 _MOST_ROWS = 8000
 _TYPICAL = 3
+_LETTERS = 200  # of the name of a row
 _DIGITS = 1000  # responsibilities are compared to a thousandth, then overlaps decide
 
 
-class RowsBehind(NamedTuple):
-    """The rows that memories answer for."""
-
-    typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
-    support: NDArray[np.float64]  # (P,) summed responsibility, in units of rows
-    names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
-
-    def shown(self) -> list[list[Any]]:
-        """Names of the typical rows of each memory, or their numbers."""
-        rows = self.typical if self.names is None else self.names
-        return [[row for row in line if row not in (-1, "")] for line in rows.tolist()]
-
-
-def rows_behind(
+def find_exemplars(
     params: Parameters,
     normalizer: Normalizer,
     stored: StoredRows,
     sample_weight: Tensor | None = None,
-) -> RowsBehind:
+    n_rows: int = 0,
+) -> Exemplars:
     """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
 
     Typical rows of a memory are those of the largest responsibility, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
+    n_rows: of the data set that these rows are a sample of.
     """
+    larger = max(1.0, n_rows / stored.n_rows)
     if sample_weight is not None and not bool((sample_weight > 0).all()):
         kept = (sample_weight > 0).nonzero()[:, 0]
         stored, sample_weight = stored.take(kept), sample_weight[kept]
@@ -64,7 +54,7 @@ def rows_behind(
     place = (~lost).nonzero()[:, 0]
     nobody = np.full((params.n_memories, _TYPICAL), -1)
     if place.shape[0] == 0:
-        return RowsBehind(nobody, np.zeros(params.n_memories))
+        return Exemplars(nobody, np.zeros(params.n_memories))
     x = x if place.shape[0] == x.shape[0] else x[place]
     weight = torch.ones(len(x)) if sample_weight is None else sample_weight[place.cpu()].cpu()
     weight = weight.to(x.device, torch.float64)
@@ -89,32 +79,37 @@ def rows_behind(
     rows_given = place[taken[taken >= 0].to(place.device)]
     found[is_row] = stored.call(rows_given.cpu())
     # Where only some rows were looked at, or some have no direction, they stand for all.
-    scale = total / float(weight.sum())
-    return RowsBehind(found, (support * scale).cpu().numpy())
+    scale = larger * total / float(weight.sum())
+    return Exemplars(found, (support * scale).cpu().numpy())
 
 
 def _overlaps(params: Parameters, x: Tensor) -> Tensor:
     return overlaps(params.w, x, params.beta_eff)
 
 
-def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:
-    """One line per memory, as a pandas frame; see `PortableModel.memory_table`."""
+def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
+    """One line per memory, as a pandas frame.
+
+    name (#17, counted from 0), label and soft_label net of smoothing, purity (its largest
+    entry), support (rows behind the memory), share of all rows, supported (False where fewer
+    than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
+    measured on them), nearest memory and overlap, features (those of the largest weight in the
+    overlap with it), typical_rows (their numbers in X, or what `name_rows` calls them).
+    """
     import pandas as pd
 
-    check_is_fitted(model, "params_")
-    params = model.params_
-    behind, beta_split = model._rows_behind, np.full(params.n_memories, np.nan)
+    params = model.params
+    behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
     if X is not None:
-        stored = model._stored(X, reset=False)
-        behind = rows_behind(params, model._normalizer, stored)
-        beta_split = model.certify(X, y, max_iter=0).beta_split.double().cpu().numpy()
+        behind = find_exemplars(params, model.normalizer, model.completed(X))
+        beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
-        behind = RowsBehind(
+        behind = Exemplars(
             np.full((params.n_memories, _TYPICAL), -1), np.full(params.n_memories, np.nan)
         )
-    soft = model._class_params.p[1:].double().cpu().numpy()
+    soft = as_numpy(model.class_params.p[1:].double())
     soft = soft / soft.sum(axis=1, keepdims=True)
-    names = [*model.classes_.tolist(), None]
+    names = [*model.classes.tolist(), None]
     nearest, overlap = _nearest(params)
     return pd.DataFrame(
         {
@@ -132,7 +127,7 @@ def memory_table(model: PortableModel, X: Any = None, y: Any = None) -> Any:
             "nearest": [None if k < 0 else memory_name(k) for k in nearest],
             "nearest_overlap": overlap,
             "features": _strongest(model, _TYPICAL)[1],
-            "typical_rows": behind.shown(),
+            "typical_rows": behind.as_lists(),
         }
     )
 
@@ -152,14 +147,17 @@ def _nearest(params: Parameters) -> tuple[list[int], NDArray[np.float64]]:
     return nearest, np.concatenate(overlaps)
 
 
-def strongest_features(model: PortableModel, n_features: int) -> Any:
-    """The largest coordinates of each memory; see `PortableModel.strongest_features`."""
+def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
+    """The features in which each memory points furthest, as a pandas frame; terms of a text.
+
+    One line for each of the `n_features` largest weights in the overlap with it, by modulus:
+    memory, label, rank, feature (by its name or number), weight. A metric is taken into account.
+    """
     import pandas as pd
 
-    check_is_fitted(model, "params_")
     check_whole(n_features, "n_features", 1)
-    soft = model._class_params.p[1:]
-    labels = [*model.classes_.tolist(), None]
+    soft = model.class_params.p[1:]
+    labels = [*model.classes.tolist(), None]
     weights, names = _strongest(model, n_features)
     lines = [
         (memory_name(m), labels[int(soft[m].argmax())], rank, name, value)
@@ -169,14 +167,78 @@ def strongest_features(model: PortableModel, n_features: int) -> Any:
     return pd.DataFrame(lines, columns=["memory", "label", "rank", "feature", "weight"])
 
 
-def _strongest(model: PortableModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
+def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
     """(weights, names) of the features of the largest weight in the overlap with each memory.
 
-    A metric has its say: weights are those of features, not of the coordinates that it sees.
+    With a metric, weights are those of features, not of the coordinates behind it.
     """
-    n = model._n_numbers
-    called = model._feature_names() or range(n)
+    n = model.features.n_numbers
+    called = model.features.names or range(n)
     # Without the coordinate that "standard" appends.
-    w = model._normalizer.pull_back(model.params_.w)[:, :n]
+    w = model.normalizer.pull_back(model.params.w)[:, :n]
     order = w.abs().topk(min(most, n), dim=1).indices  # (P, k)
     return w.gather(1, order).tolist(), [[called[j] for j in row] for row in order.tolist()]
+
+
+def relevances(model: FittedModel) -> Floats:
+    """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
+
+    The diagonal of AᵀA, in standard units of the features; all 1 without a metric.
+    """
+    a, n = model.normalizer.metric, model.features.n_numbers
+    return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
+
+
+def strongest_pairs(model: FittedModel, n_pairs: int = 10) -> Any:
+    """The pairs of features that count together most in the metric, as a pandas frame.
+
+    One line per pair: feature, other, relevance. That is the entry of AᵀA in the scale of
+    `relevances`: above zero the sum of the two counts, below zero their difference. Empty
+    without a metric.
+    """
+    import pandas as pd
+
+    check_whole(n_pairs, "n_pairs", 1)
+    a, n = model.normalizer.metric, model.features.n_numbers
+    called = model.features.names or range(n)
+    found = [] if a is None else metric.strongest_pairs(a[:, :n], n_pairs)
+    lines = [(called[i], called[j], value) for i, j, value in found]
+    return pd.DataFrame(lines, columns=["feature", "other", "relevance"])
+
+
+def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
+    """The model with ids or texts for its training rows, (n,) in the order of `fit`.
+
+    Or a mapping from numbers of rows, at least those of `typical_rows_`. Explanations, the table
+    of memories, pages and model files then show these names, cut after 200 letters.
+    """
+    if model.exemplars is None:
+        raise ValueError("no rows stand behind the memories of this model: fit it first")
+    typical = model.exemplars.typical
+    if isinstance(names, Mapping):
+        told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
+        found = np.array(told, dtype=object).reshape(typical.shape)
+    else:
+        given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
+        if given.ndim != 1 or len(given) <= typical.max():
+            raise ValueError(
+                f"names has {len(given)} entries, but row {typical.max()} was trained on: pass "
+                "one per row of X, as it was given to fit"
+            )
+        found = np.where(typical < 0, "", given[typical])
+    return model.replace(exemplars=replace(model.exemplars, names=found))
+
+
+def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
+    """The model with names for its features, (N,): `vectorizer.get_feature_names_out()`.
+
+    For sparse matrices, arrays and tensors, which have none of their own. Explanations, tables,
+    pictures, pages and model files then show them.
+    """
+    given = tuple(str(name) for name in as_numpy(names).tolist())
+    if len(given) != model.features.n_numbers:
+        raise ValueError(
+            f"names must have one entry for each of {model.features.n_numbers} features, got "
+            f"{len(given)}"
+        )
+    return model.replace(features=replace(model.features, named=given))

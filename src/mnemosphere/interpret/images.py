@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.estimators.base import as_numpy
-from mnemosphere.estimators.classifier import DAMClassifier
-from mnemosphere.estimators.explanation import Explanation, explain
-from mnemosphere.estimators.image_shape import as_plane
-from mnemosphere.estimators.memory_model import MemoryModel
-from mnemosphere.estimators.patches import PatchEncoder, two_layers
+from mnemosphere.encoder import FittedEncoder, as_plane, two_layers, wide
+from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.explanation import Explanation, explain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
+
+_ROUNDS = 20  # of sharpening a picture
 
 
 @dataclass(frozen=True)
@@ -63,20 +62,21 @@ class ImageExplanation(Explanation):
 def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExplanation:
     """Why each image got its class, by a pipeline of a `PatchEncoder` and a classifier."""
     encoder, model = two_layers(pipeline)
-    if not isinstance(model, DAMClassifier):
-        raise TypeError(f"a {type(model).__name__} decides about no classes: use DAMClassifier")
-    features = torch.as_tensor(encoder.transform(X))
+    if not model.is_classifier:
+        raise TypeError(f"a {model.kind} decides about no classes: use DAMClassifier")
+    images = encoder.stored(X)
+    features = encoder.encode(images, torch.empty(images.n_rows, encoder.n_out, dtype=wide(X)))
     found = explain(model, features, n_nearest)
-    x, lost = on_sphere(model._stored(features, reset=False), model._normalizer, torch.float64)
-    w = model.params_.w.double()[torch.from_numpy(found.memory).to(x.device)]  # (n, k, d)
+    x, lost = on_sphere(model.completed(features), model.normalizer, torch.float64)
+    w = model.params.w.double()[torch.from_numpy(found.memory).to(x.device)]  # (n, k, d)
     terms = torch.where(lost[:, None, None], 0.0, x[:, None] * w)
-    d = model.n_features_in_
+    d = model.features.n_columns
     cells = encoder.sum_cells(terms[..., :d])
-    rows, columns, _ = as_plane(encoder.image_shape_)
+    rows, columns, _ = as_plane(encoder.image_shape)
     pixels = encoder.spread_cells(cells).reshape(*found.memory.shape, rows, columns)
     grids = [
         part.reshape(*found.memory.shape, *layer.grid)
-        for part, layer in zip(cells, encoder.layers_, strict=True)
+        for part, layer in zip(cells, encoder.layers, strict=True)
     ]
     known = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
     known |= {
@@ -86,7 +86,7 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     }
     return ImageExplanation(
         **known,
-        image_shape=encoder.image_shape_,
+        image_shape=encoder.image_shape,
         agreement=as_numpy(pixels),
         cells=tuple(as_numpy(grid) for grid in grids),
         elsewhere=as_numpy(terms[..., d:].sum(-1)),
@@ -96,12 +96,12 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
 def memory_pictures(pipeline: Pipeline) -> NDArray[Any]:
     """Every memory of the second layer as a picture, (P, pixels)."""
     encoder, model = two_layers(pipeline)
-    return _pictures(encoder, model, np.arange(model.n_memories_))
+    return _pictures(encoder, model, np.arange(model.n_memories))
 
 
-def _pictures(encoder: PatchEncoder, model: MemoryModel, memory: NDArray[Any]) -> NDArray[Any]:
+def _pictures(encoder: FittedEncoder, model: FittedModel, memory: NDArray[Any]) -> NDArray[Any]:
     """Pictures (m, pixels) of these memories."""
-    return as_numpy(encoder.inverse_transform(model.memories_[memory]))
+    return as_numpy(encoder.pictures(model.memories[memory], _ROUNDS))
 
 
 def _drawn(image_shape: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -14,7 +14,6 @@ Both sums are exact.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
@@ -30,9 +29,9 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.scores import Scores
+from mnemosphere.text import format_table, html_table
 
 Floats = NDArray[np.float64]
-_ALL_SHOWN = 50  # features that are shown even where their names say nothing
 _SHOWN = 10
 _PAIRS = 3
 
@@ -49,7 +48,7 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FeatureReasons:
+class FeatureContributions:
     """One decision seen feature by feature.
 
     Positions are in standard deviations of the training rows with normalize='standard', else in
@@ -131,15 +130,11 @@ class FeatureReasons:
         return [*lines, line("sum", overlaps, self.log_odds)]
 
     def __str__(self) -> str:
-        from mnemosphere.text import format_table
-
         together = f"\n{self.together}" if self.pairs else ""
         return f"{self.title}\n{format_table(self.table(), 100)}{together}"
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
-        from mnemosphere.text import html_table
-
         together = f"<p>{escape(self.together)}</p>" if self.pairs else ""
         return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}{together}"
 
@@ -162,20 +157,9 @@ def _odds(log_odds: float) -> str:
     return f"{np.exp(log_odds):.2g} to 1" if log_odds < 9 else "over 1000 to 1"
 
 
-def readable(names: list[str]) -> bool:
-    """Whether features can be shown to people: few, or with names that are more than numbers.
-
-    Numbers of a vector tell nobody anything.
-    """
-    if all(re.search(r"\[\d+\]$", name) for name in names):
-        return False
-    stems = {re.sub(r"\d+", "", name) for name in names}
-    return len(names) <= _ALL_SHOWN or len(stems) > len(names) / 2
-
-
-def feature_reasons(
+def feature_contributions(
     source: Source, row: int, memory: NDArray[Any], classes: NDArray[Any], order: tuple[int, int]
-) -> FeatureReasons:
+) -> FeatureContributions:
     """One row's decision; memory (k,), order: places of the verdict and the runner-up."""
     params, normalizer = source.params.to(dtype=torch.float64), source.normalizer
     x = source.values[row : row + 1].to(params.w.device).to_dense()
@@ -204,7 +188,7 @@ def feature_reasons(
 
     metric = None if normalizer.metric is None else normalizer.metric[:, :n]
     called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
-    return FeatureReasons(
+    return FeatureContributions(
         names=source.feature_names,
         verdict=classes[order[0]],
         runner_up=classes[order[1]],

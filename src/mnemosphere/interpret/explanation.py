@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.prepare import on_sphere, unit_chunks
-from mnemosphere.estimators.base import as_numpy, check_whole
-from mnemosphere.estimators.feature_reasons import (
-    FeatureReasons,
-    Source,
-    feature_reasons,
-    readable,
-)
+from mnemosphere.data.prepare import on_sphere
 from mnemosphere.files import plain
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.interpret.feature_contributions import (
+    FeatureContributions,
+    Source,
+    feature_contributions,
+)
 from mnemosphere.model import retrieval
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import Parameters, memory_name
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import format_table, html_table
+from mnemosphere.text import format_table, html_table, readable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -133,11 +131,11 @@ class Explanation:
     def __iter__(self) -> Iterator[list[Reason]]:
         return (self[row] for row in range(len(self)))
 
-    def features(self, row: int = 0) -> FeatureReasons:
+    def features(self, row: int = 0) -> FeatureContributions:
         """What each feature did in the decision about one row; its parts add up exactly."""
         order = self._order[row].tolist()
         pair = order[0], order[1 % len(order)]
-        return feature_reasons(self.source, row, self.memory[row], self.classes, pair)
+        return feature_contributions(self.source, row, self.memory[row], self.classes, pair)
 
     @property
     def shows_features(self) -> bool:
@@ -260,50 +258,46 @@ def _cut(lines: Table, width: int) -> Table:
     return [r | {last: text} for r, text in zip(lines, short, strict=True)]
 
 
-def explain(model: Any, X: Any, n_nearest: int) -> Explanation:
+def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     """Why each row got its class, by the memories with the largest P(memory | x).
 
-    Probabilities and shares of a row with blanks are averages over them, as in `predict_proba`; its
-    features are shown and taken apart as `encode` fills them in.
+    Probabilities and shares of a row with missing values are averages over them, as in
+    `predict_proba`; its features are shown and taken apart as `encode` fills them in.
     """
-    check_is_fitted(model, "params_")
     check_whole(n_nearest, "n_nearest", 1)
-    params, stored = model._class_params, model._stored(X, reset=False)
-    exact, lost = on_sphere(stored, model._normalizer, torch.float64)
+    params, given, stored = model.class_params, model.stored(X), model.completed(X)
+    exact, lost = on_sphere(stored, model.normalizer, torch.float64)
     x = seen = exact.to(params.w.dtype)
-    given = model._stored(X, reset=False, gaps=True)
-    if any(has_gaps(part) for _, part in given.chunks()):
-        seen, lost = on_sphere(given, model._normalizer, params.w.dtype)
-    proba = model._log_joint(params)(seen, lost)[:, :-1].double().softmax(1)
+    if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
+        seen, lost = on_sphere(given, model.normalizer, params.w.dtype)
     nearest, share, uniform = _shares(params, seen, lost, n_nearest)
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     memory = as_numpy(nearest)
-    typical = model.typical_rows_ if model.row_names_ is None else model.row_names_
-    names = model._feature_names() or [f"x{i}" for i in range(model._n_numbers)]
-    kinds = ["number"] * len(names) if model._encoding is None else model._encoding.kinds
+    names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
-        rows=x if isinstance(x, SparseRows) else as_numpy(model._normalizer.restore(x)),
-        classes=model.classes_,
-        proba=as_numpy(proba),
+        rows=x if isinstance(x, SparseRows) else as_numpy(model.normalizer.restore(x)),
+        classes=model.classes,
+        proba=as_numpy(model.log_proba(given).exp()),
         memory=memory,
         share=as_numpy(share),
         overlap=as_numpy((exact @ params.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
         soft_label=as_numpy(soft[nearest]),
-        patterns=model.memories_[np.unique(memory)],
-        typical_rows=None if typical is None else typical[memory],
+        patterns=model.memories[np.unique(memory)],
+        typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         source=Source(
-            params, model._normalizer, stored.values, given.values, list(map(str, names)), kinds
+            params, model.normalizer, stored.values, given.values, list(map(str, names)),
+            model.features.kinds,
         ),
-    )
+    )  # fmt: skip
 
 
-def deciding(model: Any, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
+def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
-    params, parts = model._class_params, []
-    stored = model._stored(X, reset=False, gaps=True)
-    for x, lost in unit_chunks(stored, model._normalizer, params.w.dtype):
-        parts.append(_shares(params, x, lost, n_memories)[:2])
+    params = model.class_params
+    parts = [
+        _shares(params, x, lost, n_memories)[:2] for x, lost in model.unit_rows(X, params.w.dtype)
+    ]
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):

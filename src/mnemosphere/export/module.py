@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from mnemosphere.data.normalize import Normalizer
+from mnemosphere.fitted import FittedModel
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio
@@ -18,8 +19,9 @@ class DAMModule(nn.Module):
     of β is a buffer as well, so `torch.export` and `torch.compile` see plain operations only.
     """
 
-    def __init__(self, params: Parameters, normalizer: Normalizer) -> None:
+    def __init__(self, model: FittedModel) -> None:
         super().__init__()
+        params, normalizer = model.params, model.normalizer
         self.kind = normalizer.kind
         self._names = tuple(params.to_tensors())
         for name, tensor in params.to_tensors().items():
@@ -39,3 +41,8 @@ class DAMModule(nn.Module):
         # ς stays a tensor: a number would have to be read from the device.
         params = Parameters(**{name: buffers[name] for name in self._names})  # type: ignore[arg-type]
         return log_joint_differentiable(params, unit.to(params.w.dtype), buffers["log_ratio"])
+
+
+def to_torch(model: FittedModel) -> DAMModule:
+    """The fitted model as a torch module: log_joint, differentiable in its input."""
+    return DAMModule(model)

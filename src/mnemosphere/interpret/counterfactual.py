@@ -24,13 +24,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.encoding import Column, Encoding, is_frame, written
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.estimators.base import as_numpy, check_whole
 from mnemosphere.files import plain
+from mnemosphere.fitted import FittedModel, as_numpy, check_whole
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio
@@ -136,31 +135,42 @@ def _told(name: str, ends: Sequence[object], change: float) -> dict[str, Any]:
 
 
 def counterfactual(
-    model: Any, X: Any, y: ArrayLike | None, hold: Sequence[object], max_features: int | None
+    model: FittedModel,
+    X: Any,
+    y: ArrayLike | None = None,
+    *,
+    hold: Sequence[object] = (),
+    max_features: int | None = None,
 ) -> Counterfactual:
-    """See `PortableModel.counterfactual`."""
-    check_is_fitted(model, "params_")
-    stored = model._stored(X, reset=False)
+    """The smallest change of each row that makes `predict` say y, in the units of X.
+
+    y: one class or one per row; None for the most probable after the predicted one. hold:
+    features that must stay, by name or number. max_features: change no more than so many, those
+    that the smallest change moves most. Small is what is small in standard deviations of the
+    training rows with normalize='standard', else along the sphere. The search is local, so what
+    it finds is not proved to be the smallest, but it is verified by `predict`.
+    """
+    stored, given = model.completed(X), model.stored(X)
     x = stored.values.to(stored.device).double()  # (n, N)
-    names = [str(n) for n in model._feature_names() or [f"x{i}" for i in range(x.shape[1])]]
-    columns = model._encoding or Encoding(tuple(Column(name, "number") for name in names))
+    names = [str(n) for n in model.features.names or [f"x{i}" for i in range(x.shape[1])]]
+    columns = model.features.encoding or Encoding(tuple(Column(name, "number") for name in names))
     free = torch.ones_like(x, dtype=torch.bool)
     for name in hold:
         free[:, _places(name, names, columns)] = False
-    blank = model._stored(X, reset=False, gaps=True).values.to(x.device).isnan()
+    blank = given.values.to(x.device).isnan()
     switches = []
     for place, values in _switches(columns):
         # What memories expect in a blank need be no category.
         x[:, place] = torch.where(blank[:, place], _nearest(x[:, place], values), x[:, place])
         switches += [(place, values)] if bool(free[:, place].all()) else []
         free[:, place] = False
-    proba = torch.as_tensor(as_numpy(model.predict_proba(X))).to(x.device)
+    proba = model.log_proba(given).exp()
     order = proba.argsort(dim=1, descending=True, stable=True)
     if y is None:
         target = order[:, min(1, proba.shape[1] - 1)]
     else:
-        target = model._class_index(np.atleast_1d(as_numpy(y))).expand(len(x))
-    search = _Search(model._class_params, model._normalizer.to(x.device))
+        target = model.columns_of(np.atleast_1d(as_numpy(y))).expand(len(x))
+    search = _Search(model.class_params, model.normalizer.to(x.device))
     most = x.shape[1] if max_features is None else max_features
     check_whole(most, "max_features", 1)
     change, state = torch.full_like(x, torch.nan), x
@@ -182,18 +192,18 @@ def counterfactual(
         same = (change[:, place] == 0).all(1, keepdim=True)
         after[:, place] = torch.where(same, x[:, place], _nearest(after[:, place], values))
     moved, rows = as_numpy(after), as_numpy(after)
-    if model._encoding is not None and is_frame(X):
+    if model.features.encoding is not None and is_frame(X):
         rows = columns.rewrite(X, moved)
     elif hasattr(X, "iloc"):
         rows = type(X)(moved, X.index, X.columns)
-    wanted = model.classes_[as_numpy(target)]
-    found = as_numpy(model.predict(rows)) == wanted
+    wanted = model.classes[as_numpy(target)]
+    found = model.classes[as_numpy(model.log_proba(rows).argmax(1))] == wanted
     change = torch.where(torch.from_numpy(found).to(x.device)[:, None], change, 0.0).nan_to_num(0.0)
     return Counterfactual(
         rows=rows,
         given=as_numpy(x),
         after=moved,
-        before=model.classes_[as_numpy(order[:, 0])],
+        before=model.classes[as_numpy(order[:, 0])],
         wanted=wanted,
         found=found,
         change=as_numpy(change),

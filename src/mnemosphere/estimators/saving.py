@@ -1,0 +1,74 @@
+"""Estimators from and to model files, and from fitted models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sklearn.pipeline import Pipeline
+from sklearn.utils._param_validation import validate_parameter_constraints
+from sklearn.utils.validation import check_is_fitted
+
+from mnemosphere.export import files
+
+__all__ = ["as_estimator", "load", "register", "save"]
+
+_ESTIMATORS: dict[str, type[Any]] = {}
+Estimator = TypeVar("Estimator")
+
+
+def register(kind: type[Estimator]) -> type[Estimator]:
+    """Let `load` give back estimators of this class."""
+    _ESTIMATORS[kind.__name__] = kind
+    return kind
+
+
+def save(estimator: Any, path: str | Path) -> None:
+    """Write a fitted estimator, or a pipeline of them, to one file, atomically."""
+    check_is_fitted(estimator)
+    if isinstance(estimator, Pipeline):
+        steps: files.Steps = [(name, _saved(step)) for name, step in estimator.steps]
+        files.write(steps, path, _check_settings)
+    else:
+        files.write(_saved(estimator), path, _check_settings)
+
+
+def load(path: str | Path) -> Any:
+    """Read a model file: the estimator that was saved there, with bitwise identical predictions."""
+    found = files.read(path, _check_settings)
+    if isinstance(found, list):
+        return Pipeline([(name, as_estimator(step)) for name, step in found])
+    return as_estimator(found)
+
+
+def as_estimator(model: files.Saved) -> Any:
+    """The estimator that holds this fitted model, with the settings that it was trained with."""
+    estimator = _ESTIMATORS[files.estimator_of(model)](**model.record.settings)
+    estimator.model_ = model
+    return estimator
+
+
+def _saved(estimator: Any) -> files.Saved:
+    """The fitted model of an estimator, with the settings as they are now."""
+    if type(estimator) not in _ESTIMATORS.values():
+        raise TypeError(
+            f"a model file cannot hold a {type(estimator).__name__}: it holds "
+            f"{', '.join(_ESTIMATORS)}, and pipelines of these"
+        )
+    model: files.Saved = estimator.model_
+    record = replace(model.record, settings=estimator.get_params(deep=False))
+    return replace(model, record=record)
+
+
+def _check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """ValueError unless the settings are ones of this estimator."""
+    kind = _ESTIMATORS[name]
+    try:
+        kind(**settings)
+        validate_parameter_constraints(
+            {k: v for k, v in kind._parameter_constraints.items() if k in settings}, settings, name
+        )
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
+        raise ValueError(f"its settings are not those of a {name} ({error})") from error

@@ -1,0 +1,161 @@
+"""What comes before and after training, whatever is trained: rows, seed, callbacks, the record."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.source import Dataset
+from mnemosphere.estimators.progress import ProgressBar, looking
+from mnemosphere.export.files import to_plain
+from mnemosphere.features import Features
+from mnemosphere.files import checksum
+from mnemosphere.fitted import Record
+from mnemosphere.interpret.recall import draw_seed
+from mnemosphere.machine import check_memory, pick_device
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.distributed import current
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.refinement import Trained
+from mnemosphere.training.sgd import SGD
+
+SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
+PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
+_ENDED = ("converged", "stopped early", "refined", "grown", "stable")
+_STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
+_COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
+# Settings that may change when a run goes on: they change nothing, or only how long it takes.
+_NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
+
+
+def learn_features(
+    X: Any, device: str, owner: str, *, encoded: bool = True
+) -> tuple[Features, StoredRows]:
+    """(the columns of training rows, the rows as numbers on the device), checked."""
+    if isinstance(X, Dataset):
+        raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
+    place = device_of(X, device)
+    features, rows = Features.learn(X, owner, encoded=encoded)
+    stored = StoredRows.of(rows, place)
+    stored.check_finite(features.names, gaps=stored.is_dense and encoded)
+    if stored.is_dense and stored.values.is_floating_point():
+        never = stored.values.isnan().all(0)
+        if bool(never.any()):
+            column = int(never.nonzero()[0])
+            name = repr((features.names or range(len(never)))[column])
+            raise ValueError(f"column {name} of X is NaN in every row: drop it")
+    return features, stored
+
+
+def device_of(X: Any, setting: str) -> torch.device:
+    """Where to train: "auto" is where a tensor X lies, else a GPU if there is one."""
+    on_gpu = isinstance(X, Tensor) and X.is_cuda and setting == "auto"
+    return X.device if on_gpu else pick_device(setting)
+
+
+def precision_of(setting: str, n_numbers: int, few: int = 1_000_000) -> torch.dtype:
+    """The precision of training; "auto" is double up to `few` numbers, where it costs nothing."""
+    if setting == "auto":
+        return torch.float64 if n_numbers <= few else torch.float32
+    return torch.float64 if setting == "float64" else torch.float32
+
+
+def solver_of(
+    setting: str | FixedPoint | SGD, n_rows: int, beta: float | str, device: torch.device
+) -> FixedPoint | SGD:
+    """The solver for so many rows, with nothing left "auto"."""
+    chosen = SOLVERS[setting] if isinstance(setting, str) else setting
+    return chosen.resolve(n_rows, learn_beta=beta == "learn", device=device)
+
+
+def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.dtype) -> None:
+    """Raise ValueError if so many memories cannot be held, before they are made."""
+    each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
+    asked = f"n_memories={n_memories}"
+    check_memory(each * n_memories, rows.device, asked, "use fewer memories")
+
+
+def put_on_sphere(
+    stored: StoredRows, kind: str, weight: Tensor | None, dtype: torch.dtype
+) -> tuple[Normalizer, Tensor, Tensor]:
+    """(the normalizer, unit rows, which of the stored rows have no direction)."""
+    normalizer = Normalizer.fit(kind, stored, weight)
+    if stored.n_features + normalizer.extra < 2:
+        raise ValueError(
+            f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
+            "2: use normalize='standard'"
+        )
+    x, lost = on_sphere(stored, normalizer, dtype)
+    normalizer.check_some_left(lost)
+    return normalizer, x, lost
+
+
+def begin(
+    settings: Mapping[str, Any], owner: str, stored: StoredRows | Dataset, labels: Sequence[Any],
+    **more: Tensor | None,
+) -> tuple[int, list[Callback]]:  # fmt: skip
+    """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
+
+    labels: the classes; more: label weights and sample weights. All settings tell runs apart but
+    those named here.
+    """
+    given, seed = settings["callbacks"], draw_seed(settings["random_state"])
+    if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
+        raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
+    callbacks = [*([ProgressBar()] if settings["verbose"] else []), *given]
+    group = current()
+    if group.first and any(callback.needs_fingerprint for callback in callbacks):
+        identity = {k: to_plain(v) for k, v in settings.items() if k not in _NO_MATTER}
+        fixed = isinstance(settings["random_state"], Integral | np.random.RandomState)
+        identity["random_state"] = seed if fixed else "drawn"
+        with looking(stored, callbacks) if isinstance(stored, Dataset) else nullcontext():
+            data = stored.parts() | {k: v for k, v in more.items() if v is not None}
+        told = [repr(label) for label in labels]
+        identity |= {"estimator": owner, "data": checksum(data, {"": told})}
+        for callback in callbacks:
+            if callback.needs_fingerprint:
+                seed = callback.identify(identity, seed)
+    return group.same(seed), callbacks
+
+
+def record_of(
+    settings: Mapping[str, Any], trained: Trained, search: Sequence[dict[str, Any]]
+) -> Record:
+    """How training went; ValueError if it came to no model, a warning if it ended too early."""
+    try:
+        trained.params.check()
+    except ValueError as error:
+        raise ValueError(
+            f"training of X came to no model ({error}): scale X, or use other settings"
+        ) from error
+    last = [r for r in trained.history if r.phase == trained.history[-1].phase]
+    losses = [record.loss for record in last[-2:]]
+    if settings["max_iter"] is None and trained.status == "max_iter" and len(losses) == 2:
+        fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
+        if fall > _STILL_FALLING:
+            warnings.warn(
+                f"not converged in {len(trained.history)} passes, the last lowered the loss by "
+                f"{fall:.1%}: raise max_iter",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+    return Record(
+        kept_settings(settings), [record.as_dict() for record in trained.history], trained.status,
+        trained.status in _ENDED, list(search),
+    )  # fmt: skip
+
+
+def kept_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a model remembers: all but the callbacks, which belong to the program."""
+    return {name: value for name, value in settings.items() if name != "callbacks"}

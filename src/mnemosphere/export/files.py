@@ -1,0 +1,528 @@
+"""Model files: safetensors with versioned JSON metadata. Reading one runs no code.
+
+A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipeline of them. Files of
+versions 2 and 3 are still read: their fields are the same, and only their checksums differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.encoding import COLUMNS, Encoding
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
+from mnemosphere.features import Features
+from mnemosphere.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
+from mnemosphere.fitted import (
+    Calibration,
+    Exemplars,
+    FittedModel,
+    Record,
+    Snapshot,
+    Stream,
+    trained_with,
+)
+from mnemosphere.model.kernel import log_joint
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import (
+    Array,
+    Check,
+    check_fields,
+    check_tensors,
+    flag,
+    items,
+    mapping,
+    maybe,
+    number,
+    one_of,
+    records_of,
+    scalars,
+    text,
+    whole,
+)
+from mnemosphere.training.callbacks import PassRecord
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.refinement import Refinement
+from mnemosphere.training.sgd import SGD
+
+__all__ = ["FORMAT", "VERSION", "Saved", "Steps", "estimator_of", "read", "to_plain", "write"]
+
+Saved = FittedModel | FittedEncoder
+Steps = list[tuple[str, Saved]]  # of a pipeline
+SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings; ValueError if bad
+
+FORMAT = "mnemosphere-model"
+VERSION, _OLDER = 4, (2, 3)
+_KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
+_ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
+# Settings that name things of the machine or the program that trained the model.
+_NOT_SAVED = {"callbacks", "device"}
+_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
+_LABEL_KINDS = "biufUO"
+_LONGEST_REASON = 200  # a value quoted from a file can be of any length
+_MOST_BYTES = 1 << 28  # of an array of labels
+_PROBED = 8  # memories whose probabilities must be numbers
+
+_COMMON: dict[str, Check] = {
+    "estimator": text,
+    "n_features_in": whole(1),
+    "feature_names": items(text),
+    "settings": lambda value, name: check_fields(value, dict.fromkeys(value, _any), name),
+    "history": records_of(PassRecord),
+    "status": text,
+    "converged": flag,
+}
+_MODEL = _COMMON | {
+    "normalize": one_of(*NORMALIZATIONS),
+    "classes": mapping({"dtype": text, "values": items(lambda value, name: None, 1)}),
+    "columns": COLUMNS,
+}
+_HEADERS: dict[str, dict[str, Check]] = {
+    "DAMClassifier": _MODEL | {
+        "own": mapping({
+            "selection": items(scalars),
+            "temperature": number(0, 1e300, above=True),
+            "novelty_threshold": maybe(number()),
+        })
+    },
+    "DAMClusterer": _MODEL | {"own": mapping({"novelty_threshold": maybe(number())})},
+    _ENCODER: _COMMON | {"image_shape": items(whole(1), 1)},
+}  # fmt: skip
+# P memories, Q = P+1, C classes and "none of them", K classes.
+_OWN = {
+    "DAMClassifier": {
+        "label_mass": Array("C", None, low=0), "net_class_weights": Array("Q C", None, low=0),
+        "log_ratio": Array(optional=True),  # of version 3
+    },
+    "DAMClusterer": {"labels": Array("n", "int32", low=0)},
+}  # fmt: skip
+_ROWS = {
+    "typical": Array("P 3", "int64", low=-1), "support": Array("P", low=0, nan=True),
+    "names": Array("bytes", "uint8", optional=True),
+}  # fmt: skip
+_STATE = {
+    "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
+    "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
+}  # fmt: skip
+_STREAMED = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
+_PARTS = ("params", "normalizer", "lineage", "own", "rows", "features", "stream")
+
+
+def _any(value: Any, name: str) -> None:
+    """A setting: the estimator knows what it may be."""
+
+
+def estimator_of(model: Saved) -> str:
+    """The class of estimators that hold such a model."""
+    if isinstance(model, FittedEncoder):
+        return _ENCODER
+    return next(name for name, kind in _KINDS.items() if kind == model.kind)
+
+
+# Writing.
+
+
+def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck) -> None:
+    """Write a fitted model, or the steps of a pipeline, to one file, atomically."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"folder {path.parent} does not exist: create it first")
+    try:  # what could not be read is not written
+        header, tensors = _take_apart(model)
+        header = json.loads(json.dumps(header))
+        _check_header(header, check_settings)
+        for each in [step for _, step in model] if isinstance(model, list) else [model]:
+            if isinstance(each, FittedModel):
+                _check_model(each)
+    except ValueError as error:
+        raise ValueError(f"this model cannot be saved: {error}") from error
+    write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
+
+
+def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A fitted model as plain values and tensors."""
+    if isinstance(model, list):
+        steps: list[dict[str, Any]] = []
+        tensors: dict[str, Tensor] = {}
+        for i, (name, step) in enumerate(model):
+            own, found = _take_apart(step)
+            steps.append({"name": name, **own})
+            tensors |= {f"steps.{i}.{key}": t for key, t in found.items()}
+        return {"estimator": _PIPELINE, "steps": steps}, tensors
+    record = model.record
+    header = {
+        "n_features_in": model.features.n_columns,
+        "feature_names": list(model.features.columns or ()),
+        "settings": {k: to_plain(v) for k, v in record.settings.items() if k not in _NOT_SAVED},
+        "history": record.history,
+        "status": record.status,
+        "converged": record.converged,
+    }
+    if isinstance(model, FittedEncoder):
+        layers = {f"layers.{i}": layer.params.to_tensors() for i, layer in enumerate(model.layers)}
+        header |= {"estimator": _ENCODER, "image_shape": list(model.image_shape)}
+        return header, join_prefixes(layers)
+    features, calibration = model.features, model.calibration
+    told: dict[str, Any] = {"novelty_threshold": calibration.novelty_threshold}
+    if model.is_classifier:
+        told |= {"selection": record.search, "temperature": calibration.temperature}
+        own_tensors = {"label_mass": model.label_mass, "net_class_weights": model.net.p}
+    else:
+        labels = np.zeros(0, np.int32) if model.labels is None else model.labels
+        own_tensors = {"labels": torch.as_tensor(labels).to(torch.int32)}
+    parts: dict[str, Mapping[str, Tensor | None]] = {
+        "params": model.params.to_tensors(),
+        "normalizer": model.normalizer.to_tensors(),
+        "lineage": {} if model.lineage is None else model.lineage.to_tensors(),
+        "own": own_tensors,
+        "rows": {} if model.exemplars is None else _exemplars_out(model.exemplars),
+        "features": {"names": None if features.named is None else _as_bytes(list(features.named))},
+        "stream": {} if model.stream is None else _stream_out(model.stream, model.classes.tolist()),
+    }
+    header |= {
+        "estimator": estimator_of(model),
+        "normalize": model.normalizer.kind,
+        "columns": [] if features.encoding is None else features.encoding.to_json(),
+        "classes": _labels_out(model.classes),
+        "own": plain(told),
+    }
+    given = {p: {k: t for k, t in of.items() if t is not None} for p, of in parts.items()}
+    return header, join_prefixes(given)
+
+
+def _exemplars_out(behind: Exemplars) -> dict[str, Tensor | None]:
+    names = None if behind.names is None else _as_bytes(behind.names.tolist())
+    return {"typical": torch.from_numpy(behind.typical),
+            "support": torch.from_numpy(behind.support), "names": names}  # fmt: skip
+
+
+def _stream_out(stream: Stream, names: list[Any]) -> dict[str, Tensor]:
+    def among(some: Any) -> Tensor:
+        return torch.tensor([name in some for name in names])
+
+    found = join_prefixes({"state": stream.state})
+    if stream.late:
+        found["late"] = among(stream.late)
+    shot = stream.snapshot
+    if shot is not None:
+        found |= join_prefixes({"snapshot": shot.params.to_tensors()})
+        found |= {"known": among(shot.classes), "missing": among(shot.missing)}
+    return found
+
+
+# Reading.
+
+
+def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
+    """What a model file holds, every field of it checked; ValueError names the file and why."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"no model file at {path}: check the path")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: give the model file in it")
+    header, tensors = read_tensors(path, FORMAT, VERSION, older=_OLDER)
+    if header["version"] == 2 and any(re.search(r"(^|\.)layers\.0\.", name) for name in tensors):
+        raise ValueError(f"{path} has a PatchEncoder of before its cells were soft: fit it again")
+    own = {k: v for k, v in header.items() if k not in ("format", "version")}
+    with _refusing(path):
+        _check_header(own, check_settings)
+        return _put_together(own, tensors)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, ValueError) as error:
+        missing = f"the tensor {error} is missing" if isinstance(error, KeyError) else str(error)
+        reason = " ".join(missing.split())[:_LONGEST_REASON]
+        raise ValueError(f"{path} is damaged: {reason}; save the model again") from error
+
+
+def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None:
+    """ValueError unless the header describes a model; settings are decoded in place."""
+    name = header.get("estimator")
+    if name == _PIPELINE:
+        check_fields(header, {"estimator": text, "steps": items(_step, 1)})
+        names = [step["name"] for step in header["steps"]]
+        if len({*names}) < len(names) or any("__" in step for step in names):
+            raise ValueError(f"the steps of the pipeline are called {names}")
+        for step in header["steps"]:
+            own = {key: value for key, value in step.items() if key != "name"}
+            if own.get("estimator") == _PIPELINE:
+                raise ValueError("a step of the pipeline is a pipeline")
+            _check_header(own, check_settings)
+        return
+    if not isinstance(name, str) or name not in _HEADERS:
+        raise ValueError(f"estimator is {name!r}")
+    # Files of version 2 know only columns of numbers.
+    older: dict[str, Any] = {"columns": []} if "columns" in _HEADERS[name] else {}
+    if not isinstance(header.get("settings"), dict):
+        raise ValueError(f"its settings are not those of a {name}")
+    check_fields(older | header, _HEADERS[name])
+    names = header["feature_names"]
+    if names and len(names) != header["n_features_in"]:
+        raise ValueError(f"it has {len(names)} names for {header['n_features_in']} features")
+    columns = [column["name"] for column in header.get("columns", ())]
+    if columns and columns != names:
+        raise ValueError("feature_names and the names of its columns differ")
+    try:
+        settings = {key: _from_plain(value) for key, value in header["settings"].items()}
+    except (AttributeError, KeyError, OverflowError, TypeError) as error:
+        raise ValueError(f"its settings are not those of a {name} ({error})") from error
+    check_settings(name, settings)
+
+
+def _step(value: Any, name: str) -> None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        raise ValueError(f"{name} is not a step of a pipeline")
+
+
+def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Saved | Steps:
+    """Undo `_take_apart`; ValueError where the numbers make no model."""
+    name = header["estimator"]
+    if name == _PIPELINE:
+        steps: Steps = []
+        for i, step in enumerate(header["steps"]):
+            made = _put_together(step, strip_prefix(tensors, f"steps.{i}"))
+            assert not isinstance(made, list)
+            steps.append((step["name"], made))
+        if sum(len(strip_prefix(tensors, f"steps.{i}")) for i in range(len(steps))) < len(tensors):
+            raise ValueError("it has a tensor of a step that is unknown")
+        for (_, before), (_, after) in itertools.pairwise(steps):
+            given = before.n_out if isinstance(before, FittedEncoder) else before.n_memories
+            if given != after.features.n_columns:
+                raise ValueError("a step of the pipeline does not take what the one before gives")
+        return steps
+    settings = {key: _from_plain(value) for key, value in header["settings"].items()}
+    columns = header.get("columns")
+    features = Features(
+        header["n_features_in"],
+        tuple(header["feature_names"]) or None,
+        Encoding.from_json(columns) if columns else None,
+        _named(strip_prefix(tensors, "features")),
+        owner=name,
+    )
+    if features.named is not None and len(features.named) != features.n_numbers:
+        raise ValueError(f"features.names are of {len(features.named)} features")
+    record = Record(settings, header["history"], header["status"], header["converged"])
+    if name == _ENCODER:
+        return _encoder(tuple(header["image_shape"]), features, record, tensors)
+    _check_parts(tensors, _PARTS)
+    own, kept = header["own"], strip_prefix(tensors, "own")
+    classes = _labels_in(header["classes"])
+    normalizer = Normalizer.from_tensors(
+        header["normalize"], strip_prefix(tensors, "normalizer"), features.n_numbers
+    )
+    params, tree = Parameters.from_file(tensors, "params"), strip_prefix(tensors, "lineage")
+    sizes = {"P": params.n_memories, "N": params.n_features, "Q": params.n_memories + 1,
+             "C": params.n_columns, "K": len(classes)}  # fmt: skip
+    if params.n_columns != len(classes) + 1:
+        raise ValueError(f"it has {params.n_columns} columns of class weights")
+    check_tensors(kept, _OWN[name], sizes)
+    model = FittedModel(
+        _KINDS[name], params, normalizer, features, classes,
+        Calibration(
+            float(own.get("temperature", 1.0)),
+            kept["net_class_weights"].to(params.p) if "net_class_weights" in kept else None,
+            None if own["novelty_threshold"] is None else float(own["novelty_threshold"]),
+        ),
+        label_mass=kept.get("label_mass"),
+        labels=kept["labels"].numpy().astype(np.int64) if "labels" in kept else None,
+        exemplars=_exemplars_in(strip_prefix(tensors, "rows"), sizes),
+        lineage=Lineage.from_tensors(tree) if tree else None,
+        stream=_stream_in(strip_prefix(tensors, "stream"), sizes, classes.tolist()),
+        record=dataclasses.replace(record, search=own.get("selection", [])),
+        **trained_with(settings),
+    )  # fmt: skip
+    _check_model(model)
+    return model
+
+
+def _check_parts(tensors: Mapping[str, Tensor], parts: tuple[str, ...]) -> None:
+    unknown = [name for name in tensors if name.partition(".")[0] not in parts]
+    if unknown:
+        raise ValueError(f"the tensor {min(unknown)!r} is unknown")
+
+
+def _check_model(model: FittedModel) -> None:
+    """ValueError where parts of a model do not fit together, or its answers are no numbers."""
+    params, calibration = model.params, model.calibration
+    params.check()
+    wanted = model.normalizer.n_coordinates(model.features.n_numbers)
+    if params.n_features != wanted or params.n_columns != len(model.classes) + 1:
+        raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
+    levels = () if model.lineage is None else model.lineage.models
+    if any(level.n_features != params.n_features for level in levels):
+        raise ValueError("a level of growth has another number of features")
+    if any(level.n_columns != params.n_columns for level in levels) and model.is_classifier:
+        raise ValueError("a level of growth has another number of classes")
+    n_clusters = len(model.classes)
+    if not model.is_classifier and (
+        model.classes.tolist() != list(range(n_clusters))
+        or (model.labels is not None and model.labels.max(initial=0) >= n_clusters)
+    ):
+        raise ValueError(f"its labels are none of {n_clusters} clusters")
+    if not 0 < calibration.temperature < math.inf:
+        raise ValueError(f"temperature is {calibration.temperature}")
+    if model.is_classifier:
+        net = calibration.class_weights
+        if net is None or not abs(float(net.double().sum()) - 1) <= 1e-3:
+            raise ValueError("net_class_weights do not sum to 1")
+    x = params.w[:_PROBED].to(model.class_params.w)
+    scores = [model.class_forward(x), log_joint(params, params.w[:_PROBED])]
+    if not all(bool(torch.isfinite(each).all()) for each in scores):
+        raise ValueError("probabilities of its own memories are not finite")
+
+
+def _encoder(
+    shape: tuple[int, ...], features: Features, record: Record, tensors: Mapping[str, Tensor]
+) -> FittedEncoder:
+    settings = record.settings
+    if math.prod(shape) != features.n_columns:
+        raise ValueError(f"its images are of shape {shape}")
+    layers = []
+    for i, windows in enumerate(windows_of(settings, shape)):
+        params = Parameters.from_file(tensors, f"layers.{i}")
+        if params.n_features != windows.n_features:
+            raise ValueError(f"its patches are of {params.n_features} numbers")
+        layers.append(patch_layer(settings, windows, params))
+    if len({layer.params.w.dtype for layer in layers}) > 1:
+        raise ValueError("its patch memories are of several precisions")
+    if sum(len(layer.params.to_tensors()) for layer in layers) != len(tensors):
+        raise ValueError("it has a tensor that is unknown")
+    return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
+
+
+def _named(tensors: dict[str, Tensor]) -> tuple[str, ...] | None:
+    if not tensors:
+        return None
+    check_tensors(tensors, {"names": Array("bytes", "uint8")}, {})
+    told = _from_bytes(tensors["names"])
+    items(text)(told, "features.names")
+    return tuple(told)
+
+
+def _exemplars_in(tensors: dict[str, Tensor], sizes: dict[str, int]) -> Exemplars | None:
+    if not tensors:
+        return None
+    check_tensors(tensors, _ROWS, sizes)
+    names = None
+    if "names" in tensors:
+        told = _from_bytes(tensors["names"])
+        items(items(text, 3))(told, "rows.names")
+        names = np.array(told, dtype=object)
+        if names.shape != (sizes["P"], 3):
+            raise ValueError(f"rows.names are of {len(told)} memories")
+    return Exemplars(tensors["typical"].numpy(), tensors["support"].numpy(), names)
+
+
+def _stream_in(
+    tensors: dict[str, Tensor], sizes: dict[str, int], names: list[Any]
+) -> Stream | None:
+    """Undo `_stream_out`; ValueError where that is no stream of this model."""
+    if not tensors:
+        return None
+    state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
+    check_tensors(state, _STATE, sizes)
+    masks = {name: t for name, t in tensors.items() if "." not in name}
+    check_tensors(masks, _STREAMED, sizes)
+    _check_parts(tensors, ("state", "snapshot", *_STREAMED))
+
+    def named(mask: str) -> list[Any]:
+        return [name for name, here in zip(names, masks[mask].tolist(), strict=True) if here]
+
+    late = frozenset(named("late")) if "late" in masks else frozenset()
+    if not shot:
+        return Stream(state, late)
+    then = Snapshot(
+        Parameters.from_file(tensors, "snapshot"), named("known"), frozenset(named("missing"))
+    )
+    same = then.params.n_features == sizes["N"]
+    if not same or then.params.n_columns != len(then.classes) + 1 or not (
+        then.missing <= {*then.classes}
+    ):  # fmt: skip
+        raise ValueError("the model that is rehearsed is not one of these classes")
+    return Stream(state, late, then)
+
+
+# Plain values.
+
+
+def to_plain(value: object) -> object:
+    """A setting as JSON can hold it; None for an object it cannot, such as a generator."""
+    if type(value).__name__ in _OBJECTS and dataclasses.is_dataclass(value):
+        fields = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"object": type(value).__name__, "fields": fields}
+    if isinstance(value, dict):  # as pairs: a name in JSON is always a string
+        return {"pairs": [[to_plain(name), to_plain(weight)] for name, weight in value.items()]}
+    if isinstance(value, tuple):  # an image_shape, say: a list would be another setting
+        return {"tuple": [to_plain(item) for item in value]}
+    value = value if isinstance(value, list) else plain(value)
+    if isinstance(value, list):
+        return [to_plain(item) for item in value]
+    return value if isinstance(value, (bool, int, float, str)) else None
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict) and "pairs" in value:
+        return dict(value["pairs"])
+    if isinstance(value, dict) and "tuple" in value:
+        return tuple(_from_plain(item) for item in value["tuple"])
+    if isinstance(value, list):
+        return [_from_plain(item) for item in value]
+    if isinstance(value, dict):
+        fields = {name: _from_plain(field) for name, field in value["fields"].items()}
+        return _OBJECTS[value["object"]](**fields)
+    return value
+
+
+def _labels_out(classes: NDArray[Any]) -> dict[str, Any]:
+    """Labels with what is needed to get the same array back."""
+    if classes.dtype.kind not in _LABEL_KINDS or not all(
+        isinstance(v, (bool, int, float, str)) for v in classes.tolist()
+    ):
+        raise ValueError(
+            f"labels of dtype {classes.dtype} cannot be saved: use numbers, strings or booleans"
+        )
+    return {"dtype": classes.dtype.str, "values": json.loads(json.dumps(classes.tolist()))}
+
+
+def _labels_in(record: dict[str, Any]) -> NDArray[Any]:
+    """Undo `_labels_out`; ValueError where these are no labels."""
+    values = record["values"]
+    try:
+        dtype = np.dtype(record["dtype"])
+        if dtype.kind not in _LABEL_KINDS or not 0 <= dtype.itemsize * len(values) <= _MOST_BYTES:
+            raise ValueError
+        labels = np.array(values, dtype=dtype)
+    except (MemoryError, OverflowError, SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(f"its labels are not of dtype {record['dtype'][:20]!r}") from error
+    known = all(isinstance(v, bool | int | float | str) for v in values)
+    # The same values and not others that NumPy makes of them, each of them once.
+    if not known or labels.tolist() != values or len(set(values)) < len(values):
+        raise ValueError("its labels are not different values of one kind")
+    return labels
+
+
+def _as_bytes(names: list[Any]) -> Tensor:
+    """Texts as a tensor: a header is no place for many."""
+    return torch.frombuffer(bytearray(json.dumps(names).encode()), dtype=torch.uint8)
+
+
+def _from_bytes(tensor: Tensor) -> Any:
+    return json.loads(tensor.numpy().tobytes())

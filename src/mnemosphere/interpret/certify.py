@@ -1,0 +1,91 @@
+"""Is each memory a minimum, a saddle, or not converged? And labeled rows as training sees them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.prepare import unit_chunks
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.fitted import FittedModel, check_whole
+from mnemosphere.labels import encode, row_weights, sample_weights
+from mnemosphere.model.batch import Batch
+from mnemosphere.theory import stationarity
+
+__all__ = ["certify", "labeled_rows", "warn_set_aside"]
+
+_NAMED = 5  # rows that a warning names
+
+
+def certify(
+    model: FittedModel,
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 100,
+) -> stationarity.Certificate:
+    """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
+
+    A copy first takes exact passes, max_iter at most, until nothing moves by more than tol: the
+    certificate is of that copy. A conditional objective has no exact pass: the model is judged as
+    it is.
+    """
+    check_whole(max_iter, "max_iter", 0)
+    weights = model.params.p_h[1:]
+    return stationarity.certify(
+        model.params, labeled_rows(model, X, y, sample_weight), model.rule, tol=tol,
+        max_iter=int(max_iter), learn_beta=model.learns_beta,
+        hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
+    )  # fmt: skip
+
+
+def labeled_rows(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> Batch:
+    """Unit rows with label weights, those without direction left out; a clusterer reads no y."""
+    stored, settings = model.stored(X), model.record.settings
+    if model.is_classifier:
+        coded = encode(
+            y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"),
+            smoothing=model.smoothing, require_label=False, device=stored.device,
+        )  # fmt: skip
+        targets, weight = (
+            coded.targets,
+            row_weights(coded, settings.get("class_weight"), sample_weight),
+        )
+    else:  # one row of zeros stands for all of them
+        targets = torch.zeros(1, len(model.classes) + 1, dtype=torch.float64)
+        targets = targets.expand(stored.n_rows, -1)
+        weight = sample_weights(sample_weight, stored.n_rows, stored.device)
+    return judged(model, stored, targets, weight)
+
+
+def judged(model: FittedModel, stored: StoredRows, targets: Tensor, weight: Tensor | None) -> Batch:
+    """Unit rows with these label weights, those without direction left out."""
+    x, lost = model.on_sphere(stored)
+    rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))
+    if not bool(lost.any()):
+        return rows
+    warn_set_aside(model.normalizer, stored, weight)
+    return rows.take(~lost)
+
+
+def warn_set_aside(normalizer: Normalizer, given: StoredRows, weight: Tensor | None) -> None:
+    """Count and name the rows of X that have no direction, all copies of them."""
+    lost = torch.cat([without for _, without in unit_chunks(given, normalizer, torch.float64)])
+    if weight is not None:
+        lost &= weight > 0
+    numbers = given.call(lost.nonzero()[:, 0])
+    named = ", ".join(map(str, numbers[:_NAMED]))
+    more = ", …" if len(numbers) > _NAMED else ""
+    warnings.warn(
+        f"{len(numbers)} of {given.n_rows} rows of X are {normalizer.no_direction}, so they have "
+        f"no direction and were set aside: row {named}{more}; normalize='standard' would keep "
+        "them",
+        UserWarning,
+        stacklevel=4,
+    )

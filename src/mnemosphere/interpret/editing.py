@@ -1,0 +1,290 @@
+"""Memories taken out, relabeled or put in by hand: new models, no training.
+
+The weight p_h of a memory is held but for one factor that keeps the sum at 1. `class_prior`:
+
+    hold     the classes keep their frequencies p_q exactly. Rows of p that were not edited are
+             scaled into the polytope of what is left for them, their nearest point in relative
+             entropy: memories near the edit in label, not in space, take up the difference.
+    follow   rows that were not edited stay; the frequencies of the classes follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.features import Features
+from mnemosphere.fitted import (
+    Calibration,
+    Exemplars,
+    FittedModel,
+    Record,
+    as_numpy,
+    check_whole,
+)
+from mnemosphere.interpret.certify import labeled_rows
+from mnemosphere.model.class_reading import net_class_weights
+from mnemosphere.model.merge import merge
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.prior import with_class_prior as change_prior
+from mnemosphere.numerics import polytope
+
+KINDS = ("hold", "follow")
+
+
+def without_memories(
+    model: FittedModel, memories: Iterable[int | str], *, class_prior: str = "hold"
+) -> FittedModel:
+    """The model without some memories (numbers or names), not retrained."""
+    params = model.params
+    gone = [_index(params, m) for m in memories]
+    kept = np.setdiff1d(np.arange(params.n_memories), gone)
+    if kept.size == 0:
+        raise ValueError(f"all {params.n_memories} memories would go: keep at least one")
+    p = params.p.double()
+    p = torch.cat([p[:1], p[1:][torch.from_numpy(kept).to(p.device)]])
+    edited = torch.zeros(len(p), dtype=torch.bool, device=p.device)
+    w = params.w[torch.from_numpy(kept).to(params.w.device)]
+    new = _settle(params, w, p / p.sum(), edited, class_prior)
+    behind = model.exemplars
+    if behind is not None:
+        names = None if behind.names is None else behind.names[kept]
+        behind = Exemplars(behind.typical[kept], behind.support[kept], names)
+    return _edited(model, new, behind)
+
+
+def relabel_memory(
+    model: FittedModel,
+    memory: int | str,
+    label: object | Mapping[Any, float],
+    *,
+    class_prior: str = "hold",
+) -> FittedModel:
+    """The model in which one memory has another label, {label: weight} or None."""
+    params = model.params
+    row = 1 + _index(params, memory)
+    p = params.p.double().clone()
+    p[row] = p[row].sum() * _soft_row(model, label).to(p)
+    edited = torch.zeros(len(p), dtype=torch.bool, device=p.device)
+    edited[row] = True
+    return _edited(model, _settle(params, params.w, p, edited, class_prior), model.exemplars)
+
+
+def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
+    """The model with these rows as further memories, each of the mean weight of a memory."""
+    params = model.params
+    w, lost = on_sphere(model.completed(X), model.normalizer, params.w.dtype)
+    if bool(lost.any()):
+        raise ValueError(
+            f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
+            "direction: drop it"
+        )
+    labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
+    if len(labels) != len(w):
+        raise ValueError(f"X has {len(w)} rows but y has {len(labels)}: one label per memory")
+    p = params.p.double()
+    weight = p[1:].sum() / params.n_memories
+    added = torch.stack([weight * _soft_row(model, label).to(p) for label in labels])
+    edited = torch.cat([torch.zeros(len(p)), torch.ones(len(added))]).bool().to(p.device)
+    p = torch.cat([p, added])
+    new = _settle(params, torch.cat([params.w, w]), p / p.sum(), edited, class_prior)
+    return _edited(model, new, None)
+
+
+def from_parameters(
+    memories: ArrayLike,
+    class_weights: ArrayLike,
+    *,
+    beta: float,
+    varsigma: float = 1.0,
+    classes: ArrayLike | None = None,
+    normalize: str = "unit",
+    mean: ArrayLike | None = None,
+    scale: ArrayLike | None = None,
+    label_smoothing: float = 0.0,
+    temperature: float = 1.0,
+) -> FittedModel:
+    """A fitted classifier out of numbers, such as the attributes of another one.
+
+    memories (P, N) as in `memories_`; class_weights (P+1, C+1) as in `class_weights_`, scaled
+    to sum to 1; classes (C,), 0 to C − 1 if None. mean and scale (N,) of the features, with
+    normalize="standard". label_smoothing: what the class weights contain of it.
+    """
+    p = torch.from_numpy(as_numpy(class_weights).astype(np.float64))
+    given = torch.from_numpy(as_numpy(memories).astype(np.float64))
+    if normalize not in NORMALIZATIONS:
+        raise ValueError(f"normalize must be one of {', '.join(NORMALIZATIONS)}")
+    if normalize == "standard" and (mean is None or scale is None):
+        raise ValueError("normalize='standard' needs the mean and scale of each feature")
+    if given.ndim != 2 or p.ndim != 2 or len(p) != len(given) + 1:
+        raise ValueError(
+            f"memories must be (P, N) and class_weights (P+1, C+1), got {tuple(given.shape)} and "
+            f"{tuple(p.shape)}; row 0 of the weights is the uniform component"
+        )
+    if not bool(((p >= 0) & torch.isfinite(p)).all()) or not bool(p.sum() > 0):
+        raise ValueError("class_weights must be finite and >= 0, not all 0")
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
+    learned = (
+        None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
+        for v in (mean, scale)
+    )
+    normalizer = Normalizer(normalize, *learned)
+    w, lost = normalizer(given)
+    if bool(lost.any()):
+        raise ValueError(f"memory {int(lost.nonzero()[0])} has no direction: drop it")
+    names = np.arange(p.shape[1] - 1) if classes is None else np.asarray(classes)
+    if names.shape != (p.shape[1] - 1,):
+        raise ValueError(
+            f"class_weights has {p.shape[1]} columns for {names.size} classes: one for each and "
+            "a last one for 'none of them'"
+        )
+    p = p / p.sum()
+    params = Parameters(
+        w, p, torch.tensor(float(beta), dtype=torch.float64), float(varsigma), p.sum(1), p.sum(0)
+    ).check()
+    settings = {
+        "n_memories": len(given), "beta": float(beta), "varsigma": float(varsigma),
+        "normalize": normalize, "label_smoothing": float(label_smoothing),
+    }  # fmt: skip
+    net = net_class_weights(params, label_smoothing)
+    return FittedModel(
+        "classifier", params, normalizer, Features(int(given.shape[1])), names,
+        Calibration(float(temperature), net), smoothing=float(label_smoothing), learns_beta=False,
+        label_mass=params.p_q.clone(), record=Record(settings=settings),
+    )  # fmt: skip
+
+
+def with_class_prior(
+    model: FittedModel,
+    prior: Mapping[Any, float] | ArrayLike,
+    *,
+    memory_weights: str = "follow",
+) -> FittedModel:
+    """A fitted classifier with other class frequencies and the same memories, not retrained.
+
+    prior: {label: weight} with every class, or weights (C,) in the order of `classes_`; they
+    are scaled to sum to 1. The class "none of them" keeps its share.
+
+    memory_weights: "follow", Bayes' rule: probabilities are reweighted by new over old prior,
+    and the weights of memories follow. "hold" keeps the weights of memories: p is scaled to
+    its new column sums within the polytope of the old row sums, so memories take other soft
+    labels. See the user guide for when that is wanted.
+    """
+    weights = _prior_weights(model, prior)
+    p_q = model.params.p_q.double()
+    new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
+    ratio = torch.cat([new / p_q[:-1].clamp_min(1e-300), p_q.new_ones(1)])
+    other = model.with_params(
+        change_prior(model.params, torch.cat([new, p_q[-1:]]), memory_weights)
+    )
+    # The same change for the weights that classes are read from.
+    net = model.net
+    changed = change_prior(net, net.p.double().sum(0) * ratio, memory_weights).p
+    return other.recalibrate(temperature=model.calibration.temperature, class_weights=changed)
+
+
+def _prior_weights(
+    model: FittedModel, prior: Mapping[Any, float] | ArrayLike
+) -> NDArray[np.float64]:
+    names = model.classes.tolist()
+    if isinstance(prior, Mapping):
+        if sorted(map(str, prior)) != sorted(map(str, names)):
+            raise ValueError(
+                f"prior must name every class once, {names}, got {list(prior)}: "
+                "weights are relative, so pass all of them"
+            )
+        index = as_numpy(model.columns_of(np.array(list(prior))))
+        weights = np.empty(len(names))
+        weights[index] = np.array(list(prior.values()), dtype=np.float64)
+    else:
+        weights = as_numpy(prior).astype(np.float64)
+    if weights.shape != (len(names),) or not (
+        np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0
+    ):
+        raise ValueError(
+            f"prior must be {len(names)} finite weights >= 0, not all 0, got {weights.tolist()}"
+        )
+    return weights
+
+
+def shrink(
+    model: FittedModel, X: Any, y: ArrayLike | None = None, *, n_memories: int
+) -> FittedModel:
+    """A smaller model: the memories that the loss misses least are merged away."""
+    check_whole(n_memories, "n_memories")
+    rows = labeled_rows(model, X, y)
+    return model.with_params(merge(model.params, rows, int(n_memories), model.rule).params)
+
+
+def at_level(model: FittedModel, level: int) -> FittedModel:
+    """The smaller model at the end of one level of growth.
+
+    The class weights of a clusterer's memory are the sum of those of its descendants.
+    """
+    if model.lineage is None:
+        raise ValueError("this model did not grow: fit with growth=16, say")
+    check_whole(level, "level")
+    early = model.lineage.at_level(int(level))
+    if not model.is_classifier:
+        p = model.lineage.sum_up(int(level), model.params.p)
+        early = early.replace(p=p, p_q=model.params.p_q)
+    return model.with_params(early)
+
+
+def _settle(
+    params: Parameters, w: Tensor, p: Tensor, edited: Tensor, class_prior: str
+) -> Parameters:
+    """Parameters with the edited rows of p as they are and the others as `class_prior` says."""
+    if class_prior not in KINDS:
+        raise ValueError(f"class_prior must be one of {', '.join(KINDS)}, got {class_prior!r}")
+    if class_prior == "hold":
+        p_q = params.p_q.double()
+        left = p_q / p_q.sum() - p[edited].sum(0)
+        if bool((left < 0).any()):
+            column = int(left.argmin())
+            raise ValueError(
+                f"class {column} would have more weight in the edited memories than it has in "
+                "all: use class_prior='follow'"
+            )
+        p = p.clone()
+        p[~edited] = polytope.project(p[~edited], p[~edited].sum(1), left)
+    p = (p / p.sum()).to(params.p)
+    return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
+
+
+def _edited(model: FittedModel, params: Parameters, behind: Exemplars | None) -> FittedModel:
+    other = model.with_params(params).replace(exemplars=behind)
+    # The temperature is as good a guess as any other.
+    return other.recalibrate(temperature=model.calibration.temperature)
+
+
+def _soft_row(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor:
+    """A label, {label: weight} or None ("none of them") as a smoothed soft label (C+1,)."""
+    n_classes = len(model.classes)
+    soft: NDArray[np.float64] = np.zeros(n_classes + 1)
+    weights = label if isinstance(label, Mapping) else {label: 1.0}
+    for name, weight in weights.items():
+        if not (np.isfinite(weight) and weight >= 0):
+            raise ValueError(f"weights of a soft label must be finite and >= 0, got {weight}")
+        column = n_classes if name is None else int(model.columns_of(np.asarray([name]))[0])
+        soft[column] += weight
+    if not soft.sum() > 0:
+        raise ValueError(f"a soft label needs a positive weight, got {dict(weights)}")
+    smoothing = model.smoothing
+    return torch.from_numpy((1 - smoothing) * soft / soft.sum() + smoothing / soft.size)
+
+
+def _index(params: Parameters, memory: int | str) -> int:
+    """The place of a memory, by its number or its name."""
+    text = str(memory).removeprefix("#")
+    if not text.isdecimal() or int(text) >= params.n_memories:
+        raise ValueError(f"there is no memory {memory!r}: they are #0 to #{params.n_memories - 1}")
+    return int(text)

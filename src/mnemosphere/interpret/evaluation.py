@@ -1,0 +1,105 @@
+"""How well a fitted classifier does on labeled rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+from mnemosphere.fitted import FittedModel, as_numpy
+
+_BINS = 15  # of the calibration error
+Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
+
+
+def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) -> dict[str, Any]:
+    """Accuracy, log-loss, calibration error, confusion, recall and precision of every class.
+
+    parts: labeled rows (X, y, names), which need not fit in memory together. A row of a class that
+    the model does not know counts as wrong; log-loss, calibration error and confusion are of the
+    other rows. "worst_rows" are those with the least probability of the true class.
+    """
+    classes, order = model.classes, np.argsort(model.classes, kind="stable")
+    seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both
+    worst: list[tuple[float, Any, Any, Any]] = []
+    for X, y, names in parts:
+        if (classes.dtype.kind in "US") != (y.dtype.kind in "US"):
+            raise ValueError(
+                f"the labels are like {y[0].item()!r}, the model's like {classes[0].item()!r}: "
+                "choose labels of the same kind"
+            )
+        proba = as_numpy(model.log_proba(X).exp())
+        best, known = proba.argmax(axis=1), np.isin(y, classes)
+        truth = np.full(len(y), -1)
+        truth[known] = order[np.searchsorted(classes, y[known], sorter=order)]
+        own = np.where(known, proba[np.arange(len(y)), truth], 0.0)
+        seen.append((y, truth, best, own, proba.max(axis=1)))
+        at = np.argsort(own, kind="stable")[:n_worst]
+        worst += [(float(own[k]), names[k], y[k].item(), classes[best[k]].item()) for k in at]
+        worst = sorted(worst, key=lambda row: row[0])[:n_worst]
+    if not seen:
+        raise ValueError("no row has a label: name the column with --label")
+    labels, truth, best, own, sure = (np.concatenate(part) for part in zip(*seen, strict=True))
+    known = truth >= 0
+    found = measures(truth[known], best[known], own[known], sure[known], len(classes))
+    return {
+        "accuracy": float(np.mean(truth == best)),
+        "log_loss": found["log_loss"],
+        "calibration_error": found["calibration_error"],
+        "most_frequent": float(np.unique(labels, return_counts=True)[1].max() / len(labels)),
+        "rows": len(labels),
+        "unknown_labels": int((~known).sum()),
+        "classes": classes.tolist(),
+        "per_class": _per_class(truth[known], best[known], found["confusion"], classes),
+        "confusion": found["confusion"],
+        "worst_rows": [
+            {"row": name, "truth": label, "prediction": said, "probability_of_truth": share}
+            for share, name, label, said in worst
+        ],
+    }
+
+
+def measures(
+    truth: NDArray[Any], best: NDArray[Any], own: NDArray[Any], sure: NDArray[Any], n_classes: int
+) -> dict[str, Any]:
+    """Confusion, mean log-loss and calibration error of rows whose classes are known.
+
+    truth, best (n,): places of the true and the predicted class; own, sure (n,): probabilities.
+    """
+    if not len(truth):
+        empty = np.zeros((n_classes, n_classes), dtype=np.int64)
+        return {"confusion": empty, "log_loss": None, "calibration_error": None}
+    return {
+        "confusion": confusion_matrix(truth, best, labels=np.arange(n_classes)),
+        "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()) + 0.0,
+        "calibration_error": calibration_error(sure, best == truth),
+    }
+
+
+def calibration_error(sure: NDArray[Any], right: NDArray[np.bool_]) -> float:
+    """Mean distance between confidence and accuracy, over equal bins of confidence."""
+    place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
+    return float(np.abs(np.bincount(place, weights=sure - right)).sum() / len(sure))
+
+
+def _per_class(
+    truth: NDArray[Any], best: NDArray[Any], confusion: NDArray[Any], classes: NDArray[Any]
+) -> list[dict[str, Any]]:
+    """Recall and precision of every class; None where there is nothing to divide by."""
+    precision, recall, _, rows = precision_recall_fscore_support(
+        truth, best, labels=np.arange(len(classes)), zero_division=np.nan
+    )
+    wrong = confusion - np.diag(np.diag(confusion))
+    return [
+        {
+            "class": label,
+            "rows": int(rows[k]),
+            "recall": None if np.isnan(recall[k]) else float(recall[k]),
+            "precision": None if np.isnan(precision[k]) else float(precision[k]),
+            "most_mistaken_for": classes[wrong[k].argmax()].item() if wrong[k].any() else None,
+        }
+        for k, label in enumerate(classes.tolist())
+    ]
