@@ -50,7 +50,7 @@ def log_probabilities(shares: Array, soft: Array) -> Array:
 
 def soft_labels_of(model: object) -> Array:
     """Those that the model reads classes from, (P+1, C+1); fit counts them in its last pass."""
-    net = model._net_class_weights.double().numpy()  # type: ignore[attr-defined]
+    net = model.model_.net.p.double().numpy()  # type: ignore[attr-defined]
     return np.asarray(net / net.sum(axis=1, keepdims=True))
 
 

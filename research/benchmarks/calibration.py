@@ -20,7 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from mnemosphere import DAMClassifier
-from mnemosphere.estimators.evaluation import calibration_error
+from mnemosphere.interpret.evaluation import calibration_error
 from research import report
 from research.benchmarks._options import add_data, parser
 from research.field.sets import load
@@ -32,7 +32,7 @@ SETS = ("shuttle", "satellite", "income", "churn", "credit", "digits", "attritio
 def uncalibrated(model: DAMClassifier) -> DAMClassifier:
     """The same memories, read as they were trained."""
     plain = copy.copy(model)
-    plain.temperature_, plain._net_class_weights = 1.0, model.params_.p
+    plain.model_ = plain.model_.recalibrate(temperature=1.0, class_weights=model.params_.p)
     return plain
 
 

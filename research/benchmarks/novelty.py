@@ -8,11 +8,13 @@ The threshold is set on one half of the test digits, the share rejected is count
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from mnemosphere import interpret
 from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
@@ -49,8 +51,8 @@ def main(argv: list[str]) -> None:
                 )
                 for score, f, sign in (
                     ("novelty_score", model.novelty_score, 1),
-                    ("novelty", model.novelty, 1),
-                    ("score_samples", model.score_samples, -1),
+                    ("novelty", partial(interpret.novelty, model.model_), 1),
+                    ("score_samples", partial(interpret.score_samples, model.model_), -1),
                 )
             }
             for name, rows in strange.items()
@@ -60,13 +62,15 @@ def main(argv: list[str]) -> None:
         held, fresh = order[: len(order) // 2], order[len(order) // 2 :]
         for rate in RATES:
             model.calibrate_novelty(digits[held], rate)
-            kept = ~model.is_novel(digits[fresh])
+            kept = ~interpret.is_novel(model.model_, digits[fresh])
             wrong = model.predict(digits[fresh]) != data.y_test[fresh]
             run["reject"].append(
                 {
                     "rate": rate,
                     "digits rejected": round(float(1 - kept.mean()), 5),
-                    "clothes rejected": round(float(model.is_novel(clothes).mean()), 5),
+                    "clothes rejected": round(
+                        float(interpret.is_novel(model.model_, clothes).mean()), 5
+                    ),
                     "error of digits kept": round(float(wrong[kept].mean()), 5),
                     "error of digits rejected": (
                         round(float(wrong[~kept].mean()), 5) if not kept.all() else None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mnemosphere import DAMClassifier
+from mnemosphere import DAMClassifier, as_estimator, interpret
 from mnemosphere.data import NamedData, load
 from research import report
 from research.benchmarks import _options
@@ -34,8 +34,10 @@ def model_of(data: NamedData, n_memories: int) -> DAMClassifier:
     means = np.stack([x[nearest == k].mean(0) for k in range(n_memories)])
     weights = np.full((n_memories + 1, 11), 0.01)
     weights[np.arange(1, n_memories + 1), data.y_train[::step]] = 1.0
-    return DAMClassifier.from_parameters(
-        means, weights, beta=163.0, varsigma=0.23, normalize="center", label_smoothing=0.09
+    return as_estimator(
+        interpret.from_parameters(
+            means, weights, beta=163.0, varsigma=0.23, normalize="center", label_smoothing=0.09
+        )
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere import interpret
 from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
@@ -83,7 +84,7 @@ def main(argv: list[str]) -> None:
             row["recalled"] = right(model.recall(noisy, steps=STEPS))
             run["noise"].append(row)
             print(seed, row, flush=True)
-        path = model.recall_path(hide(x[:1000], 0.5, rng)[0], steps=STEPS)
+        path = interpret.recall_path(model.model_, hide(x[:1000], 0.5, rng)[0], steps=STEPS)
         rise = float(np.diff(path.energies, axis=0).max())
         run["largest rise of an energy in a step, float32"] = rise
         runs.append(run)

@@ -94,7 +94,9 @@ def main(argv: list[str]) -> None:
                      "resident_megabytes_so_far": peak})  # fmt: skip
         print(rows[-1], flush=True)
         if name == "conditional":
-            table = model.name_features(terms).strongest_features(8)
+            table = mn.interpret.strongest_features(
+                mn.interpret.name_features(model.model_, terms), 8
+            )
             share = dict(zip(range(args.memories), model.support_, strict=True))
             for section in SHOWN:
                 own = table[table["label"] == section]

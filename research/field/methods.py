@@ -104,10 +104,11 @@ BOTH = (OURS, "dam-joint")
 class NotWarmed(mn.DAMClassifier):
     """The refinement starts at the temperature of the joint solution."""
 
-    def _train(self, *given: Any) -> Any:
+    def fit(self, *given: Any, **more: Any) -> Any:
+        """As always, with other constants of the refinement."""
         refine = import_module("mnemosphere.training.refine")
         with mock.patch.multiple(refine, _HEAT=1.0, _TEMPERATURES=(1.0,)):
-            return super()._train(*given)
+            return super().fit(*given, **more)
 
 
 # The defaults with one thing changed: what each of them gains.

@@ -150,8 +150,9 @@ def sound(model: Any, x: Any) -> str:
         counts = np.asarray(model.transform(x))
         fine = np.isfinite(counts).all() and (counts >= 0).all()
         return "a sound model" if fine else "not finite"
-    answers = [np.asarray(model.transform(x)), np.asarray(model.novelty(x)),
-               np.asarray(model.score_samples(x)), np.asarray(model.predict_proba(x))]  # fmt: skip
+    answers = [np.asarray(model.transform(x)), np.asarray(mn.interpret.novelty(model.model_, x)),
+               np.asarray(mn.interpret.score_samples(model.model_, x)),
+               np.asarray(model.predict_proba(x))]  # fmt: skip
     model.predict(x)
     numbers = [model.memories_, model.class_weights_, np.array(model.beta_), *answers]
     if not all(np.isfinite(a).all() for a in numbers):

@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 from sklearn.pipeline import make_pipeline
 
 import mnemosphere as mn
-from mnemosphere.cli.quick import read_quick
 from mnemosphere.files import write_tensors
 from research.trust import Attempt
 
@@ -61,14 +60,21 @@ def use(model: Any, x: np.ndarray) -> list[np.ndarray]:
         answers.append(model.predict_proba(x))
     parts = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
     for part in parts:
-        if hasattr(part, "score_samples") and len(parts) == 1:
-            answers += [part.score_samples(x), part.novelty(x), part.transform(x)]
+        if isinstance(part.model_, mn.FittedModel) and len(parts) == 1:
+            answers += [
+                mn.interpret.score_samples(part.model_, x),
+                mn.interpret.novelty(part.model_, x),
+                part.transform(x),
+            ]
             answers += [part.recall(x[:3]), part.sample(2, random_state=0)[0], part.memories_]
             part.memory_table()
             if part.novelty_threshold_ is not None:
-                answers.append(part.is_novel(x))
+                answers.append(mn.interpret.is_novel(part.model_, x))
             if part.lineage_ is not None:
-                answers += [part.at_level(k).transform(x) for k in range(part.lineage_.n_levels)]
+                answers += [
+                    mn.as_estimator(mn.interpret.at_level(part.model_, k)).transform(x)
+                    for k in range(part.lineage_.n_levels)
+                ]
         part.get_params()
     for answer in answers:
         if answer.dtype.kind == "f" and not np.isfinite(answer).all():
@@ -78,11 +84,6 @@ def use(model: Any, x: np.ndarray) -> list[np.ndarray]:
 
 def compare(path: Path, expected: list[np.ndarray], x: np.ndarray, *, sealed: bool) -> str:
     """What the file at `path` is; sealed: whether its checksum is right, so that it may differ."""
-    quick = read_quick(path)  # as the command line reads a classifier
-    if quick is not None and (rows := quick.unit_rows(x)) is not None:
-        probabilities, _ = quick.predictions(rows, 3)
-        if not np.isfinite(probabilities).all():
-            return "not finite"
     model = mn.load(path)  # a ValueError is a clear error
     try:
         answers = use(model, x)

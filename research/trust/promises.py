@@ -107,7 +107,7 @@ def sums_hold(p: Problem, folder: Path) -> bool:
     return bool(
         np.isfinite(proba).all() and (proba >= 0).all() and (share >= 0).all()
         and np.abs(proba.sum(1) - 1).max() < 1e-9
-        and np.abs(share.sum(1) + p.model.novelty(p.asked) - 1).max() < 1e-9
+        and np.abs(share.sum(1) + mn.interpret.novelty(p.model.model_, p.asked) - 1).max() < 1e-9
         and np.abs(weights.sum(1) - p.model.memory_prior_).max() < 1e-6
         and np.abs(weights.sum(0) - p.model.class_prior_).max() < 1e-6
         and np.abs(np.linalg.norm(p.model.params_.w.numpy(), axis=1) - 1).max() < 1e-9

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -28,8 +28,10 @@ except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
 Numbers = TypeVar("Numbers")
+OldChecksum = Callable[[Path, Any], str | None]  # of a file, given what it says
 _LARGE = 1 << 30  # bytes, from which on memory is looked at
-_COLUMNS, _LINES = 509, 512  # 64-bit words of a line and lines of a block, in checksums before 4
+_AXES = 8  # of a tensor, at most
+_TYPES = {torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -98,23 +100,19 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 
 def read_tensors(
-    path: Path, kind: str, version: int, *, older: Sequence[int] = ()
+    path: Path, kind: str, version: int, *, older: Mapping[int, OldChecksum] | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """(header, tensors) of a file that `write_tensors` has written, with format `kind`.
 
-    ValueError if the file is no such one, or damaged. older: versions that are read too; those
-    below 3 may lack a checksum.
+    ValueError if the file is no such one, or damaged. older: versions that are read too, and the
+    checksum that such a file must have.
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
     if (size := path.stat().st_size) > _LARGE:
         check_memory(size, "cpu", str(path), "load it where there is more")
     try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
-            check_depth(header)
-            header = header if isinstance(header, dict) else {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header, tensors = _read(path)
     except (RecursionError, SafetensorError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]  # it may quote the file
         raise ValueError(
@@ -124,16 +122,17 @@ def read_tensors(
     if header.get("format") != kind:
         other = str(header.get("format", "of another program"))[:40]
         raise ValueError(f"{path} is not a {kind} file but {other}: choose another file")
-    known = [*older, version]
+    known = [*(older or ()), version]
     if type(found) is not int or found not in known:
         raise ValueError(
             f"{path} has format version {str(found)[:40]}, this release reads "
             f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
         )
-    if found != version and told is None and found < 3:  # files had none
-        return header, tensors
-    own = checksum(tensors, header) if found == version else _checksum_before_4(path, str(told))
-    if told != own:
+    if found == version or older is None:
+        due: str | None = checksum(tensors, header)
+    else:
+        due = older[found](path, told)
+    if told != due:
         raise ValueError(
             f"{path} is damaged: it has been changed since it was written (its checksum differs); "
             "get or save it again"
@@ -141,19 +140,16 @@ def read_tensors(
     return header, tensors
 
 
-def _checksum_before_4(path: Path, told: str) -> str:
-    """Of model files of version 3: SHA-256 of the header and of sums over lines and columns."""
-    content = np.fromfile(path, np.uint8)
-    begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    digest = hashlib.sha256(content[8:begin].tobytes().replace(told.encode(), b"", 1))
-    numbers = content[begin:].copy()  # aligned
-    n_lines = numbers.size // (8 * _COLUMNS) if numbers.size > 1 << 16 else 0
-    words = numbers[: 8 * _COLUMNS * n_lines].view(np.uint64).reshape(-1, _COLUMNS)
-    for at in range(0, n_lines, _LINES):
-        block = words[at : at + _LINES]
-        digest.update(block.sum(0).tobytes() + block.sum(1).tobytes())
-    digest.update(numbers[8 * _COLUMNS * n_lines :].tobytes())
-    return digest.hexdigest()
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    with safe_open(path, framework="pt") as file:
+        header = json.loads((file.metadata() or {}).get("mnemosphere", "{}"))
+        check_depth(header)
+        # Copies: what is mapped from the file would change when the file does.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _TYPES or tensor.ndim > _AXES:
+            raise ValueError(f"{name[:40]} is of {tensor.dtype} with {tensor.ndim} axes")
+    return header if isinstance(header, dict) else {}, tensors
 
 
 def strip_prefix(tensors: Mapping[str, Numbers], prefix: str) -> dict[str, Numbers]:

@@ -45,7 +45,7 @@ def test_a_pattern_trains_as_one_table(trained, rows):
     names = {path.name for path in (trained / "small").iterdir()}
     assert {path.name for path in (trained / "large").iterdir()} == names
     # The rows behind memories are named by file and row.
-    name, row = large.row_names_[0, 0].split(":")
+    name, row = large.model_.exemplars.names[0, 0].split(":")
     assert large.typical_rows_[0, 0] == PER_FILE * int(name[1]) + int(row)
 
 

@@ -1,15 +1,10 @@
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.cli import quick as quick_module
-from mnemosphere.cli.quick import read_quick
-from mnemosphere.estimators import persistence
 
 
 @pytest.fixture
@@ -40,8 +35,8 @@ def test_predictions_read_back_are_those_of_the_model(run, tmp_path, trained, fr
     np.testing.assert_allclose(proba, model.predict_proba(x), rtol=1e-12)
     assert found["prediction"].tolist() == model.predict(x).tolist()
     assert found["tag"].tolist() == table["tag"].tolist()
-    np.testing.assert_allclose(found["novelty"], model.novelty(x), rtol=1e-11)
-    assert found["novel"].tolist() == model.is_novel(x).tolist()
+    np.testing.assert_allclose(found["novelty"], mn.interpret.novelty(model.model_, x), rtol=1e-11)
+    assert found["novel"].tolist() == mn.interpret.is_novel(model.model_, x).tolist()
     why = model.explain(x, 3)
     for k in range(3):
         assert found[f"memory_{k + 1}"].tolist() == [f"#{m}" for m in why.memory[:, k]]
@@ -55,74 +50,6 @@ def test_npy_holds_the_probabilities(run, tmp_path, trained, fresh, kit):
     np.testing.assert_allclose(
         np.load(tmp_path / "p.npy"), model.predict_proba(table[kit.names]), rtol=1e-12
     )
-
-
-def test_predict_loads_neither_torch_nor_scikit_learn(trained, fresh):
-    code = (
-        "import sys\n"
-        "from mnemosphere.cli import main\n"
-        f"sys.argv = ['mnemosphere', 'predict', {str(trained)!r}, {str(fresh[1])!r}]\n"
-        "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code, stop.code\n"
-        "heavy = {'torch', 'sklearn', 'scipy', 'matplotlib'} & set(sys.modules)\n"
-        "assert not heavy, heavy\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("blanks", [0.0, 0.3])
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize("normalize", ["center", "unit", "standard", "whitened"])
-def test_the_quick_reading_of_a_file_is_the_estimators(tmp_path, kit, normalize, precision, blanks):
-    rng = np.random.default_rng(0)
-    table = kit.frame(0).drop(columns="tag").assign(color=rng.choice(["red", "blue", "gray"], 91))
-    table = table.mask(rng.random(table.shape) < blanks).assign(kind=table["kind"])
-    model = mn.DAMClassifier(
-        13,
-        objective="joint",
-        normalize=normalize,
-        varsigma=0.7,
-        precision=precision,
-        max_iter=3,
-        random_state=0,
-    )
-    x = table.drop(columns="kind")
-    model.fit(x, table["kind"])
-    model.calibrate_novelty(kit.frame(1)[kit.names].assign(color="red"), rate=0.1)
-    model.save(tmp_path / "m.safetensors")
-    quick = read_quick(tmp_path / "m.safetensors")
-    new = x.iloc[::3]
-    proba, columns = quick.predictions(quick.unit_rows(new), 2)
-    loose = 1e-11 if precision == "float64" else 1e-4  # novelty is read in the model's precision
-    np.testing.assert_allclose(proba, model.predict_proba(new), rtol=1e-10)
-    np.testing.assert_allclose(columns["novelty"], model.novelty(new), rtol=loose)
-    assert columns["novel"].tolist() == model.is_novel(new).tolist()
-    why = model.explain(new, 2)
-    assert columns["memory_2"].tolist() == [f"#{m}" for m in why.memory[:, 1]]
-    np.testing.assert_allclose(columns["share_2"], why.share[:, 1], rtol=1e-9)
-
-
-def test_what_is_not_for_the_quick_reading_is_left_to_the_estimators(tmp_path, kit):
-    table = kit.frame(0)[kit.names]
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="center", varsigma=0.7, max_iter=2, random_state=0
-    )
-    model.fit(table, kit.frame(0)["kind"])
-    model.save(tmp_path / "m.safetensors")
-    quick = read_quick(tmp_path / "m.safetensors")
-    assert (persistence.FORMAT, persistence.VERSION) == (quick_module.FORMAT, quick_module.VERSION)
-    for value in (np.inf, 1e200, "word"):  # no number, extreme, not a number
-        odd = table.astype(object)
-        odd.iloc[3, 2] = value
-        assert quick.unit_rows(odd) is None
-    flat = table.copy()
-    for value in (2.5, np.nan):  # no direction
-        flat.iloc[3] = value
-        assert quick.unit_rows(flat) is None
-    mn.DAMClusterer(2, n_memories=4, max_iter=2, random_state=0).fit(table).save(tmp_path / "c")
-    assert read_quick(tmp_path / "c") is None
-    (tmp_path / "d").write_bytes((tmp_path / "m.safetensors").read_bytes()[:-1] + b"x")
-    assert read_quick(tmp_path / "d") is None
 
 
 def test_columns_are_found_by_name_and_rows_called_by_line(run, tmp_path, trained, fresh, kit):

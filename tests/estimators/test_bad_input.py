@@ -283,7 +283,9 @@ LABELS = {
         r"with them",
     ),
     "unseen label to shrink": (
-        lambda c: c.model.shrink(c.x, c.labels("bee"), n_memories=3),
+        lambda c: mn.as_estimator(
+            mn.interpret.shrink(c.model.model_, c.x, c.labels("bee"), n_memories=3)
+        ),
         ValueError,
         r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]: drop those rows",
     ),
@@ -455,16 +457,18 @@ USE = {
             "predict_proba": lambda c: small().predict_proba(c.x),
             "decision_function": lambda c: small().decision_function(c.x),
             "score": lambda c: small().score(c.x, c.y),
-            "score_samples": lambda c: small().score_samples(c.x),
+            "score_samples": lambda c: mn.interpret.score_samples(small().model_, c.x),
             "transform": lambda c: small().transform(c.x),
-            "novelty": lambda c: small().novelty(c.x),
+            "novelty": lambda c: mn.interpret.novelty(small().model_, c.x),
             "explain": lambda c: small().explain(c.x),
             "recall": lambda c: small().recall(c.x),
             "sample": lambda c: small().sample(3),
             "certify": lambda c: small().certify(c.x, c.y),
-            "at_level": lambda c: small().at_level(0),
-            "shrink": lambda c: small().shrink(c.x, c.y, n_memories=3),
-            "to_torch": lambda c: small().to_torch(),
+            "at_level": lambda c: mn.as_estimator(mn.interpret.at_level(small().model_, 0)),
+            "shrink": lambda c: mn.as_estimator(
+                mn.interpret.shrink(small().model_, c.x, c.y, n_memories=3)
+            ),
+            "to_torch": lambda c: mn.export.to_torch(small().model_),
             "save": lambda c: small().save("model.safetensors"),
         }.items()
     },
@@ -539,32 +543,32 @@ USE = {
         r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]",
     ),
     "levels of a model that did not grow": (
-        lambda c: c.model.at_level(0),
+        lambda c: mn.as_estimator(mn.interpret.at_level(c.model.model_, 0)),
         ValueError,
         r"this model did not grow: fit with growth=16, say",
     ),
     "level that is not there": (
-        lambda c: small(growth=5).fit(c.x, c.y).at_level(9),
+        lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 9)),
         ValueError,
         r"level must lie in \[-1, 1\), got 9",
     ),
     "level of a half": (
-        lambda c: small(growth=5).fit(c.x, c.y).at_level(0.5),
+        lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 0.5)),
         ValueError,
         r"level must be a whole number, got 0\.5",
     ),
     "shrinking to nothing": (
-        lambda c: c.model.shrink(c.x, c.y, n_memories=0),
+        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=0)),
         ValueError,
         r"n_memories must lie in \[1, 5\] to shrink to it, got 0",
     ),
     "shrinking to more": (
-        lambda c: c.model.shrink(c.x, c.y, n_memories=99),
+        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=99)),
         ValueError,
         r"n_memories must lie in \[1, 5\] to shrink to it, got 99",
     ),
     "shrinking to two and a half": (
-        lambda c: c.model.shrink(c.x, c.y, n_memories=2.5),
+        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=2.5)),
         ValueError,
         r"n_memories must be a whole number, got 2\.5",
     ),
@@ -584,17 +588,19 @@ USE = {
         r"hold names 'agee', which is no feature: use names of columns or numbers below 5",
     ),
     "too few names for the rows": (
-        lambda c: small().fit(c.x, c.y).name_rows(["a", "b"]),
+        lambda c: mn.interpret.name_rows(small().fit(c.x, c.y).model_, ["a", "b"]),
         ValueError,
         r"names has 2 entries, but row \d+ was trained on: pass one per row of X",
     ),
     "names for rows that are not known": (
-        lambda c: c.model.shrink(c.x, c.y, n_memories=3).name_rows(["a"]),
+        lambda c: mn.interpret.name_rows(
+            mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=3), ["a"]
+        ),
         ValueError,
         r"no rows stand behind the memories of this model: fit it first",
     ),
     "too few names for the features": (
-        lambda c: c.model.name_features(["a", "b"]),
+        lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]),
         ValueError,
         r"names must have one entry for each of 5 features, got 2",
     ),
@@ -624,7 +630,7 @@ USE = {
         r"rate must lie in \(0, 2\], in steps of 1/β_eff, got 3\.0",
     ),
     "rejection without a threshold": (
-        lambda c: c.model.is_novel(c.x),
+        lambda c: mn.interpret.is_novel(c.model.model_, c.x),
         ValueError,
         r"no threshold yet: call calibrate_novelty\(X, rate=0\.01\) with held-out rows first",
     ),
@@ -634,12 +640,12 @@ USE = {
         r"a rate of 0\.01 needs at least 99 held-out rows, got 61: pass more rows or a larger rate",
     ),
     "prior of some classes": (
-        lambda c: c.model.with_class_prior({0: 1.0, 1: 2.0}),
+        lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, {0: 1.0, 1: 2.0})),
         ValueError,
         r"prior must name every class once, \[0, 1, 2\], got \[0, 1\]: weights are relative, so ",
     ),
     "prior below zero": (
-        lambda c: c.model.with_class_prior([1.0, 1.0, -1.0]),
+        lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, [1.0, 1.0, -1.0])),
         ValueError,
         r"prior must be 3 finite weights >= 0, not all 0, got \[1\.0, 1\.0, -1\.0\]",
     ),

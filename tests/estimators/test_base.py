@@ -13,6 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import mnemosphere as mn
+from mnemosphere.estimators.setup import record_of
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.refinement import Trained
 from quick_models import assert_same_bits, small
@@ -91,7 +92,7 @@ def test_autograd_may_use_all_that_a_fit_leaves(data, model, share):
 
 
 ANSWERS = ["predict", "predict_proba", "predict_log_proba", "decision_function", "transform",
-           "score_samples", "novelty", "novelty_score", "is_novel", "recall"]  # fmt: skip
+           "novelty_score", "recall"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -287,19 +288,23 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     prior = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
     assert np.allclose(model.predict_proba(rows)[0], prior, rtol=1e-12)
     assert model.predict(rows)[0] == model.classes_[prior.argmax()]
-    assert model.novelty(rows)[0] == 1.0
+    assert mn.interpret.novelty(model.model_, rows)[0] == 1.0
     assert model.novelty_score(rows)[0] == np.inf
-    assert model.calibrate_novelty(data.x, 0.1).is_novel(rows)[0]
+    assert mn.interpret.is_novel(model.calibrate_novelty(data.x, 0.1).model_, rows)[0]
     assert not model.transform(rows)[0].any()
     # The memories' shares and that of the uniform component make one, for every row.
-    assert np.allclose(model.transform(rows).sum(1) + model.novelty(rows), 1, rtol=1e-12)
+    assert np.allclose(
+        model.transform(rows).sum(1) + mn.interpret.novelty(model.model_, rows), 1, rtol=1e-12
+    )
     # The rows beside it are what they are alone.
-    for name in ("predict_proba", "novelty", "novelty_score", "score_samples", "transform"):
+    for name in ("predict_proba", "novelty_score", "transform"):
         together, alone = getattr(model, name)(rows)[1:], getattr(model, name)(rows[1:])
         assert np.allclose(together, alone, rtol=1e-12), name
     # Of the density the uniform component is left: its weight over the area 8π²/3 of the sphere.
     density = model.memory_prior_[0] / (8 * np.pi**2 / 3)
-    assert np.exp(model.score_samples(rows)[0]) == pytest.approx(density, rel=1e-12)
+    assert np.exp(mn.interpret.score_samples(model.model_, rows)[0]) == pytest.approx(
+        density, rel=1e-12
+    )
 
 
 # how training ends
@@ -342,15 +347,15 @@ def test_the_warning_is_about_the_last_pass_of_the_last_phase(fitted, losses, wa
             residual=None, n_memories=7, seconds=0.1, phase=phase,
         )  # fmt: skip
 
-    model = fitted._copy_with(fitted.params_)
+    settings = {"max_iter": None}
     history = tuple(record(k, loss, 0) for k, loss in enumerate(losses))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model._set_trained(Trained(fitted.params_, history, "max_iter"))
+        record_of(settings, Trained(fitted.params_, history, "max_iter"), [])
         assert [w.category for w in caught] == [ConvergenceWarning] * warned
         begun = (*history, record(3, 0.1, 1))
         for status, passes in (("converged", history), ("max_iter", begun), ("max_iter", ())):
-            model._set_trained(Trained(fitted.params_, passes, status))
+            record_of(settings, Trained(fitted.params_, passes, status), [])
         assert len(caught) == warned
 
 

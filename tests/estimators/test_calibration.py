@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 import class_formula
 import mnemosphere as mn
 from mnemosphere.estimators import calibration, class_training, selection
-from mnemosphere.estimators.calibration import rejection_threshold
+from mnemosphere.interpret import rejection_threshold
 from mnemosphere.model.prior import with_class_prior
 
 pytestmark = pytest.mark.usefixtures("cross_fitted")
@@ -67,7 +67,9 @@ def test_the_temperature_is_that_of_a_plain_search(noisy, weighted):
     weight = np.random.default_rng(0).random(307) if weighted else None
     best, loss = plain_search(model.params_, 0.1, centered(held.x), held.y, weight)
     before = model.temperature_
-    calibrated = model._copy_with(model.params_).calibrate(held.x, held.y, weight)
+    calibrated = mn.as_estimator(model.model_.with_params(model.params_)).calibrate(
+        held.x, held.y, weight
+    )
     assert calibrated.temperature_ == pytest.approx(best, rel=5e-3)
     assert loss(np.log(best)) < loss(0.0) - 1e-3
     proba = calibrated.predict_proba(held.x)
@@ -79,13 +81,18 @@ def test_the_temperature_is_that_of_a_plain_search(noisy, weighted):
     np.testing.assert_allclose(calibrated.predict_log_proba(held.x), np.log(proba), rtol=1e-9)
     # What knows of no classes is left alone.
     np.testing.assert_array_equal(calibrated.transform(held.x), model.transform(held.x))
-    np.testing.assert_array_equal(calibrated.score_samples(held.x), model.score_samples(held.x))
+    np.testing.assert_array_equal(
+        mn.interpret.score_samples(calibrated.model_, held.x),
+        mn.interpret.score_samples(model.model_, held.x),
+    )
 
 
 def test_temperatures_stay_finite(noisy):
     """Labels all wrong want shares of no weight at all, memories alone with their own rows much."""
     model, held = noisy
-    hot = model._copy_with(model.params_).calibrate(held.x, (model.predict(held.x) + 1) % 3)
+    hot = mn.as_estimator(model.model_.with_params(model.params_)).calibrate(
+        held.x, (model.predict(held.x) + 1) % 3
+    )
     assert 20 < hot.temperature_ < 100
     assert np.isfinite(hot.predict_log_proba(held.x)).all()
     exact = mn.DAMClassifier(
@@ -261,19 +268,22 @@ def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     )
     model.fit(rows.x, labels)
     with pytest.raises(ValueError, match="call calibrate_novelty"):
-        model.is_novel(rows.x)
+        mn.interpret.is_novel(model.model_, rows.x)
     model.calibrate_novelty(rows.x, rate=0.1)
     score = model.novelty_score(rows.x)
     assert model.novelty_threshold_ == np.sort(score)[-6]  # ⌊0.1·62⌋ = 6
     answer = model.predict_or_reject(rows.x)
     novel = np.array([value is None for value in answer])
-    assert np.array_equal(novel, model.is_novel(rows.x))
+    assert np.array_equal(novel, mn.interpret.is_novel(model.model_, rows.x))
     assert novel.sum() == 5
     assert np.array_equal(answer[~novel].astype(labels.dtype), model.predict(rows.x)[~novel])
     # As a ranking, novelty and the score agree.
-    assert model.novelty(rows.x[novel]).min() >= model.novelty(rows.x[~novel]).max()
+    assert (
+        mn.interpret.novelty(model.model_, rows.x[novel]).min()
+        >= mn.interpret.novelty(model.model_, rows.x[~novel]).max()
+    )
     far = -20 * rows.x[:5]
-    assert model.is_novel(far).all()
+    assert mn.interpret.is_novel(model.model_, far).all()
 
 
 def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
@@ -291,18 +301,18 @@ def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
     ).fit(images.x_train[:600], images.y_train[:600])
     score = model.novelty_score(rows)
     assert len(np.unique(score)) == 100
-    assert len(np.unique(model.novelty(rows))) < 95
-    assert len(np.unique(model.score_samples(rows))) < 100
-    exact = model._copy_with(model.params_.to(dtype=torch.float64))
+    assert len(np.unique(mn.interpret.novelty(model.model_, rows))) < 95
+    assert len(np.unique(mn.interpret.score_samples(model.model_, rows))) < 100
+    exact = mn.as_estimator(model.model_.with_params(model.params_.to(dtype=torch.float64)))
     assert np.array_equal(score.argsort(), exact.novelty_score(rows).argsort())
     uniform = model.class_weights_[0].sum()
     share = uniform / (uniform + np.exp(-exact.novelty_score(rows)))
-    np.testing.assert_allclose(exact.novelty(rows), share, rtol=1e-6)
+    np.testing.assert_allclose(mn.interpret.novelty(exact.model_, rows), share, rtol=1e-6)
 
 
 def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path):
     model, held = noisy
-    model = model._copy_with(model.params_)
+    model = mn.as_estimator(model.model_.with_params(model.params_))
     model.calibrate(held.x, held.y).calibrate_novelty(held.x, 0.02)
     assert model.temperature_ != 1.0
     model.save(tmp_path / "model.safetensors")
@@ -310,7 +320,9 @@ def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path
     assert loaded.temperature_ == model.temperature_
     assert loaded.novelty_threshold_ == model.novelty_threshold_
     np.testing.assert_array_equal(loaded.predict_proba(held.x), model.predict_proba(held.x))
-    np.testing.assert_array_equal(loaded.is_novel(held.x), model.is_novel(held.x))
+    np.testing.assert_array_equal(
+        mn.interpret.is_novel(loaded.model_, held.x), mn.interpret.is_novel(model.model_, held.x)
+    )
     model.partial_fit(held.x, held.y)
     assert (model.temperature_, model.novelty_threshold_) == (1.0, None)
 
@@ -334,7 +346,7 @@ def skewed(noisy):
 def test_following_memories_is_bayes_rule(skewed):
     """By enumeration: posterior × new prior / old prior, over its sum."""
     model, x, weights = skewed
-    other = model.with_class_prior(weights)
+    other = mn.as_estimator(mn.interpret.with_class_prior(model.model_, weights))
     old = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
     proba = model.predict_proba(x) * (weights / weights.sum()) / old
     np.testing.assert_allclose(other.predict_proba(x), proba / proba.sum(1, keepdims=True))
@@ -353,7 +365,9 @@ def test_following_memories_is_bayes_rule(skewed):
 
 def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
     model, x, weights = skewed
-    other = model.with_class_prior(weights, memory_weights="hold")
+    other = mn.as_estimator(
+        mn.interpret.with_class_prior(model.model_, weights, memory_weights="hold")
+    )
     np.testing.assert_allclose(other.memory_prior_, model.memory_prior_, rtol=1e-8)
     new = other.class_prior_[:-1] / other.class_prior_[:-1].sum()
     np.testing.assert_allclose(new, weights / weights.sum(), rtol=1e-8)
@@ -361,7 +375,7 @@ def test_holding_memories_keeps_their_weights_and_every_odds_ratio(skewed):
     ratio -= ratio[:, :1]
     assert np.abs(ratio - ratio[:1]).max() < 1e-6
     # Not Bayes' rule: the odds change by more, since memories cannot give way.
-    bayes = model.with_class_prior(weights).predict_proba(x)
+    bayes = mn.as_estimator(mn.interpret.with_class_prior(model.model_, weights)).predict_proba(x)
     assert np.abs(other.predict_proba(x) - bayes).max() > 0.05
 
 
@@ -378,7 +392,12 @@ def test_holding_is_bayes_rule_where_memories_need_not_give_way(problem):
 
 def test_there_and_back_again(skewed):
     model, _, weights = skewed
-    back = model.with_class_prior(weights).with_class_prior(model.class_prior_[:-1])
+    back = mn.as_estimator(
+        mn.interpret.with_class_prior(
+            mn.as_estimator(mn.interpret.with_class_prior(model.model_, weights)).model_,
+            model.class_prior_[:-1],
+        )
+    )
     np.testing.assert_allclose(back.class_weights_, model.class_weights_, rtol=1e-10)
 
 
@@ -388,12 +407,14 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
         7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
     )
     model.fit(data.x, names[data.y])
-    named = model.with_class_prior({"cat": 3, "ant": 1, "bee": 0})
-    plain = model.with_class_prior([1, 0, 3])
+    named = mn.as_estimator(
+        mn.interpret.with_class_prior(model.model_, {"cat": 3, "ant": 1, "bee": 0})
+    )
+    plain = mn.as_estimator(mn.interpret.with_class_prior(model.model_, [1, 0, 3]))
     assert np.array_equal(named.class_weights_, plain.class_weights_)
     assert set(named.predict(data.x)) == {"ant", "cat"}
     with pytest.raises(ValueError, match="has no weight in the model"):
-        named.with_class_prior([1, 1, 1])
+        mn.as_estimator(mn.interpret.with_class_prior(named.model_, [1, 1, 1]))
     for prior, message in (
         ({"ant": 1, "bee": 1}, "must name every class"),
         ([1, 1], "3 finite weights"),
@@ -401,9 +422,11 @@ def test_a_prior_by_name_in_any_order_and_a_class_that_never_comes(data):
         ([0, 0, 0], "not all 0"),
     ):
         with pytest.raises(ValueError, match=message):
-            model.with_class_prior(prior)
+            mn.as_estimator(mn.interpret.with_class_prior(model.model_, prior))
     with pytest.raises(ValueError, match="one of follow, hold"):
-        model.with_class_prior([1, 1, 1], memory_weights="keep")
+        mn.as_estimator(
+            mn.interpret.with_class_prior(model.model_, [1, 1, 1], memory_weights="keep")
+        )
 
 
 # Recall of rows with gaps
@@ -428,7 +451,7 @@ def test_a_gap_is_a_feature_that_is_not_known(make_clusters, kind):
         filled /= np.linalg.norm(filled, axis=1, keepdims=True)
     np.testing.assert_allclose(found, model.recall(filled, known=~lost), rtol=1e-9, atol=1e-12)
     assert (model.predict(found) == rows.y).mean() > 0.8  # four features of ten are gone
-    path = model.recall_path(gaps, rows.y, method="gradient", rate=1.5)
+    path = mn.interpret.recall_path(model.model_, gaps, rows.y, method="gradient", rate=1.5)
     assert (np.diff(path.energies, axis=0) <= 1e-10).all()
     np.testing.assert_allclose(
         path.rows[-1], model.recall(gaps, rows.y, method="gradient", rate=1.5)

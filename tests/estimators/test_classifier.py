@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import class_formula
 import mnemosphere as mn
+from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.model import objectives
 from mnemosphere.model.kernel import evaluate
 from mnemosphere.numerics import sphere, vmf
@@ -223,7 +222,7 @@ def test_uniform_weight_is_that_of_the_uniform_component(data):
     assert np.isfinite(model.class_weights_).all()
     model.set_params(precision="auto").fit(data.x, data.y)
     assert model.memory_prior_[0] == 0.0
-    assert np.array_equal(model.novelty(data.x), np.zeros(61))
+    assert np.array_equal(mn.interpret.novelty(model.model_, data.x), np.zeros(61))
 
 
 def test_without_label_smoothing_nothing_is_none_of_them(data):
@@ -405,7 +404,7 @@ def test_conditional_objective_improves_the_log_loss(make_clusters, rows):
         mn.DAMClassifier(**settings, objective=objective).fit(x, y)
         for objective in (mn.Refinement(), mn.Refinement(0.5))
     ]
-    rows = joint._rows_to_judge(x, y, None).rows
+    rows = labeled_rows(joint.model_, x, y)
     cost = [evaluate(m.params_, rows, objectives.conditional) for m in (joint, *both)]
     assert cost[1] < cost[0]
     assert cost[2] <= cost[0] + 1e-3
@@ -448,23 +447,3 @@ def test_exact_steps_never_increase_the_loss(data):
     losses = [record["loss"] for record in model.fit(data.x, data.y).history_]
     assert len(losses) == 50
     assert (np.diff(losses) <= 1e-12).all()
-
-
-def test_memories_of_held_weights_start_with_labels_where_rows_weigh_the_same(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="unit", varsigma=0.9, random_state=0, max_iter=2,
-        solver=mn.FixedPoint(batch_size=20),
-    )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        assert model.fit(data.x, data.y)._start().own_labels
-        assert not model._start().learned_weights
-        assert model.memory_prior_[1:] == pytest.approx(model.memory_prior_[1], rel=1e-6)
-        for changed in ({"class_weight": "balanced"}, {"growth": 3}, {"solver": "sgd"}):
-            other = clone(model).set_params(**changed).fit(data.x, data.y)
-            assert not other._start().own_labels
-        weight = np.linspace(0.5, 1.0, len(data.y))
-        assert not clone(model).fit(data.x, data.y, sample_weight=weight)._start().own_labels
-        exact = clone(model).set_params(solver="fixed-point").fit(data.x, data.y)
-        assert exact._start().own_labels
-        assert exact._start().learned_weights

@@ -38,7 +38,10 @@ def test_grown_file(data, tmp_path):
     model = small(growth=5, n_memories=9).fit(data.x)
     model.save(tmp_path / "clusters.safetensors")
     loaded = mn.load(tmp_path / "clusters.safetensors")
-    one, two = model.at_level(0), loaded.at_level(0)
+    one, two = (
+        mn.as_estimator(mn.interpret.at_level(model.model_, 0)),
+        mn.as_estimator(mn.interpret.at_level(loaded.model_, 0)),
+    )
     assert np.array_equal(one.predict_proba(data.x), two.predict_proba(data.x))
 
 

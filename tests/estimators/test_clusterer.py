@@ -175,7 +175,7 @@ def plain_log_density(model, x):
 
 def test_density_and_information_criteria(data, fitted):
     log_density = plain_log_density(fitted, data.x)
-    assert np.allclose(fitted.score_samples(data.x), log_density, rtol=1e-8)
+    assert np.allclose(mn.interpret.score_samples(fitted.model_, data.x), log_density, rtol=1e-8)
     assert fitted.score(data.x) == pytest.approx(log_density.mean(), rel=1e-8)
     free = 40 * (N - 1) + 1
     total = -2 * log_density.sum()
@@ -286,13 +286,13 @@ def test_smaller_models_on_the_way(data):
     model = small(growth=5, n_memories=20).fit(data.x)
     assert model.lineage_.n_levels > 1
     for level in range(model.lineage_.n_levels):
-        early = model.at_level(level)
+        early = mn.as_estimator(mn.interpret.at_level(model.model_, level))
         assert np.allclose(early.class_weights_.sum(1), early.memory_prior_, rtol=1e-6)
         assert np.allclose(early.class_weights_.sum(0), model.class_prior_, rtol=1e-6)
         assert np.mean(early.predict(data.x) == model.labels_) > 0.9
-    assert model.at_level(0).n_memories_ == 5
+    assert mn.as_estimator(mn.interpret.at_level(model.model_, 0)).n_memories_ == 5
     with pytest.raises(ValueError, match="did not grow"):
-        small(max_iter=1).fit(data.x).at_level(0)
+        mn.as_estimator(mn.interpret.at_level(small(max_iter=1).fit(data.x).model_, 0))
 
 
 # what it can do besides, see test_memory_model
@@ -318,14 +318,17 @@ def test_centers_of_a_table_are_in_its_units(data):
 def test_recall_and_samples_of_a_cluster(data, fitted):
     blurred = data.x + 0.3 * np.random.default_rng(0).normal(size=data.x.shape)
     found = fitted.recall(blurred)
-    assert (fitted.score_samples(found) >= fitted.score_samples(blurred) - 1e-9).all()
+    assert (
+        mn.interpret.score_samples(fitted.model_, found)
+        >= mn.interpret.score_samples(fitted.model_, blurred) - 1e-9
+    ).all()
     for cluster in range(5):
         rows, labels = fitted.sample(53, y=cluster, random_state=0)
         assert (labels == cluster).all()
         assert labels.dtype == fitted.classes_.dtype
         assert (fitted.predict(rows) == cluster).mean() > 0.8
         label = np.full(len(blurred), cluster)
-        layer = fitted.to_torch()
+        layer = mn.export.to_torch(fitted.model_)
         before, after = (
             layer(torch.from_numpy(z))[:, cluster] for z in (blurred, fitted.recall(blurred, label))
         )
@@ -339,10 +342,12 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
 def test_novelty_of_rows_from_elsewhere(data):
     fresh = blobs(seed=2).x  # other clusters, of which hardly one lies where these do
     model = small().fit(data.x[::2]).calibrate_novelty(data.x[1::2], rate=0.05)
-    assert model.is_novel(data.x[1::2]).mean() <= 0.05
-    assert model.is_novel(fresh).mean() > 0.5
+    assert mn.interpret.is_novel(model.model_, data.x[1::2]).mean() <= 0.05
+    assert mn.interpret.is_novel(model.model_, fresh).mean() > 0.5
     score, weight = model.novelty_score(fresh), model.memory_prior_[0]
-    assert np.allclose(model.novelty(fresh), weight / (weight + np.exp(-score)), rtol=1e-9)
+    assert np.allclose(
+        mn.interpret.novelty(model.model_, fresh), weight / (weight + np.exp(-score)), rtol=1e-9
+    )
 
 
 def test_certificate_and_shrinking(data):
@@ -350,7 +355,7 @@ def test_certificate_and_shrinking(data):
     found = model.certify(data.x)
     assert found.beta_eff == pytest.approx(model.beta_)
     assert found.residual.w.max() < 1e-3  # the memories did converge
-    few = model.shrink(data.x, n_memories=7)
+    few = mn.as_estimator(mn.interpret.shrink(model.model_, data.x, n_memories=7))
     assert (few.n_memories_, model.n_memories_) == (7, 10)
     assert adjusted_rand_score(model.labels_, few.predict(data.x)) > 0.9
     assert few.score(data.x) <= model.score(data.x) + 1e-9

@@ -154,7 +154,7 @@ def test_a_metric_finds_the_feature_that_matters():
     y = (x[:, 2] > 0).astype(int)
     settings = SETTINGS | {"n_memories": 9}
     model = mn.DAMClassifier(**settings, objective="conditional").fit(x, y)
-    relevance = model.relevances_
+    relevance = mn.interpret.relevances(model.model_)
     assert relevance.argmax() == 2
     assert relevance[2] > 2 * np.delete(relevance, 2).max()
     assert relevance.mean() == pytest.approx(1)
@@ -162,7 +162,7 @@ def test_a_metric_finds_the_feature_that_matters():
     plain = mn.DAMClassifier(**settings, objective=mn.Refinement(metric="none")).fit(x, y)
     truth = (fresh[:, 2] > 0).astype(int)
     assert model.score(fresh, truth) > plain.score(fresh, truth) - 0.02
-    assert plain.relevances_ == pytest.approx(np.ones(7))
+    assert mn.interpret.relevances(plain.model_) == pytest.approx(np.ones(7))
     assert model.memories_.shape == (9, 7)
 
 

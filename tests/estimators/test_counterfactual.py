@@ -106,7 +106,7 @@ def test_rows_of_unit_norm_stay_so(data):
 
 def test_a_class_that_no_row_gets():
     weights = np.array([[0.1, 0.05, 0.0], [0.4, 0.02, 0.0], [0.4, 0.02, 0.0]])
-    model = mn.DAMClassifier.from_parameters([[1, 0], [-1, 0.0]], weights, beta=5.0)
+    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [-1, 0.0]], weights, beta=5.0))
     x = np.array([[1, 0.1], [-1, 0.3]])
     found = model.counterfactual(x)
     assert not found.found.any()

@@ -73,7 +73,7 @@ def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
         }  # fmt: skip
         if name == "standard":
             found[name] |= {
-                "accuracy": model.score(rows), "mean": model._normalizer.mean.numpy(),
+                "accuracy": model.score(rows), "mean": model.model_.normalizer.mean.numpy(),
                 "certified": model.certify(rows).lambda_min.numpy(),
             }  # fmt: skip
         if name == "clusters":

@@ -36,7 +36,7 @@ def nearest_in_entropy(k, rows, cols):
 
 
 def test_without_memories_the_classes_keep_their_frequencies(fitted, before):
-    model = fitted.without_memories(["#2", 5])
+    model = mn.as_estimator(mn.interpret.without_memories(fitted.model_, ["#2", 5]))
     kept = [0, 1, 3, 4, 6]
     np.testing.assert_array_equal(model.memories_, fitted.memories_[kept])
     np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
@@ -49,13 +49,13 @@ def test_without_memories_the_classes_keep_their_frequencies(fitted, before):
 
 
 def test_without_memories_soft_labels_can_stay_instead(fitted, before):
-    model = fitted.without_memories([0], class_prior="follow")
+    model = mn.as_estimator(mn.interpret.without_memories(fitted.model_, [0], class_prior="follow"))
     kept = fitted.class_weights_[[0, *range(2, 8)]]
     np.testing.assert_allclose(model.class_weights_, kept / kept.sum(), rtol=1e-12)
 
 
 def test_a_relabeled_memory_has_just_that_label(fitted, before):
-    model = fitted.relabel_memory("#3", 2)
+    model = mn.as_estimator(mn.interpret.relabel_memory(fitted.model_, "#3", 2))
     soft = model.class_weights_[4] / model.memory_prior_[4]
     np.testing.assert_allclose(soft, [0.025, 0.025, 0.925, 0.025], rtol=1e-8)
     np.testing.assert_allclose(model.class_prior_, fitted.class_prior_, rtol=1e-8)
@@ -70,7 +70,9 @@ def test_a_relabeled_memory_has_just_that_label(fitted, before):
 
 
 def test_a_soft_label_none_of_them_and_a_prior_that_follows(fitted, before):
-    model = fitted.relabel_memory(1, {0: 3, None: 1}, class_prior="follow")
+    model = mn.as_estimator(
+        mn.interpret.relabel_memory(fitted.model_, 1, {0: 3, None: 1}, class_prior="follow")
+    )
     soft = model.class_weights_[2] / model.memory_prior_[2]
     np.testing.assert_allclose(soft, 0.9 * np.array([0.75, 0, 0, 0.25]) + 0.025, rtol=1e-9)
     others = np.arange(8) != 2
@@ -83,7 +85,7 @@ def test_added_memories_answer_for_what_they_show(data, fitted, before):
     strange = -fitted.memories_.mean(0, keepdims=True)
     strange = np.vstack([strange, strange + 0.01])
     assert fitted.novelty_score(strange)[0] > np.quantile(fitted.novelty_score(data.x), 0.95)
-    model = fitted.with_memories(strange, [1, 1])
+    model = mn.as_estimator(mn.interpret.with_memories(fitted.model_, strange, [1, 1]))
     assert model.n_memories_ == 9
     assert model.predict(strange).tolist() == [1, 1]
     assert model.novelty_score(strange)[0] < fitted.novelty_score(strange)[0] - 0.5
@@ -99,22 +101,22 @@ def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
         7, objective="joint", normalize=normalize, varsigma=0.7, random_state=0
     )
     model.fit(data.x, np.array(["a", "b", "c"])[data.y])
-    numbers = model._normalizer
-    other = mn.DAMClassifier.from_parameters(
+    numbers = model.model_.normalizer
+    other = mn.as_estimator(mn.interpret.from_parameters(
         model.memories_, model.class_weights_, beta=model.beta_, varsigma=model.varsigma_,
         classes=model.classes_, normalize=normalize, mean=numbers.mean, scale=numbers.scale,
         label_smoothing=model.label_smoothing, temperature=model.temperature_,
-    )  # fmt: skip
+    ))  # fmt: skip
     # What `fit` counted besides the parameters is not among the numbers.
-    same = model._copy_with(model.params_)
-    same.temperature_ = model.temperature_
+    same = mn.as_estimator(model.model_.with_params(model.params_))
+    same.model_ = same.model_.recalibrate(temperature=model.temperature_)
     np.testing.assert_allclose(other.predict_proba(fresh.x), same.predict_proba(fresh.x), rtol=1e-9)
     np.testing.assert_array_equal(other.predict(fresh.x), same.predict(fresh.x))
 
 
 def test_a_model_out_of_numbers_is_like_any_other(data, tmp_path):
     weights = np.full((3, 3), 0.1)
-    model = mn.DAMClassifier.from_parameters(data.x[:2], weights, beta=3.0)
+    model = mn.as_estimator(mn.interpret.from_parameters(data.x[:2], weights, beta=3.0))
     model.save(tmp_path / "m.safetensors")
     back = mn.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(back.predict_proba(data.x), model.predict_proba(data.x))
@@ -125,14 +127,30 @@ def test_a_model_out_of_numbers_is_like_any_other(data, tmp_path):
 @pytest.mark.parametrize(
     ("edit", "text"),
     [
-        (lambda m: m.without_memories(range(7)), "at least one"),
-        (lambda m: m.without_memories([7]), "no memory 7"),
-        (lambda m: m.without_memories(["#-1"]), "no memory"),
-        (lambda m: m.relabel_memory(0, 9), "9"),
-        (lambda m: m.relabel_memory(0, {0: -1}), ">= 0"),
-        (lambda m: m.relabel_memory(0, {}), "positive weight"),
-        (lambda m: m.relabel_memory(0, 1, class_prior="keep"), "hold, follow"),
-        (lambda m: m.with_memories(np.ones((1, 5)), [0, 1]), "one label"),
+        (
+            lambda m: mn.as_estimator(mn.interpret.without_memories(m.model_, range(7))),
+            "at least one",
+        ),
+        (lambda m: mn.as_estimator(mn.interpret.without_memories(m.model_, [7])), "no memory 7"),
+        (lambda m: mn.as_estimator(mn.interpret.without_memories(m.model_, ["#-1"])), "no memory"),
+        (lambda m: mn.as_estimator(mn.interpret.relabel_memory(m.model_, 0, 9)), "9"),
+        (lambda m: mn.as_estimator(mn.interpret.relabel_memory(m.model_, 0, {0: -1})), ">= 0"),
+        (
+            lambda m: mn.as_estimator(mn.interpret.relabel_memory(m.model_, 0, {})),
+            "positive weight",
+        ),
+        (
+            lambda m: mn.as_estimator(
+                mn.interpret.relabel_memory(m.model_, 0, 1, class_prior="keep")
+            ),
+            "hold, follow",
+        ),
+        (
+            lambda m: mn.as_estimator(
+                mn.interpret.with_memories(m.model_, np.ones((1, 5)), [0, 1])
+            ),
+            "one label",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_said(fitted, edit, text):
@@ -142,10 +160,15 @@ def test_what_cannot_be_done_is_said(fitted, edit, text):
 
 def test_a_class_cannot_have_more_weight_than_it_has():
     weights = np.array([[0.1, 0.1, 0.01], [0.9, 0.01, 0.01], [0.01, 0.05, 0.01]])
-    model = mn.DAMClassifier.from_parameters(np.eye(2), weights, beta=3.0)
+    model = mn.as_estimator(mn.interpret.from_parameters(np.eye(2), weights, beta=3.0))
     with pytest.raises(ValueError, match="follow"):
-        model.relabel_memory(0, 1)
-    assert model.relabel_memory(0, 1, class_prior="follow").class_prior_[1] > 0.7
+        mn.as_estimator(mn.interpret.relabel_memory(model.model_, 0, 1))
+    assert (
+        mn.as_estimator(
+            mn.interpret.relabel_memory(model.model_, 0, 1, class_prior="follow")
+        ).class_prior_[1]
+        > 0.7
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,4 +184,4 @@ def test_a_class_cannot_have_more_weight_than_it_has():
 def test_numbers_that_are_no_model(changes, text):
     given = {"memories": np.eye(2), "class_weights": np.ones((3, 3)), "beta": 2.0} | changes
     with pytest.raises(ValueError, match=text):
-        mn.DAMClassifier.from_parameters(**given)
+        mn.as_estimator(mn.interpret.from_parameters(**given))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mnemosphere.estimators.evaluation import calibration_error
+from mnemosphere.interpret.evaluation import calibration_error
 
 
 def test_calibration_error_of_bins_counted_by_hand():

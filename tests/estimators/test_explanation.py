@@ -16,7 +16,7 @@ mpl.use("Agg")
 def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     model, x, _, _ = read
     if calibrated:
-        model = model._copy_with(model.params_).calibrate(fresh.x, fresh.y)
+        model = mn.as_estimator(model.model_.with_params(model.params_)).calibrate(fresh.x, fresh.y)
         assert model.temperature_ != 1.0
     shares, soft, proba = class_formula.of_model(model, x.numpy())
     found = model.explain(fresh.x, n_nearest=7)
@@ -83,7 +83,9 @@ def test_typical_rows_are_named_and_shown(data):
     assert ", ".join(map(str, why[0][0].typical_rows)) in str(why)
     assert f"#{why[0][0].memory}" in str(why)
     names = np.array(["<b>ant", "bee", "cat"])
-    html = model._copy_with(model.params_).explain(data.x[:2])._repr_html_()
+    html = (
+        mn.as_estimator(model.model_.with_params(model.params_)).explain(data.x[:2])._repr_html_()
+    )
     assert html.count("<table>") == 4  # for each row: memories and features
     odd = mn.DAMClassifier(7, objective="joint", varsigma=0.9, normalize="unit", random_state=0)
     odd.fit(data.x, names[data.y])

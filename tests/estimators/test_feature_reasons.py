@@ -11,7 +11,7 @@ import pytest
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.estimators.feature_reasons import readable
+from mnemosphere.text import readable
 
 
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
@@ -104,7 +104,8 @@ def named(data):
     model = mn.DAMClassifier(
         7, objective="joint", varsigma=0.9, normalize="unit", random_state=0
     ).fit(data.x, data.y)
-    return model.name_rows([f"a text about row {k} and other things" for k in range(61)])
+    names = [f"a text about row {k} and other things" for k in range(61)]
+    return mn.as_estimator(mn.interpret.name_rows(model.model_, names))
 
 
 def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
@@ -112,7 +113,7 @@ def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
     model = named
     row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
     why = model.explain(row[None]).features()
-    beta = float(model._class_params.beta_eff)
+    beta = float(model.model_.class_params.beta_eff)
     slope = beta * (why.verdict_position - why.runner_up_position) / 5**0.5
     across = np.eye(5) - np.outer(row, row)
     a, b = why.verdict, why.runner_up
@@ -133,7 +134,9 @@ def test_rows_by_name(named, data, tmp_path):
     named.save(tmp_path / "m.safetensors")
     back = mn.load(tmp_path / "m.safetensors")
     assert back.explain(data.x[:1])[0][0].typical_rows == names
-    fewer = named.without_memories([int(memory) - 1 if memory else 1])
+    fewer = mn.as_estimator(
+        mn.interpret.without_memories(named.model_, [int(memory) - 1 if memory else 1])
+    )
     assert names in [tuple(line) for line in fewer.memory_table()["typical_rows"]]
 
 
@@ -144,12 +147,12 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     model = mn.DAMClassifier(
         7, objective=mn.Refinement(metric="none"), normalize="whitened", varsigma=0.6, max_iter=3
     ).fit(frame, data.y)
-    names = model._feature_names()
+    names = model.model_.features.names
     assert len(names) == 8  # three numbers for the category
-    a = model._normalizer.metric[:, : len(names)].numpy()
+    a = model.model_.normalizer.metric[:, : len(names)].numpy()
     form = a.T @ a / (a**2).sum(0).mean()
-    np.testing.assert_allclose(model.relevances_, form.diagonal(), rtol=1e-10)
-    pairs = model.strongest_pairs(2)
+    np.testing.assert_allclose(mn.interpret.relevances(model.model_), form.diagonal(), rtol=1e-10)
+    pairs = mn.interpret.strongest_pairs(model.model_, 2)
     apart = np.abs(np.triu(form, 1))
     assert pairs["relevance"].abs().max() == pytest.approx(apart.max())
     first = names.index(pairs["feature"][0]), names.index(pairs["other"][0])
@@ -164,17 +167,17 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
     assert "relevance" in titles
     # The strongest features of a memory are those of the largest weight in overlaps with it.
-    weight = model.params_.w.numpy() @ model._normalizer.metric.numpy()
+    weight = model.params_.w.numpy() @ model.model_.normalizer.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
     assert [line[0] for line in model.memory_table()["features"]] == [names[k] for k in best]
-    strongest = model.strongest_features(1)
+    strongest = mn.interpret.strongest_features(model.model_, 1)
     assert strongest["weight"].tolist() == pytest.approx(
         weight[np.arange(7), best].tolist(), rel=1e-5
     )
     plain = mn.DAMClassifier(7, objective="joint", normalize="standard", varsigma=0.6, max_iter=3)
     plain.fit(frame, data.y)
-    assert plain.strongest_pairs().empty
-    assert plain.relevances_.tolist() == [1.0] * len(names)
+    assert mn.interpret.strongest_pairs(plain.model_).empty
+    assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
     assert "relevance" not in plain.explain(frame.iloc[:1]).features().table()[0]
 
 

@@ -55,7 +55,7 @@ def test_the_part_of_a_cell_by_hand(case):
     if model.normalize_ == "center":
         rows = rows - rows.mean(1, keepdims=True)
     elif model.normalize_ == "standard":
-        training = model._normalizer
+        training = model.model_.normalizer
         rows = (rows - training.mean.numpy()) / training.scale.numpy()
         rows = np.hstack([rows, np.full((5, 1), np.sqrt(rows.shape[1]))])
     rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -20,9 +20,11 @@ def test_density_and_novelty_are_those_of_the_formula(read, fresh):
     n = x.shape[1]
     area = math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2)
     log_density = log_joint.logsumexp(1).numpy()
-    assert np.allclose(model.score_samples(fresh.x), log_density - area, rtol=1e-10)
+    assert np.allclose(
+        mn.interpret.score_samples(model.model_, fresh.x), log_density - area, rtol=1e-10
+    )
     expected = model.class_weights_[0].sum() / np.exp(log_density)
-    assert np.allclose(model.novelty(fresh.x), expected, rtol=1e-9)
+    assert np.allclose(mn.interpret.novelty(model.model_, fresh.x), expected, rtol=1e-9)
 
 
 def test_shares_of_the_memories(read, fresh):
@@ -37,15 +39,17 @@ def test_density_on_the_circle_integrates_to_one(make_clusters):
     ).fit(x, y)
     assert model.beta_ > 2  # not the trivial density
     angle = np.arange(4096) * (2 * np.pi / 4096)
-    density = np.exp(model.score_samples(np.c_[np.cos(angle), np.sin(angle)]))
+    density = np.exp(mn.interpret.score_samples(model.model_, np.c_[np.cos(angle), np.sin(angle)]))
     assert density.mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-9)
 
 
 def test_noise_is_novel(image_model, images):
     noise = np.random.default_rng(0).normal(size=(50, 784))
-    assert image_model.novelty(noise).min() > np.quantile(image_model.novelty(images.x_test), 0.9)
-    assert image_model.score_samples(noise).max() < np.median(
-        image_model.score_samples(images.x_test)
+    assert mn.interpret.novelty(image_model.model_, noise).min() > np.quantile(
+        mn.interpret.novelty(image_model.model_, images.x_test), 0.9
+    )
+    assert mn.interpret.score_samples(image_model.model_, noise).max() < np.median(
+        mn.interpret.score_samples(image_model.model_, images.x_test)
     )
 
 
@@ -68,13 +72,16 @@ def test_recall_completes_what_is_not_known(data, fresh, kind):
         for row in range(len(x)):
             a, b = found[row, known[row]], x[row, known[row]]
             assert np.allclose(a * np.linalg.norm(b), b * np.linalg.norm(a), atol=1e-9)
-    assert (model.score_samples(found) >= model.score_samples(x) - 1e-9).all()
+    assert (
+        mn.interpret.score_samples(model.model_, found)
+        >= mn.interpret.score_samples(model.model_, x) - 1e-9
+    ).all()
 
 
 def test_recall_of_a_class_climbs_the_density_of_that_class(image_model, images):
     x = images.x_test[:20].astype(float)
     found = image_model.recall(x, y=np.full(20, 7))
-    layer = image_model.to_torch()
+    layer = mn.export.to_torch(image_model.model_)
     before, after = (layer(torch.from_numpy(z))[:, 7] for z in (x, found))
     assert (after > before).all()
     free = layer(torch.from_numpy(image_model.recall(x)))[:, 7]
@@ -136,27 +143,32 @@ def test_growth_records_its_tree(grown):
 
 def test_levels_of_growth_are_models(grown, images):
     x, y = images.x_test[:300], images.y_test[:300]
-    levels = [grown.at_level(k) for k in range(grown.lineage_.n_levels)]
+    levels = [
+        mn.as_estimator(mn.interpret.at_level(grown.model_, k))
+        for k in range(grown.lineage_.n_levels)
+    ]
     assert [m.n_memories_ for m in levels] == [len(n) for n in grown.lineage_.members]
-    last = grown.at_level(-1)
+    last = mn.as_estimator(mn.interpret.at_level(grown.model_, -1))
     assert [m.temperature_ for m in levels] == [1.0] * len(levels)  # that of fit is the whole's
-    whole = grown._copy_with(grown.params_)  # without what fit counted and left-out rows told
+    whole = mn.as_estimator(
+        grown.model_.with_params(grown.params_)
+    )  # without what fit counted and left-out rows told
     assert np.array_equal(last.predict_proba(x), whole.predict_proba(x))
     losses = [log_loss(y, m.predict_proba(x)) for m in levels]
     assert losses[-1] < losses[0]
     assert levels[0].memories_.shape == (5, 784)
     with pytest.raises(ValueError, match="did not grow"):
-        levels[0].at_level(0)
+        mn.as_estimator(mn.interpret.at_level(levels[0].model_, 0))
 
 
 def test_shrinking_keeps_most_of_what_was_known(grown, images):
     x, y = images.x_train[:600], images.y_train[:600]
-    small = grown.shrink(x, y, n_memories=17)
+    small = mn.as_estimator(mn.interpret.shrink(grown.model_, x, y, n_memories=17))
     assert small.n_memories_ == 17
     assert grown.n_memories_ == 23
     assert small.score(x, y) > grown.score(x, y) - 0.1
-    same = grown.shrink(x, y, n_memories=23)
-    whole = grown._copy_with(grown.params_)
+    same = mn.as_estimator(mn.interpret.shrink(grown.model_, x, y, n_memories=23))
+    whole = mn.as_estimator(grown.model_.with_params(grown.params_))
     assert np.array_equal(same.predict_proba(x), whole.predict_proba(x))
 
 

@@ -8,7 +8,7 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators import memory_table as module
+from mnemosphere.interpret import exemplars as module
 
 pd = pytest.importorskip("pandas")
 
@@ -31,29 +31,29 @@ def test_typical_rows_are_those_of_the_largest_responsibility(data, fitted):
 def test_numbers_are_those_of_x_as_given_copies_and_empty_rows_included():
     x = np.array([[0, 0], [1, 0], [1, 0], [0, 1], [0, 1.0], [1, 0]])
     weights = [[1e-9, 1e-9, 1e-9], [0.9, 0.02, 0.01], [0.02, 0.9, 0.01]]
-    model = mn.DAMClassifier.from_parameters([[1, 0], [0, 1]], weights, beta=30.0)
+    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [0, 1]], weights, beta=30.0))
     stored = StoredRows.of(x, torch.device("cpu"))
-    found = module.rows_behind(model.params_, model._normalizer, stored)
+    found = module.find_exemplars(model.params_, model.model_.normalizer, stored)
     assert set(found.typical[0]) == {1, 2, 5}
     assert set(found.typical[1]) == {3, 4, -1}
     assert found.typical[1][2] == -1
     # A row without direction is not anyone's: the others stand for it.
     np.testing.assert_allclose(found.support, [3 * 6 / 5, 2 * 6 / 5], rtol=1e-6)
     weight = torch.tensor([1.0, 1, 0, 1, 1, 2]).double()
-    found = module.rows_behind(model.params_, model._normalizer, stored, weight)
+    found = module.find_exemplars(model.params_, model.model_.normalizer, stored, weight)
     assert set(found.typical[0]) == {1, 5, -1}
     np.testing.assert_allclose(found.support, [3 * 6 / 5, 2 * 6 / 5], rtol=1e-6)
 
 
 def test_many_rows_are_looked_at_evenly_and_in_chunks(fitted, data, monkeypatch):
     stored = StoredRows.of(np.tile(data.x, (3, 1)), torch.device("cpu"))
-    whole = module.rows_behind(fitted.params_, fitted._normalizer, stored)
+    whole = module.find_exemplars(fitted.params_, fitted.model_.normalizer, stored)
     monkeypatch.setattr(module, "_MOST_ROWS", 61)
-    some = module.rows_behind(fitted.params_, fitted._normalizer, stored)
+    some = module.find_exemplars(fitted.params_, fitted.model_.normalizer, stored)
     assert some.support.sum() == pytest.approx(whole.support.sum(), rel=0.25)
     monkeypatch.undo()
     monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
-    parts = module.rows_behind(fitted.params_, fitted._normalizer, stored)
+    parts = module.find_exemplars(fitted.params_, fitted.model_.normalizer, stored)
     np.testing.assert_allclose(parts.support, whole.support, rtol=1e-12)
     shares = np.tile(fitted.transform(data.x), (3, 1))
     for memory in range(7):
@@ -88,7 +88,7 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
 
 def test_a_memory_without_a_row_is_flagged():
     weights = np.full((3, 3), 0.1)
-    model = mn.DAMClassifier.from_parameters([[1, 0], [-1, 0.0]], weights, beta=50.0)
+    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [-1, 0.0]], weights, beta=50.0))
     table = model.memory_table(np.array([[1, 0.1], [1, -0.1]]), [0, 1])
     assert table["supported"].tolist() == [True, False]
     assert table["typical_rows"].map(len).tolist() == [2, 0]
@@ -99,7 +99,7 @@ def test_rows_behind_memories_are_in_the_file(fitted, data, tmp_path):
     back = mn.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(back.typical_rows_, fitted.typical_rows_)
     np.testing.assert_array_equal(back.support_, fitted.support_)
-    smaller = fitted.shrink(data.x, data.y, n_memories=5)
+    smaller = mn.as_estimator(mn.interpret.shrink(fitted.model_, data.x, data.y, n_memories=5))
     assert smaller.typical_rows_ is None
     smaller.save(tmp_path / "s.safetensors")
     assert mn.load(tmp_path / "s.safetensors").typical_rows_ is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from mnemosphere import export
+
 
 def test_layer_gives_the_same_predictions(read, fresh):
     model, _, log_joint, _ = read
-    layer = model.to_torch()
+    layer = export.to_torch(model.model_)
     out = layer(torch.from_numpy(fresh.x))
     assert torch.allclose(out, log_joint, rtol=1e-10)
     # Whatever the precision that comes in; moved to float32 as layers are.
@@ -19,6 +21,6 @@ def test_layer_gives_the_same_predictions(read, fresh):
 
 def test_gradient_of_the_layer_is_that_of_finite_differences(read, fresh):
     model = read.model
-    layer = model.to_torch()
+    layer = export.to_torch(model.model_)
     x = torch.from_numpy(fresh.x[:3]).requires_grad_()
     assert torch.autograd.gradcheck(layer, (x,), eps=1e-6, atol=1e-6, rtol=1e-5)

@@ -188,7 +188,7 @@ def test_blank_images_are_zeros_and_blank_parts_do_not_count(case):
     model, x = case
     x = np.vstack([x, np.full_like(x[:1], 3.0)])
     if model.normalize == "center":
-        assert np.array_equal(model.transform(x)[-1], np.zeros(model._n_features_out))
+        assert np.array_equal(model.transform(x)[-1], np.zeros(model.model_.n_out))
     assert np.allclose(np.linalg.norm(model.transform(x)[:-1], axis=1), 1.0)
 
 
@@ -328,7 +328,7 @@ def test_blurred_pictures_by_loops():
     """Every place shows the patch expected in its cells."""
     x = pictures((8, 9))
     model = encoder(**SHAPES["two sizes"]).fit(x)
-    rows = np.random.default_rng(1).random((3, model._n_features_out))
+    rows = np.random.default_rng(1).random((3, model.model_.n_out))
     found = model.inverse_transform(rows, n_iter=0)
     for row, picture in zip(rows, found, strict=True):
         total, first = np.zeros((8, 9)), 0
@@ -395,7 +395,7 @@ def test_rows_less_a_constant_have_the_same_picture(digit_encoder, images):
 
 def test_a_blank_row_is_a_blank_picture(case):
     model, _ = case
-    nothing = model.inverse_transform(np.zeros((1, model._n_features_out)))
+    nothing = model.inverse_transform(np.zeros((1, model.model_.n_out)))
     assert np.array_equal(nothing, np.zeros((1, model.n_features_in_)))
 
 

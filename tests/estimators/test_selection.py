@@ -177,8 +177,8 @@ def test_features_of_noise_count_for_nothing():
     x, y = load_iris(return_X_y=True)
     noise = np.random.default_rng(0).normal(size=(150, 3))
     model = mn.DAMClassifier(random_state=0).fit(np.hstack([x, noise]), y)
-    assert model.relevances_[4:].max() < 0.05
-    assert model.relevances_[:4].min() > 0.3
+    assert mn.interpret.relevances(model.model_)[4:].max() < 0.05
+    assert mn.interpret.relevances(model.model_)[:4].min() > 0.3
 
 
 def test_noise_counts_for_nothing_where_features_are_unknown():
@@ -192,7 +192,7 @@ def test_noise_counts_for_nothing_where_features_are_unknown():
         "center", "unit", "standard", "weighted",
     }  # fmt: skip
     assert model.normalize_ == "weighted"
-    assert model.relevances_[4:].max() < 0.1
+    assert mn.interpret.relevances(model.model_)[4:].max() < 0.1
     assert model.score(x[1::2], y[1::2]) > 0.85
     assert np.isfinite(model.memories_).all()
 

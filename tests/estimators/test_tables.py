@@ -59,13 +59,13 @@ def test_a_table_with_categories_dates_and_blanks(table, model, tmp_path):
     np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
     why = model.explain(frame[:3])
     assert "plan=basic" in str(why)
-    numbers = model.encode(frame, fill=False)
+    numbers = mn.interpret.encode(model.model_, frame, fill=False)
     assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
     np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))
     np.testing.assert_array_equal(
         model.predict_proba(numbers.to_numpy()), model.predict_proba(frame)
     )
-    read = model.decode(model.memories_)
+    read = mn.interpret.decode(model.model_, model.memories_)
     assert list(read) == list(frame)
     assert set(read["plan"]) <= {"basic", "plus", "pro"}
     with pytest.warns(UserWarning, match="'gold' in 'plan'"):
@@ -75,11 +75,11 @@ def test_a_table_with_categories_dates_and_blanks(table, model, tmp_path):
 def test_blanks_are_averaged_over_not_guessed(table, model):
     """predict_proba from shares of memories that know only the known features."""
     frame, _ = table
-    rows = model._stored(frame, reset=False, gaps=True)
-    x, lost = on_sphere(rows, model._normalizer, torch.float64)
+    rows = model.model_.stored(frame)
+    x, lost = on_sphere(rows, model.model_.normalizer, torch.float64)
     assert not lost.any()
     assert x.isnan().any(1).sum() > 20
-    params = model._class_params
+    params = model.model_.class_params
     h = params.beta_eff * overlaps(params.w, x, params.beta_eff)
     h = torch.cat([h.new_zeros(N, 1), h - log_omega_ratio(params.beta, params.n_features)], 1)
     share = (h + params.p.sum(1).log()).softmax(1)
@@ -96,7 +96,7 @@ def test_known_features_stay_and_blanks_come_back_in_units(kind):
     holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
     holes[np.isnan(holes).all(1)] = x[np.isnan(holes).all(1)]
     model = small(normalize=kind, n_memories=30, max_iter=20).fit(holes, y)
-    filled, gaps = model.encode(holes), np.isnan(holes)
+    filled, gaps = mn.interpret.encode(model.model_, holes), np.isnan(holes)
     np.testing.assert_array_equal(filled[~gaps], x[~gaps])
     error = np.abs(filled - x)[gaps].mean()
     by_mean = np.abs(np.nanmean(holes, 0) - x)[gaps].mean()
@@ -110,7 +110,7 @@ def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model
     unit = small(normalize="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
     nothing = np.full((1, 4), np.nan)
     np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
-    assert unit.novelty(nothing) == 1.0
+    assert mn.interpret.novelty(unit.model_, nothing) == 1.0
     with pytest.raises(ValueError, match=r"infinite \(inf\) in column 'age'"):
         model.predict(table[0].assign(age=np.inf))
 
@@ -124,7 +124,7 @@ def test_clusters_growth_refinement_and_streams_take_blanks(table):
     ):
         assert estimator.fit(frame, y).score(frame, y) > 0.6
     clusters = mn.DAMClusterer(2, n_memories=5, max_iter=5, random_state=0).fit(frame)
-    assert np.isfinite(clusters.score_samples(frame)).all()
+    assert np.isfinite(mn.interpret.score_samples(clusters.model_, frame)).all()
     stream = small().partial_fit(frame[:50], y[:50], classes=["leave", "stay"])
     assert stream.partial_fit(frame[50:], y[50:]).score(frame, y) > 0.6
     assert len(stream.certify(frame, y).beta_split) == 7

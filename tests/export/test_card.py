@@ -80,7 +80,7 @@ def test_many_classes_are_told_by_their_worst_pairs():
     weights = np.full((21, 21), 1e-3)
     weights[np.arange(1, 21), np.arange(20)] = 1
     centers = np.eye(20)
-    model = mn.DAMClassifier.from_parameters(centers, weights, beta=9.0)
+    model = mn.as_estimator(mn.interpret.from_parameters(centers, weights, beta=9.0))
     y = np.arange(40) % 20
     y[[0, 20]] = 7  # rows of class 0 that are called 7
     body = front(model.card(np.tile(centers, (2, 1)), y))[1]

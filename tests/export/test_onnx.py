@@ -56,7 +56,9 @@ def test_every_normalization_gives_the_same_answers(kind, precision, tmp_path):
     )
     wanted = model.novelty_score(fresh)
     far = np.abs(wanted - model.novelty_threshold_) > 1e-3
-    np.testing.assert_array_equal(found["is_novel"][far], model.is_novel(fresh)[far])
+    np.testing.assert_array_equal(
+        found["is_novel"][far], mn.interpret.is_novel(model.model_, fresh)[far]
+    )
     assert found["is_novel"].dtype == bool
     assert 50 < found["is_novel"].sum() < 150
 
@@ -78,8 +80,8 @@ def test_images_at_full_size(kind, digits, tmp_path):
     ).fit(x, digits.y_train[:500])
     found = run(model, tmp_path / "m.onnx", fresh)
     wanted = model.predict_proba(fresh)
-    unit, _ = model._normalizer(torch.from_numpy(fresh))
-    scores = log_joint(model._class_params.to(dtype=torch.float64), unit)[:, :-1]
+    unit, _ = model.model_.normalizer(torch.from_numpy(fresh))
+    scores = log_joint(model.model_.class_params.to(dtype=torch.float64), unit)[:, :-1]
     np.testing.assert_allclose(wanted, scores.softmax(1), atol=1e-12, rtol=0)
     np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-6, rtol=0)
     np.testing.assert_array_equal(found["label"], model.predict(fresh))
@@ -171,7 +173,7 @@ def test_a_clusterer(tmp_path):
 @pytest.mark.parametrize("kind", ["center", "standard"])
 def test_the_torch_module_can_be_exported(kind):
     model = fit(kind)
-    module = model.to_torch()
+    module = mn.export.to_torch(model.model_)
     x, _ = rows(kind, 3)
     some = torch.from_numpy(x[:7].astype(np.float64))
     with warnings.catch_warnings():
@@ -180,7 +182,7 @@ def test_the_torch_module_can_be_exported(kind):
             module, (some,), dynamic_shapes=({0: torch.export.Dim("batch")},)
         ).module()
     more = torch.from_numpy(x[:53].astype(np.float64))
-    unit, _ = model._normalizer(more)
+    unit, _ = model.model_.normalizer(more)
     torch.testing.assert_close(exported(more), log_joint(model.params_, unit), rtol=0, atol=1e-9)
     huge = more * 1e200 if kind == "center" else more
     torch.testing.assert_close(exported(huge), module(huge), rtol=0, atol=1e-12)

@@ -77,7 +77,9 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model,
     np.testing.assert_allclose(
         found["score"], image_model.novelty_score(digits.x_test), atol=2e-2, rtol=0
     )
-    np.testing.assert_allclose(found["novelty"], image_model.novelty(digits.x_test), atol=1e-3)
+    np.testing.assert_allclose(
+        found["novelty"], mn.interpret.novelty(image_model.model_, digits.x_test), atol=1e-3
+    )
     shown = asked.evaluate("document.getElementById('tally').innerText")
     assert f"{100 * image_model.score(digits.x_test, digits.y_test):.1f}%" in shown
 
@@ -117,7 +119,8 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     row = row + np.random.default_rng(0).normal(size=row.size) * 40
     known = np.arange(784) % 28 < 13
     given = np.where(known | (not hidden), row, np.nan)
-    wanted = image_model.recall_path(
+    wanted = mn.interpret.recall_path(
+        image_model.model_,
         given[None],
         y=[options["column"]] if "column" in options else None,
         steps=options.get("steps", 50),
@@ -144,7 +147,7 @@ def test_a_learned_metric_gives_the_same_answers_and_paths(browser, wines, tmp_p
     objective = mn.Refinement(max_iter=20)
     settings = {"normalize": "whitened", "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
-    assert model._normalizer.metric is not None
+    assert model.model_.normalizer.metric is not None
     model.explore(tmp_path / "p.html", x, y, layout="pca")
     browser.open(tmp_path / "p.html")
     found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
@@ -152,7 +155,7 @@ def test_a_learned_metric_gives_the_same_answers_and_paths(browser, wines, tmp_p
     row = x.iloc[17].to_numpy(dtype=float)
     known = np.arange(13) % 3 > 0
     given = x.iloc[[17]].where(known[None])
-    wanted = model.recall_path(given, steps=9)
+    wanted = mn.interpret.recall_path(model.model_, given, steps=9)
     mask = json.dumps(known.astype(int).tolist())
     path = browser.evaluate(
         f'mnemosphere.recall({json.dumps(row.tolist())}, {mask}, {{"steps": 9}})'
@@ -197,10 +200,10 @@ def test_knobs_change_the_answer_as_new_parameters_would(opened, image_model, di
     found = np.array(opened.evaluate(f"{ALL_ROWS}.slice(0, 53).map((a) => a.proba)"))
     # Every class weighs so many times as much as before, in all memories alike: Bayes' rule.
     params = image_model.params_.to(dtype=torch.float64)
-    net = image_model._net_class_weights.double() * torch.tensor([*odds, 0.0])
+    net = image_model.model_.net.p.double() * torch.tensor([*odds, 0.0])
     params = params.replace(p=net / net.sum(), beta=params.beta * 1.9, varsigma=varsigma)
     tempered = at_temperature(params, image_model.temperature_)
-    unit, _ = image_model._normalizer(torch.from_numpy(digits.x_test[:53]))
+    unit, _ = image_model.model_.normalizer(torch.from_numpy(digits.x_test[:53]))
     wanted = log_joint(tempered, unit)[:, :-1].softmax(1)
     np.testing.assert_allclose(found, wanted, atol=3e-3, rtol=0)
     assert abs(found - image_model.predict_proba(digits.x_test[:53])).max() > 0.05
@@ -260,7 +263,7 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
     )
     gaps = x.iloc[[3]].to_numpy(copy=True)
     gaps[:, ::2] = np.nan
-    wanted = wine_model.recall_path(type(x)(gaps, columns=x.columns))
+    wanted = mn.interpret.recall_path(wine_model.model_, type(x)(gaps, columns=x.columns))
     restored = browser.evaluate(
         f"[...normalizer.restore(Float64Array.from({json.dumps(path['rows'][-1])}))]"
     )
@@ -287,9 +290,11 @@ def test_levels_of_growth_are_the_smaller_models(browser, digits, tmp_path):
     for level in range(n_levels):
         browser.evaluate(f"mnemosphere.setLevel({level})")
         found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-        wanted = (model if level == n_levels - 1 else model.at_level(level)).predict_proba(
-            digits.x_test[:89]
-        )
+        wanted = (
+            model
+            if level == n_levels - 1
+            else mn.as_estimator(mn.interpret.at_level(model.model_, level))
+        ).predict_proba(digits.x_test[:89])
         np.testing.assert_allclose(found, wanted, atol=1e-3, rtol=0)
     parents = browser.evaluate("data.parents")
     for before, after, parent in zip(
@@ -366,7 +371,9 @@ def test_two_hundred_classes_fit_on_a_page(browser, tmp_path, monkeypatch):
     names = [f"species {k:03d}" for k in range(200)]
     weights = np.full((201, 201), 1e-6)
     weights[np.arange(1, 201), np.arange(200)] = 1.0
-    model = mn.DAMClassifier.from_parameters(centers, weights, beta=20.0, classes=names)
+    model = mn.as_estimator(
+        mn.interpret.from_parameters(centers, weights, beta=20.0, classes=names)
+    )
     y = np.arange(300) % 200
     x = centers[y] + 0.4 * rng.normal(size=(300, 16))
     model.explore(tmp_path / "p.html", x, np.array(names)[y], image_shape=None, layout="pca")

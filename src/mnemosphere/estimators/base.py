@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import TransformerTags
 from sklearn.utils._set_output import _SetOutputMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -21,7 +22,7 @@ from mnemosphere.data.source import Dataset
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.from_files import check_features, gathered, sample_rows
 from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.export import explore, model_card, to_onnx
+from mnemosphere.export import explore, model_card
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Counterfactual, Explanation
 from mnemosphere.theory.stationarity import Certificate
@@ -77,24 +78,23 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
+        tags.transformer_tags = TransformerTags()
         return tags
 
-    @property
-    def _model(self) -> FittedModel:
+    def _fitted(self) -> FittedModel:
         """The fitted model, or scikit-learn's NotFittedError."""
         if "model_" not in self.__dict__:
             check_is_fitted(self, "model_")
         return self.model_
 
-    @property
-    def _model_now(self) -> FittedModel:
+    def _current(self) -> FittedModel:
         """The fitted model with the settings as they are now."""
-        model, settings = self._model, kept_settings(self.get_params(deep=False))
+        model, settings = self._fitted(), kept_settings(self.get_params(deep=False))
         return model.replace(record=replace(model.record, settings=settings))
 
     def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Any]) -> Any:
         """`read(model, rows)`; for a `Dataset`, an iterator over the answers to its batches."""
-        model = self._model
+        model = self._fitted()
         if not isinstance(X, Dataset):
             return read(model, X)
         check_features(model.features, X)
@@ -115,10 +115,15 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         shares: Floats = self._rowwise(X, read)
         return shares
 
+    def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Floats:
+        """`fit`, then `transform` of the same rows."""
+        shares: Floats = self.fit(X, y, **fit_params).transform(X)
+        return shares
+
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the columns of `transform`."""
         name = type(self).__name__.lower()
-        return np.array([f"{name}{k}" for k in range(self._model.n_memories)], dtype=object)
+        return np.array([f"{name}{k}" for k in range(self._fitted().n_memories)], dtype=object)
 
     def novelty_score(self, X: ArrayLike) -> Floats:
         """How far a row is from all memories, (n,): minus the log of their part of the density.
@@ -138,7 +143,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """
         found = gathered(self.novelty_score, X) if isinstance(X, Dataset) else self.novelty_score(X)
         threshold = interpret.rejection_threshold(as_numpy(found), rate)
-        self.model_ = self._model.recalibrate(novelty_threshold=threshold)
+        self.model_ = self._fitted().recalibrate(novelty_threshold=threshold)
         return self
 
     def recall(
@@ -159,7 +164,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         `interpret.recall` for the rest, and `interpret.recall_path` for every step of the way.
         """
         return interpret.recall(
-            self._model, X, y, known=known, steps=steps, method=method, rate=rate
+            self._fitted(), X, y, known=known, steps=steps, method=method, rate=rate
         )
 
     def sample(
@@ -169,7 +174,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         A pattern of the class "none of them" is labeled None, in an array of objects.
         """
-        return interpret.sample(self._model, n_samples, y, random_state=random_state)
+        return interpret.sample(self._fitted(), n_samples, y, random_state=random_state)
 
     # Reasons.
 
@@ -178,7 +183,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         `features(row)` of the result says what each feature did, with parts that add up.
         """
-        return interpret.explain(self._model, X, n_nearest)
+        return interpret.explain(self._fitted(), X, n_nearest)
 
     def counterfactual(
         self,
@@ -195,14 +200,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         The search is local, so the change is not proved to be the smallest, but it is verified
         by `predict`. See `interpret.counterfactual`.
         """
-        return interpret.counterfactual(self._model, X, y, hold=hold, max_features=max_features)
+        return interpret.counterfactual(self._fitted(), X, y, hold=hold, max_features=max_features)
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
         """One line per memory, as a pandas frame: label, support, neighbors, typical rows.
 
         `interpret.memory_table` names the columns. With rows, all of it is measured on them.
         """
-        return interpret.memory_table(self._model_now, X, y)
+        return interpret.memory_table(self._current(), X, y)
 
     def certify(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
@@ -214,7 +219,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         nothing moves by more than tol: the certificate is of that copy. A conditional objective
         has no exact pass: there the model is judged as it is.
         """
-        model = self._model_now
+        model = self._current()
         if not isinstance(X, Dataset):
             return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
         given = sample_rows(X, 0)
@@ -227,15 +232,11 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
         saving.save(self, Path(path))
 
-    def to_onnx(self, path: str | PathLike[str]) -> None:
-        """Write an ONNX graph: raw rows in; label, probabilities, novelty out. See the docs."""
-        to_onnx(self._model, path)
-
     def card(
         self, X: ArrayLike | None = None, y: ArrayLike | None = None, *, title: str | None = None
     ) -> str:
         """A model card in Markdown with YAML front matter; rows (X, y) are what it measures by."""
-        return model_card(self._model_now, X, y, title=title)
+        return model_card(self._current(), X, y, title=title)
 
     def explore(
         self,
@@ -258,6 +259,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         here if that is a matter of seconds. The file needs no server and no network.
         """
         explore(
-            self._model_now, path, X, y, max_rows=max_rows, image_shape=image_shape,
+            self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,
             layout=layout, certificate=certificate, title=title,
         )  # fmt: skip

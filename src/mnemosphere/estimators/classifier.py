@@ -335,7 +335,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     ) -> float:
         """Accuracy on (X, y), or on a `Dataset` with labels."""
         if isinstance(X, Dataset):
-            return accuracy(self._model_now, X)
+            return accuracy(self._current(), X)
         own: float = super().score(X, y, sample_weight)
         return own
 
@@ -346,7 +346,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         source, or many more of them, may tell it better. Further training, shrinking and the like
         start again at 1.
         """
-        model = self._model_now
+        model = self._current()
         given = sample_rows(X, 0) if isinstance(X, Dataset) else (X, y, sample_weight)
         rows = labeled_rows(model, *given)
         labeled = rows.targets.sum(1) > 0

@@ -218,15 +218,14 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             tol=self.tol, generator=generator, callbacks=watchers,
         )  # fmt: skip
 
-    @property
-    def _model(self) -> FittedEncoder:
+    def _fitted(self) -> FittedEncoder:
         check_is_fitted(self, "model_")
         return self.model_
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names like "patch6x6_cell2,0_memory17", in the order of the columns of `transform`."""
         names = []
-        for layer in self._model.layers:
+        for layer in self._fitted().layers:
             size = "x".join(map(str, layer.windows.size))
             down, across = layer.grid
             names += [
@@ -239,7 +238,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> Floats:
         """Unit rows (n, cells · memories), sizes one after the other; zeros for a blank image."""
-        model = self._model
+        model = self._fitted()
         images = model.stored(X)
         place = X.device if isinstance(X, Tensor) else "cpu"
         out = torch.empty(images.n_rows, model.n_out, device=place, dtype=wide(X))
@@ -256,7 +255,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         never negative, and most are next to nothing: in a row with negative numbers, as of a
         classifier that centers rows, the median counts as 0.
         """
-        pictures: Floats = like(X, self._model.pictures(X, n_iter))
+        pictures: Floats = like(X, self._fitted().pictures(X, n_iter))
         return pictures
 
     def save(self, path: str | PathLike[str]) -> None:

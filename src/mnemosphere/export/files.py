@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 import json
 import math
@@ -25,7 +26,14 @@ from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.features import Features
-from mnemosphere.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
+from mnemosphere.files import (
+    OldChecksum,
+    join_prefixes,
+    plain,
+    read_tensors,
+    strip_prefix,
+    write_tensors,
+)
 from mnemosphere.fitted import (
     Calibration,
     Exemplars,
@@ -66,7 +74,8 @@ Steps = list[tuple[str, Saved]]  # of a pipeline
 SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings; ValueError if bad
 
 FORMAT = "mnemosphere-model"
-VERSION, _OLDER = 4, (2, 3)
+VERSION = 4
+_COLUMNS, _LINES = 509, 512  # 64-bit words of a line and lines of a block, in version 3
 _KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
 _ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
 # Settings that name things of the machine or the program that trained the model.
@@ -241,6 +250,25 @@ def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
     with _refusing(path):
         _check_header(own, check_settings)
         return _put_together(own, tensors)
+
+
+def _checksum_of_3(path: Path, told: Any) -> str:
+    """Of files of version 3: SHA-256 of the header and of sums over lines and columns."""
+    content = np.fromfile(path, np.uint8)
+    begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    digest = hashlib.sha256(content[8:begin].tobytes().replace(str(told).encode(), b"", 1))
+    numbers = content[begin:].copy()  # aligned
+    n_lines = numbers.size // (8 * _COLUMNS) if numbers.size > 1 << 16 else 0
+    words = numbers[: 8 * _COLUMNS * n_lines].view(np.uint64).reshape(-1, _COLUMNS)
+    for at in range(0, n_lines, _LINES):
+        block = words[at : at + _LINES]
+        digest.update(block.sum(0).tobytes() + block.sum(1).tobytes())
+    digest.update(numbers[8 * _COLUMNS * n_lines :].tobytes())
+    return digest.hexdigest()
+
+
+# Files of version 2 had no checksum.
+_OLDER: dict[int, OldChecksum] = {2: lambda path, told: None, 3: _checksum_of_3}
 
 
 @contextlib.contextmanager
