@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
 from sklearn.utils._set_output import _SetOutputMixin
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere import interpret
@@ -24,8 +24,7 @@ from mnemosphere.estimators.from_files import check_features, gathered, sample_r
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore, model_card
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
-from mnemosphere.interpret import Counterfactual, Explanation
-from mnemosphere.theory.stationarity import Certificate
+from mnemosphere.interpret import Certificate, Counterfactual, Explanation
 from mnemosphere.training.distributed import together
 
 # Fitted attributes, each read from the model.
@@ -69,6 +68,11 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
                 return self._attributes[name](model)
             if name == "feature_names_in_" and model.features.columns is not None:
                 return np.array(model.features.columns, dtype=object)
+        if name == "model_":
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
+                "appropriate arguments before using this estimator."
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
@@ -81,20 +85,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         tags.transformer_tags = TransformerTags()
         return tags
 
-    def _fitted(self) -> FittedModel:
-        """The fitted model, or scikit-learn's NotFittedError."""
-        if "model_" not in self.__dict__:
-            check_is_fitted(self, "model_")
-        return self.model_
-
     def _current(self) -> FittedModel:
         """The fitted model with the settings as they are now."""
-        model, settings = self._fitted(), kept_settings(self.get_params(deep=False))
+        model, settings = self.model_, kept_settings(self.get_params(deep=False))
         return model.replace(record=replace(model.record, settings=settings))
 
     def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Any]) -> Any:
         """`read(model, rows)`; for a `Dataset`, an iterator over the answers to its batches."""
-        model = self._fitted()
+        model = self.model_
         if not isinstance(X, Dataset):
             return read(model, X)
         check_features(model.features, X)
@@ -123,7 +121,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the columns of `transform`."""
         name = type(self).__name__.lower()
-        return np.array([f"{name}{k}" for k in range(self._fitted().n_memories)], dtype=object)
+        return np.array([f"{name}{k}" for k in range(self.model_.n_memories)], dtype=object)
 
     def novelty_score(self, X: ArrayLike) -> Floats:
         """How far a row is from all memories, (n,): minus the log of their part of the density.
@@ -143,7 +141,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         """
         found = gathered(self.novelty_score, X) if isinstance(X, Dataset) else self.novelty_score(X)
         threshold = interpret.rejection_threshold(as_numpy(found), rate)
-        self.model_ = self._fitted().recalibrate(novelty_threshold=threshold)
+        self.model_ = self.model_.recalibrate(novelty_threshold=threshold)
         return self
 
     def recall(
@@ -164,7 +162,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         `interpret.recall` for the rest, and `interpret.recall_path` for every step of the way.
         """
         return interpret.recall(
-            self._fitted(), X, y, known=known, steps=steps, method=method, rate=rate
+            self.model_, X, y, known=known, steps=steps, method=method, rate=rate
         )
 
     def sample(
@@ -174,7 +172,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         A pattern of the class "none of them" is labeled None, in an array of objects.
         """
-        return interpret.sample(self._fitted(), n_samples, y, random_state=random_state)
+        return interpret.sample(self.model_, n_samples, y, random_state=random_state)
 
     # Reasons.
 
@@ -183,7 +181,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         `features(row)` of the result says what each feature did, with parts that add up.
         """
-        return interpret.explain(self._fitted(), X, n_nearest)
+        return interpret.explain(self.model_, X, n_nearest)
 
     def counterfactual(
         self,
@@ -200,7 +198,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         The search is local, so the change is not proved to be the smallest, but it is verified
         by `predict`. See `interpret.counterfactual`.
         """
-        return interpret.counterfactual(self._fitted(), X, y, hold=hold, max_features=max_features)
+        return interpret.counterfactual(self.model_, X, y, hold=hold, max_features=max_features)
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
         """One line per memory, as a pandas frame: label, support, neighbors, typical rows.

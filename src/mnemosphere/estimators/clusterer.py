@@ -319,7 +319,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return -2 * float(self._log_density(X).sum()) + 2 * self._n_parameters()
 
     def _log_density(self, X: ArrayLike) -> Floats:
-        varsigma = self._fitted().params.varsigma
+        varsigma = self.model_.params.varsigma
         if varsigma != 1.0:
             raise ValueError(
                 f"bic and aic need a density that integrates to 1, but varsigma={varsigma:g}:"
@@ -333,7 +333,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Class weights do not count: their sums over the classes are fixed, and only those enter.
         Centered rows, and so the memories, lie on a sphere of one dimension less.
         """
-        model = self._fitted()
+        model = self.model_
         directions = model.params.n_features - 1 - (model.normalizer.kind == "center")
         return model.n_memories * directions + (self.beta == "learn")
 

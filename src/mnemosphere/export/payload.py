@@ -14,10 +14,9 @@ from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.interpret.certify import certify
+from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.editing import at_level
 from mnemosphere.numerics import sphere
-from mnemosphere.theory.stationarity import Certificate
 from mnemosphere.training.lineage import Lineage
 
 _CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds

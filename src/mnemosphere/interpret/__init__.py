@@ -1,6 +1,6 @@
 """Functions of a fitted model, and of rows: reasons, counterfactuals, memories, edits, recall."""
 
-from mnemosphere.interpret.certify import certify
+from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
 from mnemosphere.interpret.density import is_novel, novelty, rejection_threshold, score_samples
 from mnemosphere.interpret.editing import (
@@ -27,6 +27,7 @@ from mnemosphere.interpret.images import ImageExplanation, explain_images, memor
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
 
 __all__ = [
+    "Certificate",
     "Counterfactual",
     "Explanation",
     "FeatureContributions",

@@ -14,9 +14,10 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, check_whole
 from mnemosphere.labels import encode, row_weights, sample_weights
 from mnemosphere.model.batch import Batch
-from mnemosphere.theory import stationarity
+from mnemosphere.theory.stationarity import Certificate
+from mnemosphere.theory.stationarity import certify as certify_rows
 
-__all__ = ["certify", "labeled_rows", "warn_set_aside"]
+__all__ = ["Certificate", "certify", "judged", "labeled_rows", "warn_set_aside"]
 
 _NAMED = 5  # rows that a warning names
 
@@ -29,7 +30,7 @@ def certify(
     *,
     tol: float = 1e-3,
     max_iter: int = 100,
-) -> stationarity.Certificate:
+) -> Certificate:
     """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
 
     A copy first takes exact passes, max_iter at most, until nothing moves by more than tol: the
@@ -38,7 +39,7 @@ def certify(
     """
     check_whole(max_iter, "max_iter", 0)
     weights = model.params.p_h[1:]
-    return stationarity.certify(
+    return certify_rows(
         model.params, labeled_rows(model, X, y, sample_weight), model.rule, tol=tol,
         max_iter=int(max_iter), learn_beta=model.learns_beta,
         hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
