@@ -257,29 +257,30 @@ class FittedEncoder:
 
 def fitted_parts(given: object) -> tuple[FittedEncoder | None, FittedModel]:
     """(the encoder, the model) of a fitted estimator, or of a pipeline of both."""
-    steps = [step for _, step in given.steps] if isinstance(given, Pipeline) else [given]
-    found = [getattr(step, "model_", step) for step in steps]
-    if len(found) == 1 and isinstance(found[0], FittedModel):
-        return None, found[0]
+    if isinstance(given, Pipeline):
+        return two_layers(given)
+    model = getattr(given, "model_", given)
+    if not isinstance(model, FittedModel):
+        raise TypeError(f"a fitted DAMClassifier or DAMClusterer is wanted, got {_kind(given)}")
+    return None, model
+
+
+def two_layers(pipeline: object) -> tuple[FittedEncoder, FittedModel]:
+    """The encoder and the model of a pipeline."""
+    steps = [step for _, step in getattr(pipeline, "steps", [])]
+    found = [getattr(step, "model_", None) for step in steps]
     if len(found) == 2 and isinstance(found[1], FittedModel):
         encoder = found[0]
         if isinstance(encoder, FittedEncoder):
             return encoder, found[1]
-    names = [type(step).__name__ for step in steps]
+    names = [_kind(step) for step in steps] or [_kind(pipeline)]
     raise TypeError(
-        f"a fitted model, or a pipeline of PatchEncoder and DAMClassifier, is wanted, got "
-        f"{' and '.join(names)}"
+        f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {' and '.join(names)}"
     )
 
 
-def two_layers(pipeline: object) -> tuple[FittedEncoder, FittedModel]:
-    """The same of a pipeline; TypeError without an encoder."""
-    encoder, model = fitted_parts(pipeline)
-    if encoder is None:
-        raise TypeError(
-            f"a pipeline of PatchEncoder and DAMClassifier is wanted, got {type(pipeline).__name__}"
-        )
-    return encoder, model
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def flat_images(X: Any, shape: Sequence[int] | None) -> tuple[Any, tuple[int, ...]]:

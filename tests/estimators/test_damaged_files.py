@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from sklearn.datasets import load_digits, load_iris
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
@@ -126,6 +127,47 @@ def test_files_of_version_2_are_read(name):
         assert model.lineage_.n_levels == 3
     answer = model.transform(rows) if name == "clusterer" else model.predict_proba(rows)
     np.testing.assert_allclose(answer, case["answer"], rtol=1e-9, atol=1e-12)
+
+
+VERSION3 = Path(__file__).parent / "version3"
+
+
+@pytest.fixture
+def answers():
+    """(the answers given by the release that wrote the files, rows for the classifier, iris)."""
+    frame = pd.DataFrame(json.loads((VERSION3 / "frame.json").read_text()))
+    frame = frame.astype(dict.fromkeys(frame.columns[:4], float))
+    x, y = load_iris(return_X_y=True)
+    return json.loads((VERSION3 / "expected.json").read_text()), frame, x, y
+
+
+def test_files_of_version_3_are_read(answers):
+    """Tables with categories and gaps, trees of splits, a metric, clusters, patches."""
+    expected, frame, x, _ = answers
+    images = load_digits(return_X_y=True)[0][:200:37]
+    rows = {"classifier": frame, "metric": x[::17], "clusterer": x[::17], "pipeline": images}
+    for name, given in rows.items():
+        model = mn.load(VERSION3 / f"{name}.safetensors")
+        np.testing.assert_allclose(model.predict_proba(given), expected[name], rtol=1e-9)
+    model = mn.load(VERSION3 / "classifier.safetensors")
+    np.testing.assert_allclose(model.novelty_score(frame), expected["novelty"], rtol=1e-9)
+    assert model.lineage_.n_levels > 1
+    assert model.memory_table()["typical_rows"][0][0].startswith("flower ")
+
+
+def test_a_stream_goes_on_from_a_file_of_version_3(answers):
+    expected, _, x, y = answers
+    model = mn.load(VERSION3 / "stream.safetensors")
+    np.testing.assert_allclose(model.predict_proba(x[::17]), expected["stream"], rtol=1e-9)
+    model.partial_fit(x[100:], y[100:], rehearse=True)
+    np.testing.assert_allclose(model.predict_proba(x[::17]), expected["stream_on"], rtol=1e-9)
+
+
+def test_a_changed_file_of_version_3_is_refused(tmp_path):
+    content = (VERSION3 / "metric.safetensors").read_bytes()
+    (tmp_path / "m").write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    with pytest.raises(ValueError, match="its checksum differs"):
+        mn.load(tmp_path / "m")
 
 
 def test_a_changed_file_is_refused(saved, tmp_path):
@@ -250,6 +292,37 @@ def test_a_tree_of_splits_that_is_none(grown, tmp_path):
         path = rewritten(saved, tmp_path / "m.safetensors", tensors={f"lineage.{name}": tensor})
         with pytest.raises(ValueError, match=r"m.safetensors is damaged: .*save the model again"):
             mn.load(path)
+
+
+def test_the_precision_of_a_stream_is_that_of_its_memories(tmp_path):
+    saved = tmp_path / "saved"
+    mn.load(VERSION3 / "stream.safetensors").save(saved)
+    with safe_open(saved, framework="pt") as file:
+        w_bar = file.get_tensor("stream.state.w_bar").float()
+    path = rewritten(saved, tmp_path / "m", tensors={"stream.state.w_bar": w_bar})
+    with pytest.raises(ValueError, match=r"stream\.state is of torch\.float32"):
+        mn.load(path)
+
+
+def test_columns_and_their_names_go_together(tmp_path):
+    saved = tmp_path / "saved"
+    mn.load(VERSION3 / "classifier.safetensors").save(saved)
+
+    def turned(meta):
+        return meta | {"feature_names": meta["feature_names"][::-1]}
+
+    with pytest.raises(ValueError, match="feature_names and the names of its columns differ"):
+        mn.load(rewritten(saved, tmp_path / "m", turned))
+
+
+def test_a_tree_of_splits_without_memories(grown, tmp_path):
+    grown.save(tmp_path / "saved")
+    none = {name: tensor[:0] for name, tensor in grown.lineage_.to_tensors().items()
+            if name in ("level", "parent", "lambda_min", "beta_split")}  # fmt: skip
+    gone = {name: None for name in grown.lineage_.to_tensors() if name not in none}
+    changed = {f"lineage.{name}": tensor for name, tensor in (none | gone).items()}
+    with pytest.raises(ValueError, match=r"no memories; save the model again"):
+        mn.load(rewritten(tmp_path / "saved", tmp_path / "m", tensors=changed))
 
 
 def test_what_could_not_be_read_is_not_written(data, tmp_path):

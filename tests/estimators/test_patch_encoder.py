@@ -243,10 +243,11 @@ def test_single_precision_is_near():
     model = encoder(image_shape=(11, 13), patch=4).fit(x)
     rough = encoder(image_shape=(11, 13), patch=4, precision="float32")
     rough.set_params(max_iter=1).fit(x)
-    rough._set_layers([
+    layers = tuple(
         dataclasses.replace(layer, params=layer.params.to(dtype=torch.float32))
         for layer in model.layers_
-    ])  # fmt: skip
+    )
+    rough.model_ = dataclasses.replace(rough.model_, layers=layers)
     assert rough.transform(x).dtype == np.float32
     np.testing.assert_allclose(rough.transform(x), model.transform(x), atol=1e-5)
 

@@ -242,3 +242,17 @@ def test_labels_that_cannot_be_saved(data, tmp_path):
     ):
         model.save(tmp_path / "model.safetensors")
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("how", ["follow", "hold"])
+def test_a_model_with_another_class_prior(fitted, fresh, tmp_path, how):
+    changed = mn.interpret.with_class_prior(fitted.model_, [5.0, 1.0, 1.0], memory_weights=how)
+    model = mn.as_estimator(changed)
+    model.save(tmp_path / "m.safetensors")
+    assert_same_model(model, mn.load(tmp_path / "m.safetensors"), fresh.x)
+
+
+def test_two_saves_are_bitwise_identical(fitted, tmp_path):
+    for name in ("one", "two"):
+        fitted.save(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()

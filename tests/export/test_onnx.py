@@ -27,7 +27,7 @@ def rows(kind, seed=0):
 
 
 def run(model, path, x):
-    model.to_onnx(path)
+    mn.to_onnx(model, path)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, {"rows": x}), strict=True))

@@ -63,7 +63,7 @@ def test_memories_take_the_fewest_bits_that_change_no_answer(problem, beta, kind
 
 def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):
     x, y = wines
-    found = payload(wine_model, x, y, max_rows=50)
+    found = payload(wine_model.model_, x, y, max_rows=50)
     labels = np.array(found["classes"])[found["rows"]["y"]]
     numbers = np.array(found["rows"]["number"])
     np.testing.assert_array_equal(labels, y[numbers])
@@ -75,17 +75,17 @@ def test_packed_rows_keep_the_shares_of_the_classes(wine_model, wines):
 
 def test_what_is_an_image_and_what_a_table(image_model, wine_model, digits):
     x = digits.x_test[:5]
-    assert payload(image_model, x, layout="pca")["image"] == [28, 28]
-    assert payload(image_model, x, layout="pca", image_shape=(14, 56))["image"] == [14, 56]
-    assert payload(image_model, x, layout="pca", image_shape=None)["image"] is None
-    assert payload(image_model, x - 9.0, layout="pca")["image"] is None
-    assert payload(wine_model)["image"] is None
+    assert payload(image_model.model_, x, layout="pca")["image"] == [28, 28]
+    assert payload(image_model.model_, x, layout="pca", image_shape=(14, 56))["image"] == [14, 56]
+    assert payload(image_model.model_, x, layout="pca", image_shape=None)["image"] is None
+    assert payload(image_model.model_, x - 9.0, layout="pca")["image"] is None
+    assert payload(wine_model.model_)["image"] is None
     with pytest.raises(ValueError, match="784"):
-        payload(image_model, image_shape=(28, 27))
+        payload(image_model.model_, image_shape=(28, 27))
     with pytest.raises(ValueError, match="image_shape"):
-        payload(image_model, image_shape=(784,))
+        payload(image_model.model_, image_shape=(784,))
     with pytest.raises(ValueError, match="layout"):
-        payload(image_model, layout="tsne")
+        payload(image_model.model_, layout="tsne")
 
 
 def test_the_map_shows_principal_components_each_filling_its_axis():
@@ -99,7 +99,7 @@ def test_the_map_shows_principal_components_each_filling_its_axis():
 
 def test_the_certificate_is_that_of_the_rows(wine_model, wines):
     x, y = wines
-    found = payload(wine_model, x, y)["verdicts"]
+    found = payload(wine_model.model_, x, y)["verdicts"]
     wanted = wine_model.certify(x, y)
     assert found["kind"] == list(wanted.joint_verdicts)
     ratio = torch.tensor(found["ratio"]) * wanted.beta_eff

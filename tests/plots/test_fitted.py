@@ -21,7 +21,7 @@ def model():
 
 def test_memories_of_standardized_pixels_look_like_rows(model):
     """In units of the pixels, each less its mean: not in the spread of each pixel."""
-    shown = memories_of(model, SHAPE).axes[0].images
-    for picture, k in zip(shown, representative(model, 25), strict=True):
+    shown = memories_of(model.model_, SHAPE).axes[0].images
+    for picture, k in zip(shown, representative(model.model_, 25), strict=True):
         expected = model.memories_[k] - model.memories_[k].mean()
         np.testing.assert_allclose(picture.get_array(), expected.reshape(SHAPE))

@@ -23,17 +23,22 @@ def unit_chunks(
             unit, lost = normalizer.with_gaps(x)
             yield unit.to(dtype), lost
             continue
-        norm = normalizer.off_norm(x)
-        off = (norm != 1).nonzero()[:, 0]
-        if off.shape[0] > 0:
-            numbers = rows.call(part.start + off.cpu())
-            number, first = min(zip(numbers, off.tolist(), strict=True))
-            raise ValueError(
-                f"row {number} of X has norm {float(norm[first]):.6g} but normalize='none' wants "
-                "unit rows: divide by the norm or use normalize='unit'"
-            )
+        if normalizer.kind == "none":
+            _check_norms(rows, part, normalizer.off_norm(x))
         unit, lost = normalizer(x)
         yield unit.to(dtype), lost
+
+
+def _check_norms(rows: StoredRows, part: slice, norm: Tensor) -> None:
+    """Raise ValueError where a row that is taken as it is has another norm than 1."""
+    off = (norm != 1).nonzero()[:, 0]
+    if off.shape[0] > 0:
+        numbers = rows.call(part.start + off.cpu())
+        number, first = min(zip(numbers, off.tolist(), strict=True))
+        raise ValueError(
+            f"row {number} of X has norm {float(norm[first]):.6g} but normalize='none' wants "
+            "unit rows: divide by the norm or use normalize='unit'"
+        )
 
 
 def on_sphere(

@@ -373,7 +373,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         labels=kept["labels"].numpy().astype(np.int64) if "labels" in kept else None,
         exemplars=_exemplars_in(strip_prefix(tensors, "rows"), sizes),
         lineage=Lineage.from_tensors(tree) if tree else None,
-        stream=_stream_in(strip_prefix(tensors, "stream"), sizes, classes.tolist()),
+        stream=_stream_in(strip_prefix(tensors, "stream"), params, sizes, classes.tolist()),
         record=dataclasses.replace(record, search=own.get("selection", [])),
         **trained_with(settings),
     )  # fmt: skip
@@ -460,13 +460,17 @@ def _exemplars_in(tensors: dict[str, Tensor], sizes: dict[str, int]) -> Exemplar
 
 
 def _stream_in(
-    tensors: dict[str, Tensor], sizes: dict[str, int], names: list[Any]
+    tensors: dict[str, Tensor], params: Parameters, sizes: dict[str, int], names: list[Any]
 ) -> Stream | None:
     """Undo `_stream_out`; ValueError where that is no stream of this model."""
     if not tensors:
         return None
     state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
     check_tensors(state, _STATE, sizes)
+    if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
+        raise ValueError(
+            f"stream.state is of {state['w_bar'].dtype}, its memories {params.w.dtype}"
+        )
     masks = {name: t for name, t in tensors.items() if "." not in name}
     check_tensors(masks, _STREAMED, sizes)
     _check_parts(tensors, ("state", "snapshot", *_STREAMED))
@@ -480,7 +484,7 @@ def _stream_in(
     then = Snapshot(
         Parameters.from_file(tensors, "snapshot"), named("known"), frozenset(named("missing"))
     )
-    same = then.params.n_features == sizes["N"]
+    same = then.params.n_features == sizes["N"] and then.params.w.dtype == params.w.dtype
     if not same or then.params.n_columns != len(then.classes) + 1 or not (
         then.missing <= {*then.classes}
     ):  # fmt: skip

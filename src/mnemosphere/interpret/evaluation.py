@@ -79,8 +79,10 @@ def measures(
     }
 
 
-def calibration_error(sure: NDArray[Any], right: NDArray[np.bool_]) -> float:
+def calibration_error(sure: NDArray[Any], right: NDArray[np.bool_]) -> float | None:
     """Mean distance between confidence and accuracy, over equal bins of confidence."""
+    if not len(sure):
+        return None
     place = np.minimum((sure * _BINS).astype(int), _BINS - 1)
     return float(np.abs(np.bincount(place, weights=sure - right)).sum() / len(sure))
 

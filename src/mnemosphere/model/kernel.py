@@ -280,8 +280,11 @@ class LogJoint:
         run, params = self._run, self._params
         if params.w.ndim > 2:
             return run.forward(x).log_joint
+        cuts = list(run.chunks(x.shape[0]))
+        if len(cuts) == 1:
+            return run.forward(x).log_joint
         out = x.new_empty(x.shape[0], params.n_columns)
-        for rows in run.chunks(x.shape[0]):
+        for rows in cuts:
             out[rows] = run.forward(x[rows]).log_joint
         return out
 

@@ -1,0 +1,102 @@
+"""The fitted model: a value that nothing changes, and its way of a row, short for one of them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import time
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import mnemosphere as mn
+from quick_models import small
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def model(iris):
+    return small(normalize="standard").fit(*iris)
+
+
+def test_the_model_is_frozen(model):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model.model_.params = None
+
+
+def test_attributes_are_those_of_the_model(model, iris):
+    assert model.memories_ is model.model_.memories
+    assert model.n_features_in_ == 4
+    assert not hasattr(model, "feature_names_in_")
+    assert {"memories_", "classes_"} <= set(dir(model))
+    other = copy.copy(model)
+    other.model_ = mn.interpret.without_memories(model.model_, [0])
+    assert (other.n_memories_, model.n_memories_) == (6, 7)
+    fresh = clone(model)
+    assert not hasattr(fresh, "memories_")
+    with pytest.raises(NotFittedError, match="instance is not fitted yet"):
+        fresh.predict(iris[0])
+
+
+def test_calls_leave_the_model_as_it_was(model, iris):
+    """Also what goes on from it: a stream, a calibration."""
+    x, y = iris
+    before = {name: t.clone() for name, t in model.params_.to_tensors().items()}
+    copies = [copy.copy(model) for _ in range(3)]
+    copies[0].partial_fit(x[:60], y[:60]).partial_fit(x[60:], y[60:])
+    copies[1].calibrate(x, y)
+    copies[2].calibrate_novelty(x, 0.1)
+    state = {k: t.clone() for k, t in copies[0].model_.stream.state.items()}
+    copy.copy(copies[0]).partial_fit(x[:40], y[:40])
+    assert all(torch.equal(t, copies[0].model_.stream.state[k]) for k, t in state.items())
+    assert all(torch.equal(t, before[name]) for name, t in model.params_.to_tensors().items())
+    assert model.novelty_threshold_ is None
+    assert not np.array_equal(copies[0].predict_proba(x), model.predict_proba(x))
+
+
+def test_pickles_hold_the_same_model(model, iris):
+    x, _ = iris
+    model.predict(x)
+    back = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(back.predict_proba(x), model.predict_proba(x))
+
+
+def test_as_estimator_gives_the_estimator_back(model, iris):
+    again = mn.as_estimator(model.model_)
+    assert again.get_params() == model.get_params()
+    assert np.array_equal(again.predict_proba(iris[0]), model.predict_proba(iris[0]))
+
+
+def best_time(call, x, *, turns=40, calls=10):
+    """Seconds per call in the best turn: others use the machine too."""
+    times = []
+    for _ in range(turns):
+        began = time.perf_counter()
+        for _ in range(calls):
+            call(x)
+        times.append((time.perf_counter() - began) / calls)
+    return min(times)
+
+
+@pytest.mark.parametrize("name", ["iris", "digits"])
+def test_one_row_takes_at_most_four_times_as_long_as_logistic_regression(name, iris):
+    x, y = iris if name == "iris" else load_digits(return_X_y=True)
+    ours = mn.DAMClassifier(
+        20 if name == "iris" else 100, objective="joint", varsigma=0.5, max_iter=3,
+        normalize="standard" if name == "iris" else "center", random_state=0,
+    )  # fmt: skip
+    peer = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, y)[-1]
+    times = [best_time(m.predict_proba, x[:1]) for m in (ours.fit(x, y), peer)]
+    assert times[0] <= 4 * times[1], f"{times[0] / times[1]:.1f} times as long"
