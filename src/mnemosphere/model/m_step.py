@@ -93,7 +93,7 @@ def maximize_memories(
     params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool, axis: Sums = ALONE
 ) -> Parameters:
     """Memories and β of the exact step, class weights as they are."""
-    norms = w_bar.norm(dim=-1)
+    norms = sphere.norms(w_bar)
     w = _directions(w_bar, norms, params.w)
     params = params.replace(w=w)
     if not learn_beta:

@@ -266,7 +266,7 @@ class FixedPoint:
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
-        norms = w_bar.norm(dim=1)
+        norms = sphere.norms(w_bar)
         w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
         beta = params.beta
         if self.learn_beta:
@@ -311,7 +311,7 @@ class FixedPoint:
         else:
             p, state = _class_weights_on_device(params, state, _FINELY[p_bar.dtype])
             params = params.replace(p=p)
-        pull = params.varsigma * w_bar.norm(dim=1).double().sum() / p_bar[1:].double().sum()
+        pull = params.varsigma * sphere.norms(w_bar).double().sum() / p_bar[1:].double().sum()
         # Asked for together: the host waits once.
         any_dead, error, pull = torch.stack([dead, state["marginal_error"], pull]).tolist()
         if any_dead or not error <= _FINELY[p_bar.dtype]:
@@ -333,7 +333,7 @@ class FixedPoint:
         p, p_bar = params.p[1:], state["p_bar"]
         whole = torch.zeros_like(p_bar[1:]).index_add_(0, source, p)  # of the memory split
         share = p / whole.clamp_min(torch.finfo(p.dtype).tiny)[source]  # (P, C+1)
-        norm = state["w_bar"].norm(dim=1)[source] / torch.bincount(source)[source]
+        norm = sphere.norms(state["w_bar"])[source] / torch.bincount(source)[source]
         return {
             "w_bar": norm[:, None] * params.w,
             "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share]),
