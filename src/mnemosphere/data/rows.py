@@ -11,6 +11,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from mnemosphere.data.encoding import check_names, is_frame
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
@@ -21,6 +22,23 @@ _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number d
 _GAP = 0.123456789  # any number that rows do not hold
 _FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
 _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
+
+
+def as_given(x: Any) -> Any:
+    """Rows as a user passes them: what a masked array masks is missing, NaN.
+
+    ValueError if two columns of a frame have one name.
+    """
+    if isinstance(x, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(x)
+        if not masked.any() or x.dtype.kind not in "buif":
+            return x.data
+        wide = x.data.astype(np.promote_types(x.dtype, np.float32), copy=True)
+        wide[masked] = np.nan
+        return wide
+    if is_frame(x) and not hasattr(x, "column_names"):  # of Arrow, names come with the frame
+        check_names(x.columns)
+    return x
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mnemosphere.data.completion import fill_blanks
 from mnemosphere.data.encoding import Encoding, is_frame
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.rows import StoredRows
+from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.source import Dataset
 from mnemosphere.machine import pick_device
 from mnemosphere.model import retrieval
@@ -50,6 +50,7 @@ class RowsIn:
                 "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
                 "`for x, y, weight in dataset`"
             )
+        X = as_given(X)
         tensor = isinstance(X, Tensor)
         if reset:
             on_gpu = tensor and X.is_cuda and self.device == "auto"
