@@ -5,7 +5,7 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import rows
-from mnemosphere.data.columns import choose
+from mnemosphere.cli.table_rows import choose
 from mnemosphere.data.tables import read_table
 
 

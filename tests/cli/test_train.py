@@ -5,7 +5,7 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import train as module
-from mnemosphere.data.columns import choose
+from mnemosphere.cli.table_rows import choose
 from mnemosphere.data.tables import read_table
 
 

@@ -20,7 +20,7 @@ from mnemosphere.cli.shell import Terminal, cells
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
-    from mnemosphere.data.columns import Rows
+    from mnemosphere.cli.table_rows import Rows
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")

@@ -23,7 +23,7 @@ from mnemosphere.cli.shell import cells
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mnemosphere.data.columns import Rows
+    from mnemosphere.cli.table_rows import Rows
 
 _SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")

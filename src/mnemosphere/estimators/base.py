@@ -20,10 +20,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.source import Dataset
 from mnemosphere.estimators import persistence
 from mnemosphere.estimators.from_files import ANSWERS, batch_by_batch
 from mnemosphere.estimators.module import DAMModule
@@ -168,7 +168,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
         return [*([ProgressBar()] if self.verbose else []), *given]
 
     def _begin(
-        self, stored: StoredRows | Dataset, **more: Tensor | None
+        self, stored: StoredRows | FileDataset, **more: Tensor | None
     ) -> tuple[int, list[Callback]]:
         """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
 
@@ -181,7 +181,7 @@ class SphereEstimator(RowsIn, ClassNamePrefixFeaturesOutMixin, TransformerMixin)
             identity = {k: persistence.to_plain(v) for k, v in settings if k not in _NO_MATTER}
             given = isinstance(self.random_state, Integral | np.random.RandomState)
             identity["random_state"] = seed if given else "drawn"
-            with looking(stored, callbacks) if isinstance(stored, Dataset) else nullcontext():
+            with looking(stored, callbacks) if isinstance(stored, FileDataset) else nullcontext():
                 data = stored.parts() | {k: v for k, v in more.items() if v is not None}
             labels = [repr(label) for label in self.classes_] if "targets" in more else []
             identity |= {"estimator": type(self).__name__, "data": checksum(data, {"": labels})}

@@ -13,11 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.source import Dataset
-from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import (
     Floats,
     as_numpy,
@@ -148,10 +146,10 @@ class ClassModel(PortableModel, ABC):
 
     def _learn_from(
         self, X: Any, y: Any, sample_weight: Any
-    ) -> tuple[StoredRows, Tensor | None, ArrayDataset | SourceDataset, int, list[Callback]]:
+    ) -> tuple[StoredRows, Tensor | None, ArrayDataset | FileDataset, int, list[Callback]]:
         """(rows as stored or some, their weights, all rows to train on, the seed, callbacks)."""
         classes = None
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             if not X.fits:
                 seed, callbacks = self._begin(X)
                 with looking(X, callbacks):
@@ -218,7 +216,7 @@ class ClassModel(PortableModel, ABC):
         return class_index(labels.reshape(-1), self.classes_, self.params_.w.device)[1]
 
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             X, y, sample_weight = sample_rows(X, 0)
         stored = self._stored(X, reset=False, gaps=True)
         coded = self._encode(y, stored, self.classes_, require_label=False)
@@ -263,12 +261,12 @@ class ClassModel(PortableModel, ABC):
 
     def score(
         self,
-        X: ArrayLike | Dataset,
+        X: ArrayLike | FileDataset,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Accuracy on (X, y), or on a `Dataset` with labels."""
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             return accuracy(self, X)
         own: float = super().score(X, y, sample_weight)
         return own

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.data.source import Dataset
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.estimators.base import Floats, as_numpy, check_whole, sample_weights
 from mnemosphere.estimators.from_files import sample_rows
 from mnemosphere.estimators.portable_model import PortableModel
@@ -106,7 +105,7 @@ class ClusterModel(PortableModel):
         return objectives.marginal
 
     def _rows_to_judge(self, X: Any, y: Any, sample_weight: Any) -> ArrayDataset:
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             X, _, sample_weight = sample_rows(X, 0)
         stored = self._stored(X, reset=False, gaps=True)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)

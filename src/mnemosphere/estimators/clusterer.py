@@ -14,11 +14,9 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.data.source import Dataset
-from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import (
     PASSES,
     sample_weights,
@@ -211,13 +209,13 @@ class DAMClusterer(
         """
         self._validate_params()
         prior = self._proportions()
-        dataset: ArrayDataset | SourceDataset
-        if isinstance(X, Dataset) and not X.fits:
+        dataset: ArrayDataset | FileDataset
+        if isinstance(X, FileDataset) and not X.fits:
             seed, callbacks = self._begin(X)
             with looking(X, callbacks):
                 dataset, (stored, *_), weight = learn_rows(self, X, prior, seed)
         else:
-            if isinstance(X, Dataset):
+            if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
             stored = self._stored(X, reset=True)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
@@ -228,7 +226,7 @@ class DAMClusterer(
         trained = self._train_memories(dataset, generator, callbacks)
         self._set_trained(self._train_classes(trained, dataset, prior, generator, callbacks))
         self._look_at_rows(stored, weight, dataset.n_rows)
-        self.labels_ = gathered(self.predict, X) if isinstance(X, Dataset) else self.predict(X)
+        self.labels_ = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
         self._warn_degenerate()
         return self
 
@@ -302,7 +300,7 @@ class DAMClusterer(
 
     def _train_memories(
         self,
-        dataset: ArrayDataset | SourceDataset,
+        dataset: ArrayDataset | FileDataset,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
     ) -> Trained:
@@ -347,7 +345,7 @@ class DAMClusterer(
     def _train_classes(
         self,
         trained: Trained,
-        dataset: ArrayDataset | SourceDataset,
+        dataset: ArrayDataset | FileDataset,
         prior: Tensor | None,
         generator: torch.Generator,
         callbacks: Sequence[Callback],

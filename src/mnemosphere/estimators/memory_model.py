@@ -14,11 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
+from mnemosphere.data.dataset import ArrayDataset, FileDataset, StreamedBatch
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
-from mnemosphere.data.source import Dataset
 from mnemosphere.estimators.base import (
     Floats,
     SphereEstimator,
@@ -227,7 +226,7 @@ class MemoryModel(SphereEstimator, ABC):
         over draws of X: with n rows, a new one of their kind is rejected with probability at most
         `rate`, and at least `rate` − 1/(n+1).
         """
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             scores = gathered(self.novelty_score, X)
         else:
             scores = as_numpy(self.novelty_score(X))
@@ -339,7 +338,7 @@ class MemoryModel(SphereEstimator, ABC):
             learn_beta=self.beta == "learn",
             hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
         )  # fmt: skip
-        if not isinstance(X, Dataset):
+        if not isinstance(X, FileDataset):
             return found()
         with together() as group:
             return group.once(found)

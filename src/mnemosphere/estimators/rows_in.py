@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from mnemosphere.data.completion import fill_blanks
+from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.encoding import Encoding, is_frame
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows, as_given
-from mnemosphere.data.source import Dataset
 from mnemosphere.machine import pick_device
 from mnemosphere.model import retrieval
 from mnemosphere.model.gaps import has_gaps
@@ -45,7 +45,7 @@ class RowsIn:
         """
         if isinstance(X, StoredRows):  # of a data set that was checked
             return X.on(self.params_.w.device)
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             raise TypeError(
                 "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
                 "`for x, y, weight in dataset`"
