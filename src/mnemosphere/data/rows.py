@@ -15,7 +15,8 @@ from mnemosphere.data.encoding import check_names, is_frame
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
-_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
+# Held at a time in float64, several times over: at most half a gigabyte on a GPU.
+_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
 _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
 _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
@@ -112,6 +113,15 @@ class StoredRows:
         if self.number is not None:
             rows = self.number[rows.to(self.number.device)]
         return [int(row) for row in rows.tolist()]
+
+    def always_missing(self) -> Tensor:
+        """Which features are NaN in every row, (N,)."""
+        missing = torch.ones(self.n_features, dtype=torch.bool, device=self.device)
+        for _, x in self.chunks():
+            if not bool(missing.any()):
+                break
+            missing &= x.isnan().all(0)
+        return missing
 
     def check_finite(self, names: Sequence[Any] | None = None, *, gaps: bool = False) -> Self:
         """Return self; ValueError names the first number that is none, by row and column.

@@ -68,7 +68,7 @@ class RowsIn:
         dense = not isinstance(stored.values, SparseRows)
         stored.check_finite(self._feature_names(), gaps=dense)
         if reset and dense and stored.values.is_floating_point():
-            never = stored.values.isnan().all(0)
+            never = stored.always_missing()
             if bool(never.any()):
                 place = int(never.nonzero()[0])
                 name = repr((self._feature_names() or range(len(never)))[place])

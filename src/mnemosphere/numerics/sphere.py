@@ -13,6 +13,8 @@ __all__ = [
     "check", "norms", "project", "retract", "sample_uniform", "to_tangent", "tolerance",
 ]  # fmt: skip
 
+_AT_ONCE = 1 << 22  # squares that are held at a time
+
 
 def norms(x: Tensor, *, keepdim: bool = False) -> Tensor:
     """‖x‖ of each row of x (..., N), (...) or (..., 1), right to a few units in the last place.
@@ -24,7 +26,10 @@ def norms(x: Tensor, *, keepdim: bool = False) -> Tensor:
     if type(x) is not Tensor or x.is_cuda:
         found: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=keepdim)
         return found
-    return x.square().sum(-1, keepdim=keepdim).sqrt()
+    if x.numel() <= _AT_ONCE or x.ndim < 2:
+        return x.square().sum(-1, keepdim=keepdim).sqrt()
+    rows = max(1, _AT_ONCE * x.shape[0] // x.numel())
+    return torch.cat([norms(part, keepdim=keepdim) for part in x.split(rows)])
 
 
 def project(x: Tensor) -> Tensor:
