@@ -8,7 +8,7 @@ import pytest
 
 N_ROWS, N = 200_003, 61
 ROWS = N_ROWS * N * 4  # bytes of the rows in single precision
-WORKSPACE = 64 << 20
+WORKSPACE = 80 << 20
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
 
 # Memory is what the process holds at most. Freed memory goes back at once, whatever allocator

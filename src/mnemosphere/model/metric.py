@@ -16,14 +16,15 @@ __all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "starts", "stro
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
-_AT_ONCE = 1 << 22  # numbers of rows that are seen through a metric at a time
+# Numbers of rows that are seen through a metric at a time.
+_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}
 _NEAR_ROWS, _NEAREST = 500, 5  # whose neighbors are looked for, and how many of each kind
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
     """The rows as the metric sees them, Ax/‖Ax‖, found in its precision, a few at a time."""
     x = batch.x.new_empty(batch.n_rows, metric.shape[0])
-    step = max(1, _AT_ONCE // batch.x.shape[1])
+    step = max(1, _AT_ONCE.get(batch.x.device.type, 1 << 20) // batch.x.shape[1])
     for first in range(0, batch.n_rows, step):
         part = batch.x[first : first + step]
         part = fill_neutrally(part) if batch.has_gaps else part

@@ -29,7 +29,7 @@ def norms(x: Tensor, *, keepdim: bool = False) -> Tensor:
     if x.numel() <= _AT_ONCE or x.ndim < 2:
         return x.square().sum(-1, keepdim=keepdim).sqrt()
     rows = max(1, _AT_ONCE * x.shape[0] // x.numel())
-    return torch.cat([norms(part, keepdim=keepdim) for part in x.split(rows)])
+    return torch.cat([norms(part, keepdim=keepdim) for part in torch.split(x, rows)])
 
 
 def project(x: Tensor) -> Tensor:
