@@ -38,7 +38,7 @@ LAYERS = {
 APART = {("theory", "training"), ("training", "theory"), ("model", "theory")}
 CORE = {"schema", "files", "machine", "numerics", "model", "theory", "data", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
-LAZY = {"data/named.py", "data/tables.py"}  # may import the above inside functions
+LAZY = {"data/named.py", "cli/tables.py"}  # may import the above inside functions
 parse = cache(ast.parse)
 
 

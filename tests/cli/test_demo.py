@@ -6,7 +6,7 @@ import numpy as np
 import mnemosphere as mn
 from mnemosphere.cli import rows
 from mnemosphere.cli.table_rows import choose
-from mnemosphere.data.tables import read_table
+from mnemosphere.cli.tables import read_table
 
 
 def few_digits(*_):

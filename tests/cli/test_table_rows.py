@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from mnemosphere.cli.table_rows import choose, parse_shape
+from mnemosphere.cli.tables import Table
 from mnemosphere.data.completion import fill_blanks
-from mnemosphere.data.tables import Table
 
 
 def table(frame, **more):

@@ -172,7 +172,7 @@ def _look(model: Any, rows: Rows | LargeRows, terminal: Terminal, path: Path | N
     import numpy as np
     import pandas as pd
 
-    from mnemosphere.data.table_writer import table_writer
+    from mnemosphere.cli.table_writer import table_writer
     from mnemosphere.estimators.progress import track
 
     n_clusters, n_bytes = len(model.classes_), 0 if rows.in_memory else rows.x.n_bytes

@@ -55,8 +55,8 @@ def recall(
 
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.cli.table_writer import write_table
     from mnemosphere.data.completion import fill_blanks
-    from mnemosphere.data.table_writer import write_table
     from mnemosphere.plots.fitted import recall_of
 
     terminal = request.terminal

@@ -15,10 +15,10 @@ import numpy as np
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.cli.table_rows import LargeRows, Rows, choose, parse_shape
+from mnemosphere.cli.tables import HELD, Table, one_line, read_tables
 from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.named import NAMES
 from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
-from mnemosphere.data.tables import HELD, Table, one_line, read_tables
 from mnemosphere.machine import available_memory
 from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
 

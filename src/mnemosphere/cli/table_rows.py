@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mnemosphere.cli.tables import Table, one_line
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
-from mnemosphere.data.tables import Table, one_line
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
