@@ -218,7 +218,8 @@ class _ArrowReader(Reader):
             }  # fmt: skip
             self.blocks = [sum(batch.num_rows for batch in _open_arrow(path, self._types))]
         if self.n_rows:
-            self.n_features = next(iter(self._read(0, 1, False))).x.shape[1]
+            full = next(k for k, n in enumerate(self.blocks) if n)
+            self.n_features = next(self._read(full, 1, False)).x.shape[1]
 
     def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
         apart = [name for name in self._apart if name is not None]
