@@ -14,7 +14,7 @@ import torch
 from scipy import sparse
 
 import mnemosphere as mn
-from mnemosphere.data import Normalizer
+from mnemosphere.data import ArrayDataset, Normalizer
 from mnemosphere.data.files import ahead
 from mnemosphere.model import from_memories, objectives
 from mnemosphere.training import FixedPoint, fit
@@ -188,6 +188,28 @@ def test_incremental_passes_have_the_same_bits_again(both):
     assert torch.equal(runs[0].params.w, runs[1].params.w)
     assert not torch.equal(runs[0].params.w, runs[2].params.w)
     assert runs[0].history[-1].loss == pytest.approx(runs[2].history[-1].loss, rel=0.05)
+
+
+def test_training_takes_what_was_opened(tmp_path, rows):
+    """Rows count as unit rows without labels until an estimator says otherwise."""
+    x = rows[0] / np.linalg.norm(rows[0], axis=1, keepdims=True)
+    np.savez(tmp_path / "rows.npz", x=x, y=rows[1])
+    dataset = mn.Dataset.open(tmp_path / "rows.npz", memory=MEMORY)
+    assert isinstance(dataset, mn.Dataset)
+    unit = torch.from_numpy(x)
+    held = ArrayDataset.of(unit, unit.new_zeros(1, 1).expand(N_ROWS, -1))
+    params = from_memories(unit[::100], torch.ones(1).double(), beta=6.0, varsigma=0.8)
+    found, wanted = (
+        fit(params, rows, FixedPoint(None), rule=objectives.marginal, max_iter=3)
+        for rows in (dataset, held)
+    )
+    torch.testing.assert_close(found.params.w, wanted.params.w, rtol=0, atol=1e-10)
+    x, y, weight = dataset.read()
+    assert (y == rows[1]).all()
+    assert weight is None
+    np.save(tmp_path / "x.npy", rows[0])
+    with pytest.raises(ValueError, match="wants unit rows"):
+        next(mn.Dataset.open(tmp_path / "x.npy").batches(50))
 
 
 @pytest.mark.parametrize(

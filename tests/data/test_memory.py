@@ -54,6 +54,58 @@ def held():
 """
 
 
+@LINUX
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".feather"])
+def test_rows_in_files_are_never_held_together(tmp_path, suffix):
+    path = tmp_path / f"rows{suffix}"
+    write(path, N_ROWS)
+    code = (
+        BEGIN.replace("DTYPE", "float32").replace("NAN", "0.0")
+        + f"""
+def clustered(source):
+    mn.DAMClusterer(
+        3, n_memories=5, normalize="unit", max_iter=1, varsigma=1.0, random_state=0, device="cpu",
+        precision="float32",
+    ).fit(source)
+
+del x, y
+small = np.random.default_rng(0).normal(size=(40_000, {N}))
+clustered(mn.Dataset.from_batches(lambda: [small], memory=8 << 20))
+before = held()
+clustered(mn.Dataset.open({str(path)!r}, memory=8 << 20))
+print(held() - before)
+"""
+    )
+    assert run(code) < 0.75 * ROWS < path.stat().st_size
+
+
+def write(path, n_rows):
+    """Random numbers, a part at a time."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng, step = np.random.default_rng(0), 20_000
+    parts = (
+        rng.standard_normal((min(step, n_rows - k), N), dtype=np.float32)
+        for k in range(0, n_rows, step)
+    )
+    if path.suffix == ".npy":
+        stored = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, N))
+        for k, part in enumerate(parts):
+            stored[k * step : k * step + len(part)] = part
+        return
+    schema = pa.schema([(f"f{k}", pa.float32()) for k in range(N)])
+    made = (
+        pq.ParquetWriter(path, schema)
+        if path.suffix == ".parquet"
+        else pa.ipc.new_file(path, schema)
+    )
+    with made as file:
+        for part in parts:
+            file.write_table(pa.table(list(part.T), schema=schema))
+
+
 def peak(action, kind, dtype="float32", nan="0.0"):
     """Bytes that an action takes beyond the rows as stored."""
     code = BEGIN.replace("DTYPE", dtype).replace("NAN", nan)
@@ -64,6 +116,11 @@ before = held()
 action(x, y)
 print(held() - before)
 """.replace("KIND", repr(kind))
+    return run(code)
+
+
+def run(code):
+    """What a program of its own prints, a number."""
     env = os.environ | {"MIMALLOC_PURGE_DELAY": "0", "MALLOC_MMAP_THRESHOLD_": "131072"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
