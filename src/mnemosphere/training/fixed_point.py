@@ -23,7 +23,6 @@ from mnemosphere.model.m_step import (
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import step_gpu
@@ -117,11 +116,6 @@ class FixedPoint:
         """A step on all rows maximizes the bound."""
         return True
 
-    @property
-    def axis(self) -> Sums:
-        """The processes that memories are divided among: see `training.wide`."""
-        return ALONE
-
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
 
@@ -186,9 +180,7 @@ class FixedPoint:
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
         if share < 1.0 and self.once_per_pass:
-            params = maximize_memories(
-                params, w_bar, p_bar, learn_beta=self.learn_beta, axis=self.axis
-            )
+            params = maximize_memories(params, w_bar, p_bar, learn_beta=self.learn_beta)
             return params, state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
@@ -200,12 +192,12 @@ class FixedPoint:
         """The exact step from the running mean, dead memories put on rows of the batch."""
         w_bar, p_bar, passes = state["w_bar"], state["p_bar"], float(state["passes"])
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
-            seeded = _reseed(params, w_bar, p_bar, batch, n_rows, self.axis)
+            seeded = _reseed(params, w_bar, p_bar, batch, n_rows)
             if seeded is not None:
                 trial = self._bound_maximizer(
                     params, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
                 )
-                reached, before = (bound(q, w_bar, p_bar, self.axis) for q in (trial[0], params))
+                reached, before = (bound(q, w_bar, p_bar) for q in (trial[0], params))
                 if not exact or reached >= before:
                     return trial
         return self._bound_maximizer(params, state)
@@ -217,7 +209,7 @@ class FixedPoint:
         params, found = maximize_bound_from(
             params, state["w_bar"], state["p_bar"],
             (state["row_multipliers"], state["col_multipliers"]),
-            learn_beta=self.learn_beta, hold_weights=not self.learn_weights, axis=self.axis,
+            learn_beta=self.learn_beta, hold_weights=not self.learn_weights,
         )  # fmt: skip
         if found is None:
             return params, state
@@ -370,7 +362,7 @@ def _fresh_multipliers(params: Parameters) -> SolverState:
 
 
 def _reseed(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float, axis: Sums
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float
 ) -> tuple[Tensor, Tensor] | None:
     """Give dead memories the rows of the batch that the model explains worst; None if all live."""
     one_row = float(p_bar.sum()) / n_rows
@@ -379,12 +371,10 @@ def _reseed(
         return None
     x = fill_neutrally(batch.x[:_RESEED_ROWS])
     q = batch.targets[:_RESEED_ROWS]
-    worst = log_joint(params, x, axis).logsumexp(1).argsort()[: dead.shape[0]]
+    worst = log_joint(params, x).logsumexp(1).argsort()[: dead.shape[0]]
     dead = dead[: worst.shape[0]]
     w_bar, p_bar = w_bar.clone(), p_bar.clone()
-    own = axis.part(len(p_bar) - 1)
-    here = (dead >= own.start) & (dead < own.stop)
-    w_bar[dead[here] - own.start] = one_row * x[worst[here]].to_dense()
+    w_bar[dead] = one_row * x[worst].to_dense()
     p_bar[dead + 1] = one_row * torch.where(
         q[worst].sum(1, keepdim=True) > 0, q[worst], params.p_q / params.p_q.sum()
     )
