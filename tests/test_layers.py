@@ -48,7 +48,7 @@ USES_THEORY = {"theory", "__init__"}
 CERTIFIES = {"interpret/certify.py"}
 CORE = {"schema", "files", "machine", "numerics", "model", "theory", "data", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
-LAZY = {"data/named.py", "data/tables.py"}  # may import the above inside functions
+LAZY = {"data/named.py", "cli/tables.py"}  # may import the above inside functions
 # Imports inside functions: packages that need not be installed, and modules that need one of them.
 OPTIONAL = {"matplotlib", "onnx", "pandas", "PIL", "pyarrow", "rich", "typer", "umap"}
 NEED_ONE = {"mnemosphere.plots": "matplotlib"}

@@ -87,7 +87,7 @@ def both_ways(path: Path) -> dict[str, float]:
     x = torch.cat([batch.x for batch in dataset.batches(None)])
     held = ArrayDataset.of(x, x.new_zeros(1, 1).expand(len(x), -1))
     params = Start(MEMORIES)(dataset, 1.0, torch.Generator().manual_seed(0))
-    solver = FixedPoint(source.batch_rows)
+    solver = FixedPoint(source.files.batch_rows)
     seconds: dict[str, list[float]] = {"file": [], "memory": []}
     for _ in range(3):
         for name, rows in (("file", dataset), ("memory", held)):

@@ -1,7 +1,6 @@
 """Passes by several processes against one: efficiency, and the share of time spent exchanging.
 
     python -m research ranks --ranks 1 2 4 8
-    python -m research ranks --kernel
 
 Exact and incremental passes of the fixed point over the same rows, one thread per process, each
 number of processes started by torchrun; the baseline is one process without a group. Incremental
@@ -9,8 +8,7 @@ passes take the steps that `fit` takes: twenty by one process, ten by several. T
 turns, `--repeats` times, and each is taken at its fastest. Efficiency is time of one / (processes x
 time of all). Exchange is the time that rank 0 spends in collectives, waiting for others included.
 
---kernel times a pass of one device at two widths, for the estimate of many devices on the page
-"More than one machine". --one starts a group of one process on the device, under NCCL on a GPU, and
+--one starts a group of one process on the device, under NCCL on a GPU, and
 compares what every solver finds there with what it finds without a group.
 """
 
@@ -31,19 +29,16 @@ import torch
 from mnemosphere.data import ArrayDataset
 from mnemosphere.model import (
     Parameters,
-    accumulate,
     from_memories,
     initialize,
     objectives,
 )
 from mnemosphere.numerics import sphere
-from mnemosphere.training import SGD, Adam, FixedPoint, alone, fit, fit_wide, grow
+from mnemosphere.training import SGD, Adam, FixedPoint, alone, fit, grow
 from mnemosphere.training.distributed import Processes, current
 from research import report
 from research.benchmarks._options import add_device, parser
-from research.benchmarks.one_pass import N_CLASSES, N_FEATURES, problem
-
-WIDTHS = ((1000, N_FEATURES, 60_000), (65_536, 4096, 16_384))  # memories, features, rows
+from research.benchmarks.one_pass import N_FEATURES, problem
 
 
 def measure(n_rows: int, n_memories: int, passes: int) -> dict[str, Any]:
@@ -88,32 +83,6 @@ def start(ranks: int, asked: Any) -> dict[str, Any]:
         return dict(json.loads(out.read_text(encoding="utf-8")))
 
 
-def kernel(device: str) -> list[dict[str, float]]:
-    """Seconds of one pass on one device, at a width it holds and at one for many."""
-    found = []
-    for memories, features, rows in WIDTHS:
-        generator = torch.Generator(device).manual_seed(0)
-        x, w = (
-            torch.nn.functional.normalize(
-                torch.randn(n, features, generator=generator, device=device), dim=1
-            )
-            for n in (rows, memories)
-        )
-        p_q = torch.full((N_CLASSES + 1,), 1 / (N_CLASSES + 1), device=device)
-        params = from_memories(w, p_q, beta=160.0, varsigma=0.25)
-        dataset = ArrayDataset.of(x, p_q.expand(rows, -1).contiguous())
-        times = []
-        for _ in range(4):
-            report.synchronize(device)
-            began = time.perf_counter()
-            accumulate(params, dataset.rows, objectives.joint)
-            report.synchronize(device)
-            times.append(time.perf_counter() - began)
-        found.append({"memories": memories, "features": features, "rows": rows,
-                      "seconds": min(times)})  # fmt: skip
-    return found
-
-
 def differences(device: str) -> dict[str, Any]:
     """Largest difference of the parameters in a group and without, in float64, by solver."""
     generator = torch.Generator().manual_seed(0)
@@ -132,7 +101,6 @@ def differences(device: str) -> dict[str, Any]:
             fit(params, dataset, Adam(33, batch_size=200), rule=conditional, max_iter=3).params
         ),
         "growth": lambda: grow(params, dataset, FixedPoint(None), max_memories=20).params,
-        "divided memories": lambda: fit_wide(params, dataset, width=1, max_iter=5).params,
     }
     found: dict[str, Any] = {"backend": str(torch.distributed.get_backend_config())}
     for name, train in cases.items():
@@ -163,7 +131,6 @@ def main(arguments: list[str]) -> None:
     made.add_argument("--memories", type=int, default=1000)
     made.add_argument("--passes", type=int, default=3)
     made.add_argument("--repeats", type=int, default=2)
-    made.add_argument("--kernel", action="store_true")
     made.add_argument("--one", action="store_true")
     made.add_argument("--measure", type=Path)
     add_device(made, "auto")
@@ -183,8 +150,6 @@ def main(arguments: list[str]) -> None:
     if asked.one:
         content["one"] = {**head, **group_of_one(asked)}
         print(content["one"], file=sys.stderr)
-    elif asked.kernel:
-        content["kernel"] = {**head, "passes": kernel(asked.device)}
     else:
         runs = [(ranks, start(ranks, asked)) for _ in range(asked.repeats) for ranks in asked.ranks]
         found = {}

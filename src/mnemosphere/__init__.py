@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mnemosphere import data, export, interpret, plots, theory
-    from mnemosphere.data.source import Dataset
+    from mnemosphere.data.dataset import Dataset
     from mnemosphere.estimators import (
         DAMClassifier,
         DAMClusterer,
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
-    "Dataset": "data.source",
+    "Dataset": "data.dataset",
     **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
     **dict.fromkeys(("as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),

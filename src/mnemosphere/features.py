@@ -15,8 +15,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 from torch import Tensor, sparse_csr, strided
 
+from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.encoding import Encoding, is_frame
-from mnemosphere.data.source import Dataset
+from mnemosphere.data.rows import as_given
 
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -59,6 +60,7 @@ class Features:
         if isinstance(X, Tensor):
             _check_tensor(X)
             return cls(int(X.shape[1]), owner=owner), X
+        X = as_given(X)
         encoding = _learn_columns(X) if encoded and is_frame(X) else None
         seen = _estimator(owner)
         if encoding is None:
@@ -73,7 +75,7 @@ class Features:
 
     def check(self, X: Any) -> Any:
         """The numbers of other rows with these columns, as an array, a tensor or sparse rows."""
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             raise TypeError(
                 "this takes rows in memory, got a Dataset: pass rows of it, batch by batch, as in "
                 "`for x, y, weight in dataset`"
@@ -87,12 +89,12 @@ class Features:
                 )
             return X
         if self.encoding is not None:
-            return self._encode(X, self.encoding)
+            return self._encode(as_given(X), self.encoding)
         # Plain numbers are the common case, and most of the time of a single row.
         plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
         if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_columns:
             return X
-        return _check_table(X, self._as_estimator(), reset=False)
+        return _check_table(as_given(X), self._as_estimator(), reset=False)
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""

@@ -86,7 +86,7 @@ USE = {
     "split": (["evaluate", "{run}", "{table}", "--split", "half"], "--split must be train, test"),
     "no split": (["evaluate", "{run}", "{fresh}", "--split", "test"], "no test rows of its own"),
     "other data": (["evaluate", "{run}", "digits"], "64 features, the model takes 7"),
-    "other columns": (["predict", "{run}", "{folder}/inf.csv"], "no column 'length0'"),
+    "other columns": (["predict", "{run}", "{folder}/inf.csv"], "none of the columns"),
     "prior": (["predict", "{run}", "{table}", "--prior", "dog=3"], "--prior names 'dog'"),
     "rate": (["predict", "{run}", "{table}", "--reject", "0.001"], "held-out rows"),
     "nothing blank": (["recall", "{run}", "{table}"], "nothing is blank"),

@@ -5,8 +5,8 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import rows
-from mnemosphere.data.columns import choose
-from mnemosphere.data.tables import read_table
+from mnemosphere.cli.table_rows import choose
+from mnemosphere.cli.tables import read_table
 
 
 def few_digits(*_):

@@ -103,3 +103,28 @@ def test_an_existing_file_stays(run, tmp_path, trained, fresh):
     refused = run("predict", trained, fresh[1], "--out", fresh[1], "--overwrite", code=2)
     assert "is what is read" in refused.error
     assert fresh[1].read_text() == before
+
+
+def test_columns_left_out_are_not_needed_and_missing_ones_are_blank(run, tmp_path, kit):
+    table = kit.frame(3, 97)
+    table.insert(0, "currency", "EUR")
+    table.insert(1, "row_id", np.arange(97))
+    table.insert(2, "color", np.where(table["kind"] == "ant", "red", "blue"))
+    table.drop(columns="tag").to_csv(tmp_path / "all.csv", index=False)
+    run("train", tmp_path / "all.csv", "--out", tmp_path / "run", "--label", "kind", *kit.fast)
+    model = mn.load(tmp_path / "run" / "model.safetensors")
+    rows = table.drop(columns=["tag", "kind"])
+    few = rows.drop(columns=["currency", "row_id"])
+    few.to_csv(tmp_path / "few.csv", index=False)
+    told = run("predict", tmp_path / "run", tmp_path / "few.csv", "--out", tmp_path / "few.npy")
+    assert "lacks" not in told.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "few.npy"), model.predict_proba(rows), rtol=1e-9)
+    lost = ["length0", "length5", "color"]
+    few.drop(columns=lost).to_csv(tmp_path / "less.csv", index=False)
+    told = run("predict", tmp_path / "run", tmp_path / "less.csv", "--out", tmp_path / "less.npy")
+    assert "lacks 'color', 'length0', 'length5': these columns count as missing" in told.stderr
+    blank = model.predict_proba(rows.assign(**dict.fromkeys(lost, np.nan)))
+    np.testing.assert_allclose(np.load(tmp_path / "less.npy"), blank, rtol=1e-9)
+    rows[["currency", "row_id"]].to_csv(tmp_path / "none.csv", index=False)
+    error = run("predict", tmp_path / "run", tmp_path / "none.csv", code=2).error
+    assert "has none of the columns that the model needs, such as 'color', 'length0'" in error

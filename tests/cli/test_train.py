@@ -5,8 +5,8 @@ import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import train as module
-from mnemosphere.data.columns import choose
-from mnemosphere.data.tables import read_table
+from mnemosphere.cli.table_rows import choose
+from mnemosphere.cli.tables import read_table
 
 
 def test_folder_holds_model_settings_record_and_pictures(trained, table, kit):

@@ -131,7 +131,7 @@ def test_a_text_that_never_changes_is_left_out_and_a_lone_frequent_one_is_a_colu
     odd = pd.Series([f"x{k}" for k in range(n)])
     table = pd.DataFrame({
         "lab": "A7", "site": odd.where(np.arange(n) % 4 == 0, "main"),
-        "visit": [f"{k % 28 + 1}/{k % 12 + 1}/20{k:02d}" for k in range(n)],
+        "visit": [f"{k % 12 + 1}/{k % 11 + 1}/20{k:02d}" for k in range(n)],
     })  # fmt: skip
     encoding, notes = Encoding.fit(table)
     assert [(c.name, c.kind, c.width) for c in encoding.columns] == [
@@ -142,3 +142,71 @@ def test_a_text_that_never_changes_is_left_out_and_a_lone_frequent_one_is_a_colu
     x = encoding(table)
     assert x[:, 0].tolist() == [float(k % 4 != 0) for k in range(n)]
     assert encoding.rewrite(table, x).equals(table)
+
+
+def written(values):
+    """(the column that these texts become, the notes, the numbers)."""
+    frame = pd.DataFrame({"v": values})
+    encoding, notes = Encoding.fit(frame)
+    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
+    return encoding.columns[0], notes, encoding(frame)[:, 0] if encoding.names else None
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers", "format"),
+    [
+        (["100,000", "2,500", "7", None], [100_000, 2500, 7, np.nan], ""),
+        (["$3,000", "$12", "-$5.50", "?"], [3000, 12, -5.5, np.nan], ""),
+        (["14%", "3.5%", "100%"], [14, 3.5, 100], ""),
+        (["5,32", "1.234,5", "-7"], [5.32, 1234.5, -7], "decimal comma"),
+        (["1 234,50 €", "3,20 €"], [1234.5, 3.2], "decimal comma"),
+    ],
+)
+def test_numbers_as_people_write_them(texts, numbers, format):
+    column, notes, found = written(texts)
+    assert (column.kind, column.format) == ("numeral", format)
+    np.testing.assert_array_equal(found, numbers)
+    assert len(notes) == 1
+    assert f"is read as numbers: {texts[0]!r} as {numbers[0]:g}" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "dates", "format"),
+    [
+        (["03/13/2018", "12/01/2019", None], ["2018-03-13", "2019-12-01", "NaT"], "month first"),
+        (["13/03/18", "1/12/71"], ["2018-03-13", "1971-12-01"], "day first"),
+        (["01.02.2018", "05.06.2019"], ["2018-02-01", "2019-06-05"], "day first"),
+        (["2018/3/13", "2019/11/1"], ["2018-03-13", "2019-11-01"], "year first"),
+    ],
+)
+def test_dates_as_people_write_them(texts, dates, format):
+    column, notes, found = written(texts)
+    assert (column.kind, column.format) == ("date", format)
+    days = np.array(dates, dtype="datetime64[D]")
+    np.testing.assert_array_equal(found, np.where(np.isnat(days), np.nan, days.astype(float)))
+    assert f"read as dates, {format}, such as {texts[0]!r}" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        ([f"{k % 11 + 1}/{k % 12 + 1}/2018" for k in range(N)], "day and month cannot be told"),
+        ([*map(str, range(N)), "12x"], "numbers with some texts among them, such as '12x'"),
+        ([f"1.{k:03d},5" for k in range(N)] + ["1,234.5"], "numbers written in more than one way"),
+    ],
+)
+def test_what_cannot_be_read_is_said(texts, says):
+    column, notes, _ = written(texts)
+    assert column.kind in ("category", "left out")
+    assert says in notes[0]
+
+
+def test_currencies_and_shares_that_differ_stay_categories():
+    for texts in (["$5", "€6", "€7"] * 9, ["14%", "0.2", "0.3"] * 9):
+        assert written(texts)[0].kind == "category"
+
+
+def test_two_columns_of_one_name():
+    frame = pd.DataFrame(np.eye(3), columns=["a", "b", "a"])
+    with pytest.raises(ValueError, match="more than one column called 'a': rename them"):
+        Encoding.fit(frame)

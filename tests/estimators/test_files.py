@@ -7,6 +7,8 @@ import pytest
 from scipy import sparse
 
 import mnemosphere as mn
+from mnemosphere.data.dataset import FileDataset
+from mnemosphere.data.files import FileRows
 from mnemosphere.estimators.progress import size_of
 
 N_ROWS, N, C, P = 1103, 5, 3, 7
@@ -27,6 +29,12 @@ def source(tmp_path_factory, rows):
     np.save(where / "x.npy", rows[0])
     np.save(where / "y.npy", rows[1])
     return mn.Dataset.open(where / "x.npy", label=str(where / "y.npy"), memory=MEMORY)
+
+
+def reopened(source, classes=None):
+    """The same files, with nothing noted yet."""
+    known = None if classes is None else np.array(classes)
+    return FileDataset(FileRows(source.files.readers, memory=MEMORY), known)
 
 
 def small(**settings):
@@ -79,7 +87,7 @@ def test_answers_batch_by_batch(source, rows, model):
 
 
 def test_small_files_are_as_arrays(source, rows):
-    inside = mn.Dataset(source.readers)
+    inside = FileDataset(FileRows(source.files.readers))
     assert inside.fits
     one, other = small().fit(inside), small().fit(*rows)
     np.testing.assert_array_equal(one.memories_, other.memories_)
@@ -111,22 +119,19 @@ def test_every_training_goes_through_files(source, rows, settings):
 
 
 def test_classes_given_and_columns_that_differ(source, rows, model, monkeypatch):
-    more = mn.Dataset(source.readers, classes=[0, 1, 2, 9], memory=MEMORY)
+    more = reopened(source, [0, 1, 2, 9])
     assert small().fit(more).classes_.tolist() == [0, 1, 2, 9]
-    less = mn.Dataset(source.readers, classes=[0, 1], memory=MEMORY)
+    less = reopened(source, [0, 1])
     with pytest.raises(ValueError, match=r"labels \[2\] that are not among the classes"):
         small().fit(less)
-    looks, pieces = [], mn.Dataset.pieces
+    looks, pieces = [], FileRows.pieces
 
     def counted(self, *args, labels_only=False, **more):
         looks.append(labels_only)
         return pieces(self, *args, labels_only=labels_only, **more)
 
-    monkeypatch.setattr(mn.Dataset, "pieces", counted)
-    plain, given = (
-        small().fit(mn.Dataset(source.readers, classes=classes, memory=MEMORY))
-        for classes in (None, [0, 1, 2])
-    )
+    monkeypatch.setattr(FileRows, "pieces", counted)
+    plain, given = (small().fit(reopened(source, classes)) for classes in (None, [0, 1, 2]))
     assert looks.count(True) == 1  # no look at labels alone where they are given
     np.testing.assert_array_equal(given.memories_, plain.memories_)
     np.testing.assert_array_equal(given.class_weights_, plain.class_weights_)
@@ -138,7 +143,7 @@ def test_classes_given_and_columns_that_differ(source, rows, model, monkeypatch)
 def test_looks_at_all_rows_have_a_bar_of_their_own(source, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("COLUMNS", "120")
-    small(verbose=1, max_iter=1).fit(mn.Dataset(source.readers, memory=MEMORY))
+    small(verbose=1, max_iter=1).fit(reopened(source))
     told = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
     n_rows, n_bytes = source.n_rows, size_of(source.n_bytes)
     assert re.search(rf"looking at .* {n_rows:,} of {n_rows:,} rows, {n_bytes} of {n_bytes}", told)

@@ -189,3 +189,39 @@ def test_frames_of_sparse_columns(data, never_dense):
     np.testing.assert_array_equal(a.memories_, b.memories_)
     assert b.explain(frame[:1]).features(0).names == terms
     np.testing.assert_allclose(b.predict_proba(frame), a.predict_proba(x), rtol=1e-12)
+
+
+def counts(n_rows, n_features):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n_rows)
+    topics = rng.dirichlet(np.full(n_features, 0.05), 3)
+    x = np.array([rng.multinomial(60, topics[k]) for k in y], dtype=float)
+    return sparse.csr_matrix(x), y
+
+
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_memories_of_wide_centered_rows_have_unit_norm(objective):
+    """Nearly all entries of such a memory are one small number."""
+    x, y = counts(307, 20011)
+    given = {"normalize": "center", "precision": "float32", "random_state": 0, "varsigma": 0.5}
+    found = mn.DAMClassifier(11, objective=objective, max_iter=3, **given).fit(x, y)
+    norms = np.linalg.norm(found.memories_.astype(np.float64), axis=1)
+    np.testing.assert_allclose(norms, 1.0, rtol=0, atol=1e-6)
+    assert found.score(x, y) > 0.9
+    clusters = mn.DAMClusterer(3, n_memories=7, max_iter=5, **given).fit(x)
+    assert np.isfinite(clusters.score_samples(x)).all()
+
+
+@pytest.mark.parametrize("kind", ["whitened", "weighted"])
+def test_sparse_rows_for_a_model_of_dense_ones_with_a_metric(data, kind):
+    x, y = data
+    model = mn.DAMClassifier(
+        P, normalize=kind, varsigma=0.5, objective="joint", max_iter=3, random_state=0
+    ).fit(x, y)
+    frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(x))
+    for name in ("predict_proba", "transform", "score_samples", "novelty_score"):
+        wanted = getattr(model, name)(x)
+        for rows in (sparse.csr_matrix(x), sparse.csc_matrix(x), frame):
+            found = getattr(model, name)(rows)
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10, err_msg=name)
+    assert model.score(sparse.csr_matrix(x), y) == model.score(x, y)

@@ -207,3 +207,26 @@ def test_hundreds_of_classes_have_to_be_asked_for_and_copies_are_told():
             mn.DAMClassifier(objective="joint").fit(x[: 201 * each], y[: 201 * each] // each)
     with pytest.warns(UserWarning, match="n_memories=31 but only 30 rows"):
         small(n_memories=31).fit(x[:30], y[:30] % 2)
+
+
+def test_masked_values_are_missing(table):
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 61)
+    x, masked = rng.integers(0, 9, (61, 5)) + 3 * y[:, None], rng.random((61, 5)) < 0.1
+    blank = np.where(masked, np.nan, x)
+    model = small().fit(np.ma.MaskedArray(x, masked), y)
+    wanted = small().fit(blank, y)
+    np.testing.assert_array_equal(model.memories_, wanted.memories_)
+    found = model.predict_proba(np.ma.MaskedArray(x, masked))
+    np.testing.assert_array_equal(found, wanted.predict_proba(blank))
+    np.testing.assert_array_equal(
+        model.predict_proba(np.ma.MaskedArray(x)), wanted.predict_proba(x.astype(float))
+    )
+
+
+def test_two_columns_of_one_name_are_one_line():
+    x, y = load_iris(return_X_y=True)
+    twice, once = (pd.DataFrame(x, columns=list(names)) for names in ("abca", "abcd"))
+    for action in (lambda: small().fit(twice, y), lambda: small().fit(once, y).predict(twice)):
+        with pytest.raises(ValueError, match="X has more than one column called 'a': rename them"):
+            action()

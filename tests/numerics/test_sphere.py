@@ -96,3 +96,18 @@ def test_sample_uniform_follows_its_generator_and_dtype() -> None:
     assert torch.equal(a, b)
     with pytest.raises(ValueError, match="n=0"):
         sphere.sample_uniform(3, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [2003, 20011])
+def test_norms_of_entries_that_are_nearly_equal(n: int, dtype: torch.dtype) -> None:
+    """As in a centered sparse row: rounding errors of a plain sum would all have one sign."""
+    x = torch.full((5, n), -1e-3, dtype=dtype) + 1e-6 * draw(8, 5, n, dtype=dtype)
+    x[:, :11] += 0.5
+    few = 8 * torch.finfo(dtype).eps
+    for rows in (x, x.T.contiguous().T):
+        exact = [math.sqrt(math.fsum(v * v for v in row)) for row in rows.double().tolist()]
+        assert sphere.norms(rows).tolist() == pytest.approx(exact, rel=few)
+        unit = sphere.project(rows).double()
+        again = [math.sqrt(math.fsum(v * v for v in row)) for row in unit.tolist()]
+        assert again == pytest.approx([1.0] * 5, rel=few)

@@ -26,7 +26,6 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.growth import Splitting
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
-from mnemosphere.training.wide import fit_wide
 from processes import run_group
 
 B, N, P, C = 211, 7, 5, 3
@@ -120,56 +119,6 @@ def test_every_process_has_the_same_bits(together):
 def test_the_same_number_of_processes_has_the_same_bits(together):
     first, again = together[0]["full"], together[0]["again"]
     assert all(torch.equal(first[key], again[key]) for key in first)
-
-
-# Memories that are divided, too.
-
-
-def test_a_model_in_parts_is_the_model_in_one_piece():
-    mean = DATASET.rows.x.mean(0)
-    far = PARAMS.w.index_copy(0, torch.tensor([3]), -mean[None] / mean.norm())
-    starts = {  # one has a memory without rows, which is put on one
-        "near": PARAMS, "far": PARAMS.replace(w=far, beta=PARAMS.beta * 40)
-    }  # fmt: skip
-    cases = [(False, "near"), (True, "near"), (False, "far")]
-    on_row = fit(starts["far"], DATASET, FixedPoint(None), max_iter=1).params.w[3]
-    assert float((DATASET.rows.x @ on_row).amax()) > 1 - 1e-12
-    whole = {
-        (weights, at): fit(
-            starts[at], DATASET, FixedPoint(None, learn_weights=weights), max_iter=2, tol=1e-12
-        )
-        for weights, at in cases
-    }
-
-    def work(rank: int) -> Any:
-        return {
-            (width, weights, at): fit_wide(
-                starts[at], DATASET, width=width, learn_weights=weights, max_iter=2, tol=1e-12
-            )
-            for width in (2, 4)
-            for weights, at in cases
-        }
-
-    found = run_group(4, work)
-    assert not any(isinstance(error, BaseException) for error in found), found
-    for (_, *case), result in found[0].items():
-        one = whole[tuple(case)]
-        for name, value in one.params.to_tensors().items():
-            torch.testing.assert_close(result.params.to_tensors()[name], value, rtol=0, atol=1e-10)
-        for record, other in zip(result.history, one.history, strict=True):
-            assert record.loss == pytest.approx(other.loss, abs=1e-10)
-            assert record.residual == pytest.approx(other.residual, abs=1e-9)
-        torch.testing.assert_close(result.state["w_bar"], one.state["w_bar"], rtol=0, atol=1e-10)
-    for other in found[1:]:
-        for case, result in found[0].items():
-            assert torch.equal(result.params.w, other[case].params.w)
-
-
-def test_parts_that_do_not_divide_the_processes_are_refused():
-    with pytest.raises(ValueError, match="width must divide the number of processes, 1, got 2"):
-        fit_wide(PARAMS, DATASET, width=2)
-    alone = fit_wide(PARAMS, DATASET, width=1, max_iter=2).params
-    assert torch.equal(alone.w, fit(PARAMS, DATASET, FixedPoint(None), max_iter=2).params.w)
 
 
 def test_what_processes_exchange():

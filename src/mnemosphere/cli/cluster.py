@@ -22,8 +22,7 @@ from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, cells, command_line
 
 if TYPE_CHECKING:
-    from mnemosphere.data.columns import Rows
-    from mnemosphere.data.file_rows import FileRows
+    from mnemosphere.cli.table_rows import LargeRows, Rows
 
 _OUT = option("Folder for model, rows with their clusters, record, picture.", "--out", "-o")
 _LABELS = 3  # that are named of a cluster
@@ -105,7 +104,7 @@ def cluster(
         raise Interrupted("interrupted: the clusters are those of the memories so far")
 
 
-def _load(request: Request, data: list[str], memory: float | None) -> Rows | FileRows:
+def _load(request: Request, data: list[str], memory: float | None) -> Rows | LargeRows:
     from mnemosphere.cli.rows import large, load_files, load_rows
 
     columns = request.columns
@@ -118,8 +117,8 @@ def _load(request: Request, data: list[str], memory: float | None) -> Rows | Fil
     return load_files(files, columns, memory, guess_label="named", named=named)
 
 
-def _shape(rows: Rows | FileRows, given: str | None) -> tuple[int, ...] | None:
-    from mnemosphere.data.columns import parse_shape
+def _shape(rows: Rows | LargeRows, given: str | None) -> tuple[int, ...] | None:
+    from mnemosphere.cli.table_rows import parse_shape
 
     n_features = rows.x.shape[1] if rows.in_memory else rows.x.n_features
     return parse_shape(given, n_features) or rows.table.image_shape
@@ -168,12 +167,12 @@ class _Found:
         return 1.0 if most == chance else (both - chance) / (most - chance)
 
 
-def _look(model: Any, rows: Rows | FileRows, terminal: Terminal, path: Path | None) -> _Found:
+def _look(model: Any, rows: Rows | LargeRows, terminal: Terminal, path: Path | None) -> _Found:
     """Go over all rows once more, and write the cluster of each as it goes."""
     import numpy as np
     import pandas as pd
 
-    from mnemosphere.data.table_writer import table_writer
+    from mnemosphere.cli.table_writer import table_writer
     from mnemosphere.estimators.progress import track
 
     n_clusters, n_bytes = len(model.classes_), 0 if rows.in_memory else rows.x.n_bytes

@@ -11,7 +11,7 @@ from mnemosphere.cli.output import MODEL, Folder
 from mnemosphere.cli.shell import Terminal, command_line
 
 if TYPE_CHECKING:
-    from mnemosphere.data.columns import Rows
+    from mnemosphere.cli.table_rows import Rows
     from mnemosphere.interpret import Explanation
 
 _DATA = "mnist-small"

@@ -21,8 +21,7 @@ from mnemosphere.cli.shell import Terminal, cell, cells
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
-    from mnemosphere.data.columns import Rows
-    from mnemosphere.data.file_rows import FileRows
+    from mnemosphere.cli.table_rows import LargeRows, Rows
 
 _SHOWN = 10  # memories of a certificate, confusions, classes where there are many
 _CLASSES = 30
@@ -54,9 +53,9 @@ def evaluate(
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
     opened = open_model(model, labeled=True)
-    every: Rows | FileRows
-    rows: Rows | FileRows
-    trained: Rows | FileRows
+    every: Rows | LargeRows
+    rows: Rows | LargeRows
+    trained: Rows | LargeRows
     files = large(data, request.columns, max_memory)
     if files is None:
         every = whole = rows_for(opened, data, request.columns, "all", labels=True)
@@ -83,8 +82,8 @@ def evaluate(
 
 
 def _parts(
-    opened: Opened, files: FileRows, split: str | None
-) -> tuple[Rows | FileRows, Rows | FileRows]:
+    opened: Opened, files: LargeRows, split: str | None
+) -> tuple[Rows | LargeRows, Rows | LargeRows]:
     """(rows to measure on, rows trained on) of files; all where it was trained on others."""
     about = opened.record.get("data", {})
     if split == "all" or about.get("checksum") != files.table.checksum:
@@ -95,7 +94,7 @@ def _parts(
     return (trained if split == "train" or held is None else held), trained
 
 
-def _novelty(opened: Opened, rows: Rows | FileRows, other: str) -> dict[str, Any]:
+def _novelty(opened: Opened, rows: Rows | LargeRows, other: str) -> dict[str, Any]:
     """How well novelty tells rows of another kind apart."""
     import numpy as np
     from sklearn.metrics import roc_auc_score
@@ -117,7 +116,7 @@ def _novelty(opened: Opened, rows: Rows | FileRows, other: str) -> dict[str, Any
     return found
 
 
-def _certificate(model: Any, rows: Rows | FileRows) -> dict[str, Any]:
+def _certificate(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
     """Residual and curvature of every memory."""
     model.unlabeled = math.nan if rows.y is not None and rows.y.dtype == object else None
     return {"rows": len(rows), **model.certify(rows.x, rows.y).as_dict()}

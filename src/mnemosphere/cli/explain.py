@@ -22,7 +22,7 @@ from mnemosphere.cli.output import PICTURES, check_file
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
     from mnemosphere.cli.shell import Terminal
-    from mnemosphere.data.columns import Rows
+    from mnemosphere.cli.table_rows import Rows
     from mnemosphere.interpret import Explanation
 
 _MOST = 12  # rows of one picture

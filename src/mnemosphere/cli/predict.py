@@ -20,7 +20,7 @@ from mnemosphere.cli.shell import Terminal, cells
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
-    from mnemosphere.data.columns import Rows
+    from mnemosphere.cli.table_rows import Rows
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
@@ -46,7 +46,7 @@ def predict(
     memory does not hold are predicted part by part, and written as it goes.
     """
     from mnemosphere.cli.rows import large, open_model, rows_for
-    from mnemosphere.data.table_writer import write_table
+    from mnemosphere.cli.table_writer import write_table
 
     terminal = request.terminal
     if out is not None:
@@ -103,7 +103,7 @@ def _predict_files(
     import numpy as np
 
     from mnemosphere.cli.rows import files_for
-    from mnemosphere.data.table_writer import table_writer
+    from mnemosphere.cli.table_writer import table_writer
     from mnemosphere.estimators.progress import track
 
     terminal, rows = request.terminal, files_for(opened, files, request.columns, memory)

@@ -23,7 +23,7 @@ from mnemosphere.cli.shell import cells
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mnemosphere.data.columns import Rows
+    from mnemosphere.cli.table_rows import Rows
 
 _SHOWN, _DRAWN = 10, 6
 _HALVES = ("top", "bottom", "left", "right")
@@ -55,8 +55,8 @@ def recall(
 
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.cli.table_writer import write_table
     from mnemosphere.data.completion import fill_blanks
-    from mnemosphere.data.table_writer import write_table
     from mnemosphere.interpret import decode, encode, recall_path
     from mnemosphere.plots.fitted import recall_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from mnemosphere.data.columns import Rows
-from mnemosphere.data.file_rows import FileRows
+from mnemosphere.cli.table_rows import LargeRows, Rows
 from mnemosphere.interpret import evaluate
 from mnemosphere.machine import device_name, versions
 
@@ -14,7 +13,7 @@ _WORST = 10
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
-def score(model: Any, rows: Rows | FileRows) -> dict[str, Any]:
+def score(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
     """What `interpret.evaluate` finds on the labeled rows, with the worst of them by name."""
     labeled = (part.take(part.labeled) for part in rows.batches())
     parts = ((part.x, part.y, part.names) for part in labeled if part.y is not None and len(part))

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mnemosphere.cli.options import Columns
 from mnemosphere.cli.output import MODEL, RESULTS
-from mnemosphere.data.columns import Rows, choose, parse_shape
-from mnemosphere.data.paths import too_large
-from mnemosphere.data.tables import one_line, read_tables
+from mnemosphere.cli.table_rows import LargeRows, Rows, choose, parse_shape
+from mnemosphere.cli.tables import HELD, Table, one_line, read_tables
+from mnemosphere.data.encoding import listed as quoted
+from mnemosphere.data.named import NAMES
+from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
+from mnemosphere.machine import available_memory
 from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
-
-if TYPE_CHECKING:
-    from mnemosphere.data.file_rows import FileRows
 
 # What commands read of the record of a run, where it is there.
 _NOTED = {
@@ -130,13 +131,7 @@ def rows_for(
     if label is None and about.get("label") in table.columns:
         label = about["label"]
     if wanted and table.columns:
-        lost = [name for name in wanted if name not in table.columns]
-        if lost:
-            raise ValueError(
-                f"{data} has no column {lost[0]!r}, which the model needs"
-                f"{f' ({len(lost)} are missing)' if len(lost) > 1 else ''}: use the columns it was "
-                "trained on"
-            )
+        table = _with_columns(table, wanted, _unused(opened.first))
         columns = replace(columns, features=tuple(wanted))
     guess = "last" if labels else "named"
     rows = choose(
@@ -154,6 +149,32 @@ def rows_for(
     if labels and rows.is_test is None and held and about["checksum"] == table.checksum:
         rows = rows.hold_out(about["test_fraction"], about["seed"])
     return _named_like(rows, wanted).part(split).encoded(opened.encoder)
+
+
+def _with_columns(table: Table, wanted: Sequence[str], unused: set[str]) -> Table:
+    """The table with all columns that the model was given, missing values in those that it lacks.
+
+    Columns that training left out are not needed, and missed by nobody.
+    """
+    lost = [name for name in wanted if name not in table.columns]
+    if not lost:
+        return table
+    needed = [name for name in lost if name not in unused]
+    if len(needed) == len(set(wanted) - unused):
+        raise ValueError(
+            f"{table.name} has none of the columns that the model needs, such as "
+            f"{quoted(needed)}: use the columns it was trained on"
+        )
+    if needed:
+        warnings.warn(
+            f"{table.name} lacks {quoted(needed, len(needed))}: "
+            f"{'this column counts' if len(needed) == 1 else 'these columns count'} as missing "
+            "values",
+            UserWarning,
+            stacklevel=3,
+        )
+    values = table.values.assign(**dict.fromkeys(lost, np.nan))
+    return replace(table, values=values)
 
 
 def _named_like(rows: Rows, wanted: Sequence[str]) -> Rows:
@@ -176,42 +197,58 @@ def _chosen(columns: Columns) -> dict[str, Any]:
 
 
 def large(data: str | Sequence[str], columns: Columns, memory: float | None) -> list[Path] | None:
-    """The files of DATA where memory, in megabytes, does not hold them; else None."""
-    n_bytes = None if memory is None else round(memory * 2**20)
-    return None if columns.max_rows is not None else too_large(listed(data), n_bytes)
+    """The files of DATA if memory, in megabytes, does not hold them; else None.
+
+    memory None: what is free. Several arrays are always read in parts.
+    """
+    given = listed(data)
+    named = len(given) == 1 and (given[0] in NAMES or Path(given[0]).is_dir())
+    if columns.max_rows is not None or named:
+        return None
+    files = expand(given)
+    if not all(path.is_file() and path.suffix.lower() in SUFFIXES for path in files):
+        return None  # the error comes when it is read
+    budget = available_memory("cpu") if memory is None else memory * 2**20
+    held = HELD * sum(path.stat().st_size for path in files)
+    arrays = files[0].suffix.lower() == ".npy" and len(files) > 1
+    return files if held > budget or arrays else None
 
 
 def load_files(
     files: Sequence[Path], columns: Columns, memory: float | None, **more: Any
-) -> FileRows:
+) -> LargeRows:
     """Their rows, of which memory holds a part at a time."""
-    from mnemosphere.data.file_rows import FileRows
-    from mnemosphere.data.source import MEMORY
-
     held = MEMORY if memory is None else min(round(memory * 2**20), MEMORY)
-    return FileRows.open(files, memory=held, **{**_chosen(columns), **more})
+    return LargeRows.open(files, memory=held, **{**_chosen(columns), **more})
 
 
 def files_for(
     opened: Opened, files: Sequence[Path], columns: Columns, memory: float | None, *,
     labels: bool = False,
-) -> FileRows:  # fmt: skip
+) -> LargeRows:  # fmt: skip
     """The same for a model, with the columns that it takes; labels: they are needed."""
     about = opened.record.get("data", {})
     wanted = tuple(str(n) for n in getattr(opened.first, "feature_names_in_", []))
+    unused = _unused(opened.first)
     if labels and columns.label is None:
         columns = replace(columns, label=about.get("label"))
     rows = load_files(
-        files, columns, memory, wanted=wanted, named=not labels,
-        guess_label="last" if labels else "named",
+        files, columns, memory, wanted=[name for name in wanted if name not in unused],
+        named=not labels, guess_label="last" if labels else "named",
     )  # fmt: skip
-    if rows.x.n_features != opened.first.n_features_in_:
+    if rows.x.n_features != opened.first.n_features_in_ - len(unused):
         raise ValueError(
             f"{rows.table.name} has {rows.x.n_features} features, the model takes "
             f"{opened.first.n_features_in_}: use data of the same columns; --label, --id and "
             "--drop leave columns out"
         )
-    return replace(rows, encoder=opened.encoder)
+    return replace(rows, encoder=opened.encoder, order=wanted)
+
+
+def _unused(first: Any) -> set[str]:
+    """The columns that training left out."""
+    encoding = getattr(first, "_encoding", None)
+    return set() if encoding is None else {c.name for c in encoding.columns if not c.width}
 
 
 def listed(data: str | Sequence[str]) -> list[str]:
@@ -219,7 +256,7 @@ def listed(data: str | Sequence[str]) -> list[str]:
     return [data] if isinstance(data, str) else list(data)
 
 
-def about_data(used: Rows | FileRows, **more: Any) -> dict[str, Any]:
+def about_data(used: Rows | LargeRows, **more: Any) -> dict[str, Any]:
     """What a record says of the data."""
     table = used.table
     if used.in_memory:

@@ -30,8 +30,7 @@ from mnemosphere.cli.settings import given_settings
 from mnemosphere.cli.shell import Interrupted, Terminal, cell, command_line, was_given
 
 if TYPE_CHECKING:
-    from mnemosphere.data.columns import Rows
-    from mnemosphere.data.file_rows import FileRows
+    from mnemosphere.cli.table_rows import LargeRows, Rows
 
 _NAMED = 5  # classes of the first line
 _REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
@@ -102,10 +101,10 @@ def train(
     _show(terminal, model, content, folder, own)
 
 
-def _load(own: dict[str, Any]) -> tuple[Rows | FileRows, Rows | None]:
+def _load(own: dict[str, Any]) -> tuple[Rows | LargeRows, Rows | None]:
     """(rows to train on, rows to judge by), checked."""
     from mnemosphere.cli.rows import large, load_files, load_rows
-    from mnemosphere.data.columns import parse_shape
+    from mnemosphere.cli.table_rows import parse_shape
 
     columns = Columns.given(own)
     files = large(own["data"], columns, own["max_memory"])
@@ -140,11 +139,11 @@ def _load(own: dict[str, Any]) -> tuple[Rows | FileRows, Rows | None]:
 
 
 def _load_files(
-    files: FileRows, own: dict[str, Any], columns: Columns
-) -> tuple[FileRows, Rows | None]:
+    files: LargeRows, own: dict[str, Any], columns: Columns
+) -> tuple[LargeRows, Rows | None]:
     """The same for files that memory does not hold."""
     from mnemosphere.cli.rows import load_rows
-    from mnemosphere.data.columns import parse_shape
+    from mnemosphere.cli.table_rows import parse_shape
 
     if own["encoder"] is not None:
         raise ValueError("--encoder needs images that memory holds: leave it out")
@@ -158,7 +157,7 @@ def _load_files(
     return files, load_rows(own["test"], replace(columns, label=files.label, features=used), "last")
 
 
-def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | FileRows) -> Any:
+def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRows) -> Any:
     """The encoder of images, not fitted yet, or None."""
     from mnemosphere import PatchEncoder
 
@@ -171,7 +170,7 @@ def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | FileRow
     return PatchEncoder(rows.table.image_shape, device=settings["device"], random_state=own["seed"])
 
 
-def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | FileRows) -> Any:
+def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRows) -> Any:
     """The classifier, not fitted yet."""
     from mnemosphere.estimators.settings import build
     from mnemosphere.machine import pick_device
@@ -184,7 +183,7 @@ def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | FileRows)
     return model
 
 
-def _describe(terminal: Terminal, rows: Rows | FileRows) -> None:
+def _describe(terminal: Terminal, rows: Rows | LargeRows) -> None:
     """Rows, features and classes, in one line."""
     import numpy as np
 
@@ -196,7 +195,7 @@ def _describe(terminal: Terminal, rows: Rows | FileRows) -> None:
     more = ", …" if len(found) > _NAMED else ""
     where, n_features = "", _n_features(rows.x) if rows.in_memory else rows.x.n_features
     if not rows.in_memory:
-        n = len(rows.x.readers)
+        n = len(rows.x.files.readers)
         where = f" in {n} file{'s' if n > 1 else ''} of {size_of(rows.x.n_bytes)}"
     label = f" in {rows.label!r}" if rows.label else ""
     features = f"{n_features} feature{'' if n_features == 1 else 's'}"
@@ -215,7 +214,7 @@ def _n_features(x: Any) -> int:
     return int(x.shape[1]) + sum(lists) - len(lists)
 
 
-def _classes(rows: Rows | FileRows) -> tuple[Any, Any]:
+def _classes(rows: Rows | LargeRows) -> tuple[Any, Any]:
     """(the labels there are, how many rows have each)."""
     import numpy as np
 
@@ -230,7 +229,7 @@ def _classes(rows: Rows | FileRows) -> tuple[Any, Any]:
     return found.classes, found.mass.numpy()
 
 
-def _ask(model: Any, rows: Rows | FileRows, yes: bool) -> None:
+def _ask(model: Any, rows: Rows | LargeRows, yes: bool) -> None:
     """Hundreds of classes of a few rows have to be wanted."""
     from mnemosphere.estimators.remarks import check_worth_it
     from mnemosphere.estimators.selection import choose_n_memories
@@ -265,7 +264,7 @@ def _absolute(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(
-    model: Any, rows: Rows | FileRows, terminal: Terminal, checkpoint: Path | None = None
+    model: Any, rows: Rows | LargeRows, terminal: Terminal, checkpoint: Path | None = None
 ) -> float:
     """Fit with a progress bar; returns the seconds. Rows are named as the user does."""
     import numpy as np
@@ -296,7 +295,7 @@ def fit(
 
 def _run(
     terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any,
-    rows: Rows | FileRows,    judged: Rows | None,
+    rows: Rows | LargeRows,    judged: Rows | None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     import numpy as np
 

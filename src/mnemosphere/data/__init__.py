@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnemosphere.data.dataset import ArrayDataset, Dataset
+    from mnemosphere.data.dataset import ArrayDataset, Dataset, FileDataset
     from mnemosphere.data.idx import read_idx
     from mnemosphere.data.named import NAMES, NamedData, load
     from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
@@ -16,6 +16,7 @@ __all__ = [
     "NORMALIZATIONS",
     "ArrayDataset",
     "Dataset",
+    "FileDataset",
     "NamedData",
     "Normalizer",
     "Patches",
@@ -27,7 +28,7 @@ __all__ = [
 
 # Resolved on first use, so that tables can be read without torch.
 _HOME = {
-    **dict.fromkeys(("ArrayDataset", "Dataset"), "dataset"),
+    **dict.fromkeys(("ArrayDataset", "Dataset", "FileDataset"), "dataset"),
     "read_idx": "idx",
     **dict.fromkeys(("NAMES", "NamedData", "load"), "named"),
     **dict.fromkeys(("NORMALIZATIONS", "Normalizer"), "normalize"),

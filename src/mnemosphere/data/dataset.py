@@ -1,18 +1,32 @@
-"""Where rows lie: the one thing that training knows of data, and rows held in memory."""
+"""`Dataset`: what users open and what training takes, with rows in memory or in files."""
 
 from __future__ import annotations
 
+import warnings
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from mnemosphere.data.files import FileRows, RawRows, ahead
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.paths import MEMORY, Paths
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
+
+SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
+_CPU = torch.device("cpu")
+# From rows with their labels, which may be none, to label weights (n, C+1) and weights (n,).
+LabelWeights = Callable[[RawRows], tuple[Tensor, Tensor | None]]
 
 
 @dataclass
@@ -46,56 +60,106 @@ class Batches(Protocol):
         ...
 
 
-class Dataset(Batches, Protocol):
-    """Unit rows with label weights and sample weights, wherever they lie."""
+class Dataset(ABC):
+    """Rows with label weights and sample weights, in memory (`ArrayDataset`) or in files.
+
+    `Dataset.open` and `Dataset.from_batches` make one that estimators take. Training goes through
+    unit rows in batches; an estimator says by `FileDataset.on_sphere` how rows become those.
+    """
+
+    @staticmethod
+    def open(
+        paths: Paths,
+        *,
+        label: str | Sequence[str] | None = None,
+        weight: str | Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        classes: ArrayLike | None = None,
+        memory: int = MEMORY,
+    ) -> FileDataset:
+        """Files of one kind: a path, a list of them, or a pattern such as 'rows/*.parquet'.
+
+        Parquet, Arrow (.feather, .arrow), CSV, .npy, .npz and IDX, not compressed as a whole.
+        label, weight: the column, or for arrays the file (or files, or pattern) that has them.
+        features: the columns to use, numbers or lists of numbers; None: all others. classes: all
+        labels there are, which saves a first look at the label column. memory: bytes of rows to
+        hold at a time; data smaller than that are read once, and treated as arrays.
+        """
+        files = FileRows.open(paths, label=label, weight=weight, features=features, memory=memory)
+        return FileDataset(files, None if classes is None else np.unique(np.asarray(classes)))
+
+    @staticmethod
+    def from_batches(
+        batches: Callable[[], Iterable[Any]] | Iterable[Any],
+        *,
+        classes: ArrayLike | None = None,
+        memory: int = MEMORY,
+    ) -> FileDataset:
+        """Anything that can be iterated more than once: a function that starts anew each time.
+
+        Or an object like a torch DataLoader. Each batch is x, (x, y) or (x, y, weight), arrays,
+        sparse matrices or tensors. Rows are shuffled within what `memory` holds; a data set in
+        order, such as by class, should come shuffled.
+        """
+        files = FileRows.from_batches(batches, memory=memory)
+        return FileDataset(files, None if classes is None else np.unique(np.asarray(classes)))
 
     @property
+    @abstractmethod
     def n_rows(self) -> int:
         """How many rows."""
-        ...
 
     @property
+    @abstractmethod
     def device(self) -> torch.device:
         """Where batches come out."""
-        ...
 
     @property
     def n_bytes(self) -> int:
         """What a pass reads from files."""
-        ...
+        return 0
 
+    @abstractmethod
+    def batches(
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Batch]:
+        """One pass: see `Batches`."""
+
+    @abstractmethod
     def shard(self, rank: int, size: int) -> Batches:
         """What process `rank` of `size` goes through, together all rows: batches may be empty.
 
         `size` of a batch is that of all processes together.
         """
-        ...
 
-    def set_aside(self, n_rows: int) -> None:
+    def set_aside(self, n_rows: int) -> None:  # noqa: B027 (rows in memory were counted before)
         """So many rows of a pass had no direction: warn of them, once."""
-        ...
 
+    @abstractmethod
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or all: for starts, pilots and curvature."""
-        ...
 
+    @abstractmethod
     def split(
         self, fraction: float, *, generator: torch.Generator
     ) -> tuple[Dataset, Dataset | None]:
-        """(rows to learn from, rows to judge by): see `held_out`; None where it holds none."""
-        ...
+        """(rows to learn from, held-out rows): see `held_out`; None if it holds none."""
 
+    @abstractmethod
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
-        ...
 
+    @abstractmethod
     def label_mass(self) -> Tensor:
         """Label weights summed over all rows, by class, (C+1,) float64."""
-        ...
 
+    @abstractmethod
     def checksum(self) -> str:
-        """The same for the same rows, on every device: what a checkpoint knows its data by."""
-        ...
+        """The same for the same rows, on every device: what a checkpoint compares."""
 
 
 @dataclass(frozen=True)
@@ -182,13 +246,8 @@ class Shard:
             yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 
 
-class InMemory(Batches):
-    """What data that every process holds have in common."""
-
-    @property
-    def n_bytes(self) -> int:
-        """No file is read in a pass."""
-        return 0
+class InMemory(Dataset):
+    """Data that every process holds."""
 
     def shard(self, rank: int, size: int) -> Shard:
         """What process `rank` of `size` goes through: a part of each batch."""
@@ -208,9 +267,6 @@ class InMemory(Batches):
         one before.
         """
         return self.batches(size, generator=generator, cursor=cursor)
-
-    def set_aside(self, n_rows: int) -> None:
-        """None is met in a pass."""
 
 
 @dataclass(frozen=True)
@@ -336,6 +392,263 @@ class StreamedBatch(ArrayDataset):
     ) -> Iterator[Batch]:
         """The batch, whatever `size`."""
         return super().picked(None, generator=None, cursor=cursor)
+
+
+@dataclass(frozen=True, eq=False)
+class FileDataset(Dataset):
+    """Rows in files, made unit rows with label weights batch by batch.
+
+    As it is opened, rows count as unit rows without labels. `sampled` are random rows on the
+    sphere: samples are drawn and rows are held out among those, without another look at the files.
+    """
+
+    files: FileRows
+    classes: NDArray[Any] | None = None  # all labels there are, if the user has said so
+    normalizer: Normalizer = field(default_factory=lambda: Normalizer("none"))
+    label: LabelWeights = field(default_factory=lambda: no_labels(1))
+    mass: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+    partly: bool = True  # whether some rows have no label
+    device: torch.device = _CPU
+    dtype: torch.dtype = torch.float64
+    sampled: ArrayDataset | None = None
+    numbers: Tensor | None = None  # (n_sampled,) numbers of the sampled rows
+    _told: list[int] = field(default_factory=list)  # rows without direction met in the first pass
+
+    def on_sphere(
+        self, raw: RawRows, normalizer: Normalizer, label: LabelWeights, mass: Tensor, *,
+        partly: bool, device: torch.device, dtype: torch.dtype,
+    ) -> FileDataset:  # fmt: skip
+        """The same files, rows put on the sphere in this way; raw: a sample of the rows."""
+        found = replace(
+            self, normalizer=normalizer, label=label, mass=mass.to(device), partly=partly,
+            device=device, dtype=dtype, _told=[],
+        )  # fmt: skip
+        batch, keep, _ = found._unit_rows(raw)
+        return replace(
+            found, sampled=ArrayDataset(batch.take(keep)), numbers=raw.number[keep.cpu()]
+        )
+
+    def __repr__(self) -> str:
+        n = len(self.files.readers)
+        return f"Dataset of {self.n_rows} rows x {self.n_features} in {n} file{'s' * (n > 1)}"
+
+    def __iter__(self) -> Iterator[tuple[Any, NDArray[Any] | None, NDArray[Any] | None]]:
+        """(x, y, weight) of batches in the stored order, as they are stored."""
+        for raw in ahead(self.files.pieces()):
+            x = raw.rows.values
+            yield (x if isinstance(x, SparseRows) else x.numpy()), raw.y, raw.weight
+
+    def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """All rows as stored (a frame if features have names), labels and weights."""
+        return self.files.read()
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.files.n_rows
+
+    @property
+    def n_features(self) -> int:
+        """How many features."""
+        return self.files.n_features
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the features, if they have names."""
+        return self.files.names
+
+    @property
+    def fits(self) -> bool:
+        """Whether all rows together fit in `memory`."""
+        return self.files.fits
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the files."""
+        return self.files.n_bytes
+
+    def parts(self) -> dict[str, Tensor]:
+        """What tells this data set from others."""
+        classes = [] if self.classes is None else self.classes.tolist()
+        about = torch.frombuffer(bytearray(repr(classes).encode()), dtype=torch.uint8)
+        return {**self.files.parts(), "classes": about}
+
+    def batches(
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Batch]:
+        """One pass, in batches of at most `size` rows and of what memory holds."""
+        lost = 0
+        for part in self.placed(size, generator, cursor or Cursor()):
+            lost += part.lost
+            if part.n_rows:
+                yield part
+        self.set_aside(lost)
+
+    def set_aside(self, n_rows: int) -> None:
+        """So many rows of a pass had no direction: warn of them, once."""
+        if self._told:
+            return
+        self._told.append(n_rows)
+        if n_rows:
+            warnings.warn(
+                f"{n_rows} of {self.n_rows} rows have no direction (all zeros, or "
+                "constant where rows are centered) and were set aside; "
+                "normalize='standard' would keep them",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def shard(self, rank: int, size: int) -> FileShard:
+        """What process `rank` of `size` reads: rows of its own."""
+        own = replace(self, files=self.files.shard(rank, size))
+        return FileShard(own, rank, size)
+
+    def placed(
+        self, size: int | None, generator: torch.Generator | None, cursor: Cursor
+    ) -> Iterator[Part]:
+        """One pass in the batches that are stored, whatever is left of each."""
+        seed = None
+        if generator is not None:
+            seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        raw = self.files.batches(size, seed, cursor.batches)
+        batches: Iterator[Part]
+        if self.device.type == "cuda":
+            batches = (self._batch(part) for part in ahead(map(_pinned, raw)))
+        else:
+            batches = ahead(self._batch(part) for part in raw)
+        for batch in batches:
+            cursor.batches += 1
+            yield batch
+
+    def _batch(self, raw: RawRows) -> Part:
+        """Unit rows with what is known of them."""
+        batch, keep, lost = self._unit_rows(raw)
+        batch = batch if bool(keep.all()) else batch.take(keep)
+        return Part(batch.x, batch.targets, batch.sample_weight, lost=int(lost.sum()))
+
+    def _unit_rows(self, raw: RawRows) -> tuple[Batch, Tensor, Tensor]:
+        """(rows as a batch on the device, which have direction and weight, which no direction)."""
+        x, lost = on_sphere(raw.rows.on(self.device), self.normalizer, self.dtype)
+        targets, weight = self.label(raw)
+        batch = Batch(x, targets.to(x), None if weight is None else weight.to(x))
+        keep = ~lost
+        if batch.sample_weight is not None:
+            keep = keep & (batch.sample_weight > 0)
+        return batch, keep, lost
+
+    def _sampled(self) -> FileDataset:
+        """With a sample of the rows, drawn now if there is none."""
+        if self.sampled is not None:
+            return self
+        return self.on_sphere(
+            self.files.sample(SAMPLED, 0), self.normalizer, self.label, self.mass,
+            partly=self.partly, device=self.device, dtype=self.dtype,
+        )  # fmt: skip
+
+    def sample(self, n: int, *, generator: torch.Generator) -> Batch:
+        """Random rows, n of them or as many as were sampled."""
+        some = self._sampled().sampled
+        assert some is not None
+        return some.sample(n, generator=generator)
+
+    def split(
+        self, fraction: float, *, generator: torch.Generator
+    ) -> tuple[FileDataset, ArrayDataset | None]:
+        """(rows to learn from, held-out rows): half of those sampled at most."""
+        whole = self._sampled()
+        some, numbers = whole.sampled, whole.numbers
+        assert some is not None
+        assert numbers is not None
+        share = min(0.5, fraction * self.n_rows / some.n_rows)
+        held = held_out(some.rows.targets, share, generator=generator)
+        if not bool(held.any()):
+            return self, None
+        judged, kept = (ArrayDataset(some.rows.take(rows)) for rows in (held, ~held))
+        held = held.cpu()
+        rest = replace(
+            whole,
+            files=self.files.without(numbers[held]),
+            sampled=kept,
+            numbers=numbers[~held],
+            mass=self.mass - judged.label_mass(),
+        )
+        return rest, judged
+
+    def without_labels(self, n_columns: int) -> FileDataset:
+        """The same rows with label weights of zero in so many columns."""
+
+        def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
+            return no_labels(n_columns)(raw)[0], self.label(raw)[1]
+
+        whole = self._sampled()
+        assert whole.sampled is not None
+        return replace(
+            whole, label=label, mass=self.mass.new_zeros(n_columns),
+            sampled=whole.sampled.without_labels(n_columns),
+        )  # fmt: skip
+
+    def label_mass(self) -> Tensor:
+        """Label weights summed over all rows, by class, (C+1,) float64."""
+        return self.mass
+
+    def has_unlabeled(self) -> bool:
+        """Whether some rows have no label at all."""
+        return self.partly
+
+    def checksum(self) -> str:
+        """Sizes of the files, rows left out, and the bytes of the sampled rows."""
+        sizes = [reader.n_bytes for reader in self.files.readers]
+        gone = zlib.crc32(self.files.left_out.numpy().data)
+        some = self._sampled().sampled
+        assert some is not None
+        return f"{sizes} {gone} {some.checksum()}"
+
+
+@dataclass(frozen=True)
+class FileShard:
+    """What one process reads, in as many batches as all of them have."""
+
+    dataset: FileDataset  # of its own rows
+    rank: int
+    size: int
+
+    def batches(
+        self,
+        size: int | None,
+        *,
+        generator: torch.Generator | None = None,
+        cursor: Cursor | None = None,
+    ) -> Iterator[Part]:
+        """One pass; `size` is that of all processes together."""
+        own = None if size is None else -(-size // self.size)
+        for part in self.dataset.placed(own, generator, cursor or Cursor()):
+            yield replace(part, first=self.rank << 30)
+
+
+def no_labels(n_columns: int) -> LabelWeights:
+    """Label weights of zero in so many columns, and the sample weights as they are stored."""
+
+    def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
+        none = torch.zeros(1, n_columns, dtype=torch.float64).expand(raw.rows.n_rows, -1)
+        return none, stored_weights(raw)
+
+    return label
+
+
+def stored_weights(raw: RawRows) -> Tensor | None:
+    """Sample weights (n,) float64, if the files have them."""
+    return None if raw.weight is None else torch.from_numpy(np.array(raw.weight, dtype=np.float64))
+
+
+def _pinned(raw: RawRows) -> RawRows:
+    """In memory that a GPU copies from without waiting."""
+    values = raw.rows.values
+    pinned = values.pin_memory() if values.layout == torch.strided else values
+    return raw._replace(rows=StoredRows(pinned, raw.rows.device, raw.rows.number))
 
 
 def held_out(

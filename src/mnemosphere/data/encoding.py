@@ -1,9 +1,10 @@
 """How a table of text, dates, categories and blanks becomes numbers, and numbers a table again.
 
     number    as it is; whole numbers that name rows (an id, a counter) are left out
-    numeral   a number written as text; "?" and the like are blanks
+    numeral   a number written as text: 2.5, $3,000, 14%, or 5,32; "?" and the like are missing
     boolean   0 or 1
-    date      days since 1970-01-01; text counts as dates where all of it is ISO 8601
+    date      days since 1970-01-01; text counts as dates if all of it is ISO 8601, or written as
+              13.03.2018 or 03/13/2018 so that day and month cannot be confused
     category  one column for each category that is frequent enough, `color=red`; two categories
               share one. Others become zeros ("none of these"), also categories never seen before
     list      numbers of one length: an embedding, `vector[0]`, `vector[1]`, …
@@ -16,30 +17,51 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.schema import items, mapping, one_of, text, whole
+from mnemosphere.schema import check_fields, items, one_of, text, whole
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
-# What a model file holds of an encoding.
-COLUMNS = items(
-    mapping({
-        "name": text, "kind": one_of(*_KINDS), "categories": items(text), "rare": items(text),
-        "length": whole(1),
-    })
-)  # fmt: skip
+_FORMATS = ("", "decimal comma", "day first", "month first", "year first")
+_FIELDS = {
+    "name": text, "kind": one_of(*_KINDS), "categories": items(text), "rare": items(text),
+    "length": whole(1), "format": one_of(*_FORMATS),
+}  # fmt: skip
+
+
+def _check_column(value: Any, name: str) -> None:
+    """Files of earlier versions have no format."""
+    check_fields({"format": "", **value} if isinstance(value, dict) else value, _FIELDS, name)
+
+
+COLUMNS = items(_check_column)  # what a model file holds of an encoding
 _BLANKS = ("", "?", "-", ".", "*", "na", "n/a", "nan", "none", "null", "unknown", "missing")
 _FEW_ROWS = 20  # below, a value that occurs once says nothing about its column
 _RARE = 200  # a category is kept that has at least one row in so many
 _MOST = 50  # categories of a column
+_NEARLY = 0.9  # share of the texts of a column that makes a note worthwhile
 _COVERED = 0.5  # share of the rows that the kept categories must have, else it is no category
 _ID = re.compile(r"(?i:(^|[_ .-])(id|index|key|uuid|guid|row|nr|no)$)|[a-z]I[dD]$")
-_OTHER_DATE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}( .*)?")
+_CURRENCY = "$€£¥₹"
+_MONEY = rf"[{_CURRENCY}]?\s?[+-]?{{digits}}(?:[eE][+-]?\d+)?\s?[{_CURRENCY}%]?"
+# Numbers as people write them, in groups of three digits or not.
+_NUMBER = {
+    "": re.compile(
+        "[+-]?" + _MONEY.format(digits=r"(?:\d{1,3}(?:,\d{3})+|\d+|(?=\.\d))(?:\.\d*)?")
+    ),
+    "decimal comma": re.compile(
+        "[+-]?" + _MONEY.format(digits=r"(?:\d{1,3}(?:[. ]\d{3})+|\d+|(?=,\d))(?:,\d+)?")
+    ),
+}
+_DATE = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})([ T].*)?")
+_CENTURY = 69  # two-digit years below it are of this century
+_FREE_TEXT = "an id or free text"
 _STORED = 1000  # rare categories that are told from new ones
 _SHOWN = 5
 _DAY = 86_400_000_000  # microseconds
@@ -49,6 +71,13 @@ _DAYS = 3_000_000  # from 1970 that still are a date
 def is_frame(X: Any) -> bool:
     """Whether X has named columns of their own types, as pandas, polars and Arrow have them."""
     return hasattr(X, "to_pandas") or (hasattr(X, "columns") and hasattr(X, "dtypes"))
+
+
+def check_names(names: Iterable[Any], where: str = "X") -> None:
+    """ValueError if two columns have one name."""
+    twice = [name for name, n in Counter(map(str, names)).items() if n > 1]
+    if twice:
+        raise ValueError(f"{where} has more than one column called {listed(twice)}: rename them")
 
 
 def listed(names: Sequence[Any], most: int = _SHOWN) -> str:
@@ -66,6 +95,7 @@ class Column:
     categories: tuple[str, ...] = ()  # of a category, in order
     rare: tuple[str, ...] = ()  # those that count as none of these, the most frequent first
     length: int = 1  # of a list
+    format: str = ""  # how a numeral or a date is written, unless as in Python
 
     @property
     def is_pair(self) -> bool:
@@ -100,6 +130,7 @@ class Encoding:
         """(the encoding of a frame with at least one row, remarks on what it does to columns)."""
         notes: list[str] = []
         frame = _pandas(frame)
+        check_names(frame.columns)
         found = [_learn(str(name), frame.iloc[:, k], notes) for k, name in enumerate(frame.columns)]
         return cls(tuple(found)), notes
 
@@ -184,9 +215,10 @@ class Encoding:
     def from_json(cls, stored: Sequence[dict[str, Any]]) -> Self:
         """Undo `to_json`."""
         columns = tuple(
-            Column(c["name"], c["kind"], tuple(c["categories"]), tuple(c["rare"]), int(c["length"]))
+            Column(c["name"], c["kind"], tuple(c["categories"]), tuple(c["rare"]), int(c["length"]),
+                   c.get("format", ""))
             for c in stored
-        )
+        )  # fmt: skip
         return cls(columns)
 
 
@@ -211,7 +243,7 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     """What a column becomes."""
     import pandas as pd
 
-    kind, n = _kind(values), len(values)
+    (kind, format), n = _kind(values), len(values)
     if values.isna().all():
         notes.append(f"column {name!r} is blank, so it is left out")
         return Column(name, "left out")
@@ -225,22 +257,23 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
         length = len(next(v for v in values if np.ndim(v) == 1))
         return Column(name, kind, length=length)
     if kind != "category":
-        return Column(name, kind)
+        _note_format(name, kind, format, values, notes)
+        return Column(name, kind, format=format)
     counts = pd.Series(_texts(values)).value_counts()
     if len(counts) == 1:
         notes.append(f"column {name!r} says {counts.index[0]!r} in every row, so it is left out")
         return Column(name, "left out")
     least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
     kept = counts[counts >= least].index[:_MOST]
+    like = _looks_like(list(counts.index))
     if counts[kept].sum() < _COVERED * counts.sum():
-        like = "an id or free text"
-        if all(_OTHER_DATE.fullmatch(str(value)) for value in counts.index):
-            like = "dates that are not written as 2026-12-31"
         notes.append(
             f"column {name!r} has {len(counts)} different texts in {n} rows and looks like {like}, "
             "so it is left out"
         )
         return Column(name, "left out")
+    if like != _FREE_TEXT:
+        notes.append(f"column {name!r} counts as categories, but looks like {like}")
     rare = tuple(value for value in counts.index if value not in set(kept))
     if rare:
         notes.append(
@@ -250,33 +283,151 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     return Column(name, "category", tuple(sorted(kept)), rare[:_STORED])
 
 
-def _kind(values: Any) -> str:
-    """What kind of column it is, by its type and, where that is text, by its texts."""
+def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str]) -> None:
+    """Say how numbers and dates that are not written as in Python are read."""
+    if kind not in ("numeral", "date") or _is_typed(values):
+        return
+    known = [text for text in _texts(values) if text is not None and text.lower() not in _BLANKS]
+    if kind == "date":
+        if format:
+            notes.append(f"column {name!r} is read as dates, {format}, such as {known[0]!r}")
+        return
+    odd = next((text for text in known if not _is_float(text)), None)
+    if odd is not None:
+        notes.append(
+            f"column {name!r} is read as numbers: {odd!r} as {float(_plain_number(odd, format)):g}"
+        )
+
+
+def _is_typed(values: Any) -> bool:
+    """Whether the type of a column tells what it is, so that its texts need no look."""
+    import pandas as pd
+
+    types = pd.api.types
+    return bool(types.is_numeric_dtype(values.dtype) or types.is_datetime64_any_dtype(values.dtype)
+                or types.is_timedelta64_dtype(values.dtype))  # fmt: skip
+
+
+def _looks_like(words: Sequence[str]) -> str:
+    """What a column of these texts seems to hold, and what to do about it."""
+    if all(_DATE.fullmatch(word) for word in words):
+        return (
+            "dates whose day and month cannot be told apart: write them as 2026-12-31, or convert "
+            "the column with pandas.to_datetime"
+        )
+    if _mostly_numbers(words):
+        odd = [word for word in words if not _is_number(word)]
+        if odd:
+            return f"numbers with some texts among them, such as {odd[0]!r}: leave those blank"
+        return "numbers written in more than one way: write them all as 1234.5"
+    return _FREE_TEXT
+
+
+def _is_number(word: str) -> bool:
+    return any(written.fullmatch(word) for written in _NUMBER.values()) or _is_float(word)
+
+
+def _mostly_numbers(words: Sequence[str]) -> bool:
+    """Whether nearly all of the different texts are numbers in some way of writing."""
+    known = [word for word in words if word.lower() not in _BLANKS]
+    return len(known) > 2 and sum(map(_is_number, known)) >= _NEARLY * len(known)
+
+
+def _is_float(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _number_format(words: Sequence[str]) -> str | None:
+    """How all these texts are written as numbers; None if they are not."""
+    signs = {sign for word in words for sign in _CURRENCY if sign in word}
+    percent = sum("%" in word for word in words)
+    if len(signs) > 1 or percent not in (0, len(words)) or (signs and percent):
+        return None
+    for format, pattern in _NUMBER.items():
+        if all(pattern.fullmatch(word) for word in words):
+            return format
+    return None
+
+
+def _plain_number(word: str, format: str) -> str:
+    """A number as Python writes it."""
+    word = word.translate(str.maketrans("", "", _CURRENCY + "% \u00a0\u202f"))
+    if format == "decimal comma":
+        return word.replace(".", "").replace(",", ".")
+    return word.replace(",", "")
+
+
+def _date_format(words: Sequence[str]) -> str | None:
+    """How all these texts are written as dates; None if they are not, or in more than one way."""
+    found = [_DATE.fullmatch(word) for word in words]
+    if not all(found):
+        return None
+    parts = [(m[1], m[3], m[4], m[2]) for m in found if m is not None]
+    if all(len(first) == 4 for first, *_ in parts):
+        return "year first"
+    if not all(len(first) <= 2 and len(last) in (2, 4) for first, _, last, _ in parts):
+        return None
+    first, second = (max(int(part[k]) for part in parts) for k in (0, 1))
+    if second <= 12 < first <= 31 or (max(first, second) <= 12 and {p[3] for p in parts} == {"."}):
+        return "day first"
+    return "month first" if first <= 12 < second <= 31 else None
+
+
+def _iso_date(word: str | None, format: str) -> str | None:
+    """A date as ISO 8601 has it; None if it is not written in that format."""
+    found = None if word is None else _DATE.fullmatch(word)
+    if found is None:
+        return None
+    first, second, last, rest = found[1], found[3], found[4], found[5] or ""
+    year, month, day = {
+        "year first": (first, second, last), "day first": (last, second, first),
+    }.get(format, (last, first, second))  # fmt: skip
+    if len(year) == 2:
+        year = ("20" if int(year) < _CENTURY else "19") + year
+    return f"{year:0>4}-{month:0>2}-{day:0>2}{rest}"
+
+
+def _kind(values: Any) -> tuple[str, str]:
+    """(kind, format) of a column, by its type and, if that is text, by its texts."""
     import pandas as pd
 
     types, kind = pd.api.types, values.dtype
     if types.is_complex_dtype(kind):
         raise ValueError("Complex data not supported in X: pass real and imaginary parts apart")
     if types.is_bool_dtype(kind):
-        return "boolean"
+        return "boolean", ""
     if types.is_datetime64_any_dtype(kind) or types.is_timedelta64_dtype(kind):
-        return "date"
+        return "date", ""
     if types.is_numeric_dtype(kind):
-        return "number"
-    if not isinstance(kind, pd.CategoricalDtype):
-        known = values[values.notna()]
-        if len(known) and np.ndim(known.iloc[0]) == 1:
-            return "list"
-        texts = pd.Series(_texts(values)).dropna().unique()
-        words = [word for word in texts if word.lower() not in _BLANKS]
-        if words and pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
-            return "numeral"
-        if words and set(words) <= {"True", "False"}:
-            return "boolean"
-        like_dates = words and all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words)
-        if like_dates and pd.to_datetime(words, format="ISO8601", errors="coerce").notna().all():
-            return "date"
-    return "category"
+        return "number", ""
+    if isinstance(kind, pd.CategoricalDtype):
+        return "category", ""
+    known = values[values.notna()]
+    if len(known) and np.ndim(known.iloc[0]) == 1:
+        return "list", ""
+    texts = pd.Series(_texts(values)).dropna().unique()
+    words = [word for word in texts if word.lower() not in _BLANKS]
+    if not words:
+        return "category", ""
+    if pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
+        return "numeral", ""
+    if set(words) <= {"True", "False"}:
+        return "boolean", ""
+    if all(re.match(r"\d{4}-\d\d-\d\d", word) for word in words):
+        dates, format = words, ""
+    else:
+        found = _number_format(words)
+        if found is not None:
+            return "numeral", found
+        format = _date_format(words) or ""
+        dates = [_iso_date(word, format) or "" for word in words] if format else [""]
+    if pd.to_datetime(dates, format="ISO8601", errors="coerce").notna().all():
+        return "date", format
+    return "category", ""
 
 
 def _texts(values: Any) -> NDArray[Any]:
@@ -320,11 +471,11 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
                 f"{len(rows[bad])}: make them of one length"
             )
         return np.array(rows, dtype=np.float64).reshape(len(rows), column.length), []
-    found = _dates(values) if column.kind == "date" else _numbers(column, values)
+    found = _dates(column, values) if column.kind == "date" else _numbers(column, values)
     return found[:, None], []
 
 
-def _dates(values: Any) -> NDArray[np.float64]:
+def _dates(column: Column, values: Any) -> NDArray[np.float64]:
     import pandas as pd
 
     if pd.api.types.is_numeric_dtype(values.dtype):  # days already
@@ -332,10 +483,18 @@ def _dates(values: Any) -> NDArray[np.float64]:
     if pd.api.types.is_timedelta64_dtype(values.dtype):
         return np.asarray(values.dt.total_seconds() / 86_400, dtype=np.float64)
     if not pd.api.types.is_datetime64_any_dtype(values.dtype):
-        values = pd.Series(_texts(values))
+        texts = _texts(values)
+        if column.format:
+            texts = np.array([_iso_date(word, column.format) for word in texts], dtype=object)
+        values = pd.Series(texts)
     when = pd.to_datetime(values, utc=True, errors="coerce")
     days = when.dt.tz_localize(None).astype("datetime64[us]").to_numpy()
     return np.where(np.isnat(days), np.nan, days.astype(np.int64) / _DAY)
+
+
+def _as_written(word: str, format: str) -> str:
+    """A number as Python writes it, if it is written in that format; else the text."""
+    return _plain_number(word, format) if _NUMBER[format].fullmatch(word) else word
 
 
 def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
@@ -347,6 +506,8 @@ def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
     texts = texts.where([t is not None and t.lower() not in _BLANKS for t in texts], None)
     if column.kind == "boolean":
         texts = texts.replace({"True": "1", "False": "0"})
+    else:
+        texts = texts.map(lambda word: _as_written(word, column.format), na_action="ignore")
     x = pd.to_numeric(texts, errors="coerce")
     odd = texts[x.isna() & texts.notna()]
     if len(odd):

@@ -35,6 +35,7 @@ _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 METRICS = ("whitened", "weighted")
 SCALED = ("standard", *METRICS)
+_DENSE_NUMBERS = 1 << 20  # numbers of sparse rows that are held dense at a time
 _UNIT = 1e-4  # how far from 1 the norm of a row may be where it is left as it is
 
 
@@ -55,7 +56,7 @@ class _Chunks(Protocol):
 
 @dataclass(frozen=True)
 class Normalizer:
-    """Puts rows on the unit sphere, in float64; sparse rows stay sparse.
+    """Puts rows on the unit sphere, in float64; sparse rows stay sparse unless a metric mixes them.
 
     center    minus the row's mean, over the row's norm (images, spectra, counts)
     unit      over the row's norm (embeddings)
@@ -165,7 +166,12 @@ class Normalizer:
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
         if isinstance(x, SparseRows):
-            return sparse_unit_rows(x, self.kind, self.mean, self.scale)
+            if self.metric is None:
+                return sparse_unit_rows(x, self.kind, self.mean, self.scale)
+            # A metric mixes features, so few rows at a time become dense.
+            step = max(1, _DENSE_NUMBERS // x.shape[1])
+            parts = [self(x[k : k + step].to_dense()) for k in range(0, x.shape[0], step)]
+            return torch.cat([unit for unit, _ in parts]), torch.cat([lost for _, lost in parts])
         x, norm, lost = self._directions(x.double())
         if self.metric is not None:
             x = x @ self.metric.T

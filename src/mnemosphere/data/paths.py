@@ -1,4 +1,4 @@
-"""Files by paths and patterns, and whether memory holds them."""
+"""Files by paths and patterns; this module and tables need no torch."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
-from mnemosphere.data.named import NAMES
-from mnemosphere.machine import available_memory
+MEMORY = 256 << 20  # bytes of rows that are held at a time
+SUFFIXES = (".parquet", ".feather", ".arrow", ".ipc", ".csv", ".tsv", ".npy")  # read in pieces
 
-HELD = 3  # times the size of a file, at least, is what reading it takes
-STREAMED = (".parquet", ".feather", ".arrow", ".ipc", ".csv", ".tsv", ".npy", "ubyte")
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
-def expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[Path]:
+def expand(paths: Paths) -> list[Path]:
     """The files that paths and patterns name."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     files: list[Path] = []
@@ -27,19 +26,3 @@ def expand(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> list[P
     if not files:
         raise ValueError("no files: pass a path, a list of paths or a pattern")
     return files
-
-
-def too_large(data: Sequence[str], memory: int | None) -> list[Path] | None:
-    """The files, where they are to be read as they are needed; None: memory holds them.
-
-    memory: bytes for them; None: what is free. Several arrays are always read that way.
-    """
-    if len(data) == 1 and (data[0] in NAMES or Path(data[0]).is_dir()):
-        return None
-    files = expand(data)
-    if not all(path.is_file() and path.name.lower().endswith(STREAMED) for path in files):
-        return None  # to be told what is wrong with it where it is read
-    arrays = files[0].name.lower().endswith((".npy", "ubyte"))
-    budget = available_memory("cpu") if memory is None else memory
-    held = HELD * sum(path.stat().st_size for path in files)
-    return files if held > budget or (arrays and len(files) > 1) else None

@@ -11,16 +11,35 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from mnemosphere.data.encoding import check_names, is_frame
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.sparse_rows import SparseRows, take_rows
 
-_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
+# Held at a time in float64, several times over: at most half a gigabyte on a GPU.
+_CHUNK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 24}
 _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
 _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
 _GAP = 0.123456789  # any number that rows do not hold
 _FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
 _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
+
+
+def as_given(x: Any) -> Any:
+    """Rows as a user passes them: what a masked array masks is missing, NaN.
+
+    ValueError if two columns of a frame have one name.
+    """
+    if isinstance(x, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(x)
+        if not masked.any() or x.dtype.kind not in "buif":
+            return x.data
+        wide = x.data.astype(np.promote_types(x.dtype, np.float32), copy=True)
+        wide[masked] = np.nan
+        return wide
+    if is_frame(x) and not hasattr(x, "column_names"):  # of Arrow, names come with the frame
+        check_names(x.columns)
+    return x
 
 
 @dataclass(frozen=True)
@@ -99,6 +118,15 @@ class StoredRows:
         if self.number is not None:
             rows = self.number[rows.to(self.number.device)]
         return [int(row) for row in rows.tolist()]
+
+    def always_missing(self) -> Tensor:
+        """Which features are NaN in every row, (N,)."""
+        missing = torch.ones(self.n_features, dtype=torch.bool, device=self.device)
+        for _, x in self.chunks():
+            if not bool(missing.any()):
+                break
+            missing &= x.isnan().all(0)
+        return missing
 
     def check_finite(self, names: Sequence[Any] | None = None, *, gaps: bool = False) -> Self:
         """Return self; ValueError names the first number that is none, by row and column.

@@ -17,8 +17,8 @@ from sklearn.utils._set_output import _SetOutputMixin
 from torch import Tensor
 
 from mnemosphere import interpret
-from mnemosphere.data.ahead import ahead
-from mnemosphere.data.source import Dataset
+from mnemosphere.data.dataset import FileDataset
+from mnemosphere.data.files import ahead
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.from_files import check_features, gathered, sample_rows
 from mnemosphere.estimators.setup import kept_settings
@@ -93,10 +93,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def _rowwise(self, X: Any, read: Callable[[FittedModel, Any], Any]) -> Any:
         """`read(model, rows)`; for a `Dataset`, an iterator over the answers to its batches."""
         model = self.model_
-        if not isinstance(X, Dataset):
+        if not isinstance(X, FileDataset):
             return read(model, X)
         check_features(model.features, X)
-        return (read(model, raw.rows) for raw in ahead(X.pieces()))
+        return (read(model, raw.rows) for raw in ahead(X.files.pieces()))
 
     # Rows.
 
@@ -139,7 +139,9 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         over draws of X: with n rows, a new one of their kind is rejected with probability at most
         `rate`, and at least `rate` − 1/(n+1).
         """
-        found = gathered(self.novelty_score, X) if isinstance(X, Dataset) else self.novelty_score(X)
+        found = (
+            gathered(self.novelty_score, X) if isinstance(X, FileDataset) else self.novelty_score(X)
+        )
         threshold = interpret.rejection_threshold(as_numpy(found), rate)
         self.model_ = self.model_.recalibrate(novelty_threshold=threshold)
         return self
@@ -218,7 +220,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         has no exact pass: there the model is judged as it is.
         """
         model = self._current()
-        if not isinstance(X, Dataset):
+        if not isinstance(X, FileDataset):
             return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
         given = sample_rows(X, 0)
         with together() as group:

@@ -14,11 +14,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, is_dense_array
+from mnemosphere.data.dataset import ArrayDataset, FileDataset, is_dense_array
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.source import Dataset
-from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
 from mnemosphere.estimators.class_training import ClassTraining
 from mnemosphere.estimators.from_files import (
@@ -68,7 +66,7 @@ class _Rows(NamedTuple):
     stored: StoredRows  # rows as given, or a sample of a data set
     weight: Tensor | None  # theirs
     training: ClassTraining  # with everything settled
-    dataset: ArrayDataset | SourceDataset  # all rows, on the sphere
+    dataset: ArrayDataset | FileDataset  # all rows, on the sphere
     seed: int
     callbacks: list[Callback]
 
@@ -329,12 +327,12 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     def score(
         self,
-        X: ArrayLike | Dataset,
+        X: ArrayLike | FileDataset,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
         """Accuracy on (X, y), or on a `Dataset` with labels."""
-        if isinstance(X, Dataset):
+        if isinstance(X, FileDataset):
             return accuracy(self._current(), X)
         own: float = super().score(X, y, sample_weight)
         return own
@@ -347,7 +345,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         start again at 1.
         """
         model = self._current()
-        given = sample_rows(X, 0) if isinstance(X, Dataset) else (X, y, sample_weight)
+        given = sample_rows(X, 0) if isinstance(X, FileDataset) else (X, y, sample_weight)
         rows = labeled_rows(model, *given)
         labeled = rows.targets.sum(1) > 0
         if not bool(labeled.any()):
@@ -371,7 +369,7 @@ def _learn_from(
 ) -> _Rows:
     """Rows and labels checked, everything that is "auto" settled."""
     classes = None
-    if isinstance(X, Dataset):
+    if isinstance(X, FileDataset):
         if not X.fits:
             return _learn_from_files(settings, owner, X)
         given, (X, y, sample_weight) = X, X.read()
@@ -394,7 +392,7 @@ def _learn_from(
     return _Rows(features, stored, weight, training, dataset, seed, callbacks)
 
 
-def _learn_from_files(settings: Mapping[str, Any], owner: str, source: Dataset) -> _Rows:
+def _learn_from_files(settings: Mapping[str, Any], owner: str, source: FileDataset) -> _Rows:
     """The same for a data set that memory does not hold, by a sample of it."""
     seed, callbacks = begin(settings, owner, source, ())
     features = features_of(source, owner)

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.cluster_selection import (
     MEMORIES,
     NUMBERS,
@@ -76,7 +75,7 @@ class ClusterTraining:
         return precision_of(self.precision, n_numbers)
 
     def train(
-        self, dataset: ArrayDataset | SourceDataset, prior: Tensor | None, seed: int,
+        self, dataset: ArrayDataset | FileDataset, prior: Tensor | None, seed: int,
         callbacks: Sequence[Callback],
     ) -> Trained:  # fmt: skip
         """Memories of highest likelihood, then their latent classes."""
@@ -131,7 +130,7 @@ class ClusterTraining:
 
     def train_memories(
         self,
-        dataset: ArrayDataset | SourceDataset,
+        dataset: ArrayDataset | FileDataset,
         generator: torch.Generator,
         callbacks: Sequence[Callback],
     ) -> Trained:
@@ -176,7 +175,7 @@ class ClusterTraining:
     def train_classes(
         self,
         trained: Trained,
-        dataset: ArrayDataset | SourceDataset,
+        dataset: ArrayDataset | FileDataset,
         prior: Tensor | None,
         generator: torch.Generator,
         callbacks: Sequence[Callback],

@@ -15,10 +15,8 @@ from sklearn.base import ClusterMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import METRICS, NORMALIZATIONS
-from mnemosphere.data.source import Dataset
-from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
 from mnemosphere.estimators.cluster_training import ClusterTraining
 from mnemosphere.estimators.from_files import features_of, gathered, learn_rows
@@ -211,7 +209,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self._validate_params()
         with together(), operands(self.precision), reused():
             self.model_ = self._fit(X, sample_weight)
-            labels = gathered(self.predict, X) if isinstance(X, Dataset) else self.predict(X)
+            labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
         return self
@@ -219,15 +217,15 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, sample_weight: Any) -> FittedModel:
         settings, owner = self.get_params(deep=False), type(self).__name__
         prior, training = self._proportions(), ClusterTraining(settings)
-        dataset: ArrayDataset | SourceDataset
-        if isinstance(X, Dataset) and not X.fits:
+        dataset: ArrayDataset | FileDataset
+        if isinstance(X, FileDataset) and not X.fits:
             seed, callbacks = begin(settings, owner, X, ())
             features = features_of(X, owner)
             with looking(X, callbacks):
                 learned = learn_rows(training, X, prior, seed, pick_device(self.device))
             dataset, stored, weight = learned.dataset, learned.rows.rows, learned.weight
         else:
-            if isinstance(X, Dataset):
+            if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
             features, stored = learn_features(X, self.device, owner)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)

@@ -1,8 +1,9 @@
-"""What estimators make of a `Dataset` that is larger than memory: choices, labels, answers."""
+"""Estimators on rows in files: "auto" choices, labels, and answers batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -10,12 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.ahead import ahead
-from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.dataset import (
+    SAMPLED,
+    ArrayDataset,
+    FileDataset,
+    LabelWeights,
+    no_labels,
+    stored_weights,
+)
+from mnemosphere.data.files import FileRows, RawRows, ahead, join_rows
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import merge_copies
-from mnemosphere.data.source import SAMPLED, Dataset, RawRows, join_rows
-from mnemosphere.data.streamed import LabelWeights, SourceDataset, put_on_sphere
 from mnemosphere.features import Features
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import class_index, class_weights, encode, is_missing
@@ -34,38 +40,38 @@ class Scan(NamedTuple):
     unlabeled: bool  # whether a row has no label
 
 
-def own_rows(source: Dataset) -> Dataset:
-    """Those that this process reads; all of them where there is no group."""
+def own_rows(files: FileRows) -> FileRows:
+    """Those that this process reads; all of them if there is no group."""
     group = current()
-    return source.shard(group.rank, group.size) if group.many else source
+    return files.shard(group.rank, group.size) if group.many else files
 
 
 def sample_rows(
-    source: Dataset, seed: int, look: Callable[[RawRows], None] | None = None
+    source: FileDataset, seed: int, look: Callable[[RawRows], None] | None = None
 ) -> RawRows:
     """A sample of the rows, each read by the process that has it, gathered once."""
-    group, own = current(), own_rows(source)
+    group, own = current(), own_rows(source.files)
     found = group.gather(own.sample(SAMPLED, seed, look) if own.n_rows else None)
     return join_rows([part for part in found if part is not None])
 
 
 @together()
-def gathered(answer: Callable[..., Any], source: Dataset) -> NDArray[Any]:
+def gathered(answer: Callable[..., Any], source: FileDataset) -> NDArray[Any]:
     """Answers to all rows, in their order, each given by the process that has it."""
-    own = own_rows(source)
+    own = replace(source, files=own_rows(source.files))
     parts = [np.asarray(part) for part in answer(own)] if own.n_rows else []
     return np.concatenate([part for parts in current().gather(parts) for part in parts])
 
 
-def scan(source: Dataset, unlabeled: object) -> Scan:
+def scan(source: FileDataset, unlabeled: object) -> Scan:
     """The labels there are, in one look at their column; ValueError names a row without one."""
-    if (key := _key(unlabeled)) not in source.noted:
+    if (key := _key(unlabeled)) not in source.files.noted:
         count = _Count(source, unlabeled)
-        own = own_rows(source)
+        own = own_rows(source.files)
         for raw in own.pieces(labels_only=True) if own.n_rows else ():
             count(raw)
-        source.noted[key] = count.told()
-    found: Scan = source.noted[key]
+        source.files.noted[key] = count.told()
+    found: Scan = source.files.noted[key]
     return found
 
 
@@ -76,25 +82,24 @@ def _key(unlabeled: object) -> str:
 class _Count:
     """Labels as they go by."""
 
-    def __init__(self, source: Dataset, unlabeled: object) -> None:
+    def __init__(self, source: FileDataset, unlabeled: object) -> None:
         self._source, self._unlabeled = source, unlabeled
         self._mass: dict[Any, float] = {}  # summed weight of each label
         self._partly = False  # whether a row has none
 
     def __call__(self, raw: RawRows) -> None:
         """Take in the labels of these rows."""
-        y, number = raw.y, raw.rows.number
+        y, number = raw.y, raw.number
         each = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
-        assert number is not None
         if y is None or y.ndim != 1:
+            path, _ = self._source.files.where(int(number[0]))
             raise ValueError(
-                f"{self._source.where(int(number[0]))[0]} has no column of labels: pass label= "
-                "(soft labels are for rows in memory)"
+                f"{path} has no column of labels: pass label= (soft labels are for rows in memory)"
             )
         missing = is_missing(y, self._unlabeled)
         none = np.flatnonzero(is_missing(y, float("nan")) & ~missing)
         if none.size:
-            path, row = self._source.where(int(number[none[0]]))
+            path, row = self._source.files.where(int(number[none[0]]))
             raise ValueError(
                 f"{path}: row {row} has no label: drop the row, or mark rows without label by "
                 "unlabeled=float('nan')"
@@ -142,13 +147,13 @@ class Learned(NamedTuple):
     """What training and the search for exemplars need."""
 
     training: Any  # that was begun, or given
-    dataset: SourceDataset
+    dataset: FileDataset
     rows: RawRows  # the sampled ones, as stored
     weight: Tensor | None  # theirs
 
 
 def learn_labeled(
-    settings: Mapping[str, Any], source: Dataset, seed: int, begin: Callable[..., Resolves]
+    settings: Mapping[str, Any], source: FileDataset, seed: int, begin: Callable[..., Resolves]
 ) -> Learned:
     """Settle what is "auto" for a classifier by a sample; all rows as training sees them.
 
@@ -157,11 +162,11 @@ def learn_labeled(
     device, unlabeled = pick_device(settings["device"]), settings["unlabeled"]
     weighting, smoothing = settings["class_weight"], settings["label_smoothing"]
     sampled = None
-    if source.classes is not None and _key(unlabeled) not in source.noted:
+    if source.classes is not None and _key(unlabeled) not in source.files.noted:
         # Classes are known: how many rows have which is counted as the sample is drawn.
         count = _Count(source, unlabeled)
         sampled = sample_rows(source, seed, count)
-        source.noted[_key(unlabeled)] = count.told()
+        source.files.noted[_key(unlabeled)] = count.told()
     found = scan(source, unlabeled)
     n_classes = len(found.classes)
     each = torch.ones(n_classes, dtype=torch.float64)
@@ -169,20 +174,20 @@ def learn_labeled(
         places = torch.arange(n_classes)
         each = class_weights(weighting, found.classes, places, found.mass)
 
-    def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
+    def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
         n = raw.rows.n_rows
         coded = encode(
-            y, n, found.classes, unlabeled=unlabeled, smoothing=smoothing,
+            raw.y, n, found.classes, unlabeled=unlabeled, smoothing=smoothing,
             require_label=False, device=_CPU,
         )  # fmt: skip
-        weight = _weights(raw)
+        weight = stored_weights(raw)
         if weighting is not None:
             weight = torch.ones(n, dtype=torch.float64) if weight is None else weight
             weight = torch.where(coded.index >= 0, weight * each[coded.index], weight)
         return coded.targets, weight
 
     raw = _in_order(sample_rows(source, seed) if sampled is None else sampled, label)
-    targets, weight = label(raw.y, raw)
+    targets, weight = label(raw)
     training = begin(found.classes)
     on_device = None if weight is None else weight.to(device)
     training.resolve(raw.rows.on(device), targets.to(device), on_device, seed)
@@ -192,16 +197,12 @@ def learn_labeled(
 
 
 def learn_rows(
-    training: Resolves, source: Dataset, prior: Tensor | None, seed: int, device: torch.device
+    training: Resolves, source: FileDataset, prior: Tensor | None, seed: int, device: torch.device
 ) -> Learned:
     """The same for a clusterer, which looks at no labels."""
-
-    def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
-        del y
-        return torch.zeros(1, 1, dtype=torch.float64).expand(raw.rows.n_rows, -1), _weights(raw)
-
+    label = no_labels(1)
     raw = _in_order(sample_rows(source, seed), label)
-    weight = _weights(raw)
+    weight = stored_weights(raw)
     on_device = None if weight is None else weight.to(device)
     training.resolve(raw.rows.on(device), on_device, prior, seed)
     mass = torch.zeros(1, dtype=torch.float64)
@@ -210,40 +211,31 @@ def learn_rows(
 
 def _in_order(raw: RawRows, label: LabelWeights) -> RawRows:
     """Sampled rows in the order that they would have in memory, where few are put in order."""
-    rows, *_ = merge_copies(raw.rows, *label(raw.y, raw))
-    if rows.n_rows < raw.rows.n_rows or rows.number is None or raw.rows.number is None:
+    rows, *_ = merge_copies(raw.rows, *label(raw))
+    if rows.n_rows < raw.rows.n_rows or rows.number is None:
         return raw
-    return raw.take(torch.searchsorted(raw.rows.number, rows.number))
+    return raw.take(torch.searchsorted(raw.number, rows.number))
 
 
 def _dataset(
-    training: Resolves, device: torch.device, source: Dataset, raw: RawRows, label: LabelWeights,
-    mass: Tensor, partly: bool,
+    training: Resolves, device: torch.device, source: FileDataset, raw: RawRows,
+    label: LabelWeights, mass: Tensor, partly: bool,
 ) -> Learned:  # fmt: skip
     dtype = training.precision_for(source.n_rows * source.n_features)
     if training.normalizer.kind == "standard":
-        own = own_rows(source)
-        parts = (label(part.y, part)[1] for part in own.pieces(labels_only=True))
+        own = own_rows(source.files)
+        parts = (label(part)[1] for part in own.pieces(labels_only=True))
         weights = [weight for weight in parts if weight is not None]
         training.normalizer = Normalizer.fit(
             "standard", own.chunks_on(device), torch.cat(weights) if weights else None, current()
         )
-    placed = put_on_sphere(raw, training.normalizer, label, device, dtype)
-    keep = ~placed.lost
-    if placed.batch.sample_weight is not None:
-        keep &= placed.batch.sample_weight > 0
-    dataset = SourceDataset(
-        source, training.normalizer, label, mass.to(device), partly, device, dtype,
-        ArrayDataset(placed.batch.take(keep)), placed.number[keep.cpu()], source.n_rows,
-    )  # fmt: skip
-    return Learned(training, dataset, raw._replace(rows=raw.rows.on(device)), label(raw.y, raw)[1])
+    dataset = source.on_sphere(
+        raw, training.normalizer, label, mass, partly=partly, device=device, dtype=dtype
+    )
+    return Learned(training, dataset, raw._replace(rows=raw.rows.on(device)), label(raw)[1])
 
 
-def _weights(raw: RawRows) -> Tensor | None:
-    return None if raw.weight is None else torch.from_numpy(np.array(raw.weight, dtype=np.float64))
-
-
-def features_of(source: Dataset, owner: str) -> Features:
+def features_of(source: FileDataset, owner: str) -> Features:
     """The columns of a data set."""
     named = source.names is not None and len(source.names) == source.n_features
     return Features(
@@ -251,30 +243,30 @@ def features_of(source: Dataset, owner: str) -> Features:
     )
 
 
-def check_features(features: Features, source: Dataset) -> None:
+def check_features(features: Features, source: FileDataset) -> None:
     """ValueError where the columns are not those of training."""
     if source.n_features != features.n_columns:
         raise ValueError(
-            f"{source.readers[0].path} has {source.n_features} features, but "
+            f"{source.files.readers[0].path} has {source.n_features} features, but "
             f"{features.owner} is expecting {features.n_columns} features as input"
         )
     known = features.columns
     if known is not None and source.names is not None and list(known) != source.names:
         raise ValueError(
-            f"{source.readers[0].path} has other columns than those of training: pass "
+            f"{source.files.readers[0].path} has other columns than those of training: pass "
             "features=list(model.feature_names_in_)"
         )
 
 
 @together()
-def accuracy(model: FittedModel, source: Dataset) -> float:
+def accuracy(model: FittedModel, source: FileDataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
     check_features(model.features, source)
     unlabeled = model.record.settings.get("unlabeled")
     right, total = 0.0, 0.0
-    for raw in ahead(own_rows(source).pieces()):
+    for raw in ahead(own_rows(source.files).pieces()):
         if raw.y is None:
-            raise ValueError(f"{source.readers[0].path} has no labels: pass label=")
+            raise ValueError(f"{source.files.readers[0].path} has no labels: pass label=")
         weight = np.ones(raw.rows.n_rows) if raw.weight is None else np.asarray(raw.weight, float)
         weight = np.where(is_missing(raw.y, unlabeled), 0.0, weight)
         best = model.classes[as_numpy(model.log_proba(raw.rows).argmax(1))]

@@ -15,7 +15,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from mnemosphere.data.source import Dataset
+from mnemosphere.data.dataset import FileDataset
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, Run, SplitRecord
 
@@ -69,12 +69,12 @@ def _bar(console: Console, *, narrow: bool) -> Progress:
 
 
 @contextmanager
-def looking(source: Dataset, callbacks: Iterable[Callback]) -> Iterator[None]:
+def looking(source: FileDataset, callbacks: Iterable[Callback]) -> Iterator[None]:
     """Show how far looks at all rows have come, where one of the callbacks is a bar."""
     shown = any(isinstance(callback, ProgressBar) for callback in callbacks)
-    with track("looking at", source.n_rows, source.n_bytes, shown=shown) as source.watch:
+    with track("looking at", source.n_rows, source.n_bytes, shown=shown) as source.files.watch:
         yield
-    source.watch = None
+    source.files.watch = None
 
 
 class ProgressBar(Callback):

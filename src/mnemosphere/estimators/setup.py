@@ -13,10 +13,10 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.data.source import Dataset
 from mnemosphere.estimators.progress import ProgressBar, looking
 from mnemosphere.export.files import to_plain
 from mnemosphere.features import Features
@@ -43,14 +43,14 @@ def learn_features(
     X: Any, device: str, owner: str, *, encoded: bool = True
 ) -> tuple[Features, StoredRows]:
     """(the columns of training rows, the rows as numbers on the device), checked."""
-    if isinstance(X, Dataset):
+    if isinstance(X, FileDataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     place = device_of(X, device)
     features, rows = Features.learn(X, owner, encoded=encoded)
     stored = StoredRows.of(rows, place)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
     if stored.is_dense and stored.values.is_floating_point():
-        never = stored.values.isnan().all(0)
+        never = stored.always_missing()
         if bool(never.any()):
             column = int(never.nonzero()[0])
             name = repr((features.names or range(len(never)))[column])
@@ -102,8 +102,8 @@ def put_on_sphere(
 
 
 def begin(
-    settings: Mapping[str, Any], owner: str, stored: StoredRows | Dataset, labels: Sequence[Any],
-    **more: Tensor | None,
+    settings: Mapping[str, Any], owner: str, stored: StoredRows | FileDataset,
+    labels: Sequence[Any], **more: Tensor | None,
 ) -> tuple[int, list[Callback]]:  # fmt: skip
     """The seed and the callbacks of a fit to these rows; a run that goes on has its own seed.
 
@@ -119,7 +119,7 @@ def begin(
         identity = {k: to_plain(v) for k, v in settings.items() if k not in _NO_MATTER}
         fixed = isinstance(settings["random_state"], Integral | np.random.RandomState)
         identity["random_state"] = seed if fixed else "drawn"
-        with looking(stored, callbacks) if isinstance(stored, Dataset) else nullcontext():
+        with looking(stored, callbacks) if isinstance(stored, FileDataset) else nullcontext():
             data = stored.parts() | {k: v for k, v in more.items() if v is not None}
         told = [repr(label) for label in labels]
         identity |= {"estimator": owner, "data": checksum(data, {"": told})}

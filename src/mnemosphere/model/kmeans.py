@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mnemosphere.numerics import sphere
+
 __all__ = ["Partition", "spherical_kmeans"]
 
 
@@ -45,7 +47,7 @@ def spherical_kmeans(
             break
         member = torch.nn.functional.one_hot(label, k).to(x.dtype) * mass[:, None, None]
         sums = member.reshape(len(label), -1).T @ x  # (restarts·k, n) (n, N)
-        norms = sums.norm(dim=1, keepdim=True)
+        norms = sphere.norms(sums, keepdim=True)
         centers = torch.where(norms > 1e-9, sums / norms.clamp_min(1e-9), centers)
     score = (overlap.amax(2) * mass[:, None]).sum(0)  # (restarts,)
     full = torch.stack([torch.bincount(run, minlength=k).amin() > 0 for run in label.T])

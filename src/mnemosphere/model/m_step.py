@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import polytope, sphere, two_rows
 from mnemosphere.numerics.bessel import (
     inverse_mean_resultant,
@@ -57,17 +56,15 @@ def maximize_bound(
     *,
     learn_beta: bool = True,
     hold_weights: bool = True,
-    axis: Sums = ALONE,
 ) -> Parameters:
     """One exact step from w̄ (P, N) and p̄ (P+1, C+1), both up to one common factor.
 
     With statistics of all rows, taken at `params` with non-negative label weights, the loss does
     not increase for any ς in (0, 1]. hold_weights=False learns the weights p_h of memories, the
-    uniform component's and the class prior held: see `share_out`. axis: the processes that
-    memories are divided among, each with its own rows of w̄; p̄ is whole.
+    uniform component's and the class prior held: see `share_out`.
     """
     return maximize_bound_from(
-        params, w_bar, p_bar, None, learn_beta=learn_beta, hold_weights=hold_weights, axis=axis
+        params, w_bar, p_bar, None, learn_beta=learn_beta, hold_weights=hold_weights
     )[0]
 
 
@@ -79,10 +76,9 @@ def maximize_bound_from(
     *,
     learn_beta: bool,
     hold_weights: bool,
-    axis: Sums = ALONE,
 ) -> tuple[Parameters, tuple[Tensor, Tensor] | None]:
     """The same from the multipliers (ω, λ) of a step before, and those of this one."""
-    params = maximize_memories(params, w_bar, p_bar, learn_beta=learn_beta, axis=axis)
+    params = maximize_memories(params, w_bar, p_bar, learn_beta=learn_beta)
     if not hold_weights:
         return share_out(params, p_bar, hold_classes=True), None
     found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
@@ -90,16 +86,16 @@ def maximize_bound_from(
 
 
 def maximize_memories(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool, axis: Sums = ALONE
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
 ) -> Parameters:
     """Memories and β of the exact step, class weights as they are."""
-    norms = w_bar.norm(dim=-1)
+    norms = sphere.norms(w_bar)
     w = _directions(w_bar, norms, params.w)
     params = params.replace(w=w)
     if not learn_beta:
         return params
     mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
-    return solve_beta(params, params.varsigma * axis.sum(norms.double().sum(-1))[0] / mass)
+    return solve_beta(params, params.varsigma * norms.double().sum(-1) / mass)
 
 
 def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
@@ -179,7 +175,7 @@ def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:
     return torch.clamp(old - (a - r) / slope, old / 4, old * 4).to(beta.dtype)
 
 
-def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor, axis: Sums = ALONE) -> Tensor:
+def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor) -> Tensor:
     """The lower bound that `maximize_bound` maximizes, up to a constant, in float64.
 
     Σ p̄ log p + ςβ Σ_μ⟨w̄^μ, w^μ⟩ − log(Ω_N(β)/Ω_N(0)) Σ_μ mass. Where it is no lower than at the
@@ -187,12 +183,12 @@ def bound(params: Parameters, w_bar: Tensor, p_bar: Tensor, axis: Sums = ALONE) 
     """
     w, p, beta = params.w.double(), params.p.double(), params.beta.double()
     p_bar = p_bar.double()
-    pull = params.varsigma * beta * axis.sum((w_bar.double() * w).sum())[0]
+    pull = params.varsigma * beta * (w_bar.double() * w).sum()
     push = log_omega_ratio(beta, params.n_features) * p_bar[1:].sum()
     return torch.xlogy(p_bar, p).sum() + pull - push
 
 
-def displacement(old: Parameters, new: Parameters, axis: Sums = ALONE) -> Residual:
+def displacement(old: Parameters, new: Parameters) -> Residual:
     """How far apart two sets of parameters are, memory by memory.
 
     A memory of less than a hundredth of the mean weight, which learned weights can come to, counts
@@ -200,7 +196,7 @@ def displacement(old: Parameters, new: Parameters, axis: Sums = ALONE) -> Residu
     """
     prior = old.p_h.clamp_min(_LIGHT / len(old.p_h))
     return Residual(
-        w=(new.w - old.w).norm(dim=1) * (old.p_h / prior)[1:][axis.part(len(prior) - 1)],
+        w=(new.w - old.w).norm(dim=1) * (old.p_h / prior)[1:],
         p=(new.p - old.p).abs().sum(1) / prior,
         beta=(new.beta - old.beta).abs() / old.beta,
     )

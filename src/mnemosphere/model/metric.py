@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.numerics import sphere
 
 __all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "starts", "strongest_pairs"]
@@ -15,13 +16,20 @@ __all__ = ["MAX_RANK", "apply", "relevances", "relief", "start", "starts", "stro
 MAX_RANK = 150  # rows of a metric: the largest matrix that is learned
 _NO_AXIS = 1e-12  # of the strongest: squares of rounding errors
 _MOST_ROWS = 5000  # a covariance of so many coordinates needs no more
+# Numbers of rows that are seen through a metric at a time.
+_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}
 _NEAR_ROWS, _NEAREST = 500, 5  # whose neighbors are looked for, and how many of each kind
 
 
 def apply(metric: Tensor, batch: Batch) -> Batch:
-    """The rows as the metric sees them, Ax/‖Ax‖, found in its precision."""
-    x = sphere.project(batch.filled().x.to(metric.dtype) @ metric.T)
-    return Batch(x.to(batch.x.dtype), batch.targets, batch.sample_weight)
+    """The rows as the metric sees them, Ax/‖Ax‖, found in its precision, a few at a time."""
+    x = batch.x.new_empty(batch.n_rows, metric.shape[0])
+    step = max(1, _AT_ONCE.get(batch.x.device.type, 1 << 20) // batch.x.shape[1])
+    for first in range(0, batch.n_rows, step):
+        part = batch.x[first : first + step]
+        part = fill_neutrally(part) if batch.has_gaps else part
+        x[first : first + step] = sphere.project(part.to(metric.dtype) @ metric.T)
+    return Batch(x, batch.targets, batch.sample_weight)
 
 
 def start(batch: Batch, shrinkage: float, *, weighted: bool = False) -> Tensor:
@@ -46,7 +54,7 @@ def starts(
     coordinates).
     """
     rows = _evenly((batch.targets.sum(1) > 0).nonzero()[:, 0], _MOST_ROWS)
-    batch = batch.filled().take(rows)
+    batch = batch.take(rows).filled()
     x, given = batch.x.to(dtype), batch.sample_weight
     weight = torch.ones_like(x[:, 0]) if given is None else given.to(dtype)
     label, n = batch.targets.argmax(1), x.shape[1] - 1

@@ -20,7 +20,6 @@ from mnemosphere.training.refine import refine
 from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver, SolverState
-from mnemosphere.training.wide import fit_wide
 
 __all__ = [
     "SGD",
@@ -44,7 +43,6 @@ __all__ = [
     "Splitting",
     "alone",
     "fit",
-    "fit_wide",
     "grow",
     "refine",
 ]

@@ -118,7 +118,7 @@ class Adam(GradientSolver):
             size = self._size(v_w, params.p_h[..., 1:])
             turned = (-self.angle * scale / size)[..., None]
             w = torch.addcmul(params.w, m_w, turned)  # `sphere.retract`
-            w = w.div_(torch.linalg.vector_norm(w, dim=-1, keepdim=True))
+            w = w.div_(sphere.norms(w, keepdim=True))
         metric, of_metric = self._metric_step(params, state, stats, scale)
         return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
             "w": m_w,

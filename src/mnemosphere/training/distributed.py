@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import copy
 import io
 import multiprocessing
 import os
@@ -82,10 +81,6 @@ class Group(Sums):
         """What `work` comes to, done by rank 0 alone."""
         return work()
 
-    def grid(self, width: int) -> tuple[Group, Group]:
-        """(processes in steps of `width`, the `width` processes around this one)."""
-        return self, self
-
 
 class Processes(Group):
     """Many processes that train together: the torch process group that there is."""
@@ -94,8 +89,6 @@ class Processes(Group):
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self._group: Any = None  # of torch: all processes
-        self._root = 0
         config = str(dist.get_backend_config())
         self._types = {part.partition(":")[0] for part in config.split(",")}
         store = dist.distributed_c10d._get_default_store()
@@ -106,15 +99,15 @@ class Processes(Group):
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, each in its own precision, as one buffer."""
-        return self._sum(tensors, partial(dist.all_reduce, group=self._group))
+        return self._sum(tensors, dist.all_reduce)
 
     def sum_on_first(self, *tensors: Tensor) -> list[Tensor]:
         """As `sum`, but what the other processes get means nothing."""
-        return self._sum(tensors, partial(dist.reduce, dst=self._root, group=self._group))
+        return self._sum(tensors, partial(dist.reduce, dst=0))
 
     def largest(self, tensor: Tensor) -> Tensor:
         """The largest of each number over all processes."""
-        exchange = partial(dist.all_reduce, op=dist.ReduceOp.MAX, group=self._group)
+        exchange = partial(dist.all_reduce, op=dist.ReduceOp.MAX)
         return self._flat([tensor], tensor.dtype, exchange)[0]
 
     def from_first(self, *tensors: Tensor) -> list[Tensor]:
@@ -124,7 +117,7 @@ class Processes(Group):
         flat = self._buffer(raw, torch.uint8) if self.first else raw[0].new_empty(
             sum(map(len, raw)), device=self._device(raw[0])
         )  # fmt: skip
-        self._try(lambda: dist.broadcast(flat, src=self._root, group=self._group))
+        self._try(lambda: dist.broadcast(flat, src=0))
         if self.first:
             return list(tensors)
         parts = torch.split(flat, [len(part) for part in raw])
@@ -134,13 +127,13 @@ class Processes(Group):
     def same(self, value: T) -> T:
         """What rank 0 has, whatever it is."""
         box = [_pack(value) if self.first else None]
-        self._try(lambda: dist.broadcast_object_list(box, self._root, group=self._group))
+        self._try(lambda: dist.broadcast_object_list(box, 0))
         return value if self.first else _unpack(box[0])
 
     def gather(self, value: T) -> list[T]:
         """What each process has, by rank."""
         box: list[Any] = [None] * self.size
-        self._try(lambda: dist.all_gather_object(box, _pack(value), group=self._group))
+        self._try(lambda: dist.all_gather_object(box, _pack(value)))
         return [_unpack(packed) for packed in box]
 
     def once(self, work: Callable[[], T]) -> T:
@@ -150,20 +143,6 @@ class Processes(Group):
             with alone():
                 found = work()
         return self.same(found)  # type: ignore[no-any-return]
-
-    def grid(self, width: int) -> tuple[Group, Group]:
-        """(processes in steps of `width`, the `width` processes around this one)."""
-        lines = [list(range(k, self.size, width)) for k in range(width)]
-        blocks = [list(range(k, k + width)) for k in range(0, self.size, width)]
-        found = []
-        for ranks in [*lines, *blocks]:  # all processes make all groups
-            handle = dist.new_group(ranks)
-            if self.rank in ranks:
-                part = copy.copy(self)
-                part.rank, part.size = ranks.index(self.rank), len(ranks)
-                part._group, part._root = handle, ranks[0]
-                found.append(part)
-        return found[0], found[1]
 
     def _sum(self, tensors: Sequence[Tensor], exchange: Callable[[Tensor], Any]) -> list[Tensor]:
         singles = [t for t in tensors if t.dtype == torch.float32]

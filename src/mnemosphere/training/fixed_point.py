@@ -23,7 +23,6 @@ from mnemosphere.model.m_step import (
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import maximize_gpu, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training import step_gpu
@@ -117,11 +116,6 @@ class FixedPoint:
         """A step on all rows maximizes the bound."""
         return True
 
-    @property
-    def axis(self) -> Sums:
-        """The processes that memories are divided among: see `training.wide`."""
-        return ALONE
-
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
 
@@ -186,9 +180,7 @@ class FixedPoint:
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
         state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
         if share < 1.0 and self.once_per_pass:
-            params = maximize_memories(
-                params, w_bar, p_bar, learn_beta=self.learn_beta, axis=self.axis
-            )
+            params = maximize_memories(params, w_bar, p_bar, learn_beta=self.learn_beta)
             return params, state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
@@ -200,12 +192,12 @@ class FixedPoint:
         """The exact step from the running mean, dead memories put on rows of the batch."""
         w_bar, p_bar, passes = state["w_bar"], state["p_bar"], float(state["passes"])
         if passes >= _window(passes):  # before that, an unused memory may just be unlucky
-            seeded = _reseed(params, w_bar, p_bar, batch, n_rows, self.axis)
+            seeded = _reseed(params, w_bar, p_bar, batch, n_rows)
             if seeded is not None:
                 trial = self._bound_maximizer(
                     params, {**state, "w_bar": seeded[0], "p_bar": seeded[1]}
                 )
-                reached, before = (bound(q, w_bar, p_bar, self.axis) for q in (trial[0], params))
+                reached, before = (bound(q, w_bar, p_bar) for q in (trial[0], params))
                 if not exact or reached >= before:
                     return trial
         return self._bound_maximizer(params, state)
@@ -217,7 +209,7 @@ class FixedPoint:
         params, found = maximize_bound_from(
             params, state["w_bar"], state["p_bar"],
             (state["row_multipliers"], state["col_multipliers"]),
-            learn_beta=self.learn_beta, hold_weights=not self.learn_weights, axis=self.axis,
+            learn_beta=self.learn_beta, hold_weights=not self.learn_weights,
         )  # fmt: skip
         if found is None:
             return params, state
@@ -266,7 +258,7 @@ class FixedPoint:
         count = stats.count.to(params.w.dtype)
         w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
         p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
-        norms = w_bar.norm(dim=1)
+        norms = sphere.norms(w_bar)
         w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
         beta = params.beta
         if self.learn_beta:
@@ -311,7 +303,7 @@ class FixedPoint:
         else:
             p, state = _class_weights_on_device(params, state, _FINELY[p_bar.dtype])
             params = params.replace(p=p)
-        pull = params.varsigma * w_bar.norm(dim=1).double().sum() / p_bar[1:].double().sum()
+        pull = params.varsigma * sphere.norms(w_bar).double().sum() / p_bar[1:].double().sum()
         # Asked for together: the host waits once.
         any_dead, error, pull = torch.stack([dead, state["marginal_error"], pull]).tolist()
         if any_dead or not error <= _FINELY[p_bar.dtype]:
@@ -333,7 +325,7 @@ class FixedPoint:
         p, p_bar = params.p[1:], state["p_bar"]
         whole = torch.zeros_like(p_bar[1:]).index_add_(0, source, p)  # of the memory split
         share = p / whole.clamp_min(torch.finfo(p.dtype).tiny)[source]  # (P, C+1)
-        norm = state["w_bar"].norm(dim=1)[source] / torch.bincount(source)[source]
+        norm = sphere.norms(state["w_bar"])[source] / torch.bincount(source)[source]
         return {
             "w_bar": norm[:, None] * params.w,
             "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share]),
@@ -370,7 +362,7 @@ def _fresh_multipliers(params: Parameters) -> SolverState:
 
 
 def _reseed(
-    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float, axis: Sums
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, batch: Batch, n_rows: float
 ) -> tuple[Tensor, Tensor] | None:
     """Give dead memories the rows of the batch that the model explains worst; None if all live."""
     one_row = float(p_bar.sum()) / n_rows
@@ -379,12 +371,10 @@ def _reseed(
         return None
     x = fill_neutrally(batch.x[:_RESEED_ROWS])
     q = batch.targets[:_RESEED_ROWS]
-    worst = log_joint(params, x, axis).logsumexp(1).argsort()[: dead.shape[0]]
+    worst = log_joint(params, x).logsumexp(1).argsort()[: dead.shape[0]]
     dead = dead[: worst.shape[0]]
     w_bar, p_bar = w_bar.clone(), p_bar.clone()
-    own = axis.part(len(p_bar) - 1)
-    here = (dead >= own.start) & (dead < own.stop)
-    w_bar[dead[here] - own.start] = one_row * x[worst[here]].to_dense()
+    w_bar[dead] = one_row * x[worst].to_dense()
     p_bar[dead + 1] = one_row * torch.where(
         q[worst].sum(1, keepdim=True) > 0, q[worst], params.p_q / params.p_q.sum()
     )

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mnemosphere.data.columns import choose, parse_shape
+from mnemosphere.cli.table_rows import choose, parse_shape
+from mnemosphere.cli.tables import Table
 from mnemosphere.data.completion import fill_blanks
-from mnemosphere.data.tables import Table
 
 
 def table(frame, **more):
@@ -36,6 +36,15 @@ def test_the_last_column_is_the_label_only_where_that_is_the_guess():
     assert choose(table(frame)).label == "tag"
     assert choose(table(frame), guess_label="named", drop=["tag"]).label is None
     assert choose(table(frame), label="-3", drop=["tag"]).y.tolist() == [1, 2, 3]
+
+
+def test_a_last_column_that_is_mostly_blank_is_not_the_label():
+    frame = FRAME[["a", "b", "tag"]].assign(note=[None, None, "late"])
+    with pytest.warns(UserWarning, match="'note' is mostly blank, so 'tag' is taken"):
+        rows = choose(table(frame))
+    assert (rows.label, list(rows.x.columns)) == ("tag", ["a", "b", "note"])
+    assert choose(table(frame), label="note").label == "note"
+    assert choose(table(frame.rename(columns={"note": "y"}))).label == "y"  # it is called so
 
 
 @pytest.mark.parametrize(

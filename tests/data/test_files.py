@@ -15,8 +15,7 @@ from scipy import sparse
 
 import mnemosphere as mn
 from mnemosphere.data import ArrayDataset, Normalizer
-from mnemosphere.data.ahead import ahead
-from mnemosphere.data.streamed import SourceDataset, put_on_sphere
+from mnemosphere.data.files import ahead
 from mnemosphere.model import from_memories, objectives
 from mnemosphere.training import FixedPoint, fit
 from mnemosphere.training.checkpoint import Checkpoint
@@ -82,7 +81,7 @@ def test_every_format_gives_the_same_rows(folder, rows, kind):
     again = source.read()
     np.testing.assert_array_equal(again[0], rows[0])
     assert source.n_bytes > 0
-    assert max(len(x) for x, *_ in source) <= source.batch_rows == 64
+    assert max(len(x) for x, *_ in source) <= source.files.batch_rows == 64
 
 
 def test_idx_files_and_their_labels(tmp_path):
@@ -105,7 +104,7 @@ def test_batches_of_any_kind(rows):
     )
     source = mn.Dataset.from_batches(loader, memory=MEMORY)
     assert source.n_rows == N_ROWS
-    order = [b.y for b in source.batches(30, 5)]
+    order = [b.y for b in source.files.batches(30, 5)]
     assert sorted(np.concatenate(order).tolist()) == list(range(N_ROWS))
     parts = np.array_split(np.arange(N_ROWS), 9)
     some = mn.Dataset.from_batches(
@@ -125,15 +124,15 @@ def test_shuffled_passes_are_seeded_and_mixed(folder, kind):
     source = opened(folder, kind)
 
     def numbers(seed):
-        return [batch.rows.number.tolist() for batch in source.batches(40, seed)]
+        return [batch.rows.number.tolist() for batch in source.files.batches(40, seed)]
 
     one = numbers(1)
     assert one == numbers(1)
     assert one != numbers(2)
     for start in (1, 7, 22):
-        rest = [batch.rows.number.tolist() for batch in source.batches(40, 1, start)]
+        rest = [batch.rows.number.tolist() for batch in source.files.batches(40, 1, start)]
         assert rest == one[start:]
-        rest = [batch.rows.number.tolist() for batch in source.batches(40, None, start)]
+        rest = [batch.rows.number.tolist() for batch in source.files.batches(40, None, start)]
         assert rest[0] == list(range(40 * start, min(40 * start + 40, N_ROWS)))
         assert sum(map(len, rest)) == N_ROWS - 40 * start
     flat = [row for batch in one for row in batch]
@@ -146,21 +145,18 @@ def test_shuffled_passes_are_seeded_and_mixed(folder, kind):
 def on_sphere(source, weighted=True):
     """The same rows as training sees them: from files, and in memory."""
 
-    def label(y, raw):
-        index = torch.from_numpy(np.searchsorted(["ash", "elm", "oak"], y))
+    def label(raw):
+        index = torch.from_numpy(np.searchsorted(["ash", "elm", "oak"], raw.y))
         weight = torch.from_numpy(np.array(raw.weight)) if weighted else None
         return objectives.soft_labels(index, C, 0.1, dtype=torch.float64), weight
 
-    normalizer = Normalizer.fit("standard", source.chunks_on(CPU))
-    raw = source.sample(N_ROWS, 0)
-    batch = put_on_sphere(raw, normalizer, label, CPU, torch.float64).batch
-    whole = ArrayDataset(batch)
-    at = torch.arange(0, N_ROWS, 3)
-    streamed = SourceDataset(
-        source, normalizer, label, whole.label_mass(), False, CPU, torch.float64,
-        ArrayDataset(batch.take(at)), at, N_ROWS,
-    )  # fmt: skip
-    return streamed, whole
+    normalizer = Normalizer.fit("standard", source.files.chunks_on(CPU))
+    raw = source.files.sample(N_ROWS, 0)
+    zero = torch.zeros(C + 1, dtype=torch.float64)
+    how = {"partly": False, "device": CPU, "dtype": torch.float64}
+    whole = source.on_sphere(raw, normalizer, label, zero, **how).sampled
+    some = raw.take(torch.arange(0, N_ROWS, 3))
+    return source.on_sphere(some, normalizer, label, whole.label_mass(), **how), whole
 
 
 @pytest.fixture(scope="module")
@@ -194,13 +190,40 @@ def test_incremental_passes_have_the_same_bits_again(both):
     assert runs[0].history[-1].loss == pytest.approx(runs[2].history[-1].loss, rel=0.05)
 
 
+def test_training_takes_what_was_opened(tmp_path, rows):
+    """Rows count as unit rows without labels until an estimator says otherwise."""
+    x = rows[0] / np.linalg.norm(rows[0], axis=1, keepdims=True)
+    np.savez(tmp_path / "rows.npz", x=x, y=rows[1])
+    dataset = mn.Dataset.open(tmp_path / "rows.npz", memory=MEMORY)
+    assert isinstance(dataset, mn.Dataset)
+    unit = torch.from_numpy(x)
+    held = ArrayDataset.of(unit, unit.new_zeros(1, 1).expand(N_ROWS, -1))
+    params = from_memories(unit[::100], torch.ones(1).double(), beta=6.0, varsigma=0.8)
+    found, wanted = (
+        fit(params, rows, FixedPoint(None), rule=objectives.marginal, max_iter=3)
+        for rows in (dataset, held)
+    )
+    torch.testing.assert_close(found.params.w, wanted.params.w, rtol=0, atol=1e-10)
+    x, y, weight = dataset.read()
+    assert (y == rows[1]).all()
+    assert weight is None
+    np.save(tmp_path / "x.npy", rows[0])
+    with pytest.raises(ValueError, match="wants unit rows"):
+        next(mn.Dataset.open(tmp_path / "x.npy").batches(50))
+
+
 @pytest.mark.parametrize(
     ("kind", "solver"), [("csv", FixedPoint(None)), ("parquet", FixedPoint(60))]
 )
 def test_a_pass_goes_on_where_it_was_broken(folder, tmp_path, kind, solver):
     streamed, whole = on_sphere(opened(folder, kind))
+
+    def label(raw):
+        targets, weight = streamed.label(raw)
+        return targets, torch.where((raw.number >= 128) & (raw.number < 256), 0.0, weight)
+
     # Rows of no weight fill whole batches, which count although nothing is learned from them.
-    blank = dataclasses.replace(streamed, left_out=torch.arange(128, 256))
+    blank = dataclasses.replace(streamed, label=label)
 
     def run(*callbacks):
         return fit(start(whole), blank, solver, max_iter=2, callbacks=callbacks,

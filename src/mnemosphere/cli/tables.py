@@ -1,7 +1,8 @@
-"""Tables: all that a file holds, and what its rows are called; and writing them."""
+"""Tables as pandas frames: all that a file holds, and what its rows are called."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import gzip
@@ -12,7 +13,7 @@ import re
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mnemosphere.data.encoding import check_names, listed
 from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
-from mnemosphere.data.paths import HELD, expand
+from mnemosphere.data.paths import expand
 from mnemosphere.machine import check_memory
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
+HELD = 3  # times the size of a file, at least, is what reading it takes
 _PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 _LOOKED_AT = 1 << 20  # letters of a text
 _X_KEYS, _Y_KEYS = ("x", "X", "data", "x_train", "X_train"), ("y", "Y", "labels", "y_train")
@@ -106,59 +109,89 @@ def _read(source: str, max_rows: int | None) -> Table:
         raise ValueError(f"{path} is no file: give the path of one")
     name = path.name.lower()
     suffix = next((s for s in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(s)), "")
-    if max_rows is not None and suffix in _TEXT:
-        content = _first_lines(path, suffix, max_rows)
-        suffix = suffix.removesuffix(".gz")
-    else:
-        _check_size(path, path.stat().st_size)
-        content = path.read_bytes()
-    if not content:
-        raise ValueError(f"{path} is empty: give a file with rows")
-    checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    try:
-        if suffix in (".npy", ".npz") or (not suffix and "ubyte" in name):
-            return _from_arrays(path, content, suffix, checksum)
-        if suffix in (".parquet", ".feather"):
-            return _from_columns(path, content, suffix, checksum)
-        if suffix:
-            return _from_text(path, content, suffix, checksum)
-    except (ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, Warning) as error:
-        kind = suffix or "IDX"
+    if not suffix and "ubyte" not in name:
         raise ValueError(
-            f"{path} cannot be read as {kind} ({one_line(error)}): write it again, or give it the "
-            "suffix of what it is"
+            f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, "
+            "or an IDX file (…-ubyte)"
+        )
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path} is empty: give a file with rows")
+    try:
+        if suffix in _TEXT:
+            return _from_text(path, suffix, max_rows)
+        check_size(path, path.stat().st_size)
+        digest = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+        if suffix in (".parquet", ".feather"):
+            return _from_columns(path, suffix, digest)
+        return _from_arrays(path, suffix, digest)
+    except (
+        ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile, csv.Error,
+        pd.errors.ParserWarning,
+    ) as error:  # fmt: skip
+        raise ValueError(
+            f"{path} cannot be read as {suffix or 'IDX'} ({one_line(error)}): write it again, or "
+            "give it the suffix of what it is"
         ) from error
-    raise ValueError(
-        f"{path}: cannot read files of type {path.suffix!r}, try one of {', '.join(SUFFIXES)}, or "
-        "an IDX file (…-ubyte)"
-    )
 
 
-def _check_size(path: Path, n_bytes: int) -> None:
+def check_size(path: Path, n_bytes: int) -> None:
+    """ValueError if memory does not hold what reading so many bytes takes."""
     check_memory(HELD * n_bytes, "cpu", f"reading {path}", "take a part of it, with --max-rows")
 
 
-def _first_lines(path: Path, suffix: str, max_rows: int) -> bytes:
-    """The lines of a text file that hold its header and so many rows; the rest is not read."""
-    read: list[str] = []
-
-    def lines(stream: Iterable[str]) -> Iterator[str]:
-        for line in stream:
-            read.append(line)
-            yield line
-
+def _read_text(path: Path, suffix: str, max_rows: int | None) -> str:
+    """The text, with plain ends of lines; no further than max_rows need it."""
     opened = gzip.open if suffix.endswith(".gz") else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            first = next(iter(lines(stream)), "")
-            comma = _separator(suffix, first)
-            # The first line once more: it tells the reader whether a cell in quotes is open.
-            rows = csv.reader(itertools.chain([first], lines(stream)), delimiter=comma)
-            for _ in itertools.islice(rows, max_rows + 1):
-                pass
-    except (ValueError, EOFError, OSError, zlib.error, csv.Error) as error:
-        raise ValueError(f"{path} cannot be read as {suffix} ({one_line(error)})") from error
-    return "".join(read).encode()
+    encoding = _text_encoding(path, opened, whole=max_rows is None)
+    with opened(path, "rt", encoding=encoding, newline=None) as stream:
+        if max_rows is None:
+            parts, size = [], 0
+            while part := stream.read(1 << 24):
+                size += len(part)
+                check_size(path, size)
+                parts.append(part)
+            return "".join(parts)
+        read: list[str] = []
+
+        def lines() -> Iterator[str]:
+            for line in stream:
+                read.append(line)
+                yield line
+
+        # Rows of a table and of a `csv.reader` end at the same lines: cells may hold several.
+        first = next(iter(lines()), "")
+        rows = csv.reader(itertools.chain([first], lines()), delimiter=_separator(suffix, first))
+        for _ in itertools.islice(rows, max_rows + 1):
+            pass
+        return "".join(read)
+
+
+def _text_encoding(path: Path, opened: Any, *, whole: bool) -> str:
+    """UTF-8, UTF-16 with its mark, or else Windows-1252, of which Latin-1 is a part."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with opened(path, "rb") as stream:
+        start = stream.read(4)
+        if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        try:
+            decoder.decode(start)
+            while part := stream.read(_LOOKED_AT):
+                decoder.decode(part)
+                if not whole:
+                    break
+            decoder.decode(b"", final=whole)
+        except UnicodeDecodeError as error:
+            if b"\0" in start + error.object:
+                raise ValueError("it holds bytes that are no text") from error
+        else:
+            return "utf-8-sig"
+    warnings.warn(
+        f"{path} is not UTF-8, so it is read as Windows-1252 (Latin-1): if letters are wrong, save "
+        "it as UTF-8",
+        UserWarning,
+        stacklevel=6,
+    )
+    return "cp1252"
 
 
 def _separator(suffix: str, first: str) -> str:
@@ -166,7 +199,7 @@ def _separator(suffix: str, first: str) -> str:
 
 
 def _decimal(text: str, comma: str) -> str:
-    """What stands before decimals: a comma where cells are parted by something else and have it."""
+    """The decimal mark: a comma if cells are separated by something else and have it."""
     ends = rf"(?:^|{comma})\s*[+-]?\d+{{}}\d+\s*(?:{comma}|$)"
     has = {mark: re.search(ends.format(mark), text, re.MULTILINE) for mark in (",", r"\.")}
     return "," if comma != "," and has[","] and not has[r"\."] else "."
@@ -226,12 +259,10 @@ def _from_folder(folder: Path) -> Table:
     return Table(str(folder), x, called, "file", f"sha256:{digest}", labels, image_shape=shape)
 
 
-def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
-    if suffix.endswith(".gz"):
-        content = _unpack(path, content)
-    text = content.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
-    body = text.lstrip("\r\n")
-    skipped = text.count("\n") - body.count("\n")
+def _from_text(path: Path, suffix: str, max_rows: int | None) -> Table:
+    text = _read_text(path, suffix, max_rows)
+    body = text.lstrip("\n")
+    skipped = len(text) - len(body)
     first = body.partition("\n")[0]
     comma = _separator(suffix, first)
     head = next(csv.reader([first], delimiter=comma), [])
@@ -256,21 +287,19 @@ def _from_text(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
         lines = np.array(starts[has_header:][: len(frame)])
     kept = frame.notna().any(axis=1).to_numpy()
     frame = frame[kept].reset_index(drop=True)
+    twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in head and c not in head]
+    if has_header and twice:
+        warnings.warn(
+            f"{path} has more than one column of the same name: the later ones are called "
+            f"{listed(twice)}",
+            UserWarning,
+            stacklevel=6,
+        )
     frame.columns = [str(name).strip() for name in frame.columns]
     # What pandas writes in front of a table unless it is told not to.
     frame = frame.drop(columns=[c for c in frame.columns[:1] if c == "Unnamed: 0"])
-    return _frame(path, frame, (lines[kept] + skipped).astype(str), "line", checksum)
-
-
-def _unpack(path: Path, content: bytes) -> bytes:
-    """The content of a gzip file, as much as fits."""
-    parts, size = [], 0
-    with gzip.open(io.BytesIO(content)) as stream:
-        while part := stream.read(1 << 24):
-            size += len(part)
-            _check_size(path, size)
-            parts.append(part)
-    return b"".join(parts)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return _frame(path, frame, (lines[kept] + skipped).astype(str), "line", f"sha256:{digest}")
 
 
 def _is_number(cell: str) -> bool:
@@ -281,10 +310,10 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _from_columns(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
+def _from_columns(path: Path, suffix: str, checksum: str) -> Table:
     read = pd.read_parquet if suffix == ".parquet" else pd.read_feather
     try:
-        frame = read(io.BytesIO(content))
+        frame = read(path)
     except ImportError as error:
         raise ValueError("needs pyarrow: pip install 'mnemosphere[parquet]'") from error
     names, kind = np.arange(len(frame)).astype(str), "row"
@@ -297,15 +326,16 @@ def _from_columns(path: Path, content: bytes, suffix: str, checksum: str) -> Tab
 def _frame(path: Path, frame: Any, names: NDArray[Any], kind: str, checksum: str) -> Table:
     if 0 in frame.shape:
         raise ValueError("it has a header but no rows" if frame.shape[1] else "it has no columns")
+    check_names(frame.columns, "it")
     return Table(str(path), frame, names, kind, checksum)
 
 
-def _from_arrays(path: Path, content: bytes, suffix: str, checksum: str) -> Table:
+def _from_arrays(path: Path, suffix: str, checksum: str) -> Table:
     labels, is_test = None, None
     if suffix == ".npz":
-        with zipfile.ZipFile(io.BytesIO(content)) as packed:
-            _check_size(path, sum(part.file_size for part in packed.infolist()))
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        with zipfile.ZipFile(path) as packed:
+            check_size(path, sum(part.file_size for part in packed.infolist()))
+        with np.load(path, allow_pickle=False) as stored:
             found = {name: np.asarray(stored[name]) for name in stored.files}
         x_key = next((k for k in _X_KEYS if k in found), None)
         if x_key is None:
@@ -316,7 +346,7 @@ def _from_arrays(path: Path, content: bytes, suffix: str, checksum: str) -> Tabl
             is_test = np.repeat([False, True], [len(x), len(x_test)])
             x, labels = np.concatenate([x, x_test]), np.concatenate([labels, found["y_test"]])
     elif suffix == ".npy":
-        x = np.load(io.BytesIO(content), allow_pickle=False)
+        x = np.load(path, allow_pickle=False)
     else:
         x = read_idx(path)
         beside = path.with_name(path.name.replace("images-idx3", "labels-idx1"))

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from mnemosphere import machine
-from mnemosphere.data.table_writer import table_writer, write_table
-from mnemosphere.data.tables import read_table
+from mnemosphere.cli.table_writer import table_writer, write_table
+from mnemosphere.cli.tables import read_table
 
 # Spreadsheets' mark and line ends, a blank first line, pandas' column of counts, a name over two
 # lines, a blank line, a line of commas, no end of line at the end.
@@ -120,7 +120,7 @@ def test_data_sets_by_name():
         ("a.csv", "a,b\n", "a header but no rows"),
         ("a.csv", "a,b\n1,2\n3,4,5\n", "line 3"),
         ("a.csv", "a,b\n1,2,3\n4,5,6\n", "cannot be read as .csv"),
-        ("a.csv", b"a,b\n\xff,2\n", "cannot be read as .csv"),
+        ("a.csv", b"a,b\n\xff\0,2\n", "cannot be read as .csv .*no text"),
         ("a.csv.gz", "a,b\n", "cannot be read as .csv.gz"),
         ("a.parquet", "a", "cannot be read as .parquet"),
         ("a.npy", "a", "cannot be read as .npy"),
@@ -198,7 +198,7 @@ def test_the_first_rows_alone(tmp_path, suffix):
 
 def test_the_rest_of_a_text_file_is_not_read(tmp_path):
     path = tmp_path / "table.csv"
-    path.write_bytes(b"a,b\n1,2\n3,4\n" + b"5,6\n" * 9999 + b"\xff\xfe broken \xff")
+    path.write_bytes(b"a,b\n1,2\n3,4\n" + b"5,6\n" * 300_007 + b"\xff\0 broken \xff")
     assert len(read_table(str(path), 2).values) == 2
     with pytest.raises(ValueError, match=r"cannot be read as .csv"):
         read_table(str(path))
@@ -236,3 +236,39 @@ def test_decimal_commas(tmp_path, text, expected):
     path = tmp_path / "table.csv"
     path.write_text(text)
     assert read_table(str(path)).values["a"].tolist() == expected
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_ends_of_lines(tmp_path, end):
+    """Old spreadsheets end lines with a carriage return alone."""
+    table = read(tmp_path, "a.csv", end.join(["a,b", '1,"x y"', "2,z", ""]))
+    assert table.values.to_dict("list") == {"a": [1, 2], "b": ["x y", "z"]}
+    assert table.row_names.tolist() == ["2", "3"]
+    assert len(read_table(str(tmp_path / "a.csv"), 1).values) == 1
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_other_encodings_are_read_and_said(tmp_path, suffix):
+    text = "name,Größe\nJosé,1\nZoë,2\n"
+    for encoding in ("latin-1", "cp1252"):
+        content = text.encode(encoding)
+        content = gzip.compress(content) if suffix == ".csv.gz" else content
+        with pytest.warns(UserWarning, match=r"is not UTF-8, so it is read as Windows-1252"):
+            table = read(tmp_path, f"a{suffix}", content)
+        assert table.columns == ["name", "Größe"]
+        assert table.values["name"].tolist() == ["José", "Zoë"]
+    content = text.encode("utf-16")
+    content = gzip.compress(content) if suffix == ".csv.gz" else content
+    assert read(tmp_path, f"b{suffix}", content).values["name"].tolist() == ["José", "Zoë"]
+
+
+def test_one_column(tmp_path):
+    table = read(tmp_path, "a.csv", "v\n1.5\n2.5\n")
+    assert table.values.to_dict("list") == {"v": [1.5, 2.5]}
+    assert table.row_names.tolist() == ["2", "3"]
+
+
+def test_columns_of_one_name(tmp_path):
+    with pytest.warns(UserWarning, match=r"the later ones are called 'a\.1'"):
+        table = read(tmp_path, "a.csv", "a,b,a\n1,2,3\n4,5,6\n")
+    assert table.columns == ["a", "b", "a.1"]

@@ -1,25 +1,33 @@
-"""Which columns of a table are what: features, label, names of the rows."""
+"""The rows that a command works on: which columns of a table are features, label and names."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mnemosphere.cli.tables import Table, one_line
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
-from mnemosphere.data.tables import Table, one_line
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
+_MOSTLY = 0.5  # share of missing values from which on the last column is hardly the label
+_MOST_HELD_OUT = 20_000
+
+if TYPE_CHECKING:
+    from mnemosphere.data.dataset import FileDataset
+    from mnemosphere.data.files import RawRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +59,7 @@ class Rows:
         return {int(k): str(self.names[k]) for k in rows.reshape(-1) if k >= 0}
 
     def batches(self) -> Iterator[Self]:
-        """All rows in one part: see `FileRows`."""
+        """All rows in one part: see `LargeRows`."""
         yield self
 
     def take(self, at: NDArray[Any]) -> Self:
@@ -131,7 +139,8 @@ def choose(
             raise ValueError(f"{label} has {len(other)} labels, {table.name} {len(names)} rows")
         y, label = other, None
     elif label is not None or y is None:
-        label = find_label(columns, table.name, label, guess_label, id, drop, features)
+        blank = _mostly_blank(values) if label is None else set()
+        label = find_label(columns, table.name, label, guess_label, id, drop, features, blank)
     used = used_columns(columns, table.name, label, id, drop, features)
     if isinstance(values, pd.DataFrame):
         x: Any = _check_finite(table, values[used])
@@ -151,15 +160,31 @@ def choose(
 
 def find_label(
     columns: Sequence[str], where: str, label: str | None, guess_label: str, id: str | None,
-    drop: Sequence[str], features: Sequence[str],
+    drop: Sequence[str], features: Sequence[str], blank: set[str] | None = None,
 ) -> str | None:  # fmt: skip
-    """The label column: see `choose`."""
+    """The label column: see `choose`; blank: columns that the last one is not looked for in."""
     if label is not None:
         return _find(label, columns, where)
     left = [c for c in columns if c not in {id, *drop, *features}]
     called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
-    last = left[-1] if guess_label == "last" and left else None
-    return None if guess_label == "no" else called or last
+    if guess_label == "no" or called is not None or guess_label != "last" or not left:
+        return None if guess_label == "no" else called
+    full = [c for c in left if c not in (blank or ())] or left
+    if full[-1] != left[-1]:
+        warnings.warn(
+            f"the last column {left[-1]!r} is mostly blank, so {full[-1]!r} is taken for the "
+            "label: name another one with --label",
+            UserWarning,
+            stacklevel=3,
+        )
+    return full[-1]
+
+
+def _mostly_blank(values: Any) -> set[str]:
+    """Columns of a frame in which most values are missing."""
+    if not isinstance(values, pd.DataFrame):
+        return set()
+    return {name for name in values if values[name].isna().mean() > _MOSTLY}
 
 
 def used_columns(
@@ -232,6 +257,101 @@ def labels_of(column: Any) -> NDArray[Any]:
     out: NDArray[Any] = np.full(len(column), None, dtype=object)
     out[~missing] = found.tolist()
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class LargeRows:
+    """Rows of files that memory does not hold, part by part: see `Rows`."""
+
+    table: Table  # all but its values
+    x: FileDataset
+    label: str | None
+    id: str | None = None  # the column that names rows, which then have no labels
+    kind: str = "row"
+    y: None = None  # they are in the files
+    images: None = None
+    in_memory: Literal[False] = False
+    encoder: Any = None  # of the images that a model is given
+    order: tuple[str, ...] = ()  # columns that a model was given, with those it does not use
+
+    @classmethod
+    def open(
+        cls, files: Sequence[Path], *, label: str | None = None, guess_label: str = "last",
+        id: str | None = None, drop: Sequence[str] = (), features: Sequence[str] = (),
+        named: bool = False, wanted: Sequence[str] = (), memory: int,
+    ) -> LargeRows:  # fmt: skip
+        """Say which columns are what: see `choose`.
+
+        named: rows are called by their `id` and have no labels. wanted: the columns that a model
+        takes, where the files have names of columns.
+        """
+        from mnemosphere.data.dataset import Dataset
+        from mnemosphere.data.files import column_names
+
+        first = files[0]
+        names, source = column_names(first), str(first)
+        used = None
+        if names:
+            features = wanted or features
+            label = find_label(names, source, label, guess_label, id, drop, features)
+            used = used_columns(names, source, label, id, drop, features)
+        elif drop or features or id:
+            raise ValueError(f"{first} has no names of columns: leave --id, --drop, --features out")
+        named &= id is not None
+        opened = Dataset.open(
+            list(files), label=id if named else label, features=used, memory=memory
+        )
+        about = [[r.path.name, r.n_bytes, r.n_rows] for r in opened.files.readers]
+        told = hashlib.sha256(repr(about).encode())
+        called = source if len(files) == 1 else f"{source} and {len(files) - 1} more"
+        table = Table(called, None, np.empty(0), "row", f"files:{told.hexdigest()}")
+        return cls(table, opened, label, id if named else None, str(id) if named else "row")
+
+    def __len__(self) -> int:
+        return self.x.n_rows
+
+    def batches(self) -> Iterator[Rows]:
+        """The rows in parts that memory holds, in the order of the files."""
+        from mnemosphere.data.files import ahead
+
+        for raw in ahead(self.x.files.pieces()):
+            yield self.part_of(raw)
+
+    def hold_out(self, fraction: float, seed: int) -> tuple[LargeRows, Rows | None]:
+        """(the others, that share of the rows as far as memory holds them)."""
+        if not 0 <= fraction < 1:
+            raise ValueError(f"--test-fraction must lie in [0, 1), got {fraction}")
+        n = min(round(fraction * len(self)), _MOST_HELD_OUT)
+        if n == 0:
+            return self, None
+        raw = self.x.files.sample(n, seed)
+        rest = replace(self.x, files=self.x.files.without(raw.number))
+        return replace(self, x=rest), self.part_of(raw)
+
+    def names_of(self, rows: NDArray[Any]) -> dict[int, str]:
+        """Names of rows as a model calls them that was fitted to all of these."""
+        numbers = {int(k): int(k) for k in rows.reshape(-1) if k >= 0}
+        if self.x.fits:  # then it was given as an array, without those left out
+            kept = self.x.files.numbers()
+            numbers = {k: int(kept[k]) for k in numbers}
+        return {k: self.name(number) for k, number in numbers.items()}
+
+    def name(self, number: int) -> str:
+        """What a row is called, by its number over all files."""
+        path, row = self.x.files.where(number)
+        return str(row) if len(self.x.files.readers) == 1 else f"{path.name}:{row}"
+
+    def part_of(self, raw: RawRows) -> Rows:
+        """Some of the rows, held in memory."""
+        x, y = self.x.files.framed(raw.rows.values.numpy()), raw.y
+        if self.order and isinstance(x, pd.DataFrame):
+            x = x.reindex(columns=list(self.order))
+        if self.id is not None and y is not None:
+            names = np.array([str(name) for name in y.tolist()])
+            return Rows(self.table, x, None, names, self.kind, None).encoded(self.encoder)
+        names = np.array([self.name(k) for k in raw.number.tolist()])
+        labels = None if y is None else labels_of(pd.Series(y))
+        return Rows(self.table, x, labels, names, self.kind, self.label).encoded(self.encoder)
 
 
 def parse_shape(text: str | None, n_features: int) -> tuple[int, ...] | None:

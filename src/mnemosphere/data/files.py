@@ -1,0 +1,717 @@
+"""Rows in files, read a piece at a time: the kind of rows that memory need not hold.
+
+Parquet, Feather and CSV files are read by pyarrow, arrays by NumPy, and anything else that can be
+iterated more than once comes as batches. A file has blocks of rows (row groups, record batches,
+slices of an array), which are read in any order. A CSV file, and batches, are one block.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.encoding import check_names, listed
+from mnemosphere.data.idx import read_idx
+from mnemosphere.data.paths import MEMORY, SUFFIXES, Paths, expand
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.files import checksum
+from mnemosphere.model.sparse_rows import SparseRows
+
+_IPC, _TEXT = (".feather", ".arrow", ".ipc"), (".csv", ".tsv")
+_BLOCK_BYTES = 1 << 20
+_UNEVEN = 1.25  # the largest shard of whole blocks, in units of the mean
+_CPU = torch.device("cpu")
+_T = TypeVar("_T")
+_END: Any = object()
+
+
+def ahead(items: Iterator[_T]) -> Iterator[_T]:
+    """The same items; another thread makes the next one while one is worked on."""
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = other.submit(next, items, _END)
+            yield item
+
+
+# Readers: one for each file.
+
+
+class Piece(NamedTuple):
+    """Rows that follow each other."""
+
+    x: Any  # (n, N): an array, a sparse matrix or a tensor
+    y: NDArray[Any] | None = None
+    weight: NDArray[Any] | None = None
+
+
+class Reader(ABC):
+    """One file, read a block at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.names: list[str] | None = None  # of the features
+        self.n_features = 0
+        self.blocks: list[int] = []  # rows of each
+        self._stat = self._look()
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return sum(self.blocks)
+
+    @property
+    def n_bytes(self) -> int:
+        """What a pass reads."""
+        return self._stat[0]
+
+    def _look(self) -> tuple[int, int]:
+        stat = self.path.stat()
+        return stat.st_size, stat.st_mtime_ns
+
+    def read(self, block: int, piece_rows: int, *, labels_only: bool = False) -> Iterator[Piece]:
+        """The rows of a block in pieces; ValueError if the file is gone, changed or damaged."""
+        try:
+            if self._look() != self._stat:
+                raise ValueError("it has changed since it was opened")
+            yield from self._read(block, piece_rows, labels_only)
+        except FileNotFoundError as error:
+            raise ValueError(f"{self.path} is gone: it was there when it was opened") from error
+        except (OSError, ValueError) as error:
+            raise _unreadable(self.path, error) from error
+
+    @abstractmethod
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]: ...
+
+
+def _unreadable(path: Path, error: Exception) -> ValueError:
+    text = " ".join(str(error).split())
+    return ValueError(text if str(path) in text else f"{path} cannot be read ({text})")
+
+
+class _ArrayReader(Reader):
+    """An array (n, …), with labels and weights in files of their own or in the same .npz."""
+
+    def __init__(self, path: Path, label: str | None, weight: str | None) -> None:
+        super().__init__(path)
+        stored = _Array.open(path, "x", "X", "data", "x_train", "X_train")
+        beside = [None if name is None else _Array.open(Path(name)) for name in (label, weight)]
+        if path.suffix == ".npz" and label is None:
+            beside[0] = _Array.open(path, "y", "Y", "labels", "y_train", needed=False)
+        assert stored is not None
+        n = len(stored)
+        for part in beside:
+            if part is not None and part.shape != (n,):
+                raise ValueError(f"labels or weights of shape {part.shape} for its {n} rows")
+        if len(stored.shape) < 2 or stored.dtype.kind not in "buif":
+            raise ValueError(
+                f"its rows must be numbers (n, features), got {stored.dtype} {stored.shape}"
+            )
+        self._x, self._beside = stored, beside
+        self.n_features = int(np.prod(stored.shape[1:]))
+        self._step = max(1, _BLOCK_BYTES // max(1, self.n_features * stored.dtype.itemsize))
+        self.blocks = [min(self._step, n - first) for first in range(0, n, self._step)]
+
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
+        first = block * self._step
+        end = first + self.blocks[block]
+        for start in range(first, end, piece_rows):
+            stop = min(start + piece_rows, end)
+            y, weight = (None if c is None else c.rows(start, stop) for c in self._beside)
+            x = np.empty((stop - start, 0)) if labels_only else self._x.rows(start, stop)
+            yield Piece(x.reshape(stop - start, -1), y, weight)
+
+
+class _Array(NamedTuple):
+    """An array in a .npy file, of which any rows are read; or one that memory holds."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    path: Path
+    offset: int
+    held: NDArray[Any] | None
+
+    @classmethod
+    def open(cls, path: Path, *keys: str, needed: bool = True) -> _Array | None:
+        """From .npy, by header; .npz (the first of these arrays) and IDX are read into memory."""
+        if path.suffix == ".npy":
+            try:
+                mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            except ValueError as error:
+                if "mmap length" in str(error):
+                    raise ValueError("truncated: it has fewer rows than its header says") from error
+                raise
+            if not mapped.flags.c_contiguous:
+                raise ValueError("it is stored by columns: save np.ascontiguousarray(X)")
+            return cls(mapped.shape, mapped.dtype, path, mapped.offset, None)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as stored:
+                name = next((key for key in keys if key in stored.files), None)
+                if name is None and not needed:
+                    return None
+                if name is None:
+                    raise ValueError(f"it has no array called {', '.join(keys)}")
+                held = stored[name]
+        else:
+            held = read_idx(path)
+        return cls(held.shape, held.dtype, path, 0, held)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def rows(self, first: int, last: int) -> NDArray[Any]:
+        """Rows first to last. By plain reads: pages of a mapped file count as memory in use."""
+        if self.held is not None:
+            return self.held[first:last]
+        each = int(np.prod(self.shape[1:]))
+        offset = self.offset + first * each * self.dtype.itemsize
+        flat = np.fromfile(self.path, self.dtype, (last - first) * each, offset=offset)
+        native = flat.astype(self.dtype.newbyteorder("="), copy=False)
+        return native.reshape(last - first, *self.shape[1:])
+
+
+class _ArrowReader(Reader):
+    """A file with named columns: Parquet by row groups, Feather by record batches, CSV as a whole.
+
+    By the readers of pyarrow for each format: a scanner of `pyarrow.dataset` holds whole row
+    groups.
+    """
+
+    def __init__(
+        self, path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
+    ) -> None:
+        super().__init__(path)
+        self._apart = label, weight
+        self._types: dict[str, Any] = {}  # of CSV
+        file = _open_arrow(path)
+        schema = _schema(file)
+        given = [str(name) for name in schema.names]
+        check_names(given, str(path))
+        apart = [name for name in self._apart if name is not None]
+        self.names = [n for n in given if n not in apart] if features is None else list(features)
+        missing = [name for name in (*self.names, *apart) if name not in given]
+        if missing:
+            raise ValueError(f"no column {listed(missing)}: it has {', '.join(given[:20])}")
+        if path.suffix.lower() == ".parquet":
+            about = file.metadata
+            self.blocks = [about.row_group(k).num_rows for k in range(file.num_row_groups)]
+        elif path.suffix.lower() in _IPC:
+            many = range(file.num_record_batches)
+            self.blocks = [file.get_batch(k).num_rows for k in many]
+        else:
+            pa = _pyarrow()
+            # Whole numbers may turn out to be fractions further down.
+            self._types = {
+                f.name: pa.float64() if f.name in self.names and pa.types.is_integer(f.type)
+                else f.type for f in schema
+            }  # fmt: skip
+            self.blocks = [sum(batch.num_rows for batch in _open_arrow(path, self._types))]
+        if self.n_rows:
+            full = next(k for k, n in enumerate(self.blocks) if n)
+            self.n_features = next(self._read(full, 1, False)).x.shape[1]
+
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
+        apart = [name for name in self._apart if name is not None]
+        wanted = apart if labels_only else [*(self.names or []), *apart]
+        file = _open_arrow(self.path, self._types)
+        if self.path.suffix.lower() == ".parquet":
+            batches = file.iter_batches(piece_rows, row_groups=[block], columns=wanted)
+        elif self.path.suffix.lower() in _IPC:
+            batches = iter([file.get_batch(block)])
+        else:
+            batches = iter(file)
+        with file:
+            for whole in batches:
+                for start in range(0, whole.num_rows, piece_rows):
+                    batch = whole.slice(start, piece_rows)
+                    beside = [None if name is None else _values(batch.column(name))
+                              for name in self._apart]  # fmt: skip
+                    x = np.empty((len(batch), 0))
+                    if not labels_only:
+                        columns = [_matrix(batch.column(name), name) for name in self.names or []]
+                        x = np.concatenate(columns, axis=1)
+                    yield Piece(x, *beside)
+
+
+def _open_arrow(path: Path, types: dict[str, Any] | None = None) -> Any:
+    """A file as pyarrow reads it; types: of the columns of a CSV file."""
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _pyarrow("parquet").ParquetFile(path)
+    if suffix in _IPC:
+        return _pyarrow("ipc").open_file(_pyarrow().OSFile(str(path)))
+    csv = _pyarrow("csv")
+    with path.open("rb") as file:
+        quoted = b'"' in file.read(_BLOCK_BYTES)  # a cell in quotes may hold the end of a line
+    return csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=_BLOCK_BYTES),
+        parse_options=csv.ParseOptions(
+            delimiter="\t" if suffix == ".tsv" else ",",
+            newlines_in_values=quoted,
+            ignore_empty_lines=False,
+        ),
+        convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
+    )
+
+
+def _schema(file: Any) -> Any:
+    return file.schema_arrow if hasattr(file, "schema_arrow") else file.schema
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """A column as NumPy; None or NaN if there is no value."""
+    if _pyarrow().types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _matrix(column: Any, name: str) -> NDArray[Any]:
+    """A column of numbers (n, 1), or of lists of one length (n, L)."""
+    types, n = _pyarrow().types, len(column)
+    if types.is_list(column.type) or types.is_large_list(column.type) or (
+        types.is_fixed_size_list(column.type)
+    ):  # fmt: skip
+        flat = column.flatten()
+        if column.null_count or len(flat) % max(n, 1) or (
+            not types.is_fixed_size_list(column.type)
+            and len(set(column.value_lengths().to_pylist())) > 1
+        ):  # fmt: skip
+            raise ValueError(f"column {name!r} holds lists of unlike lengths: fill them up")
+        return _matrix(flat, name).reshape(n, -1)
+    if types.is_boolean(column.type):
+        column = column.cast(_pyarrow().uint8())
+    elif not (types.is_integer(column.type) or types.is_floating(column.type)):
+        raise ValueError(
+            f"column {name!r} holds {column.type}, not numbers: leave it out of features="
+        )
+    return _values(column)[:, None]
+
+
+class _BatchReader(Reader):
+    """Anything that can be iterated more than once, as one block."""
+
+    def __init__(self, batches: Callable[[], Iterable[Any]] | Iterable[Any]) -> None:
+        self._again = batches if callable(batches) else lambda: batches
+        super().__init__(Path("batches"))
+        first = next(iter(self._again()), None)
+        if first is None:
+            raise ValueError("there are no batches: pass a function that starts anew each time")
+        self.n_features = _batch(first).x.shape[1]
+        self.blocks = [sum(_batch(b).x.shape[0] for b in self._again())]
+
+    def _look(self) -> tuple[int, int]:
+        return 0, 0
+
+    @property
+    def n_bytes(self) -> int:
+        """As if they were float64."""
+        return 8 * self.n_rows * self.n_features
+
+    def _read(self, block: int, piece_rows: int, labels_only: bool) -> Iterator[Piece]:
+        n = 0
+        for batch in self._again():
+            piece = _batch(batch)
+            n += piece.x.shape[0]
+            for start in range(0, piece.x.shape[0], piece_rows):
+                part = slice(start, start + piece_rows)
+                yield Piece(*(None if v is None else v[part] for v in piece))
+        if n != self.n_rows:
+            raise ValueError(
+                f"the batches had {self.n_rows} rows and now {n}: they must be the same every time"
+            )
+
+
+def _batch(given: Any) -> Piece:
+    parts = list(given) if isinstance(given, (tuple, list)) else [given]
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"a batch must be x, (x, y) or (x, y, weight), got {len(parts)} parts")
+    x, y, weight = [*parts, None, None][:3]
+    labels = (None if v is None else np.asarray(v) for v in (y, weight))
+    return Piece(x if hasattr(x, "shape") else np.asarray(x), *labels)
+
+
+def column_names(path: Path) -> list[str]:
+    """Names of all columns of a file, in order; none of an array."""
+    if path.suffix.lower() not in (".parquet", *_IPC, *_TEXT):
+        return []
+    try:
+        return [str(name) for name in _schema(_open_arrow(path)).names]
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _open(
+    path: Path, label: str | None, weight: str | None, features: Sequence[str] | None
+) -> Reader:
+    """The reader of a file, by its suffix."""
+    suffix = path.suffix.lower()
+    try:
+        if suffix in (".npy", ".npz") or "ubyte" in path.name:
+            if features is not None:
+                raise ValueError("it has no names of columns: leave features away")
+            return _ArrayReader(path, label, weight)
+        if suffix in (".parquet", *_IPC, *_TEXT):
+            return _ArrowReader(path, label, weight, features)
+    except FileNotFoundError as error:
+        raise ValueError(f"no file {error.filename or path}: check the path") from error
+    except (OSError, ValueError, EOFError) as error:
+        raise _unreadable(path, error) from error
+    raise ValueError(
+        f"{path}: cannot stream files of type {path.suffix!r}, try {', '.join(SUFFIXES)}, .npz or "
+        "IDX (…-ubyte), not compressed"
+    )
+
+
+def _pyarrow(part: str = "") -> Any:
+    try:
+        return import_module(f"pyarrow.{part}" if part else "pyarrow")
+    except ImportError as error:
+        raise ValueError("needs pyarrow: pip install 'mnemosphere[parquet]'") from error
+
+
+# Rows of all files together.
+
+
+class RawRows(NamedTuple):
+    """Rows as stored, with what is known of them."""
+
+    rows: StoredRows  # they are called by their place in the whole data set
+    y: NDArray[Any] | None
+    weight: NDArray[Any] | None
+
+    @property
+    def number(self) -> Tensor:
+        """The place of each row in the whole data set, (n,)."""
+        assert self.rows.number is not None
+        return self.rows.number
+
+    def take(self, at: Tensor) -> RawRows:
+        """Some of the rows."""
+        places = at.numpy()
+        y, weight = (None if v is None else v[places] for v in (self.y, self.weight))
+        return RawRows(self.rows.take(at), y, weight)
+
+    def part(self, first: int, last: int) -> RawRows:
+        """Rows that follow each other."""
+        whole = first == 0 and last == self.rows.n_rows
+        return self if whole else self.take(torch.arange(first, last))
+
+
+class FileRows:
+    """The rows of files, of which never more than `memory` bytes are held.
+
+    Give or take what a file calls a block; a row is called by its number over all files.
+    """
+
+    def __init__(self, readers: Sequence[Reader], *, memory: int = MEMORY) -> None:
+        self.readers, self.memory = list(readers), int(memory)
+        first = self.readers[0]
+        self.n_features, self.names = first.n_features, first.names
+        for reader in self.readers:
+            if reader.n_rows == 0:
+                raise ValueError(f"{reader.path} has no rows: leave it out")
+            if reader.names != first.names:
+                odd = sorted(set(reader.names or []) ^ set(first.names or []))
+                what = f"column {odd[0]!r} is in one alone" if odd else "their order differs"
+                raise ValueError(
+                    f"{reader.path} and {first.path} have other columns ({what}): pass features="
+                )
+            if reader.n_features != first.n_features:
+                raise ValueError(
+                    f"{reader.path} has {reader.n_features} features, {first.path} has "
+                    f"{first.n_features}: rows must be of one length"
+                )
+        self._range = 0, sum(reader.n_rows for reader in self.readers)
+        self.left_out = torch.zeros(0, dtype=torch.long)  # numbers of rows, in order
+        self.noted: dict[str, Any] = {}  # what looks at all rows have told
+        self.watch: Callable[[int], None] | None = None  # is told how many rows went by
+
+    @classmethod
+    def open(
+        cls, paths: Paths, *, label: str | Sequence[str] | None = None,
+        weight: str | Sequence[str] | None = None, features: Sequence[str] | None = None,
+        memory: int = MEMORY,
+    ) -> Self:  # fmt: skip
+        """Files of one kind: see `Dataset.open`."""
+        files = expand(paths)
+        beside = [_beside(name, files) for name in (label, weight)]
+        return cls(
+            [_open(path, y, w, features) for path, y, w in zip(files, *beside, strict=True)],
+            memory=memory,
+        )
+
+    @classmethod
+    def from_batches(
+        cls, batches: Callable[[], Iterable[Any]] | Iterable[Any], *, memory: int = MEMORY
+    ) -> Self:
+        """Anything that can be iterated more than once: see `Dataset.from_batches`."""
+        return cls([_BatchReader(batches)], memory=memory)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self._range[1] - self._range[0] - len(self._gone(*self._range))
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the files."""
+        return sum(reader.n_bytes for reader in self.readers)
+
+    @property
+    def fits(self) -> bool:
+        """Whether all rows together fit in `memory`, as float64."""
+        return 8 * self.n_rows * self.n_features <= self.memory
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows of one batch at most: several are held at a time, some of them in float64."""
+        return max(64, self.memory // (8 * 16 * max(1, self.n_features)))
+
+    def shard(self, rank: int, size: int) -> Self:
+        """The rows that process `rank` of `size` reads, which follow each other.
+
+        Whole blocks, so that none is read twice, if they can be shared out evenly; else rows.
+        """
+        n_rows, ends = self._range[1], [0, *(hi for *_, hi in self._blocks())]
+        even = [n_rows * k / size for k in range(size + 1)]
+        cuts = [min(ends, key=lambda end, cut=cut: abs(end - cut)) for cut in even]  # type: ignore[misc]
+        if max(b - a for a, b in itertools.pairwise(cuts)) > _UNEVEN * n_rows / size:
+            cuts = [n_rows * k // size for k in range(size + 1)]
+        part = copy.copy(self)
+        part.noted = {}
+        part._range = cuts[rank], cuts[rank + 1]
+        return part
+
+    def without(self, numbers: Tensor) -> Self:
+        """The same rows but for those with these numbers."""
+        rest = copy.copy(self)
+        rest.left_out, rest.noted = torch.cat([self.left_out, numbers]).sort().values, {}
+        return rest
+
+    def _gone(self, low: int, high: int) -> Tensor:
+        """The numbers of the rows that are left out, of those from low to high."""
+        first, last = torch.searchsorted(self.left_out, torch.tensor([low, high])).tolist()
+        return self.left_out[first:last]
+
+    def numbers(self) -> Tensor:
+        """The numbers of all rows that are not left out, in order."""
+        every = torch.ones(sum(reader.n_rows for reader in self.readers), dtype=torch.bool)
+        every[self.left_out] = False
+        return every.nonzero()[:, 0]
+
+    def where(self, number: int) -> tuple[Path, int]:
+        """The file that has this row, and which of its rows it is."""
+        for reader in self.readers:
+            if number < reader.n_rows:
+                break
+            number -= reader.n_rows
+        return reader.path, number
+
+    def parts(self) -> dict[str, Tensor]:
+        """A checksum of every piece with its labels and weights: what a checkpoint compares."""
+        about: list[Any] = [[self.names]]
+        for raw in ahead(self.pieces()):
+            told = [None if v is None else v.tolist() for v in (raw.y, raw.weight)]
+            about.append([checksum(raw.rows.parts(), {"": repr(told)})])
+        return {"files": torch.frombuffer(bytearray(repr(about).encode()), dtype=torch.uint8)}
+
+    def _blocks(self) -> list[tuple[Reader, int, int, int, int, int]]:
+        """(file, block, first rows of file and block, rows wanted of the block: from, to)."""
+        found, number = [], 0
+        for reader in self.readers:
+            first = number
+            for block, n in enumerate(reader.blocks):
+                low, high = max(number, self._range[0]), min(number + n, self._range[1])
+                if low < high:
+                    found.append((reader, block, first, number, low, high))
+                number += n
+        return found
+
+    def pieces(
+        self, order: Tensor | None = None, *, skip: int = 0, labels_only: bool = False
+    ) -> Iterator[RawRows]:
+        """The rows piece by piece, checked; blocks in that order, or as stored.
+
+        skip: rows to leave out at the beginning; blocks that they fill are not read.
+        """
+        blocks = self._blocks()
+        for k in range(len(blocks)) if order is None else order.tolist():
+            reader, block, first, number, low, high = blocks[k]
+            n_rows = high - low - len(self._gone(low, high))
+            if skip >= n_rows:
+                skip -= n_rows
+                continue
+            for piece in reader.read(block, self.batch_rows, labels_only=labels_only):
+                n, start = piece.x.shape[0], number
+                number += n
+                begin, end = max(low, start), min(high, number)
+                if begin >= end:
+                    if start >= high:
+                        break
+                    continue
+                raw = _stored(piece, start).part(begin - start, end - start)
+                gone = self._gone(begin, end)
+                if len(gone):
+                    raw = raw.take((~torch.isin(raw.number, gone)).nonzero()[:, 0])
+                begin, skip = min(skip, raw.rows.n_rows), max(skip - raw.rows.n_rows, 0)
+                if begin < raw.rows.n_rows:
+                    raw = raw.part(begin, raw.rows.n_rows)
+                    _check(raw, reader.path, first, self.names)
+                    if self.watch is not None:
+                        self.watch(raw.rows.n_rows)
+                    yield raw
+
+    def batches(self, size: int | None, seed: int | None, start: int = 0) -> Iterator[RawRows]:
+        """One pass in batches of at most `size` rows; seed None: in the stored order.
+
+        Else blocks in random order fill a window of memory, out of which batches are drawn. The
+        first `start` batches are left out.
+        """
+        size = min(size or self.batch_rows, self.batch_rows)
+        if seed is None:
+            yield from _gather(self.pieces(skip=start * size), size)
+            return
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(self._blocks()), generator=generator)
+        window = 4 * self.batch_rows
+        n_before, start = divmod(start, -(-window // size))
+        for _ in range(n_before):  # what was drawn for the windows that are left out
+            torch.randperm(window, generator=generator)
+        for held in _gather(self.pieces(order, skip=n_before * window), window):
+            mixed = torch.randperm(held.rows.n_rows, generator=generator)
+            for at in mixed.tensor_split(-(-len(mixed) // size))[start:]:
+                yield held.take(at)
+            start = 0
+
+    def sample(self, n: int, seed: int, look: Callable[[RawRows], None] | None = None) -> RawRows:
+        """Random rows, n of them or all, in their order; one look at all rows, which `look` sees.
+
+        Of a shard: those of the whole that are its own.
+        """
+        kept = self.numbers()
+        at = kept[torch.randperm(len(kept), generator=torch.Generator().manual_seed(seed))[:n]]
+        at = at.sort().values
+        found: list[RawRows] = []
+        for raw in ahead(self.pieces()):
+            if look is not None:
+                look(raw)
+            own = at[(at >= raw.number[0]) & (at <= raw.number[-1])]
+            here = torch.searchsorted(raw.number, own)
+            if len(here) or not found:
+                found.append(raw.take(here))
+        return join_rows(found)
+
+    def read(self) -> tuple[Any, NDArray[Any] | None, NDArray[Any] | None]:
+        """All rows (a frame if features have names), labels and weights."""
+        raw = next(_gather(self.pieces(), self.n_rows + 1))
+        x: Any = raw.rows.values
+        if isinstance(x, SparseRows):
+            return x.to_scipy(), raw.y, raw.weight
+        return self.framed(x.numpy()), raw.y, raw.weight
+
+    def framed(self, x: NDArray[Any]) -> Any:
+        """Rows as a frame with the names of the features, if they have names."""
+        if self.names is None or len(self.names) != x.shape[1]:
+            return x
+        import pandas as pd
+
+        return pd.DataFrame(x, columns=self.names)
+
+    def chunks_on(self, device: torch.device) -> _Chunks:
+        """The rows as `Normalizer.fit` looks at them."""
+        return _Chunks(self, device)
+
+
+class _Chunks:
+    """The part of `StoredRows` that a look at all rows needs."""
+
+    def __init__(self, files: FileRows, device: torch.device) -> None:
+        self.device, self._files = device, files
+        self.n_rows, self.n_features = files.n_rows, files.n_features
+
+    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+        first = 0
+        for raw in ahead(self._files.pieces()):
+            last = first + raw.rows.n_rows
+            yield slice(first, last), raw.rows.values.to(self.device).double()
+            first = last
+
+
+def _stored(piece: Piece, number: int) -> RawRows:
+    x = piece.x if len(piece.x.shape) == 2 else piece.x.reshape(piece.x.shape[0], -1)
+    rows = StoredRows.of(x, _CPU)
+    called = torch.arange(number, number + rows.n_rows)
+    return RawRows(StoredRows(rows.values.cpu(), _CPU, called), piece.y, piece.weight)
+
+
+def _check(raw: RawRows, path: Path, first: int, names: Sequence[str] | None) -> None:
+    """ValueError names the file and the row of a number that is none, or of a bad weight."""
+    place = raw.number - first
+    here = StoredRows(raw.rows.values, _CPU, place)
+    try:
+        here.check_finite(names if names and len(names) == raw.rows.n_features else None)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}".replace(" of X ", " ")) from error
+    if raw.weight is not None:
+        weight = np.asarray(raw.weight, dtype=np.float64)
+        bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+        if bad.size:
+            raise ValueError(f"{path}: row {int(place[bad[0]])} has the weight {weight[bad[0]]}")
+
+
+def _gather(pieces: Iterator[RawRows], n_rows: int) -> Iterator[RawRows]:
+    """The same rows in pieces of n_rows; the last one may have fewer."""
+    held: list[RawRows] = []
+    n = 0  # rows held
+    for piece in pieces:
+        first, last = 0, piece.rows.n_rows
+        while n + last - first >= n_rows:
+            stop = first + n_rows - n
+            yield join_rows([*held, piece.part(first, stop)])
+            held, n, first = [], 0, stop
+        if first < last:
+            held.append(piece.part(first, last))
+            n += last - first
+    if held:
+        yield join_rows(held)
+
+
+def join_rows(parts: Sequence[RawRows]) -> RawRows:
+    """All rows of the parts, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    tables = [p.rows.values for p in parts]
+    sparse = [t for t in tables if isinstance(t, SparseRows)]
+    values = SparseRows.cat(sparse) if sparse else torch.cat(tables)
+    number = torch.cat([p.number for p in parts])
+    y, weight = (
+        None if getattr(parts[0], name) is None
+        else np.concatenate([getattr(p, name) for p in parts])
+        for name in ("y", "weight")
+    )  # fmt: skip
+    return RawRows(StoredRows(values, _CPU, number), y, weight)
+
+
+def _beside(name: str | Sequence[str] | None, files: list[Path]) -> list[str | None]:
+    """One column name, or one file of labels, for each file."""
+    if name is None:
+        return [None] * len(files)
+    first = files[0].name.lower()
+    if isinstance(name, str) and not first.endswith((".npy", ".npz")) and "ubyte" not in first:
+        return [name] * len(files)
+    found = [str(path) for path in expand(name)]
+    if len(found) != len(files):
+        raise ValueError(f"{len(found)} files of labels or weights for {len(files)} files of rows")
+    return [*found]

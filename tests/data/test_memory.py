@@ -1,0 +1,150 @@
+"""What rows take on their way to the sphere: themselves once more, and a bounded workspace."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+N_ROWS, N = 200_003, 61
+ROWS = N_ROWS * N * 4  # bytes of the rows in single precision
+WORKSPACE = 80 << 20
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
+
+# Memory is what the process holds at most. Freed memory goes back at once, whatever allocator
+# torch was built with.
+BEGIN = f"""
+import numpy as np, torch
+from pathlib import Path
+import mnemosphere as mn
+from mnemosphere.data import Normalizer, StoredRows
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import merge_copies
+from mnemosphere.model import metric
+from mnemosphere.model.batch import Batch
+
+rng = np.random.default_rng(0)
+x = np.empty(({N_ROWS}, {N}), dtype="DTYPE")
+y = rng.integers(0, 3, {N_ROWS})
+for k in range(0, {N_ROWS}, 1000):
+    x[k : k + 1000] = rng.standard_normal(x[k : k + 1000].shape) + y[k : k + 1000, None]
+x[{N_ROWS} // 2, 3] = NAN
+
+def prepared(x, y, kind):
+    rows = StoredRows.of(x, torch.device("cpu")).check_finite(gaps=True)
+    rows.always_missing()
+    targets = torch.nn.functional.one_hot(torch.from_numpy(y), 4).float()
+    rows, targets, weight = merge_copies(rows, targets, None)
+    normalizer = Normalizer.fit(kind, rows)
+    unit, _ = on_sphere(rows, normalizer, torch.float32)
+    batch = Batch(unit, targets)
+    if kind == "whitened":
+        batch = metric.apply(metric.start(batch, 0.5), batch)
+    return batch.check_form
+
+def clustered(x, kind):
+    mn.DAMClusterer(
+        3, n_memories=5, normalize=kind, max_iter=1, varsigma=1.0, random_state=0,
+        precision="float32", device="cpu",
+    ).fit(x)
+
+def held():
+    told = Path("/proc/self/status").read_text()
+    return int(told.split("VmHWM:")[1].split()[0]) * 1024
+"""
+
+
+@LINUX
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".feather"])
+def test_rows_in_files_are_never_held_together(tmp_path, suffix):
+    path = tmp_path / f"rows{suffix}"
+    write(path, N_ROWS)
+    code = (
+        BEGIN.replace("DTYPE", "float32").replace("NAN", "0.0")
+        + f"""
+def clustered(source):
+    mn.DAMClusterer(
+        3, n_memories=5, normalize="unit", max_iter=1, varsigma=1.0, random_state=0, device="cpu",
+        precision="float32",
+    ).fit(source)
+
+del x, y
+small = np.random.default_rng(0).normal(size=(40_000, {N}))
+clustered(mn.Dataset.from_batches(lambda: [small], memory=8 << 20))
+before = held()
+clustered(mn.Dataset.open({str(path)!r}, memory=8 << 20))
+print(held() - before)
+"""
+    )
+    assert run(code) < 0.75 * ROWS < path.stat().st_size
+
+
+def write(path, n_rows):
+    """Random numbers, a part at a time."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng, step = np.random.default_rng(0), 20_000
+    parts = (
+        rng.standard_normal((min(step, n_rows - k), N), dtype=np.float32)
+        for k in range(0, n_rows, step)
+    )
+    if path.suffix == ".npy":
+        stored = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, N))
+        for k, part in enumerate(parts):
+            stored[k * step : k * step + len(part)] = part
+        return
+    schema = pa.schema([(f"f{k}", pa.float32()) for k in range(N)])
+    made = (
+        pq.ParquetWriter(path, schema)
+        if path.suffix == ".parquet"
+        else pa.ipc.new_file(path, schema)
+    )
+    with made as file:
+        for part in parts:
+            file.write_table(pa.table(list(part.T), schema=schema))
+
+
+def peak(action, kind, dtype="float32", nan="0.0"):
+    """Bytes that an action takes beyond the rows as stored."""
+    code = BEGIN.replace("DTYPE", dtype).replace("NAN", nan)
+    code += f"""
+action = lambda x, y: {action}
+action(x[:2000], y[:2000])
+before = held()
+action(x, y)
+print(held() - before)
+""".replace("KIND", repr(kind))
+    return run(code)
+
+
+def run(code):
+    """What a program of its own prints, a number."""
+    env = os.environ | {"MIMALLOC_PURGE_DELAY": "0", "MALLOC_MMAP_THRESHOLD_": "131072"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return int(done.stdout)
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("kind", "dtype", "copies"),
+    [
+        ("standard", "float16", 1),
+        ("standard", "float32", 1),
+        ("unit", "float32", 1),
+        ("center", "uint8", 1),
+        ("whitened", "float32", 2),  # rows before and after they are seen through the metric
+    ],
+)
+def test_rows_are_put_on_the_sphere_in_chunks(kind, dtype, copies):
+    nan = "0.0" if dtype == "uint8" else "np.nan"
+    assert peak("prepared(x, y, KIND)", kind, dtype, nan) < copies * ROWS + WORKSPACE
+
+
+@LINUX
+def test_a_fit_takes_the_rows_once_more():
+    assert peak("clustered(x, KIND)", "standard") < ROWS + WORKSPACE
