@@ -31,7 +31,7 @@ from mnemosphere.estimators.calibration import rejection_threshold
 from mnemosphere.estimators.from_files import gathered
 from mnemosphere.estimators.persistence import LABELS, labels_from_json, labels_to_json
 from mnemosphere.files import as_tensors, join_prefixes, plain, strip_prefix
-from mnemosphere.model import kernel, retrieval
+from mnemosphere.model import certificates, kernel, retrieval
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import precise
 from mnemosphere.model.merge import merge
@@ -40,7 +40,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.recall import Recall, recall
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.schema import Array, Check, check_tensors, one_of
-from mnemosphere.theory import stationarity
 from mnemosphere.training.distributed import together
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -323,7 +322,7 @@ class MemoryModel(SphereEstimator, ABC):
     def certify(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         *, tol: float = 1e-3, max_iter: int = 100,
-    ) -> stationarity.Certificate:  # fmt: skip
+    ) -> certificates.Certificate:  # fmt: skip
         """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
 
         Training stops short of rest, so a copy first takes exact passes, max_iter at most, until
@@ -335,7 +334,7 @@ class MemoryModel(SphereEstimator, ABC):
         rows = self._rows_to_judge(X, y, sample_weight).rows
         weights = self.params_.p_h[1:]
         found = partial(
-            stationarity.certify, self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter),
+            certificates.certify, self.params_, rows, self._rule, tol=tol, max_iter=int(max_iter),
             learn_beta=self.beta == "learn",
             hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
         )  # fmt: skip

@@ -29,9 +29,9 @@ from mnemosphere.estimators.memory_table import (
 )
 from mnemosphere.estimators.streaming import set_stream, stream_tensors
 from mnemosphere.files import as_tensors, join_prefixes, strip_prefix
+from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors, items, text
-from mnemosphere.theory import stationarity
 
 _ROWS_BEHIND = {
     "typical": Array("P 3", "int64", low=-1), "support": Array("P", low=0, nan=True),
@@ -230,7 +230,7 @@ class PortableModel(MemoryModel, ABC):
         max_rows: int = 500,
         image_shape: Sequence[int] | str | None = "auto",
         layout: str = "auto",
-        certificate: stationarity.Certificate | None = None,
+        certificate: Certificate | None = None,
         title: str | None = None,
     ) -> None:
         """Write one HTML file in which the model runs: to draw, recall and look at memories.

@@ -15,8 +15,8 @@ from mnemosphere.estimators.base import as_numpy
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
+from mnemosphere.model.certificates import Certificate
 from mnemosphere.numerics import sphere
-from mnemosphere.theory.stationarity import Certificate
 from mnemosphere.training.lineage import Lineage
 
 if TYPE_CHECKING:

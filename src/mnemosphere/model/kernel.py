@@ -305,12 +305,13 @@ def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
     return torch.cat([(f.e0 * (s @ run.p0))[:, None], f.e * (s @ run.p.T)], dim=1)
 
 
-def memory_shares(
+def class_shares(
     params: Parameters, batch: Batch, rule: LabelRule
-) -> Iterator[tuple[slice, Tensor]]:
-    """One pass, forward half: (rows of the chunk, responsibilities r (rows, P) of the memories).
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """One pass, forward half: (rows of the chunk, e (rows, P), s (rows, C+1)).
 
-    r is that of `accumulate`: for the label weights that `rule` gives, times the sample weights.
+    e[b,μ]·s[b,y]·p[μ,y] is the part of row b and class y that memory μ answers for, with the label
+    weights that `rule` gives, times the sample weights.
     """
     run = _Pass(params, batch.x)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
@@ -320,7 +321,15 @@ def memory_shares(
         if part.sample_weight is not None:
             weights = weights * part.sample_weight[:, None]
         assert f.e is not None
-        yield rows, f.e.mul_((weights / f.joint) @ run.p.T)
+        yield rows, f.e, weights / f.joint
+
+
+def memory_shares(
+    params: Parameters, batch: Batch, rule: LabelRule
+) -> Iterator[tuple[slice, Tensor]]:
+    """(rows of the chunk, responsibilities r (rows, P) of the memories, as in `accumulate`)."""
+    for rows, e, s in class_shares(params, batch, rule):
+        yield rows, e.mul_(s @ params.p[1:].T)
 
 
 def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
