@@ -29,6 +29,7 @@ from mnemosphere.estimators.memory_table import (
 )
 from mnemosphere.estimators.streaming import set_stream, stream_tensors
 from mnemosphere.files import as_tensors, join_prefixes, strip_prefix
+from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Array, check_tensors, items, text
@@ -178,6 +179,18 @@ class PortableModel(MemoryModel, ABC):
         what it finds is not proved to be the smallest, but it is verified by `predict`.
         """
         return counterfactual(self, X, y, hold, max_features)
+
+    def certified_radius(self, X: ArrayLike) -> CertifiedRadius:
+        """How far each row may move before `predict` can give it another class: a proven bound.
+
+        The radius is the length of a change in the units of X, or in standard deviations of the
+        features if rows are standardized; `meaning` of the result says which. `counterfactual`
+        finds a row that does change the class: the two bracket the true distance.
+        """
+        check_is_fitted(self, "params_")
+        rows = self._stored(X, reset=False, gaps=True)
+        params, precision = self._class_params, self.params_.w.dtype
+        return certified_radius(params, self._normalizer, rows, self.classes_, precision)
 
     # Memories as a table, and edited.
 

@@ -1,0 +1,249 @@
+"""How far may a row move before its class changes? A proven lower bound.
+
+At a unit row x with predicted class a, let f_y(x) = log Σ_γ p_γy exp(h_γ(x)) with
+h_γ = β⟨w_γ, x⟩ − c for memories, h_0 = 0 and w_0 = 0 for the uniform component, β for β_eff. f_a is
+convex, so it lies above its tangent: with s_γ the shares of the components in class a and
+m = Σ_γ s_γ w_γ, for every unit x′ within the angle r of x and every other class b
+
+    f_b(x′) − f_a(x′) ≤ log Σ_ν p_νb exp(h_ν(x) + β M_r(w_ν − m)) − f_a(x),
+    M_r(v) = max of ⟨v, x′ − x⟩ = v_∥ (cos φ − 1) + v_⊥ sin φ,    φ = min(r, atan2(v_⊥, v_∥)),
+
+v_∥ = ⟨v, x⟩ and v_⊥ the length of the rest. The right side grows with r, and no class overtakes a
+as long as it is negative: its zero is the certified angle. It is exact if each class has one
+component. docs/theory-derivations.md has the proof and the way to the units of the input.
+
+Everything is in float64, and bounds of the rounding errors are taken off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.prepare import unit_chunks
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.kernel import chunks, log_joint
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.text import format_table
+
+__all__ = ["CertifiedAngles", "CertifiedRadius", "certified_angles", "certified_radius"]
+
+_HALVINGS = 45  # of π: the angle is found to 1e-13
+_LARGEST = 700.0  # exponent: weights of 1e-290 and more times exp of it exceed 1
+_LEAST_WEIGHT = 1e-290
+_SHOWN = 20  # rows of the printed table
+_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
+
+
+class CertifiedAngles(NamedTuple):
+    """For each row: its class, the angle within which no other class is predicted, the nearest."""
+
+    label: Tensor  # (n,) int64, column of p
+    angle: Tensor  # (n,) float64, in [0, π]
+    other: Tensor  # (n,) int64, the class that the bound reaches first; −1 if there is one class
+
+
+@dataclass(frozen=True)
+class CertifiedRadius:
+    """How far each row may move before `predict` can say anything else; `meaning` has the unit."""
+
+    angle: NDArray[np.float64]  # (n,) on the sphere, in radians
+    radius: NDArray[np.float64]  # (n,) in the units of the input; inf: no row changes the class
+    label: NDArray[Any]  # (n,) predicted classes
+    other: NDArray[Any]  # (n,) the classes that come first beyond; None if there is one class
+    meaning: str
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    def table(self) -> list[dict[str, str]]:
+        """One line per row, for people."""
+        return [
+            {"row": str(k), "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
+             "angle": f"{self.angle[k]:.4f}", "next class": str(self.other[k])}
+            for k in range(len(self))
+        ]  # fmt: skip
+
+    def __str__(self) -> str:
+        lines = [self.meaning]
+        if len(self):
+            lines.append(format_table(self.table()[:_SHOWN], 100))
+        if len(self) > _SHOWN:
+            lines.append(f"and {len(self) - _SHOWN} more rows")
+        return "\n".join(lines)
+
+
+def certified_radius(
+    params: Parameters,
+    normalizer: Normalizer,
+    stored: StoredRows,
+    classes: NDArray[Any],
+    precision: torch.dtype,
+) -> CertifiedRadius:
+    """Certified angles and radii of rows as a user stores them.
+
+    params: those that the classes are predicted by, at the temperature of the calibration.
+    precision: see `certified_angles`. A row without direction gets the radius 0.
+    """
+    if not isinstance(stored.values, SparseRows) and has_gaps(stored.values):
+        row = int(stored.values.isnan().any(1).nonzero()[0])
+        (number,) = stored.call(torch.tensor([row]))
+        raise ValueError(
+            f"row {number} of X has missing values, and a certified radius needs all features: "
+            "fill them in first, with encode(X), say"
+        )
+    normalizer = normalizer.to(stored.device)
+    found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    units = unit_chunks(stored, normalizer, torch.float64)
+    for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
+        label, angle, other = certified_angles(params, unit, precision)
+        angle = torch.where(lost, 0.0, angle)
+        label = torch.where(lost, params.p_q[: len(classes)].argmax(), label)
+        radius = [input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)]
+        found.append((label, angle, other, torch.cat(radius)))
+    labels, angles, others, radii = (
+        torch.cat(part).cpu().numpy() for part in zip(*found, strict=True)
+    )
+    beyond = classes[others.clip(0)]
+    if (others < 0).any():
+        beyond = np.where(others < 0, None, beyond.astype(object))
+    return CertifiedRadius(angles, radii, classes[labels], beyond, meaning(normalizer))
+
+
+def certified_angles(
+    params: Parameters, x: Tensor, precision: torch.dtype = torch.float64
+) -> CertifiedAngles:
+    """Certified angles of unit rows (n, N) among the classes, all columns of p but the last.
+
+    precision: of the unit rows that `predict` takes the class of; its rounding is in the margin.
+    """
+    bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
+    parts = [
+        bound(x[rows].double())
+        for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device)
+    ]
+    return CertifiedAngles(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+class _Bound:
+    """What all rows share."""
+
+    def __init__(self, params: Parameters, eps: float) -> None:
+        self.params, self.beta = params, params.beta_eff
+        p = params.p[:, :-1]
+        self.p = torch.where(p > 0, p.clamp_min(_LEAST_WEIGHT), 0.0)  # (P+1, C)
+        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        self.squares = torch.cat([p.new_zeros(1), params.w.square().sum(1)])  # ‖w‖², (P+1,)
+        own = torch.finfo(torch.float64).eps
+        # A product of unit vectors is right to N·eps, a row to eps of its own precision.
+        self.product_error = 8 * params.n_features * own
+        rounding = self.beta * (self.product_error + 2 * eps)
+        self.most = torch.exp(-rounding - own * (params.n_memories + 64))
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(class, certified angle, next class) of unit rows, (B,) each."""
+        label = log_joint(self.params, x)[:, :-1].argmax(1)
+        angle = self.p.new_zeros(len(label), 1)
+        if self.p.shape[1] == 1:
+            return label, angle[:, 0] + math.pi, label - 1
+        overlap = _behind(x @ self.params.w.T)  # (B, P+1)
+        h = self.beta * overlap - self.log_ratio
+        h[:, 0] = 0.0
+        own = h + self.p.T[label].log()
+        density = own.logsumexp(1, keepdim=True)  # f_a
+        share = (own - density).exp()
+        m = share[:, 1:] @ self.params.w  # (B, N)
+        along = overlap - (share * overlap).sum(1, keepdim=True)  # v_∥ of v = w − m
+        square = self.squares - 2 * _behind(m @ self.params.w.T) + m.square().sum(1, keepdim=True)
+        across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()  # v_⊥
+        turn, most = torch.atan2(across, along), torch.hypot(along, across) - along
+
+        def sums(r: Tensor) -> Tensor:
+            """Exp of the right side for every class but a, (B, C), at the angles r (B, 1)."""
+            inside = along * (-2 * (r / 2).sin().square()) + across * r.sin()
+            move = torch.where(r < turn, inside, most)  # M_r
+            found = (h - density + self.beta * move).clamp_max_(_LARGEST).exp_() @ self.p
+            return found.scatter_(1, label[:, None], 0.0)
+
+        tie = sums(angle).amax(1, keepdim=True) > self.most  # up to rounding
+        high = torch.full_like(angle, math.pi).masked_fill(tie, 0.0)
+        for _ in range(_HALVINGS):
+            middle = (angle + high) / 2
+            safe = sums(middle).amax(1, keepdim=True) <= self.most
+            angle, high = torch.where(safe, middle, angle), torch.where(safe, high, middle)
+        return label, angle[:, 0], sums(high).argmax(1)
+
+
+def _behind(products: Tensor) -> Tensor:
+    """Products with the memories (B, P), and 0 for the uniform component before them."""
+    return torch.cat([products.new_zeros(products.shape[0], 1), products], dim=1)
+
+
+def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
+    """The least length of a change of rows x (n, N) that turns them by these angles (n,).
+
+    Exact without a metric; with one a lower bound. See `meaning` for the unit.
+    """
+    z = x.double()
+    if normalizer.mean is not None and normalizer.scale is not None:
+        z = (z - normalizer.mean) / normalizer.scale
+    elif normalizer.kind == "center":
+        z = z - z.mean(1, keepdim=True)
+    n, height = z.shape[1], z.shape[1] ** 0.5
+    low = angle.clamp_max(math.pi / 2).sin()
+    if normalizer.metric is not None:
+        a = normalizer.metric
+        v = torch.cat([z, z.new_full((len(z), 1), height)], dim=1) if normalizer.extra else z
+        found = _norms(v @ a.T) * low / torch.linalg.matrix_norm(a[:, :n], 2)
+    elif not normalizer.extra:
+        found = _norms(z) * low
+    else:
+        # Rows lie in a plane at that height. The shortest way to the border of the cone around a
+        # row is across it, as long as that does not lead beyond the foot of the plane.
+        length = _norms(z)
+        tilt = torch.atan2(length, torch.full_like(length, height))
+        beyond = length + height * (angle - tilt).clamp(0.0, math.pi / 2).tan()
+        beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
+        found = torch.where(angle <= tilt, torch.hypot(length, z.new_tensor(height)) * low, beyond)
+    rounding = 1 - 16 * (n + 1) * torch.finfo(torch.float64).eps
+    return torch.where(found.isnan() | (angle <= 0), 0.0, found * rounding)
+
+
+def meaning(normalizer: Normalizer) -> str:
+    """What a radius measures, in a sentence."""
+    if normalizer.mean is not None:
+        unit = "length of a change in standard deviations of the features"
+    elif normalizer.kind == "none":
+        unit = "length of a change of the unit rows"
+    else:
+        unit = "length of a change in the units of X"
+    bound = " (a lower bound through the metric)" if normalizer.metric is not None else ""
+    return f"No row within this radius gets another class; radius: {unit}{bound}."
+
+
+def _norms(v: Tensor) -> Tensor:
+    """Norms of rows (n,), without overflow."""
+    peak = v.abs().amax(1, keepdim=True)
+    peak = torch.where(peak > 0, peak, 1.0)
+    norms: Tensor = peak[:, 0] * torch.linalg.vector_norm(v / peak, dim=1)
+    return norms
+
+
+def _dense(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows as plain tensors, few at a time if they are sparse."""
+    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
+    for start in range(0, x.shape[0], step):
+        part = slice(start, start + step)
+        rows = x[part]
+        yield part, rows.to_dense() if isinstance(rows, SparseRows) else rows
