@@ -98,7 +98,7 @@ def test_no_row_of_a_dense_grid_within_the_angle_has_another_class(grid):
         ratios.extend((angle / foreign)[seen].tolist())
 
     check()
-    assert len(ratios) > 200
+    assert len(ratios) > 100
     assert np.median(ratios) > 0.7
 
 
@@ -248,12 +248,20 @@ def directions(n):
     return circle(307) if n == 2 else sphere_grid(1009)
 
 
-@pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("kind", ["center", "unit", "standard", "whitened"])
+@pytest.mark.parametrize(
+    ("kind", "n"),
+    [  # centered rows of two features point one of two ways
+        ("center", 3),
+        ("unit", 2),
+        ("unit", 3),
+        ("standard", 2),
+        ("standard", 3),
+        ("whitened", 2),
+        ("whitened", 3),
+    ],
+)
 @pytest.mark.parametrize("turn", [0.05, 0.6, 1.3, 1.9, 2.9])
 def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, turn):
-    if kind == "center" and n == 2:
-        pytest.skip("centered rows of two features point one of two ways")
     generator = torch.Generator().manual_seed(n)
     rows = 3 * torch.randn(3, n, generator=generator, dtype=torch.float64) + 1
     scaled = kind in ("standard", "whitened")
