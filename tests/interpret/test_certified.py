@@ -343,22 +343,30 @@ def test_the_table_says_what_it_means():
     found = model.fit(x, names[y]).certified_radius(x)
     lines = str(found).splitlines()
     assert lines[0] == (
-        "No row within this radius gets another class; radius: length of a change in standard "
-        "deviations of the features."
+        "No row within the radius gets another class. It is the length of a change of a row, "
+        "each feature in its standard deviations."
     )
     assert lines[1].split() == ["row", "class", "radius", "angle", "next", "class"]
     assert lines[3].split()[1] == "setosa"
     assert lines[-1] == "and 130 more rows"
     assert len(found) == 150
+    told = found.sentence(0, 9.876)
+    assert told.startswith(f"no row within {found.radius[0]:.3g} standard units changes")
+    assert told.endswith("; this one, 9.88 away, does")
 
 
-def test_missing_values_are_refused_in_one_line():
+@pytest.mark.parametrize("normalize", ["standard", "whitened", "unit"])
+def test_a_row_with_missing_values_has_a_class_but_no_radius(normalize):
     x, y = load_iris(return_X_y=True)
-    model = mn.DAMClassifier(9, objective="joint", random_state=0).fit(x, y)
+    model = mn.DAMClassifier(9, normalize=normalize, objective="joint", random_state=0).fit(x, y)
+    whole = model.certified_radius(x)
     x[7, 2] = np.nan
-    with pytest.raises(ValueError, match=r"row 7 of X has missing values.*encode\(X\)"):
-        model.certified_radius(x)
-    assert len(model.certified_radius(model.encode(x))) == 150
+    found = model.certified_radius(x)
+    assert found.label.tolist() == model.predict(x).tolist()
+    assert np.flatnonzero(np.isnan(found.radius)).tolist() == [7]
+    assert found.other[7] is None
+    assert found.sentence(7) == "no certified radius: the row has missing values"
+    np.testing.assert_array_equal(np.delete(found.radius, 7), np.delete(whole.radius, 7))
 
 
 def test_rows_without_direction_have_no_radius():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
 _PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
+_CERTIFY = option("How far each row may move before its class changes: a proven radius.")
 _REJECT = option("No prediction for rows as novel as this share of held-out rows.", metavar="RATE")
 
 
@@ -38,6 +39,7 @@ def predict(
     nearest: Annotated[int, option("Deciding memories per row.", min=0)] = 3,
     prior: Annotated[str | None, _PRIOR] = None,
     reject: Annotated[float | None, _REJECT] = None,
+    certify: Annotated[bool, _CERTIFY] = False,
     max_memory: MaxMemory = None,
 ) -> None:
     """Predict rows: class, probabilities, novelty, and the memories that decided.
@@ -52,8 +54,9 @@ def predict(
     if out is not None:
         check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
     settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "rejects": reject is not None}
+    settings["certify"] = certify
     quick, files = None, large(data, request.columns, max_memory)
-    if prior is None and reject is None and files is None:
+    if prior is None and reject is None and not certify and files is None:
         quick = _quickly(model, data, request, nearest)
     if quick is None:
         opened = open_model(model, labeled=prior is not None)
@@ -174,7 +177,7 @@ def _set_threshold(opened: Opened, rate: float) -> None:
 
 
 def _predictions(
-    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, rejects: bool
+    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, rejects: bool, certify: bool
 ) -> tuple[Any, Any]:
     """(a frame with one row per row, the probabilities alone)."""
     import numpy as np
@@ -192,6 +195,11 @@ def _predictions(
     novel = None if first.novelty_threshold_ is None else first.is_novel(rows.x)
     if rejects:
         found = np.where(np.asarray(novel), None, found.astype(object))
-    more = {"novelty": first.novelty(rows.x), "novel": novel}
+    more: dict[str, Any] = {}
+    if certify:
+        opened.of_rows("--certify")
+        proven = model.certified_radius(rows.x)
+        more = {"certified_radius": proven.radius, "next_class": proven.other}
+    more |= {"novelty": first.novelty(rows.x), "novel": novel}
     more |= deciding(model, rows.x, nearest) if nearest else {}
     return _frame(opened, rows, found, proba, more), proba

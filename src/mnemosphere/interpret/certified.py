@@ -30,7 +30,6 @@ from torch import Tensor
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
@@ -56,13 +55,14 @@ class CertifiedAngles(NamedTuple):
 
 @dataclass(frozen=True)
 class CertifiedRadius:
-    """How far each row may move before `predict` can say anything else; `meaning` has the unit."""
+    """How far each row may move before `predict` can say anything else; see `meaning`."""
 
-    angle: NDArray[np.float64]  # (n,) on the sphere, in radians
+    angle: NDArray[np.float64]  # (n,) on the sphere, in radians; NaN for missing values
     radius: NDArray[np.float64]  # (n,) in the units of the input; inf: no row changes the class
     label: NDArray[Any]  # (n,) predicted classes
-    other: NDArray[Any]  # (n,) the classes that come first beyond; None if there is one class
-    meaning: str
+    other: NDArray[Any]  # (n,) the classes that come first beyond; None if there is none
+    unit: str  # of the radius
+    meaning: str  # of the radius, in full
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -74,6 +74,15 @@ class CertifiedRadius:
              "angle": f"{self.angle[k]:.4f}", "next class": str(self.other[k])}
             for k in range(len(self))
         ]  # fmt: skip
+
+    def sentence(self, row: int, away: float | None = None) -> str:
+        """What is proven of a row; away: the distance of a row that did change the class."""
+        if math.isnan(self.radius[row]):
+            return "no certified radius: the row has missing values"
+        if math.isinf(self.radius[row]):
+            return "no row at all changes this prediction"
+        proven = f"no row within {self.radius[row]:.3g} {self.unit} changes this prediction"
+        return proven if away is None else f"{proven}; this one, {away:.3g} away, does"
 
     def __str__(self) -> str:
         lines = [self.meaning]
@@ -94,22 +103,20 @@ def certified_radius(
     """Certified angles and radii of rows as a user stores them.
 
     params: those that the classes are predicted by, at the temperature of the calibration.
-    precision: see `certified_angles`. A row without direction gets the radius 0.
+    precision: see `certified_angles`. A row without direction gets the radius 0. A row with
+    missing values gets NaN: its class is not that of one point of the sphere.
     """
-    if not isinstance(stored.values, SparseRows) and has_gaps(stored.values):
-        row = int(stored.values.isnan().any(1).nonzero()[0])
-        (number,) = stored.call(torch.tensor([row]))
-        raise ValueError(
-            f"row {number} of X has missing values, and a certified radius needs all features: "
-            "fill them in first, with encode(X), say"
-        )
     normalizer = normalizer.to(stored.device)
     found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     units = unit_chunks(stored, normalizer, torch.float64)
     for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
+        partly = _partly_missing(raw)
         label, angle, other = certified_angles(params, unit, precision)
-        angle = torch.where(lost, 0.0, angle)
+        if bool(partly.any()):
+            label[partly] = log_joint(params, unit[partly].to(params.w))[:, :-1].argmax(1)
+            other[partly] = -1
         label = torch.where(lost, params.p_q[: len(classes)].argmax(), label)
+        angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
         radius = [input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)]
         found.append((label, angle, other, torch.cat(radius)))
     labels, angles, others, radii = (
@@ -118,7 +125,8 @@ def certified_radius(
     beyond = classes[others.clip(0)]
     if (others < 0).any():
         beyond = np.where(others < 0, None, beyond.astype(object))
-    return CertifiedRadius(angles, radii, classes[labels], beyond, meaning(normalizer))
+    unit_name = _unit(normalizer)
+    return CertifiedRadius(angles, radii, classes[labels], beyond, unit_name, _meaning(normalizer))
 
 
 def certified_angles(
@@ -193,7 +201,8 @@ def _behind(products: Tensor) -> Tensor:
 def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
     """The least length of a change of rows x (n, N) that turns them by these angles (n,).
 
-    Exact without a metric; with one a lower bound. See `meaning` for the unit.
+    In standard deviations of the features if rows are standardized, else in the units of X. Exact
+    without a metric; with one a lower bound.
     """
     z = x.double()
     if normalizer.mean is not None and normalizer.scale is not None:
@@ -217,19 +226,29 @@ def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
         beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
         found = torch.where(angle <= tilt, torch.hypot(length, z.new_tensor(height)) * low, beyond)
     rounding = 1 - 16 * (n + 1) * torch.finfo(torch.float64).eps
-    return torch.where(found.isnan() | (angle <= 0), 0.0, found * rounding)
+    found = torch.where(found.isnan() | (angle <= 0), 0.0, found * rounding)
+    return found.masked_fill(angle.isnan(), torch.nan)
 
 
-def meaning(normalizer: Normalizer) -> str:
-    """What a radius measures, in a sentence."""
-    if normalizer.mean is not None:
-        unit = "length of a change in standard deviations of the features"
-    elif normalizer.kind == "none":
-        unit = "length of a change of the unit rows"
+def _unit(normalizer: Normalizer) -> str:
+    return "units of X" if normalizer.mean is None else "standard units"
+
+
+def _meaning(normalizer: Normalizer) -> str:
+    """What a radius measures, in two sentences."""
+    if normalizer.mean is None:
+        unit = "the length of a change of a row, in the units of X"
     else:
-        unit = "length of a change in the units of X"
-    bound = " (a lower bound through the metric)" if normalizer.metric is not None else ""
-    return f"No row within this radius gets another class; radius: {unit}{bound}."
+        unit = "the length of a change of a row, each feature in its standard deviations"
+    bound = ", a lower bound through the metric" if normalizer.metric is not None else ""
+    return f"No row within the radius gets another class. It is {unit}{bound}."
+
+
+def _partly_missing(x: Tensor) -> Tensor:
+    """Which rows have missing values, (n,)."""
+    if isinstance(x, SparseRows):
+        return torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
+    return x.isnan().any(1)
 
 
 def _norms(v: Tensor) -> Tensor:
