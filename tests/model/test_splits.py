@@ -362,6 +362,16 @@ def test_the_curvatures_of_the_classes_are_those_of_their_rows_alone(weighted):
     assert bool(found.decided.all())
 
 
+def test_memories_of_single_precision_are_searched_to_the_end():
+    # Their norms are off by 1e-8, which must not pass for a direction along the memory.
+    params, x, q = stationary()
+    exact = class_splits(params, Batch(x, q), accuracy=1e-12)
+    rows = Batch(x.float(), q.float())
+    single = class_splits(params.to(dtype=torch.float32), rows, accuracy=1e-12)
+    assert bool(single.decided.all())
+    torch.testing.assert_close(single.lambda_min, exact.lambda_min, rtol=1e-4, atol=1e-6)
+
+
 def test_a_class_without_weight_stays_without():
     params, x, q = stationary()
     p = params.p.clone()

@@ -253,7 +253,8 @@ class _AllRows:
         self._n = max(batch.total_weight, 1e-300)
         p = self._params.p[1:][which]
         self._p = p if labels is None else p.gather(1, labels[:, None])  # (M, C+1) or (M, 1)
-        w, beta = self._params.w[which], self._params.beta_eff
+        # Unit in float64 as well, or what is left along w would swamp small residuals.
+        w, beta = sphere.project(self._params.w[which]), self._params.beta_eff
         pull = w.new_zeros(*w.shape, self._p.shape[1])
         self.mass = torch.zeros_like(self._p)  # Σ_b |r[b,y]|
         for x, e, s in self._chunks():
@@ -328,12 +329,13 @@ def _lowest(
         floor = torch.where(labeled, (s - (s * s + 4 * norm).sqrt()) / 2, s)
         saddle = value < -tol * scale
         minimum = ~saddle & ((floor >= -tol * scale) | (value / scale - error >= -tol))
-        done = bool(((error <= accuracy) & (saddle | minimum)).all())
-        if done or left == 0 or not fresh:
+        sought = (error > accuracy) | ~(saddle | minimum)
+        if left == 0 or not fresh or not bool(sought.any()):
             return _Lowest(u, a, value, error, saddle, minimum)
-        queue = [more, rest]
+        # What is left of a pair that was found is rounding.
+        queue = [torch.where(sought[:, None], v, 0.0) for v in (more, rest)]
         if len(basis) + 2 > _MAX_BASIS:
-            basis, images, queue = [], [], [u, plain, more, rest]
+            basis, images, queue = [], [], [u, plain, *queue]
 
 
 def _orthogonal(w: Tensor, basis: list[Tensor], v: Tensor) -> Tensor:
@@ -354,16 +356,15 @@ def _ritz(
     """Lowest Ritz pair (u, a), its value, and its residual S u − C a − λ u, all of it in u."""
     k = v.shape[1]
     top, cross = v @ s_v.mT, -v @ coupling  # (M, K, K), (M, K, C+1)
+    size = (top.abs().sum((1, 2)) + cross.abs().sum((1, 2))).clamp_min(1e-300)[:, None, None]
+    # Directions that do not exist must not win with their eigenvalue 0: they get 2 and more.
     outside = torch.diag_embed((root == 0).to(v.dtype))
-    barred = outside + root[:, :, None] * root[:, None, :]  # (M, C+1, C+1)
-    missing = torch.diag_embed(((v * v).sum(2) < 0.5).to(v.dtype))
-    # Directions that do not exist must not win with their eigenvalue 0.
-    high = (1.0 + top.abs().sum((1, 2)) + cross.abs().sum((1, 2)))[:, None, None]
-    matrix = torch.cat(
-        [torch.cat([top + high * missing, cross], 2), torch.cat([cross.mT, high * barred], 2)], 1
-    )
+    barred = 2 * (outside + root[:, :, None] * root[:, None, :])  # (M, C+1, C+1)
+    missing = ((v * v).sum(2) < 0.5) * (2 + torch.arange(k).to(v) / k)
+    top, cross = top / size + torch.diag_embed(missing), cross / size
+    matrix = torch.cat([torch.cat([top, cross], 2), torch.cat([cross.mT, barred], 2)], 1)
     values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
-    value, vector = values[:, 0], vectors[:, :, 0]
+    value, vector = values[:, 0] * size[:, 0, 0], vectors[:, :, 0]
     u = torch.einsum("pk,pkn->pn", vector[:, :k], v)
     a = vector[:, k:]
     left = torch.einsum("pk,pkn->pn", vector[:, :k], s_v)
