@@ -155,7 +155,7 @@ def test_a_metric_finds_the_feature_that_matters():
     settings = SETTINGS | {"n_memories": 9}
     model = mn.DAMClassifier(**settings, objective="conditional").fit(x, y)
     relevance = model.relevances_
-    assert relevance.argmax() == 2
+    assert relevance.argmax() == 2  # by rank: the other six are noise, and keep some size
     assert relevance[2] > 2 * np.delete(relevance, 2).max()
     assert relevance.mean() == pytest.approx(1)
     fresh = rng.normal(size=(401, 7))

@@ -29,6 +29,7 @@ _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for
 _SMALL = 5000  # up to so many rows, several hold-outs of a third in turn
 _FOLDS = (3, 2)  # of fewer than `TWO_TURNS` rows, and of more
 _LEAST_ROWS = 30
+_ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _PASSES = (20, 10, 4)  # of a model that only tells the reading: exact, of either, and incremental
 
 
@@ -125,7 +126,9 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     """The score above which a row is rejected: at most `rate` of rows like these, on average.
 
     With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same law lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the law.
+    above it with probability at most k/(n+1) ≤ rate, whatever the law. The threshold is that score
+    and a margin for rounding: a score depends on the batch that a row is in by a few units in the
+    last place, and a copy of the row at the threshold must not be rejected in one batch only.
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
@@ -136,4 +139,6 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
             f"{scores.size}: pass more rows or a larger rate"
         )
-    return float(np.sort(scores)[-rank])
+    threshold = float(np.sort(scores)[-rank])
+    known = scores[np.isfinite(scores)]
+    return threshold + _ROUNDING * max(1.0, float(np.abs(known).max(initial=0.0)))

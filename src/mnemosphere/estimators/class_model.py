@@ -85,6 +85,8 @@ class ClassModel(PortableModel, ABC):
         """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
 
         The diagonal of AᵀA, in standard units of the features; all 1 where there is no metric.
+        Compare features by rank: sizes are no measure of importance. A metric removes only what
+        the rows show to be harmful, so a feature of pure noise can keep a good part of its size.
         """
         a, n = self._normalizer.metric, self._n_numbers
         return np.ones(n) if a is None else as_numpy(relevances(a[:, :n]))

@@ -224,7 +224,8 @@ class MemoryModel(SphereEstimator, ABC):
 
         Pass rows that were not trained on; labels are not needed. The promise is for the average
         over draws of X: with n rows, a new one of their kind is rejected with probability at most
-        `rate`, and at least `rate` − 1/(n+1).
+        `rate`. Without repeated rows it is at least `rate` − 1/(n+1); copies of the row at the
+        threshold are all kept, so with them it can be less.
         """
         if isinstance(X, Dataset):
             scores = gathered(self.novelty_score, X)
