@@ -14,7 +14,8 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import mnemosphere as mn
 from mnemosphere.data.normalize import Normalizer
-from mnemosphere.interpret.certified import certified_angles, input_radius
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.interpret.certified import certified_angles, certified_radius, input_radius
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio
@@ -286,6 +287,36 @@ def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, t
         assert radius <= nearest * (1 + 1e-9)
         if kind != "whitened" and turn < 1.5 and nearest < 100:
             assert radius >= nearest * 0.9
+
+
+@settings(**CASES)
+@given(models(st.integers(2, 5)), st.sampled_from(["whitened", "center"]))
+def test_no_change_within_the_radius_of_a_metric_changes_the_class(model, kind):
+    params, generator = model
+    n = 3
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    rows, extra = 2 * randn(7, n) + 1, int(kind == "whitened")
+    stretch = torch.logspace(-1, 1, n + extra).double()
+    normalizer = Normalizer(
+        kind,
+        mean=torch.ones(n).double() if extra else None,
+        scale=torch.full((n,), 2.0).double() if extra else None,
+        metric=randn(params.n_features, n + extra) * stretch,
+    )
+    stored = StoredRows.of(rows.numpy(), torch.device("cpu"))
+    classes = np.arange(params.n_columns - 1)
+    found = certified_radius(params, normalizer, stored, classes, torch.float64)
+    change = sphere_grid(211) * (2.0 if extra else 1.0)
+    for share in (0.3, 0.8, 1 - 1e-9):
+        length = torch.from_numpy(np.minimum(found.radius, 1e6)) * share
+        moved = rows[:, None] + length[:, None, None] * change
+        unit_rows, lost = normalizer(moved.reshape(-1, n))
+        classes_there = scores(params, unit_rows).argmax(1).reshape(7, -1).numpy()
+        same = (classes_there == found.label[:, None]) | lost.reshape(7, -1).numpy()
+        assert same.all()
 
 
 def test_a_row_that_no_row_can_be_far_enough_from():

@@ -18,7 +18,7 @@ Everything is in float64, and bounds of the rounding errors are taken off.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -117,8 +117,11 @@ def certified_radius(
             other[partly] = -1
         label = torch.where(lost, params.p_q[: len(classes)].argmax(), label)
         angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
-        radius = [input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)]
-        found.append((label, angle, other, torch.cat(radius)))
+        radius = torch.cat([input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)])
+        if normalizer.metric is not None and len(classes) > 1:
+            direct = _through_metric(params, normalizer, raw, precision)
+            radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
+        found.append((label, angle, other, radius))
     labels, angles, others, radii = (
         torch.cat(part).cpu().numpy() for part in zip(*found, strict=True)
     )
@@ -138,10 +141,20 @@ def certified_angles(
     """
     bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
     parts = [
-        bound(x[rows].double())
+        bound.angles(x[rows].double())
         for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device)
     ]
     return CertifiedAngles(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+class _Terms(NamedTuple):
+    """What the bound needs of B rows."""
+
+    label: Tensor  # (B,) the class a
+    gap: Tensor  # (B, P+1) h_ν(x) − f_a(x)
+    m: Tensor  # (B, N)
+    along: Tensor  # (B, P+1) v_∥ of v = w_ν − m
+    across: Tensor  # (B, P+1) v_⊥
 
 
 class _Bound:
@@ -159,43 +172,112 @@ class _Bound:
         rounding = self.beta * (self.product_error + 2 * eps)
         self.most = torch.exp(-rounding - own * (params.n_memories + 64))
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(class, certified angle, next class) of unit rows, (B,) each."""
+    def terms(self, x: Tensor) -> _Terms:
+        """Of unit rows (B, N)."""
         label = log_joint(self.params, x)[:, :-1].argmax(1)
-        angle = self.p.new_zeros(len(label), 1)
-        if self.p.shape[1] == 1:
-            return label, angle[:, 0] + math.pi, label - 1
         overlap = _behind(x @ self.params.w.T)  # (B, P+1)
         h = self.beta * overlap - self.log_ratio
         h[:, 0] = 0.0
         own = h + self.p.T[label].log()
         density = own.logsumexp(1, keepdim=True)  # f_a
         share = (own - density).exp()
-        m = share[:, 1:] @ self.params.w  # (B, N)
-        along = overlap - (share * overlap).sum(1, keepdim=True)  # v_∥ of v = w − m
+        m = share[:, 1:] @ self.params.w
+        along = overlap - (share * overlap).sum(1, keepdim=True)
         square = self.squares - 2 * _behind(m @ self.params.w.T) + m.square().sum(1, keepdim=True)
-        across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()  # v_⊥
+        across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()
+        return _Terms(label, h - density, m, along, across)
+
+    def angles(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(class, certified angle, next class) of unit rows, (B,) each."""
+        terms = self.terms(x)
+        along, across = terms.along, terms.across
+        high = torch.full_like(along[:, :1], math.pi)
+        if self.p.shape[1] == 1:
+            return terms.label, high[:, 0], terms.label - 1
         turn, most = torch.atan2(across, along), torch.hypot(along, across) - along
 
-        def sums(r: Tensor) -> Tensor:
-            """Exp of the right side for every class but a, (B, C), at the angles r (B, 1)."""
+        def move(r: Tensor) -> Tensor:
+            """M_r of all components, (B, P+1), at the angles r (B, 1)."""
             inside = along * (-2 * (r / 2).sin().square()) + across * r.sin()
-            move = torch.where(r < turn, inside, most)  # M_r
-            found = (h - density + self.beta * move).clamp_max_(_LARGEST).exp_() @ self.p
-            return found.scatter_(1, label[:, None], 0.0)
+            return torch.where(r < turn, inside, most)
 
-        tie = sums(angle).amax(1, keepdim=True) > self.most  # up to rounding
-        high = torch.full_like(angle, math.pi).masked_fill(tie, 0.0)
+        angle, beyond = self._largest(terms, move, high)
+        return terms.label, angle, self._sums(terms, move(beyond)).argmax(1)
+
+    def lengths(self, x: Tensor, norm: Tensor, a: Tensor) -> Tensor:
+        """Certified lengths (B,) of changes δ that move rows from norm·x to norm·x + Aδ, (B, D).
+
+        Across x a change of length ε moves them by ε‖Aᵀv_⊥‖ at most along v_⊥, and the norm stays
+        above norm − ε‖Aᵀx‖. Against x they turn by asin(εσ/norm) at most.
+        """
+        terms = self.terms(x)
+        w, m, own = self.params.w @ a, terms.m @ a, x @ a
+        along = terms.along
+        stretch: Tensor = torch.linalg.matrix_norm(a, 2)
+        square = (
+            _behind(w.square().sum(1).expand(len(x), -1)) - 2 * _behind(m @ w.T)
+            + m.square().sum(1, keepdim=True) + along.square() * own.square().sum(1, keepdim=True)
+            - 2 * along * (_behind(own @ w.T) - (m * own).sum(1, keepdim=True))
+        )  # fmt: skip
+        error = self.product_error * stretch.square() * 8
+        across = square.clamp_min(0.0).add(error).sqrt()  # ‖Aᵀv_⊥‖
+        shrink = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        norm = norm[:, None]
+
+        def move(length: Tensor) -> Tensor:
+            turned = (length * stretch / norm).clamp_max(1.0)
+            back = turned.square() / (1 + (1 - turned.square()).sqrt())  # 1 − cos
+            moved: Tensor = across * length / (norm - length * shrink)
+            return moved + (-along).clamp_min(0.0) * back
+
+        reach: Tensor = norm / stretch * (1 - 1e-9)
+        return self._largest(terms, move, reach)[0]
+
+    def _sums(self, terms: _Terms, move: Tensor) -> Tensor:
+        """Exp of the right side for every class but a, (B, C)."""
+        found = (terms.gap + self.beta * move).clamp_max(_LARGEST).exp() @ self.p
+        return found.scatter_(1, terms.label[:, None], 0.0)
+
+    def _largest(
+        self, terms: _Terms, move: Callable[[Tensor], Tensor], high: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(the largest argument (B,) up to `high` at which no class overtakes a, one above it)."""
+
+        def safe(at: Tensor) -> Tensor:
+            return self._sums(terms, move(at)).amax(1, keepdim=True) <= self.most
+
+        low = torch.zeros_like(high)
+        high = torch.where(safe(low), high, 0.0)  # else a tie, up to rounding
         for _ in range(_HALVINGS):
-            middle = (angle + high) / 2
-            safe = sums(middle).amax(1, keepdim=True) <= self.most
-            angle, high = torch.where(safe, middle, angle), torch.where(safe, high, middle)
-        return label, angle[:, 0], sums(high).argmax(1)
+            middle = (low + high) / 2
+            there = safe(middle)
+            low, high = torch.where(there, middle, low), torch.where(there, high, middle)
+        return low[:, 0], high
 
 
 def _behind(products: Tensor) -> Tensor:
     """Products with the memories (B, P), and 0 for the uniform component before them."""
     return torch.cat([products.new_zeros(products.shape[0], 1), products], dim=1)
+
+
+def _through_metric(
+    params: Parameters, normalizer: Normalizer, raw: Tensor, precision: torch.dtype
+) -> Tensor:
+    """Certified lengths (n,) of changes of rows that are seen through a metric.
+
+    Tighter than the angle in most rows: how far the metric moves a row depends on the direction.
+    """
+    assert normalizer.metric is not None
+    bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
+    a = normalizer.metric.double()
+    parts = []
+    for _, x in _dense(raw):
+        for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device):
+            seen = _coordinates(normalizer, x[rows]) @ a.T
+            norm = _norms(seen)
+            unit = seen / torch.where(norm > 0, norm, 1.0)[:, None]
+            parts.append(bound.lengths(unit, norm, a[:, : x.shape[1]]))
+    return torch.cat(parts) * (1 - 1e-12)
 
 
 def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
@@ -204,30 +286,33 @@ def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
     In standard deviations of the features if rows are standardized, else in the units of X. Exact
     without a metric; with one a lower bound.
     """
-    z = x.double()
-    if normalizer.mean is not None and normalizer.scale is not None:
-        z = (z - normalizer.mean) / normalizer.scale
-    elif normalizer.kind == "center":
-        z = z - z.mean(1, keepdim=True)
-    n, height = z.shape[1], z.shape[1] ** 0.5
+    v, n, height = _coordinates(normalizer, x), x.shape[1], x.shape[1] ** 0.5
     low = angle.clamp_max(math.pi / 2).sin()
     if normalizer.metric is not None:
         a = normalizer.metric
-        v = torch.cat([z, z.new_full((len(z), 1), height)], dim=1) if normalizer.extra else z
         found = _norms(v @ a.T) * low / torch.linalg.matrix_norm(a[:, :n], 2)
     elif not normalizer.extra:
-        found = _norms(z) * low
+        found = _norms(v) * low
     else:
         # Rows lie in a plane at that height. The shortest way to the border of the cone around a
         # row is across it, as long as that does not lead beyond the foot of the plane.
-        length = _norms(z)
+        length = _norms(v[:, :n])
         tilt = torch.atan2(length, torch.full_like(length, height))
         beyond = length + height * (angle - tilt).clamp(0.0, math.pi / 2).tan()
         beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
-        found = torch.where(angle <= tilt, torch.hypot(length, z.new_tensor(height)) * low, beyond)
+        found = torch.where(angle <= tilt, _norms(v) * low, beyond)
     rounding = 1 - 16 * (n + 1) * torch.finfo(torch.float64).eps
     found = torch.where(found.isnan() | (angle <= 0), 0.0, found * rounding)
     return found.masked_fill(angle.isnan(), torch.nan)
+
+
+def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
+    """Rows (n, N) before the metric and the division by their norms, at their own length."""
+    x = x.double()
+    if normalizer.mean is not None and normalizer.scale is not None:
+        z = (x - normalizer.mean) / normalizer.scale
+        return torch.cat([z, z.new_full((len(z), 1), z.shape[1] ** 0.5)], dim=1)
+    return x - x.mean(1, keepdim=True) if normalizer.kind == "center" else x
 
 
 def _unit(normalizer: Normalizer) -> str:
