@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 from mnemosphere.model import Batch, Curvature, Krylov, Parameters
+from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.merge import merge
 from mnemosphere.numerics import sphere
-from mnemosphere.theory.stationarity import certify, residual
 from mnemosphere.training import Lineage
 from research import fits
 from research.paper.experiment import Experiment, Run, load_arrays, save_picture

@@ -70,3 +70,19 @@ def test_what_would_have_to_change(run, trained, table, kit):
     assert "tag bug-7: bee → " in text
     error = run(*arguments, "--instead", "dog", code=2).error
     assert "--instead dog is no class: use next or one of ant, bee, cat" in error
+
+
+def test_a_proven_radius_and_a_row_beyond_it(run, trained, table, kit):
+    arguments = ["explain", trained, table, "--id", "tag", "--row", "bug-7"]
+    model = mn.load(trained / "model.safetensors")
+    row = kit.frame().set_index("tag").loc[["bug-7"], kit.names]
+    (radius,) = model.certified_radius(row).radius
+    found = run(*arguments, "--instead", "next", "--json").json["rows"][0]
+    assert found["certified_radius"] == radius
+    assert found["certified_unit"] == "standard units"
+    away = found["instead"]["distance"]
+    assert 0 < radius < away
+    proven = f"no row within {radius:.3g} standard units changes this prediction"
+    assert proven in run(*arguments).stdout.replace("\n", " ")
+    text = run(*arguments, "--instead", "next").stdout.replace("\n", " ")
+    assert f"{proven}; this one, {away:.3g} away, does" in text

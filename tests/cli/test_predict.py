@@ -128,3 +128,20 @@ def test_columns_left_out_are_not_needed_and_missing_ones_are_blank(run, tmp_pat
     rows[["currency", "row_id"]].to_csv(tmp_path / "none.csv", index=False)
     error = run("predict", tmp_path / "run", tmp_path / "none.csv", code=2).error
     assert "has none of the columns that the model needs, such as 'color', 'length0'" in error
+
+
+def test_certified_radii_are_columns(run, tmp_path, trained, fresh, kit):
+    table, path = fresh
+    table.loc[3, kit.names[1]] = np.nan
+    table.to_csv(path, index=False)
+    out = tmp_path / "p.csv"
+    run("predict", trained, path, "--certify", "--out", out)
+    found = pd.read_csv(out)
+    wanted = mn.load(trained / "model.safetensors").certified_radius(table[kit.names])
+    np.testing.assert_allclose(found["certified_radius"], wanted.radius, rtol=1e-12)
+    assert found["certified_radius"].isna().sum() == 1
+    assert found["prediction"].tolist() == wanted.label.tolist()
+    assert found["next_class"].dropna().tolist() == [b for b in wanted.other if b is not None]
+    shown = run("predict", trained, path, "--certify").stdout
+    assert "certified radius" in shown
+    assert "certified radius" not in run("predict", trained, path).stdout

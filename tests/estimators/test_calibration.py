@@ -247,11 +247,26 @@ def test_the_threshold_keeps_its_promise_over_many_draws():
     assert np.mean(hits) == pytest.approx(3 / 60, abs=4 * np.sqrt(0.05 / 20_000))
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
+    # Rounding depends on the size of the batch; five distinct rows, so that ties are common.
+    rng = np.random.default_rng(0)
+    distinct = rng.normal(size=(5, 61)) + 1
+    x = distinct[rng.integers(5, size=211)]
+    model = mn.DAMClassifier(7, objective="joint", precision=precision, random_state=0)
+    model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
+    model.calibrate_novelty(x, 0.05)
+    assert model.novelty_threshold_ >= model.novelty_score(x).max()
+    for size in (1, 2, 3, 7, 211):
+        parts = [model.is_novel(x[k : k + size]) for k in range(0, len(x), size)]
+        assert np.concatenate(parts).mean() <= 0.05
+
+
 def test_too_few_rows_for_the_rate():
-    assert rejection_threshold(np.arange(99.0), 0.01) == 98.0
+    assert rejection_threshold(np.arange(99.0), 0.01) == pytest.approx(98.0, rel=1e-5)
     with pytest.raises(ValueError, match="at least 99 held-out rows, got 98"):
         rejection_threshold(np.arange(98.0), 0.01)
-    assert rejection_threshold(np.arange(99.0), 0.29) == 70.0
+    assert rejection_threshold(np.arange(99.0), 0.29) == pytest.approx(70.0, rel=1e-5)
     for rate in (0.0, 1.0, -1.0, np.nan):
         with pytest.raises(ValueError, match="between 0 and 1"):
             rejection_threshold(np.arange(99.0), rate)

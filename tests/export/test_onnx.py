@@ -63,6 +63,23 @@ def test_every_normalization_gives_the_same_answers(kind, precision, tmp_path):
     assert 50 < found["is_novel"].sum() < 150
 
 
+def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    x = np.eye(3)[y] + 0.02 * rng.normal(size=(300, 3))
+    model = mn.DAMClassifier(
+        3, normalize="unit", objective="joint", varsigma=1.0, uniform_weight=0.0,
+        random_state=0,
+    ).fit(x, y)  # fmt: skip
+    model.temperature_ = 0.1
+    far = np.array([[1.0, 0.95, 0.9], [0.9, 1.0, 0.95], [0.95, 0.9, 1.0]], dtype=np.float32)
+    proba = model.predict_proba(far)
+    assert proba.argmax(1).tolist() == [0, 1, 2]
+    assert proba.max(1).min() > 0.9
+    found = run(model, tmp_path / "m.onnx", far)
+    np.testing.assert_allclose(found["probabilities"], proba, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("kind", ["center", "unit", "standard", "none"])
 def test_images_at_full_size(kind, digits, tmp_path):
     # The blank border is hundreds of equal products, which single precision rounds alike.

@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnemosphere.model import kernel
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import at_temperature, best_reading
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import (
     JointConditional,
@@ -373,3 +374,78 @@ def test_problems_along_a_leading_axis_are_those_alone(problem, metric, gaps, we
         )
         for name, tensor in step.to_tensors().items():
             assert_close(moved.unstack()[k].to_tensors()[name], tensor, **EXACT)
+
+
+# No uniform component
+
+
+def three_clusters(sigma=0.02, uniform_weight=0.0, dtype=torch.float64):
+    """One memory and one class on each axis of space, and rows far from all three."""
+    w = torch.eye(3, dtype=torch.float64)
+    params = from_memories(
+        w, torch.full((4,), 0.25), beta=1 / sigma**2, uniform_weight=uniform_weight
+    )
+    label = torch.cat([torch.eye(3), torch.zeros(3, 1)], dim=1).double()
+    p = torch.cat([params.p[:1], params.p_h[1:, None] * (0.97 * label + 0.01)])
+    angle = torch.tensor([0.3, 0.6, 0.77, 0.785, 0.79])
+    x = torch.stack([angle.cos(), angle.sin(), 0 * angle], 1).double()
+    x = torch.cat([x, -x, x.roll(1, 1)])
+    return params.replace(p=p, p_q=p.sum(0)).to(dtype=dtype), x.to(dtype)
+
+
+def direct(params, x):
+    """log_joint by logsumexp over the memories alone."""
+    params, x = params.to(dtype=torch.float64), x.double()
+    log_ratio = kernel.log_omega_ratio(params.beta, params.n_features)
+    h = params.beta_eff * (x @ params.w.T) - log_ratio
+    return (h[:, :, None] + params.p[1:].log()).logsumexp(1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+def test_without_a_uniform_component_no_row_is_lost(dtype, temperature):
+    params, x = three_clusters(dtype=dtype)
+    params = at_temperature(params, temperature)
+    expected = direct(params, x)
+    # Densities relative to the uniform law lie far below what a float can hold.
+    assert float(expected.amax(1).amin()) < -1000
+    tolerance = {"rtol": 20 * torch.finfo(dtype).eps, "atol": 0.0}
+    proba = expected.softmax(1)
+    for found in (kernel.log_joint, kernel.log_joint_differentiable):
+        assert_close(found(params, x).double(), expected, **tolerance)
+        close = 1e-2 if dtype == torch.float32 else 1e-8
+        assert_close(found(params, x).double().softmax(1), proba, rtol=0, atol=close)
+    assert float(proba[0, 0]) > 0.96
+    stats = kernel.accumulate(params, Batch(x, proba.to(dtype)), joint)
+    assert float(stats.mass.sum()) == pytest.approx(len(x), rel=1e-5)
+    assert float(stats.mass[0]) == 0.0
+    r = kernel.responsibilities(params, x, proba.to(dtype))
+    assert_close(r.sum(1), torch.ones(len(x), dtype=dtype), rtol=0, atol=1e-4)
+
+
+def test_with_little_weight_the_uniform_component_takes_far_rows():
+    params, x = three_clusters(uniform_weight=1e-9)
+    r = kernel.responsibilities(params, x, torch.full((len(x), 4), 0.25).double())
+    assert float(r[3, 0]) > 0.999
+
+
+def test_a_stack_of_problems_with_and_without_a_uniform_component():
+    params, rows = zip(*(three_clusters(uniform_weight=u) for u in (0.0, 0.5)), strict=True)
+    found = kernel.log_joint(Parameters.stack(params), torch.stack(rows))
+    for k in range(2):
+        assert_close(found[k], kernel.log_joint(params[k], rows[k]), **EXACT)
+
+
+def test_the_temperature_is_sought_among_memories_alone_if_they_are():
+    params, x = three_clusters()
+    truth = direct(params, x)[:, :3].argmax(1)
+    labels = torch.nn.functional.one_hot(truth, 4).double()
+    wrong = torch.arange(len(x)) % 5 == 3
+    labels[wrong] = labels[wrong].roll(1, 1)
+    reading = best_reading([(params, Batch(x, labels))])
+    at = at_temperature(params, reading.temperature)
+    asked = labels[:, :3].argmax(1, keepdim=True)
+    fitted, plain = (
+        -float(direct(p, x)[:, :3].log_softmax(1).gather(1, asked).mean()) for p in (at, params)
+    )
+    assert fitted <= plain

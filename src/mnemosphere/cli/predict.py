@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
 _PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
+_CERTIFY = option("How far each row may move before its class changes: a proven radius.")
 _REJECT = option("No prediction for rows as novel as this share of held-out rows.", metavar="RATE")
 
 
@@ -38,6 +39,7 @@ def predict(
     nearest: Annotated[int, option("Deciding memories per row.", min=0)] = 3,
     prior: Annotated[str | None, _PRIOR] = None,
     reject: Annotated[float | None, _REJECT] = None,
+    certify: Annotated[bool, _CERTIFY] = False,
     max_memory: MaxMemory = None,
 ) -> None:
     """Predict rows: class, probabilities, novelty, and the memories that decided.
@@ -52,6 +54,7 @@ def predict(
     if out is not None:
         check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
     settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "rejects": reject is not None}
+    settings["certify"] = certify
     files = large(data, request.columns, max_memory)
     opened = open_model(model, labeled=prior is not None)
     if reject is not None:
@@ -149,7 +152,7 @@ def _set_threshold(opened: Opened, rate: float) -> None:
 
 
 def _predictions(
-    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, rejects: bool
+    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, rejects: bool, certify: bool
 ) -> tuple[Any, Any]:
     """(a frame with one row per row, the probabilities alone)."""
     import numpy as np
@@ -171,6 +174,11 @@ def _predictions(
     novel = interpret.is_novel(first, rows.x) if rated else None
     if rejects:
         found = np.where(np.asarray(novel), None, found.astype(object))
-    more = {"novelty": interpret.novelty(first, rows.x), "novel": novel}
+    more: dict[str, Any] = {}
+    if certify:
+        opened.of_rows("--certify")
+        proven = interpret.certified_radius(model, rows.x)
+        more = {"certified_radius": proven.radius, "next_class": proven.other}
+    more |= {"novelty": interpret.novelty(first, rows.x), "novel": novel}
     more |= deciding(model, rows.x, nearest) if nearest else {}
     return _frame(opened, rows, found, proba, more), proba

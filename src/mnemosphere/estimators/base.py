@@ -24,7 +24,7 @@ from mnemosphere.estimators.from_files import check_features, gathered, sample_r
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore, model_card
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
-from mnemosphere.interpret import Certificate, Counterfactual, Explanation
+from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
 from mnemosphere.training.distributed import together
 
 # Fitted attributes, each read from the model.
@@ -137,7 +137,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         Pass rows that were not trained on; labels are not needed. The promise is for the average
         over draws of X: with n rows, a new one of their kind is rejected with probability at most
-        `rate`, and at least `rate` − 1/(n+1).
+        `rate`. Without repeated rows it is at least `rate` − 1/(n+1); copies of the row at the
+        threshold are all kept, so with them it can be less.
         """
         found = (
             gathered(self.novelty_score, X) if isinstance(X, FileDataset) else self.novelty_score(X)
@@ -208,6 +209,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         `interpret.memory_table` names the columns. With rows, all of it is measured on them.
         """
         return interpret.memory_table(self._current(), X, y)
+
+    def certified_radius(self, X: ArrayLike) -> CertifiedRadius:
+        """How far each row may move before `predict` can give it another class: a proven bound."""
+        return interpret.certified_radius(self._current(), X)
 
     def certify(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,

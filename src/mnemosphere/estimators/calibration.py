@@ -24,6 +24,7 @@ _LARGE, _APART = 20_000, 2000  # from so many rows on, as many are set apart for
 _SMALL = 5000  # up to so many rows, several hold-outs of a third in turn
 _FOLDS = (3, 2)  # of fewer than `TWO_TURNS` rows, and of more
 _LEAST_ROWS = 30
+_ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
 _PASSES = (20, 10, 4)  # of a model that only tells the reading: exact, of either, and incremental
 
 

@@ -155,9 +155,10 @@ def _counts(g: _Graph, layer: PatchLayer, images: str, dtype: Any) -> str:
     blank = g("LessOrEqual", left, limit)  # (batch, places, 1)
     x = g.quotient(x, left, blank, dtype)
     e = g("MatMul", x, g.constant((params.beta_eff * params.w).T.numpy(), dtype))
-    uniform = g.constant(float(log_omega_ratio(params.beta, params.n_features)), dtype)
-    top = g("Max", g("ReduceMax", e, axes=[2], keepdims=1), uniform)
     weight = params.p.sum(1).numpy()
+    log_ratio = float(log_omega_ratio(params.beta, params.n_features))
+    uniform = g.constant(log_ratio if weight[0] > 0 else -np.inf, dtype)
+    top = g("Max", g("ReduceMax", e, axes=[2], keepdims=1), uniform)
     e = g("Mul", g("Exp", g("Sub", e, top)), g.constant(weight[1:], dtype))
     e0 = g("Mul", g("Exp", g("Sub", uniform, top)), g.constant(weight[0], dtype))
     share = g("Div", e, g("Add", g.total(e, 2), e0))
@@ -211,12 +212,13 @@ def _answers(g: _Graph, model: FittedModel, unit: str, lost: str) -> list[str]:
     h = g("Mul", h, g.constant(beta_eff, np.float64))
     h = g("Sub", h, g.constant(log_ratio, np.float64))
     tempered = g("Div", h, g.constant(model.calibration.temperature, np.float64))
-    # As in the kernel: shifted by the largest, the uniform one's included.
-    top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), g.constant(0.0, np.float64))
+    # As in the kernel: shifted by the largest, the uniform one's included if it has weight.
+    uniform = g.constant(0.0 if bool(net[0].any()) else -np.inf, np.float64)
+    top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), uniform)
     joint = g(
         "Add",
         g("MatMul", g("Exp", g("Sub", tempered, top)), g.stored(net[1:])),
-        g("Mul", g("Exp", g("Neg", top)), g.stored(net[:1])),
+        g("Mul", g("Exp", g("Sub", uniform, top)), g.stored(net[:1])),
     )  # (B, C)
     joint = g("Max", joint, g.constant(floor, np.float64))
     joint = g("Where", lost, g.stored(params.p_q[None, :n_classes]), joint)

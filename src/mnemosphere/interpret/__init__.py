@@ -1,5 +1,6 @@
 """Functions of a fitted model, and of rows: reasons, counterfactuals, memories, edits, recall."""
 
+from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
 from mnemosphere.interpret.density import is_novel, novelty, rejection_threshold, score_samples
@@ -28,6 +29,7 @@ from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, rec
 
 __all__ = [
     "Certificate",
+    "CertifiedRadius",
     "Counterfactual",
     "Explanation",
     "FeatureContributions",
@@ -35,6 +37,7 @@ __all__ = [
     "Reason",
     "RecallPath",
     "at_level",
+    "certified_radius",
     "certify",
     "counterfactual",
     "decode",

@@ -14,8 +14,8 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, check_whole
 from mnemosphere.labels import encode, row_weights, sample_weights
 from mnemosphere.model.batch import Batch
-from mnemosphere.theory.stationarity import Certificate
-from mnemosphere.theory.stationarity import certify as certify_rows
+from mnemosphere.model.certificates import Certificate
+from mnemosphere.model.certificates import certify as certify_rows
 
 __all__ = ["Certificate", "certify", "judged", "labeled_rows", "warn_set_aside"]
 

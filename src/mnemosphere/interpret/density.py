@@ -11,6 +11,8 @@ from mnemosphere.fitted import FittedModel, Floats, like
 
 _NO_THRESHOLD = "no threshold yet: call calibrate_novelty(X, rate=0.01) with held-out rows first"
 
+_ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
+
 
 def score_samples(model: FittedModel, X: Any) -> Floats:
     """Log of the effective density of each row on the sphere, labels summed out, (n,).
@@ -42,7 +44,9 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
     """The score above which a row is rejected: at most `rate` of rows like these, on average.
 
     With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same law lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the law.
+    above it with probability at most k/(n+1) ≤ rate, whatever the law. The threshold is that score
+    and a margin for rounding: a score depends on the batch that a row is in by a few units in the
+    last place, and a copy of the row at the threshold must not be rejected in one batch only.
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
@@ -53,4 +57,6 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
             f"{scores.size}: pass more rows or a larger rate"
         )
-    return float(np.sort(scores)[-rank])
+    threshold = float(np.sort(scores)[-rank])
+    known = scores[np.isfinite(scores)]
+    return threshold + _ROUNDING * max(1.0, float(np.abs(known).max(initial=0.0)))

@@ -190,8 +190,8 @@ def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
     h = params.beta_eff[..., None, None] * (x @ params.w.mT.contiguous()) - log_ratio
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
+    log_prior = params.p.sum(-1).log()[..., None, :]  # −inf for a component without weight
     prior = params.p.sum(-1).clamp_min(tiny)
-    log_prior = prior.log()[..., None, :]
 
     @functools.lru_cache(1)
     def labels(log_a: float) -> Tensor:  # (P+1, C)

@@ -29,15 +29,15 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_split import JointForm, label_ratios
-from mnemosphere.model.kernel import memory_shares
+from mnemosphere.model.kernel import log_joint, memory_shares
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.splits import SplitForm
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.rayleigh_ritz import rayleigh_ritz, relative_residual
 
-_CLASS_TOL = 1e-6  # as in theory.joint_split, in units of the pull of a memory's rows
+_CLASS_TOL = 1e-6  # as in model.splits, in units of the pull of a memory's rows
 # Elements of one block of gathered rows (memories × rows × N): in cache on a CPU.
 _BLOCK_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 28}
 
@@ -55,7 +55,7 @@ class Curvature:
     beta_split: Tensor  # (P,) β_eff above which it is a saddle at fixed class weights; inf: never
     residual: Tensor  # (P,) ‖T u − (uᵀTu)u‖ / uᵀTu: 0 for an eigenvector
     passes: float  # arithmetic spent, in training passes over all rows at this width
-    # (P, C+1) v, where classes are shared out: model.class_split. (u, v) is of unit length then.
+    # (P, C+1) v, where classes are divided: model.splits. (u, v) is of unit length then.
     class_direction: Tensor | None = None
 
 
@@ -101,7 +101,7 @@ class Nearest:
     `strongest` ones by |r|, and `steps` products with those alone build its Krylov space. The
     rows used, in T_μ and in o_μ alike, are these strongest ones.
 
-    `classes` lets the copies share out the classes too, as model.class_split derives.
+    `classes` lets the copies divide the classes too, as model.splits derives.
 
     With few rows per memory the direction is fitted to their noise, and λ_min comes out too low:
     raise `rows_per_memory`, or use `Krylov`, where its sign decides.
@@ -139,7 +139,7 @@ class Nearest:
         x = batch.x
         shares, rows = self._select(params, batch, rule, sums)  # (P, m)
         start = _random_tangent(params.w, generator)
-        weights = label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
+        weights = _label_ratios(params, batch, rule) if self.classes else None  # (B, C+1)
         joint: list[tuple[Tensor, ...]] = []
 
         direction = torch.empty_like(params.w)
@@ -161,9 +161,10 @@ class Nearest:
             direction[block], spread[block], residual[block] = ritz
             overlap[block] = (share * torch.bmm(near, w[:, :, None])[:, :, 0]).sum(1)
             if weights is not None:
-                form = JointForm(
-                    w, params.p[1:][block], beta, near, share, weights[rows[block]], sums
-                )
+                p = params.p[1:][block]
+                by_class = share[:, :, None] * _within(p, weights[rows[block]])  # (M, m, C+1)
+                (pull,) = sums.sum(torch.bmm(near.mT, by_class))
+                form = SplitForm(w, p, beta, pull, product)
                 z, value, _ = rayleigh_ritz(
                     form.product, form.tangent, form.start(direction[block]), self.steps
                 )
@@ -320,6 +321,20 @@ class Descent:
         residual = relative_residual(u, t_u, spread)
         n = batch.total_weight
         return _curvature(params, u, spread / n, overlap / n, residual, 2.0 * self.epochs + 2.0)
+
+
+def _label_ratios(params: Parameters, batch: Batch, rule: LabelRule) -> Tensor:
+    """Label weight over density of each row and class, (B, C+1), up to a factor per row."""
+    found = log_joint(params, batch.x)
+    _, weights = rule(found, batch.targets)
+    return weights * torch.exp(found.amin(1, keepdim=True) - found)
+
+
+def _within(p: Tensor, ratios: Tensor) -> Tensor:
+    """How p (M, C+1) and ratios (M, m, C+1) divide a responsibility among the classes."""
+    by_class = p[:, None, :] * ratios
+    total = by_class.sum(2, keepdim=True)
+    return torch.where(total != 0, by_class / torch.where(total != 0, total, 1.0), 0.0)
 
 
 def _own(batch: Batch, sums: Sums) -> Batch:

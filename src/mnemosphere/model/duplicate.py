@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from mnemosphere.model.class_split import share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
+
+_NEWTON, _SATURATED = 60, 15.0
 
 
 def parents(n_memories: int, which: Tensor) -> Tensor:
@@ -63,3 +64,24 @@ def split(
     pair = share_out(params.p[1 + which], delta * class_direction[which])
     p[1 + which], p[1 + params.n_memories :] = pair
     return grown.replace(p=p)
+
+
+def share_out(p: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Class weights p (R, C+1) for two copies, p/2 ± v to first order in v, sums of both exact.
+
+    p(1 ± tanh(t + s))/2 with t = 2v/p is positive and adds up to p; s makes the copies weigh
+    the same; it is found by Newton's method on a monotone function, kept in its bracket.
+    """
+    t = (2 * v / p.clamp_min(torch.finfo(p.dtype).tiny)).double()
+    t, weight = t.clamp(-_SATURATED, _SATURATED), p.double()
+    low, high = -t.amax(1, keepdim=True), -t.amin(1, keepdim=True)
+    s = (low + high) / 2
+    for _ in range(_NEWTON):
+        side = torch.tanh(t + s)
+        value = (weight * side).sum(1, keepdim=True)
+        low, high = torch.where(value < 0, s, low), torch.where(value > 0, s, high)
+        slope = (weight * (1 - side * side)).sum(1, keepdim=True)
+        newton = s - value / slope.clamp_min(1e-300)
+        s = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
+    half = 0.5 * (weight * torch.tanh(t + s)).to(p.dtype)
+    return p / 2 + half, p / 2 - half

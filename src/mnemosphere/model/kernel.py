@@ -175,12 +175,14 @@ class _Pass:
     def __init__(self, params: Parameters, x: Tensor, axis: Sums = ALONE) -> None:
         self.whole = params.p.shape[-2] - 1
         self.axis, self.own = axis, axis.part(self.whole)
-        with side_stream(params.beta):
+        self.p0 = params.p[..., 0, :]
+        with side_stream(params.beta, params.p):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+            # Without weight the uniform component must not be the largest of a row.
+            self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
         # log Ω_N(β)/Ω_N(0) is at most β; on a GPU nobody asks
         self.reach = None if params.w.is_cuda else params.beta_eff + params.beta
-        self.p0 = params.p[..., 0, :]
         self.p = params.p[..., 1:, :][..., self.own, :]
         self.metric = None if params.metric is None else params.metric.mT.contiguous()  # (M, N)
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
@@ -190,7 +192,7 @@ class _Pass:
         self.fused: pass_gpu.FusedPass | None = None
         if self.narrow and params.w.is_cuda and axis.size == 1 and pass_gpu.usable(len(self.p0)):
             self.fused = pass_gpu.FusedPass(
-                params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.floor
+                params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.uniform, self.floor
             )
             self.scaled_w = self.fused.w[: self.whole].mT  # (N, P)
             return
@@ -237,11 +239,11 @@ class _Pass:
             lift, expected = gaps.over(self.w, self.beta_eff)
             e.index_add_(-2, gaps.rows, lift)
         join()
-        # The largest exponent of the row, the uniform component's 0 included.
-        top = self.axis.largest(torch.maximum(e.amax(-1), self.log_ratio[..., None]))
+        # The largest exponent of the row, the uniform component's 0 included if it has weight.
+        top = self.axis.largest(torch.maximum(e.amax(-1), self.uniform[..., None]))
         e = exponentials(e, top, self.reach)
         h0 = self.log_ratio[..., None] - top
-        e0 = h0.exp()
+        e0 = (self.uniform[..., None] - top).exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
         if self.axis.size == 1:
             add_product(joint, e, self.p)
@@ -307,7 +309,8 @@ def log_joint_differentiable(
     if params.metric is not None:
         x = torch.nn.functional.normalize(x @ params.metric.T, dim=1)
     h = params.beta_eff * (x @ params.w.T) - log_ratio
-    h = torch.cat([h.new_zeros(h.shape[0], 1), h], dim=1)  # (B, P+1)
+    h0 = torch.zeros_like(h[:, :1]).masked_fill(params.p[0].amax() <= 0, -torch.inf)
+    h = torch.cat([h0, h], dim=1)  # (B, P+1)
     shares = h.softmax(1) @ params.p  # (B, C+1)
     return shares.clamp_min(least_density(h.dtype)).log() + h.logsumexp(1, keepdim=True)
 
@@ -321,12 +324,13 @@ def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
     return torch.cat([(f.e0 * (s @ run.p0))[:, None], f.e * (s @ run.p.T)], dim=1)
 
 
-def memory_shares(
+def class_shares(
     params: Parameters, batch: Batch, rule: LabelRule
-) -> Iterator[tuple[slice, Tensor]]:
-    """One pass, forward half: (rows of the chunk, responsibilities r (rows, P) of the memories).
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """One pass, forward half: (rows of the chunk, e (rows, P), s (rows, C+1)).
 
-    r is that of `accumulate`: for the label weights that `rule` gives, times the sample weights.
+    e[b,μ]·s[b,y]·p[μ,y] is the part of row b and class y that memory μ answers for, with the label
+    weights that `rule` gives, times the sample weights.
     """
     run = _Pass(params, batch.x)
     for rows in chunks(batch.n_rows, params.n_memories, batch.x.device):
@@ -336,7 +340,15 @@ def memory_shares(
         if part.sample_weight is not None:
             weights = weights * part.sample_weight[:, None]
         assert f.e is not None
-        yield rows, f.e.mul_((weights / f.joint) @ run.p.T)
+        yield rows, f.e, weights / f.joint
+
+
+def memory_shares(
+    params: Parameters, batch: Batch, rule: LabelRule
+) -> Iterator[tuple[slice, Tensor]]:
+    """(rows of the chunk, responsibilities r (rows, P) of the memories, as in `accumulate`)."""
+    for rows, e, s in class_shares(params, batch, rule):
+        yield rows, e.mul_(s @ params.p[1:].T)
 
 
 def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:

@@ -68,18 +68,22 @@ def usable(n_columns: int) -> bool:
 class FusedPass:
     """What every chunk of one pass shares.
 
-    w (P, N), beta_eff ςβ; p (P, C+1), p0 (C+1,); log_ratio: log Ω_N(β)/Ω_N(0).
+    w (P, N), beta_eff ςβ; p (P, C+1), p0 (C+1,); log_ratio: log Ω_N(β)/Ω_N(0); uniform: the same
+    if the uniform component has weight, else −∞.
     """
 
     def __init__(
-        self, w: Tensor, beta_eff: Tensor, p: Tensor, p0: Tensor, log_ratio: Tensor, floor: float
-    ) -> None:
+        self, w: Tensor, beta_eff: Tensor, p: Tensor, p0: Tensor, log_ratio: Tensor,
+        uniform: Tensor, floor: float,
+    ) -> None:  # fmt: skip
         self.n_memories, self.n_cols = p.shape
         self.block_c = power_of_two(self.n_cols, _LEAST)
         rows = self.n_memories + -self.n_memories % _BLOCK
-        self.w = self._copy(w, padded(w.shape[1]), rows, beta_eff)
+        # Copies of the last memory fill its block up: never the largest exponent of a row alone.
+        self.w = self._copy(w, padded(w.shape[1]), rows, beta_eff, repeat=True)
         self.p = self._copy(p, self.block_c, rows, dtype=p.dtype)
-        self.p0, self.log_ratio, self.floor = p0.contiguous(), log_ratio, floor
+        self.p0, self.floor = p0.contiguous(), floor
+        self.log_ratio, self.uniform = log_ratio, uniform
         self.holds_nothing = w.shape[1] <= _SHORT  # of (rows × P)
 
     def narrow(self, x: Tensor) -> Tensor:
@@ -88,16 +92,16 @@ class FusedPass:
 
     def _copy(
         self, x: Tensor, width: int, rows: int, factor: Tensor | None = None,
-        dtype: torch.dtype = torch.bfloat16,
+        dtype: torch.dtype = torch.bfloat16, repeat: bool = False,
     ) -> Tensor:  # fmt: skip
-        """A larger matrix (rows, width) that is zero beyond x, times the factor."""
+        """A larger matrix (rows, width): x times the factor, then zeros, or its last row again."""
         x = x if x.stride(1) == 1 else x.contiguous()
         out = x.new_empty(rows, width, dtype=dtype)
         columns = min(64, power_of_two(width, _LEAST))
         grid = math.ceil(rows / 64), math.ceil(width / columns)
         _kernels().narrow_kernel[grid](
             x, x if factor is None else factor, out, *x.shape, x.stride(0), rows, width,
-            SCALED=factor is not None, BLOCK_B=64, BLOCK_N=columns,
+            SCALED=factor is not None, REPEAT=repeat, BLOCK_B=64, BLOCK_N=columns,
         )  # fmt: skip
         return out
 
@@ -138,7 +142,7 @@ class FusedPass:
                 self.p.new_empty(blocks, self.n_cols),
             )
         _kernels().joint_kernel[(blocks,)](
-            tops, joints, self.p0, self.log_ratio, top, *rest,
+            tops, joints, self.p0, self.log_ratio, self.uniform, top, *rest,
             of_rows, top if weight is None else weight.contiguous(), *(labels or rest),
             n_rows, self.n_cols, parts, stride, blend or 0.0,
             RULED=labels is not None, WEIGHTED=weight is not None, FLOOR=self.floor,
@@ -173,7 +177,7 @@ class FusedPass:
         tops = self.p.new_empty(splits, n_rows)
         joints = self.p.new_empty(splits, n_rows, self.n_cols)
         _kernels().forward_kernel[(blocks, splits)](
-            x, self.w, self.p, self.log_ratio, tops, joints,
+            x, self.w, self.p, self.uniform, tops, joints,
             n_rows, n_memories, n_features, self.n_cols, each * memories,
             BLOCK_B=rows, BLOCK_P=memories, BLOCK_C=self.block_c,
             BLOCK_N=power_of_two(n_features, _LEAST), num_warps=warps, num_stages=stages,
@@ -234,7 +238,7 @@ def _works() -> bool:
     try:
         x = torch.ones(2, 8, device="cuda")
         p = torch.ones(2, 2, device="cuda")
-        made = FusedPass(x, p[0, 0], p, p[0], p[0, 0], 1e-30)
+        made = FusedPass(x, p[0, 0], p, p[0], p[0, 0], p[0, 0], 1e-30)
         f = made.forward(made.narrow(x), keep=False)
         return bool(torch.isfinite(f.log_joint).all())
     except Exception:  # no Triton, no compiler, a GPU too old: plain operations do it

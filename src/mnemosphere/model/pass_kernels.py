@@ -1,7 +1,7 @@
 """The kernels of `pass_gpu`, in a module of their own: importing it needs Triton.
 
-Memories, their class weights and the columns of e and r come in whole blocks, zero beyond their own
-number, so that reads are wide ones and need no mask.
+Memories, their class weights and the columns of e and r come in whole blocks, so that reads are
+wide and need no mask. Beyond their number, memories are copies of the last and class weights 0.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def score_kernel(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def forward_kernel(  # type: ignore[no-untyped-def]
-    x, w, p, log_ratio, tops_out, joints_out,
+    x, w, p, uniform, tops_out, joints_out,
     n_rows, n_memories, n_features, n_cols, each,
     BLOCK_B: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
@@ -78,9 +78,8 @@ def forward_kernel(  # type: ignore[no-untyped-def]
     split = tl.program_id(1)
     live = rows < n_rows
     j = tl.arange(0, BLOCK_C)
-    # The exponent of the uniform component, 0 before all are shifted by log Ω_N(β)/Ω_N(0) ≥ 0:
-    # what fills up the last block of memories, 0 too, is never the largest.
-    top = tl.full((BLOCK_B,), 0.0, tl.float32) + tl.load(log_ratio) * LOG2_E
+    # The exponent of the uniform component, or −∞; those of memories are finite.
+    top = tl.full((BLOCK_B,), 0.0, tl.float32) + tl.load(uniform) * LOG2_E
     joint = tl.zeros((BLOCK_B, BLOCK_C), tl.float32)
     for first in range(split * each, tl.minimum((split + 1) * each, n_memories), BLOCK_P):
         at = first + tl.arange(0, BLOCK_P)
@@ -100,13 +99,17 @@ def forward_kernel(  # type: ignore[no-untyped-def]
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def narrow_kernel(  # type: ignore[no-untyped-def]
     x, factor, out, n_rows, n_features, stride, out_rows, width,
-    SCALED: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
+    SCALED: tl.constexpr, REPEAT: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Block of a matrix (times the factor) in 16 bits, zero beyond its own rows and columns."""
+    """Block of a matrix (times the factor) in 16 bits, zero beyond its own columns.
+
+    Beyond its own rows zero, or with REPEAT the last of them.
+    """
     rows = tl.program_id(0) * BLOCK_B + tl.arange(0, BLOCK_B)[:, None]
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-    known = (rows < n_rows) & (n < n_features)
-    values = tl.load(x + rows.to(tl.int64) * stride + n, mask=known, other=0.0)
+    source = tl.minimum(rows, n_rows - 1) if REPEAT else rows
+    known = (source < n_rows) & (n < n_features)
+    values = tl.load(x + source.to(tl.int64) * stride + n, mask=known, other=0.0)
     if SCALED:
         values *= tl.load(factor)
     inside = (rows < out_rows) & (n < width)
@@ -130,7 +133,7 @@ def overlap_kernel(a, b, out, n_features, BLOCK_N: tl.constexpr):  # type: ignor
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def joint_kernel(  # type: ignore[no-untyped-def]
-    tops, joints, p0, log_ratio, top_out, e0_out, joint_out, log_joint_out,
+    tops, joints, p0, log_ratio, uniform_at, top_out, e0_out, joint_out, log_joint_out,
     targets, sample_weight, s_out, losses_out, uniform_out,
     n_rows, n_cols, n_splits, target_stride, conditional,
     RULED: tl.constexpr, WEIGHTED: tl.constexpr, FLOOR: tl.constexpr, BLOCK_S: tl.constexpr,
@@ -147,7 +150,8 @@ def joint_kernel(  # type: ignore[no-untyped-def]
     j = tl.arange(0, BLOCK_C)
     real = j < n_cols
     inside = live[:, None] & real[None, :]
-    uniform = tl.load(log_ratio) * LOG2_E
+    shift = tl.load(log_ratio) * LOG2_E
+    uniform = tl.load(uniform_at) * LOG2_E  # −∞ if it has no weight
     top = tl.full((BLOCK_B,), 0.0, tl.float32) + uniform
     joint = tl.zeros((BLOCK_B, BLOCK_C), tl.float32)
     for first in range(0, n_splits, BLOCK_S):
@@ -155,6 +159,7 @@ def joint_kernel(  # type: ignore[no-untyped-def]
         there = (splits < n_splits)[:, None] & live[None, :]
         place = splits[:, None] * n_rows + rows[None, :]
         other = tl.load(tops + place, mask=there, other=-float("inf"))
+        other = tl.where(live[None, :], other, 0.0)  # rows beyond the last stay finite
         more = tl.load(joints + place[:, :, None] * n_cols + j[None, None, :],
                        mask=there[:, :, None] & real[None, None, :], other=0.0)  # fmt: skip
         higher = tl.maximum(top, tl.max(other, 0))
@@ -164,7 +169,7 @@ def joint_kernel(  # type: ignore[no-untyped-def]
     e0 = tl.exp2(uniform - top)
     joint += e0[:, None] * tl.load(p0 + j, mask=real, other=0.0)[None, :]
     joint = tl.maximum(joint, FLOOR)
-    log_joint = tl.log(joint) - ((uniform - top) * LOG_2)[:, None]
+    log_joint = tl.log(joint) - ((shift - top) * LOG_2)[:, None]
     place = rows[:, None] * n_cols + j[None, :]
     tl.store(top_out + rows, top, mask=live)
     if RULED:
@@ -173,7 +178,7 @@ def joint_kernel(  # type: ignore[no-untyped-def]
         given = tl.sum(q, 1)
         # As there: rounding is no missing mass.
         on_marginal = tl.where(1 - given > 1e-6, 1 - given, 0.0) - conditional * given
-        log_marginal = tl.log(total) - (uniform - top) * LOG_2
+        log_marginal = tl.log(total) - (shift - top) * LOG_2
         loss = -(tl.sum(q * log_joint, 1) + on_marginal * log_marginal)
         s = q / joint + (on_marginal / total)[:, None]
         if WEIGHTED:

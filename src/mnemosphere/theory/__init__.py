@@ -4,6 +4,8 @@
 chains, `PlantedData` a teacher's examples.
 """
 
+from mnemosphere.model.certificates import Certificate, certify
+from mnemosphere.model.splits import JointSplit, joint_split
 from mnemosphere.theory import teacher_student
 from mnemosphere.theory.continuation import (
     Branch,
@@ -14,7 +16,6 @@ from mnemosphere.theory.continuation import (
 from mnemosphere.theory.diagnostics import Estimate, estimate
 from mnemosphere.theory.finite_size import FiniteSize, finite_size_corrections, log_weight
 from mnemosphere.theory.gibbs import GibbsState
-from mnemosphere.theory.joint_split import JointSplit, joint_split
 from mnemosphere.theory.limits import (
     from_parameters,
     noise_of_varsigma,
@@ -36,7 +37,6 @@ from mnemosphere.theory.stability import (
     spectrum,
     split_temperature,
 )
-from mnemosphere.theory.stationarity import Certificate, certify
 from mnemosphere.theory.symmetric import (
     Transition,
     cubic_coefficient,

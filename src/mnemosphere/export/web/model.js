@@ -254,11 +254,14 @@ class Model {
     if (overlaps === null) joint.set(this.prior);
     else {
       const cold = 1 / this.temperature;
-      let top = 0; // the largest exponent, the uniform component's 0 included
+      // The largest exponent, the uniform component's 0 included if it has weight.
+      const ground = weight[0] > 0 ? 0 : -Infinity;
+      let top = ground;
       for (let m = 0; m < P; m++) top = Math.max(top, this.slope * overlaps[m] - this.logRatio);
       let known = 0; // the memories' part of the density, times exp(−top)
-      let total = Math.exp(-top * cold) * netWeight[0];
-      for (let y = 0; y < C; y++) joint[y] = Math.exp(-top * cold) * net[y];
+      const below0 = Math.exp((ground - top) * cold);
+      let total = below0 * netWeight[0];
+      for (let y = 0; y < C; y++) joint[y] = below0 * net[y];
       uniform = total;
       for (let m = 0; m < P; m++) {
         const below = this.slope * overlaps[m] - this.logRatio - top;
@@ -273,7 +276,7 @@ class Model {
       }
       for (let m = 0; m < P; m++) share[m] /= total;
       uniform /= total;
-      const none = Math.exp(-top) * weight[0];
+      const none = Math.exp(ground - top) * weight[0];
       novelty = none / (none + known);
       score = known > 0 ? -top - Math.log(known) : Infinity;
     }

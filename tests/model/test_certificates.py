@@ -13,13 +13,13 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.certificates import certify, residual
 from mnemosphere.model.curvature import Curvature, Krylov
 from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint_differentiable
 from mnemosphere.model.m_step import displacement, maximize_bound
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
-from mnemosphere.theory.stationarity import certify, residual
 from small_models import B, C, N, P, make_data, make_params, tangent_basis
 
 EXACT = Krylov(tol=1e-11)

@@ -1,6 +1,6 @@
 """Splits in which the copies share out the classes: against autograd of the doubled network."""
 
-import importlib
+import math
 from functools import lru_cache
 
 import pytest
@@ -9,12 +9,14 @@ import torch
 from mnemosphere.model import duplicate as duplicate
 from mnemosphere.model import kernel, objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.certificates import certify
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.theory import joint_split, stability
+from mnemosphere.model.splits import class_splits, joint_split
+from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.theory import stability
 from mnemosphere.theory.limits import from_parameters
 from mnemosphere.theory.saddle_point import OrderParameters
 from mnemosphere.theory.solver import solve
-from mnemosphere.theory.stationarity import certify
 
 N, ROWS, MEMORIES, CLASSES = 7, 23, 3, 5
 
@@ -222,21 +224,152 @@ def test_without_labels_it_is_the_split_at_fixed_class_weights():
     torch.testing.assert_close(found.lambda_joint, exact.lambda_min, rtol=1e-4, atol=1e-8)
 
 
-def test_the_search_may_start_again(monkeypatch):
-    # More dimensions than vectors kept: the value must not depend on how many.
-    n, features = 61, 41
+def lowest_by_hand(params, x, q, memory):
+    """λ of the joint likelihood, from the dense matrix over (u, a), class by class."""
+    w, beta, n = params.w[memory], params.beta_eff, len(x)
+    p = params.p[memory + 1]
+    density = kernel.log_joint_differentiable(params, x).exp()
+    share = (params.beta_eff * x @ w - log_omega_ratio(params.beta, x.shape[1])).exp()
+    r = share[:, None] * p * q / density  # (B, C+1)
+    g = p / p.sum()
+    t = torch.linalg.svd(w[None])[2][1:].T  # (N, N−1)
+    a = torch.linalg.svd(g.sqrt()[None])[2][1:].T
+    across = x @ t
+    pull = (r.sum(1) * (x @ w)).sum()
+    s = beta * pull * torch.eye(t.shape[1]).double() - beta**2 * across.T @ (
+        r.sum(1)[:, None] * across
+    )
+    c = beta * (across.T @ (r / g.sqrt())) @ a
+    whole = torch.cat([torch.cat([s, -c], 1), torch.cat([-c.T, c.new_zeros(2 * c.shape[1:])], 1)])
+    return float(torch.linalg.eigvalsh(whole / n)[0])
+
+
+def wide_problem(features=211, n=503, beta=6.1):
     x = torch.randn(n, features, dtype=torch.float64, generator=generator(5))
     x = x / x.norm(dim=1, keepdim=True)
     q = torch.nn.functional.one_hot(torch.arange(n) % 3, 3).double() * 0.9 + 0.1 / 3
     p_h = torch.tensor([0.1, 0.4, 0.5], dtype=torch.float64)
     p_q = q.mean(0)
-    params = Parameters(x[:2], p_h[:, None] * p_q, torch.tensor(6.1).double(), 1.0, p_h, p_q)
-    module = importlib.import_module("mnemosphere.theory.joint_split")
-    whole = joint_split(params, Batch(x, q))
-    monkeypatch.setattr(module, "_MAX_BASIS", 7)
-    again = joint_split(params, Batch(x, q))
-    assert float(again.residual.max()) < 1e-8
-    torch.testing.assert_close(again.lambda_joint, whole.lambda_joint, rtol=0, atol=1e-12)
+    params = Parameters(x[:2], p_h[:, None] * p_q, torch.tensor(beta).double(), 1.0, p_h, p_q)
+    return params, x, q
+
+
+@pytest.mark.parametrize("beta", [1.3, 6.1])
+def test_more_dimensions_than_vectors_kept(beta):
+    params, x, q = wide_problem(beta=beta)
+    found = joint_split(params, Batch(x, q), accuracy=1e-9)
+    for memory in range(2):
+        exact = lowest_by_hand(params, x, q, memory)
+        assert float(found.lambda_joint[memory]) == pytest.approx(exact, abs=1e-10)
+
+
+@pytest.mark.parametrize("ratio", [1.01, 1.07, 1.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
+    # (0, a) is an exact eigenpair of value 0 here, and must not end the search.
+    features = 20
+    x = torch.randn(97, features, dtype=torch.float64, generator=generator(seed))
+    x[:, 0] += 2.0
+    x = x / x.norm(dim=1, keepdim=True)
+    q = torch.full((97, 3), 1 / 3, dtype=torch.float64)
+    w = x.mean(0, keepdim=True)
+    w = w / w.norm()
+    across = x - (x @ w.T) * w
+    split = (x @ w.T).sum() / torch.linalg.eigvalsh(across.T @ across)[-1]
+    p_h = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    params = Parameters(w, p_h[:, None] * q[:1], ratio * split, 1.0, p_h, q[0])
+    found = joint_split(params, Batch(x, q))
+    assert found.verdicts == ("saddle",)
+    exact = lowest_by_hand(params, x, q, 0)
+    assert exact < 0
+    assert float(found.lambda_joint[0]) == pytest.approx(exact, abs=1e-6 * float(found.scale[0]))
+
+
+def test_certified_lambda_is_finished():
+    params, x, q = stationary()
+    certificate = certify(params, Batch(x, q), learn_beta=False)
+    scale = joint_split(params, Batch(x, q)).scale
+    for memory in range(MEMORIES):
+        exact = lowest_by_hand(params, x, q, memory)
+        found = float(certificate.lambda_joint[memory])
+        assert abs(found - exact) <= 1e-6 * float(scale[memory])
+
+
+def one_class_spread(beta=4.0):
+    """20 rows of class A at ±0.9 rad and 80 of class B near the memory, on the circle."""
+    angle = torch.cat([0.9 * sides(20), 0.026 * sides(80)])
+    x = torch.stack([angle.cos(), angle.sin()], 1)
+    q = torch.nn.functional.one_hot((torch.arange(100) >= 20).long(), 2).double()
+    p_h = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    p = p_h[:, None] * q.mean(0)
+    w = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    return Parameters(w, p, torch.tensor(beta).double(), 1.0, p_h, q.mean(0)), x, q
+
+
+def sides(n):
+    return 1.0 - 2.0 * (torch.arange(n, dtype=torch.float64) % 2)
+
+
+def test_with_free_weights_each_class_must_be_a_minimum_of_its_own():
+    params, x, q = one_class_spread()
+    batch = Batch(x, q)
+    options = {"learn_beta": False, "tol": 1e-6}
+    held = certify(params, batch, **options)
+    assert held.joint_verdicts == ("minimum",)
+    assert float(held.beta_split[0]) == pytest.approx(7.5, abs=0.05)
+    free = certify(params, batch, hold_weights=False, **options)
+    assert free.joint_verdicts == ("label saddle",)
+    assert float(free.lambda_joint[0]) < 0
+    alone = class_splits(params, batch)
+    spread = math.cos(0.9) / math.sin(0.9) ** 2
+    assert float(alone.beta_split[0, 0]) == pytest.approx(spread, rel=1e-9)
+    # A copy with a small share of class A gains by moving, as the eigenvalue says.
+    share, step = 1e-3, 1e-2
+    before = loss(params, x, q, objectives.joint, torch.ones(100).double())
+    p = torch.cat([params.p, share * torch.tensor([[0.2, 0.0]]).double()])
+    p[1, 0] -= 0.2 * share
+    moved = torch.tensor([[math.cos(step), math.sin(step)]]).double()
+    grown = params.replace(w=torch.cat([params.w, moved]), p=p, p_h=p.sum(1))
+    change = float(loss(grown, x, q, objectives.joint, torch.ones(100).double()) - before)
+    expected = 0.5 * share * step**2 * float(alone.lambda_min[0, 0])
+    assert change == pytest.approx(expected, rel=1e-2)
+    # Below the β_split of the widest class no share of any class gains.
+    params, x, q = one_class_spread(beta=1.01)
+    free = certify(params, Batch(x, q), hold_weights=False, **options)
+    assert free.joint_verdicts == ("minimum",)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_curvatures_of_the_classes_are_those_of_their_rows_alone(weighted):
+    params, x, q = stationary()
+    weight = torch.rand(ROWS, generator=generator(3)).double() + 0.1 if weighted else None
+    found = class_splits(params, Batch(x, q, weight), which=torch.tensor([2, 0]))
+    total = torch.ones(ROWS).double() if weight is None else weight
+    density = kernel.log_joint_differentiable(params, x).exp()
+    for k, memory in enumerate([2, 0]):
+        w, t = params.w[memory], tangent_basis(params.w[memory])
+        e = (params.beta_eff * x @ w - log_omega_ratio(params.beta, N)).exp()
+        for y in range(CLASSES):
+            r = total * q[:, y] * e * params.p[memory + 1, y] / density[:, y]
+            across = x @ t
+            s = params.beta_eff * (r @ (x @ w)) * torch.eye(N - 1).double()
+            s = s - params.beta_eff**2 * across.T @ (r[:, None] * across)
+            exact = torch.linalg.eigvalsh(s / total.sum())[0]
+            if math.isinf(float(found.lambda_min[k, y])):  # next to no rows: not asked
+                assert abs(float(exact)) < 1e-9
+            else:
+                assert float(found.lambda_min[k, y]) == pytest.approx(float(exact), abs=1e-9)
+    assert bool(found.decided.all())
+
+
+def test_memories_of_single_precision_are_searched_to_the_end():
+    # Their norms are off by 1e-8, which must not pass for a direction along the memory.
+    params, x, q = stationary()
+    exact = class_splits(params, Batch(x, q), accuracy=1e-12)
+    rows = Batch(x.float(), q.float())
+    single = class_splits(params.to(dtype=torch.float32), rows, accuracy=1e-12)
+    assert bool(single.decided.all())
+    torch.testing.assert_close(single.lambda_min, exact.lambda_min, rtol=1e-4, atol=1e-6)
 
 
 def test_a_class_without_weight_stays_without():

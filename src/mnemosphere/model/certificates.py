@@ -1,10 +1,10 @@
 """Is a trained model at a stationary point, and which of its memories are saddles?
 
-Eq. (stationarity) holds where one fixed-point step does not move the parameters, so the length of
+Eq. (stationarity) holds if one fixed-point step does not move the parameters, so the length of
 that step is the residual. A memory at rest is a minimum or a saddle of the network in which it is
 duplicated. At fixed class weights it is a saddle exactly when β_eff > β_split, as model.curvature
-derives; where the copies may share out the classes too, theory.joint_split decides. Training stops
-where the loss hardly falls, which is short of rest, so `settle` takes exact steps from there first.
+derives; if the copies may divide the classes too, model.splits decides. Training stops when the
+loss hardly falls, which is short of rest, so `settle` takes exact steps from there first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.m_step import Residual, displacement, maximize_bound
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters, memory_name
+from mnemosphere.model.splits import class_splits, joint_split
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
-from mnemosphere.theory.joint_split import joint_split
 
 Verdict = Literal["minimum", "saddle", "not converged"]
 JointVerdict = Literal["minimum", "saddle", "label saddle", "not converged"]
@@ -47,20 +47,23 @@ class Certificate:
     lowers the loss to second order. "not converged": the memory, its class weights or β still
     move by more than `tol`, or the curvature is too near 0 for its sign to be told.
 
-    `verdicts` holds the class weights. In `joint_verdicts` the copies may share them out: a
-    "label saddle" is a minimum of the first kind, but not of this one.
+    `verdicts` holds the class weights. In `joint_verdicts` the copies may divide the classes: a
+    "label saddle" is a minimum of the first kind, but not of this one. If the weights of memories
+    are learned (hold_weights=False), a copy may also take a share of one class alone.
     """
 
     residual: Residual
     mass: Tensor  # (P,) rows that the memory answers for
     lambda_min: Tensor  # (P,) lowest curvature along a split, per row of the data
-    lambda_joint: Tensor  # (P,) the same where classes are shared out; sought for minima alone
+    # (P,) the same if classes are divided, within 1e-6 of the pull of the memory's rows; of minima
+    # at fixed class weights, for which alone it is sought
+    lambda_joint: Tensor
     beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle at fixed class weights
     direction: Tensor  # (P, N) of that split: unit, tangent
     beta_eff: float
     tol: float
     verdicts: tuple[Verdict, ...]  # (P,) at fixed class weights
-    joint_verdicts: tuple[JointVerdict, ...]  # (P,) where the copies may share out the classes
+    joint_verdicts: tuple[JointVerdict, ...]  # (P,) if the copies may divide the classes
     params: Parameters  # those judged: a copy of the model's, after `n_iter` exact passes
     n_iter: int
 
@@ -71,7 +74,7 @@ class Certificate:
 
     @property
     def joint_counts(self) -> dict[str, int]:
-        """How many memories have each verdict where the copies may share out the classes."""
+        """How many memories have each verdict if the copies may divide the classes."""
         return {verdict: self.joint_verdicts.count(verdict) for verdict in get_args(JointVerdict)}
 
     @property
@@ -107,7 +110,7 @@ class Certificate:
         after = f", after {self.n_iter} exact passes on a copy" if self.n_iter else ""
         lines = [
             f"{len(self.verdicts)} memories{after}: {held} at fixed class weights",
-            f"{free} if copies share out the classes",
+            f"{free} if copies divide the classes",
             f"largest residual: memories {float(self.residual.w.amax()):.1e}, class weights "
             f"{float(self.residual.p.amax()):.1e}, beta {float(self.residual.beta):.1e} "
             f"(tolerance {self.tol:.1e})",
@@ -195,8 +198,10 @@ def certify(
 
     Use the rows, targets and rule that the model was trained with. tol: the largest residual that
     counts as converged; class pulls up to that part of the whole make no label saddle. max_iter:
-    exact passes that may bring a copy of the parameters there first, where the rule has such a
-    step. method: how to find the curvature at fixed class weights; by default on all rows (Krylov).
+    exact passes that may bring a copy of the parameters there first, if the rule has such a step.
+    hold_weights: False if the weights of memories are learned, for then a minimum needs more: no
+    share of a single class may gain by moving away. method: how to find the curvature at fixed
+    class weights; by default on all rows (Krylov).
     """
     if not tol > 0:
         raise ValueError(f"tol must be positive, got {tol}")
@@ -226,11 +231,22 @@ def certify(
     resting = [memory for memory, verdict in enumerate(verdicts) if verdict == "minimum"]
     if resting:
         which = torch.tensor(resting, device=params.w.device)
-        joint = joint_split(params, batch.filled(), rule, which=which, tol=tol**2, accuracy=None)
+        joint = joint_split(params, batch.filled(), rule, which=which, tol=tol**2)
         lambda_joint[which] = joint.lambda_joint.to(lambda_joint)
         for memory, name in zip(resting, joint.verdicts, strict=True):
             # A split that pays at fixed class weights would have been found before.
             joint_verdicts[memory] = _JOINT[name]
+    resting = [memory for memory, verdict in enumerate(joint_verdicts) if verdict == "minimum"]
+    if resting and not hold_weights:
+        which = torch.tensor(resting, device=params.w.device)
+        alone = class_splits(params, batch.filled(), rule, which=which, tol=tol**2)
+        lowest = alone.lambda_min.amin(1)
+        lambda_joint[which] = torch.minimum(lambda_joint[which], lowest.to(lambda_joint))
+        for k, memory in enumerate(resting):
+            if float(lowest[k]) < -(tol**2) * float(alone.scale[k]):
+                joint_verdicts[memory] = "label saddle"
+            elif not bool(alone.decided[k].all()):
+                joint_verdicts[memory] = "not converged"
     return Certificate(
         residual=moved,
         mass=stats.mass[1:],

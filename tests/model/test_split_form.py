@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from mnemosphere.model import objectives
-from mnemosphere.model.class_split import share_out
 from mnemosphere.model.curvature import Nearest
-from mnemosphere.model.duplicate import duplicate, split
+from mnemosphere.model.duplicate import duplicate, share_out, split
 from mnemosphere.model.kernel import evaluate, log_joint_differentiable
 from mnemosphere.numerics import polytope
 from small_models import B, C, N, P, converge_memories, make_data, make_params, tangent_basis

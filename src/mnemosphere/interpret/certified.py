@@ -1,0 +1,372 @@
+"""How far may a row move before its class changes? A proven lower bound.
+
+At a unit row x with predicted class a, let f_y(x) = log Σ_γ p_γy exp(h_γ(x)) with
+h_γ = β⟨w_γ, x⟩ − c for memories, h_0 = 0 and w_0 = 0 for the uniform component, β for β_eff. f_a is
+convex, so it lies above its tangent: with s_γ the shares of the components in class a and
+m = Σ_γ s_γ w_γ, for every unit x′ within the angle r of x and every other class b
+
+    f_b(x′) − f_a(x′) ≤ log Σ_ν p_νb exp(h_ν(x) + β M_r(w_ν − m)) − f_a(x),
+    M_r(v) = max of ⟨v, x′ − x⟩ = v_∥ (cos φ − 1) + v_⊥ sin φ,    φ = min(r, atan2(v_⊥, v_∥)),
+
+v_∥ = ⟨v, x⟩ and v_⊥ the length of the rest. The right side grows with r, and no class overtakes a
+as long as it is negative: its zero is the certified angle. It is exact if each class has one
+component. docs/theory-derivations.md has the proof and the way to the units of the input.
+
+Everything is in float64, and bounds of the rounding errors are taken off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.prepare import unit_chunks
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.fitted import FittedModel
+from mnemosphere.model.kernel import chunks, log_joint
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.text import format_table
+
+__all__ = [
+    "CertifiedAngles",
+    "CertifiedRadius",
+    "certified_angles",
+    "certified_radius",
+    "radius_of_rows",
+]
+
+_HALVINGS = 45  # of π: the angle is found to 1e-13
+_LARGEST = 700.0  # exponent: weights of 1e-290 and more times exp of it exceed 1
+_LEAST_WEIGHT = 1e-290
+_SHOWN = 20  # rows of the printed table
+_DENSE_NUMBERS = 1 << 22  # of sparse rows that are made dense at once
+
+
+class CertifiedAngles(NamedTuple):
+    """For each row: its class, the angle within which no other class is predicted, the nearest."""
+
+    label: Tensor  # (n,) int64, column of p
+    angle: Tensor  # (n,) float64, in [0, π]
+    other: Tensor  # (n,) int64, the class that the bound reaches first; −1 if there is one class
+
+
+@dataclass(frozen=True)
+class CertifiedRadius:
+    """How far each row may move before `predict` can say anything else; see `meaning`."""
+
+    angle: NDArray[np.float64]  # (n,) on the sphere, in radians; NaN for missing values
+    radius: NDArray[np.float64]  # (n,) in the units of the input; inf: no row changes the class
+    label: NDArray[Any]  # (n,) predicted classes
+    other: NDArray[Any]  # (n,) the classes that come first beyond; None if there is none
+    unit: str  # of the radius
+    meaning: str  # of the radius, in full
+
+    def __len__(self) -> int:
+        return len(self.radius)
+
+    def table(self) -> list[dict[str, str]]:
+        """One line per row, for people."""
+        return [
+            {"row": str(k), "class": str(self.label[k]), "radius": f"{self.radius[k]:.4g}",
+             "angle": f"{self.angle[k]:.4f}", "next class": str(self.other[k])}
+            for k in range(len(self))
+        ]  # fmt: skip
+
+    def sentence(self, row: int, away: float | None = None) -> str:
+        """What is proven of a row; away: the distance of a row that did change the class."""
+        if math.isnan(self.radius[row]):
+            return "no certified radius: the row has missing values"
+        if math.isinf(self.radius[row]):
+            return "no row at all changes this prediction"
+        proven = f"no row within {self.radius[row]:.3g} {self.unit} changes this prediction"
+        return proven if away is None else f"{proven}; this one, {away:.3g} away, does"
+
+    def __str__(self) -> str:
+        lines = [self.meaning]
+        if len(self):
+            lines.append(format_table(self.table()[:_SHOWN], 100))
+        if len(self) > _SHOWN:
+            lines.append(f"and {len(self) - _SHOWN} more rows")
+        return "\n".join(lines)
+
+
+def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
+    """How far each row may move before the model can give it another class: a proven bound.
+
+    The radius is the length of a change in the units of X, or in standard deviations of the
+    features if rows are standardized; `meaning` of the result says which. `counterfactual` finds a
+    row that does change the class: the two bracket the true distance.
+    """
+    return radius_of_rows(
+        model.class_params, model.normalizer, model.stored(X), model.classes, model.params.w.dtype
+    )
+
+
+def radius_of_rows(
+    params: Parameters,
+    normalizer: Normalizer,
+    stored: StoredRows,
+    classes: NDArray[Any],
+    precision: torch.dtype,
+) -> CertifiedRadius:
+    """Certified angles and radii of rows as a user stores them.
+
+    params: those that the classes are predicted by, at the temperature of the calibration.
+    precision: see `certified_angles`. A row without direction gets the radius 0. A row with
+    missing values gets NaN: its class is not that of one point of the sphere.
+    """
+    normalizer = normalizer.to(stored.device)
+    found: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    units = unit_chunks(stored, normalizer, torch.float64)
+    for (_, raw), (unit, lost) in zip(stored.chunks(), units, strict=True):
+        partly = _partly_missing(raw)
+        label, angle, other = certified_angles(params, unit, precision)
+        if bool(partly.any()):
+            label[partly] = log_joint(params, unit[partly].to(params.w))[:, :-1].argmax(1)
+            other[partly] = -1
+        label = torch.where(lost, params.p_q[: len(classes)].argmax(), label)
+        angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
+        radius = torch.cat([input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)])
+        if normalizer.metric is not None and len(classes) > 1:
+            direct = _through_metric(params, normalizer, raw, precision)
+            radius = torch.where(angle > 0, torch.maximum(radius, direct), radius)
+        found.append((label, angle, other, radius))
+    labels, angles, others, radii = (
+        torch.cat(part).cpu().numpy() for part in zip(*found, strict=True)
+    )
+    beyond = classes[others.clip(0)]
+    if (others < 0).any():
+        beyond = np.where(others < 0, None, beyond.astype(object))
+    unit_name = _unit(normalizer)
+    return CertifiedRadius(angles, radii, classes[labels], beyond, unit_name, _meaning(normalizer))
+
+
+def certified_angles(
+    params: Parameters, x: Tensor, precision: torch.dtype = torch.float64
+) -> CertifiedAngles:
+    """Certified angles of unit rows (n, N) among the classes, all columns of p but the last.
+
+    precision: of the unit rows that `predict` takes the class of; its rounding is in the margin.
+    """
+    bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
+    parts = [
+        bound.angles(x[rows].double())
+        for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device)
+    ]
+    return CertifiedAngles(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+class _Terms(NamedTuple):
+    """What the bound needs of B rows."""
+
+    label: Tensor  # (B,) the class a
+    gap: Tensor  # (B, P+1) h_ν(x) − f_a(x)
+    m: Tensor  # (B, N)
+    along: Tensor  # (B, P+1) v_∥ of v = w_ν − m
+    across: Tensor  # (B, P+1) v_⊥
+
+
+class _Bound:
+    """What all rows share."""
+
+    def __init__(self, params: Parameters, eps: float) -> None:
+        self.params, self.beta = params, params.beta_eff
+        p = params.p[:, :-1]
+        self.p = torch.where(p > 0, p.clamp_min(_LEAST_WEIGHT), 0.0)  # (P+1, C)
+        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        self.squares = torch.cat([p.new_zeros(1), params.w.square().sum(1)])  # ‖w‖², (P+1,)
+        own = torch.finfo(torch.float64).eps
+        # A product of unit vectors is right to N·eps, a row to eps of its own precision.
+        self.product_error = 8 * params.n_features * own
+        rounding = self.beta * (self.product_error + 2 * eps)
+        self.most = torch.exp(-rounding - own * (params.n_memories + 64))
+
+    def terms(self, x: Tensor) -> _Terms:
+        """Of unit rows (B, N)."""
+        label = log_joint(self.params, x)[:, :-1].argmax(1)
+        overlap = _behind(x @ self.params.w.T)  # (B, P+1)
+        h = self.beta * overlap - self.log_ratio
+        h[:, 0] = 0.0
+        own = h + self.p.T[label].log()
+        density = own.logsumexp(1, keepdim=True)  # f_a
+        share = (own - density).exp()
+        m = share[:, 1:] @ self.params.w
+        along = overlap - (share * overlap).sum(1, keepdim=True)
+        square = self.squares - 2 * _behind(m @ self.params.w.T) + m.square().sum(1, keepdim=True)
+        across = (square - along.square()).clamp_min(0.0).add(self.product_error).sqrt()
+        return _Terms(label, h - density, m, along, across)
+
+    def angles(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(class, certified angle, next class) of unit rows, (B,) each."""
+        terms = self.terms(x)
+        along, across = terms.along, terms.across
+        high = torch.full_like(along[:, :1], math.pi)
+        if self.p.shape[1] == 1:
+            return terms.label, high[:, 0], terms.label - 1
+        turn, most = torch.atan2(across, along), torch.hypot(along, across) - along
+
+        def move(r: Tensor) -> Tensor:
+            """M_r of all components, (B, P+1), at the angles r (B, 1)."""
+            inside = along * (-2 * (r / 2).sin().square()) + across * r.sin()
+            return torch.where(r < turn, inside, most)
+
+        angle, beyond = self._largest(terms, move, high)
+        return terms.label, angle, self._sums(terms, move(beyond)).argmax(1)
+
+    def lengths(self, x: Tensor, norm: Tensor, a: Tensor) -> Tensor:
+        """Certified lengths (B,) of changes δ that move rows from norm·x to norm·x + Aδ, (B, D).
+
+        Across x a change of length ε moves them by ε‖Aᵀv_⊥‖ at most along v_⊥, and the norm stays
+        above norm − ε‖Aᵀx‖. Against x they turn by asin(εσ/norm) at most.
+        """
+        terms = self.terms(x)
+        w, m, own = self.params.w @ a, terms.m @ a, x @ a
+        along = terms.along
+        stretch: Tensor = torch.linalg.matrix_norm(a, 2)
+        square = (
+            _behind(w.square().sum(1).expand(len(x), -1)) - 2 * _behind(m @ w.T)
+            + m.square().sum(1, keepdim=True) + along.square() * own.square().sum(1, keepdim=True)
+            - 2 * along * (_behind(own @ w.T) - (m * own).sum(1, keepdim=True))
+        )  # fmt: skip
+        error = self.product_error * stretch.square() * 8
+        across = square.clamp_min(0.0).add(error).sqrt()  # ‖Aᵀv_⊥‖
+        shrink = torch.linalg.vector_norm(own, dim=1, keepdim=True)
+        norm = norm[:, None]
+
+        def move(length: Tensor) -> Tensor:
+            turned = (length * stretch / norm).clamp_max(1.0)
+            back = turned.square() / (1 + (1 - turned.square()).sqrt())  # 1 − cos
+            moved: Tensor = across * length / (norm - length * shrink)
+            return moved + (-along).clamp_min(0.0) * back
+
+        reach: Tensor = norm / stretch * (1 - 1e-9)
+        return self._largest(terms, move, reach)[0]
+
+    def _sums(self, terms: _Terms, move: Tensor) -> Tensor:
+        """Exp of the right side for every class but a, (B, C)."""
+        found = (terms.gap + self.beta * move).clamp_max(_LARGEST).exp() @ self.p
+        return found.scatter_(1, terms.label[:, None], 0.0)
+
+    def _largest(
+        self, terms: _Terms, move: Callable[[Tensor], Tensor], high: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(the largest argument (B,) up to `high` at which no class overtakes a, one above it)."""
+
+        def safe(at: Tensor) -> Tensor:
+            return self._sums(terms, move(at)).amax(1, keepdim=True) <= self.most
+
+        low = torch.zeros_like(high)
+        high = torch.where(safe(low), high, 0.0)  # else a tie, up to rounding
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            there = safe(middle)
+            low, high = torch.where(there, middle, low), torch.where(there, high, middle)
+        return low[:, 0], high
+
+
+def _behind(products: Tensor) -> Tensor:
+    """Products with the memories (B, P), and 0 for the uniform component before them."""
+    return torch.cat([products.new_zeros(products.shape[0], 1), products], dim=1)
+
+
+def _through_metric(
+    params: Parameters, normalizer: Normalizer, raw: Tensor, precision: torch.dtype
+) -> Tensor:
+    """Certified lengths (n,) of changes of rows that are seen through a metric.
+
+    Tighter than the angle in most rows: how far the metric moves a row depends on the direction.
+    """
+    assert normalizer.metric is not None
+    bound = _Bound(params.to(dtype=torch.float64), torch.finfo(precision).eps)
+    a = normalizer.metric.double()
+    parts = []
+    for _, x in _dense(raw):
+        for rows in chunks(x.shape[0], max(params.n_memories, params.n_features), x.device):
+            seen = _coordinates(normalizer, x[rows]) @ a.T
+            norm = _norms(seen)
+            unit = seen / torch.where(norm > 0, norm, 1.0)[:, None]
+            parts.append(bound.lengths(unit, norm, a[:, : x.shape[1]]))
+    return torch.cat(parts) * (1 - 1e-12)
+
+
+def input_radius(normalizer: Normalizer, x: Tensor, angle: Tensor) -> Tensor:
+    """The least length of a change of rows x (n, N) that turns them by these angles (n,).
+
+    In standard deviations of the features if rows are standardized, else in the units of X. Exact
+    without a metric; with one a lower bound.
+    """
+    v, n, height = _coordinates(normalizer, x), x.shape[1], x.shape[1] ** 0.5
+    low = angle.clamp_max(math.pi / 2).sin()
+    if normalizer.metric is not None:
+        a = normalizer.metric
+        found = _norms(v @ a.T) * low / torch.linalg.matrix_norm(a[:, :n], 2)
+    elif not normalizer.extra:
+        found = _norms(v) * low
+    else:
+        # Rows lie in a plane at that height. The shortest way to the border of the cone around a
+        # row is across it, as long as that does not lead beyond the foot of the plane.
+        length = _norms(v[:, :n])
+        tilt = torch.atan2(length, torch.full_like(length, height))
+        beyond = length + height * (angle - tilt).clamp(0.0, math.pi / 2).tan()
+        beyond = torch.where(angle - tilt < math.pi / 2, beyond, torch.inf)
+        found = torch.where(angle <= tilt, _norms(v) * low, beyond)
+    rounding = 1 - 16 * (n + 1) * torch.finfo(torch.float64).eps
+    found = torch.where(found.isnan() | (angle <= 0), 0.0, found * rounding)
+    return found.masked_fill(angle.isnan(), torch.nan)
+
+
+def _coordinates(normalizer: Normalizer, x: Tensor) -> Tensor:
+    """Rows (n, N) before the metric and the division by their norms, at their own length."""
+    x = x.double()
+    if normalizer.mean is not None and normalizer.scale is not None:
+        z = (x - normalizer.mean) / normalizer.scale
+        return torch.cat([z, z.new_full((len(z), 1), z.shape[1] ** 0.5)], dim=1)
+    return x - x.mean(1, keepdim=True) if normalizer.kind == "center" else x
+
+
+def _unit(normalizer: Normalizer) -> str:
+    return "units of X" if normalizer.mean is None else "standard units"
+
+
+def _meaning(normalizer: Normalizer) -> str:
+    """What a radius measures, in two sentences."""
+    if normalizer.mean is None:
+        unit = "the length of a change of a row, in the units of X"
+    else:
+        unit = "the length of a change of a row, each feature in its standard deviations"
+    bound = ", a lower bound through the metric" if normalizer.metric is not None else ""
+    return f"No row within the radius gets another class. It is {unit}{bound}."
+
+
+def _partly_missing(x: Tensor) -> Tensor:
+    """Which rows have missing values, (n,)."""
+    if isinstance(x, SparseRows):
+        return torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
+    return x.isnan().any(1)
+
+
+def _norms(v: Tensor) -> Tensor:
+    """Norms of rows (n,), without overflow."""
+    peak = v.abs().amax(1, keepdim=True)
+    peak = torch.where(peak > 0, peak, 1.0)
+    norms: Tensor = peak[:, 0] * torch.linalg.vector_norm(v / peak, dim=1)
+    return norms
+
+
+def _dense(x: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows as plain tensors, few at a time if they are sparse."""
+    step = max(1, _DENSE_NUMBERS // x.shape[1]) if isinstance(x, SparseRows) else x.shape[0]
+    for start in range(0, x.shape[0], step):
+        part = slice(start, start + step)
+        rows = x[part]
+        yield part, rows.to_dense() if isinstance(rows, SparseRows) else rows

@@ -1,0 +1,372 @@
+"""Do two copies of a memory move apart if they may also divide its classes between them?
+
+Let memory μ be two copies of itself, each with half of its class weights. Move them to w ± u with
+u ⊥ w, and shift class weights between them, p/2 ± v with Σ_y v_y = 0: row sums and column sums of p
+stay. For every row and class the density changes at second order only, so the loss does, under any
+label rule, by
+
+    ½ uᵀ S u − uᵀ C a,    S = β_eff·o·(I − w wᵀ) − β_eff² T          as in model.curvature,
+    C[:, y] = β_eff Σ_b r[b,y] x_⊥ / (n √g_y),    v = (p_h/2) √g ∘ a,    g = p/p_h(μ)
+
+r[b,y] is the part of row b and class y that μ answers for. There is no a-a term: class weights
+moved between copies that coincide change nothing. The coordinates a are the natural ones of a class
+distribution: √g lies on a unit sphere as w does, a ⊥ √g is tangent to it, and |a|² = Σ (δg_y)²/g_y
+is the Fisher metric. For a given u the best a lies along Cᵀu, and the Hessian is the 2×2 matrix
+[[S, −c], [−c, 0]] with S = uᵀSu and c = |Cᵀu|, of lowest eigenvalue
+
+    λ = (S − √(S² + 4c²))/2,
+
+negative if c > 0, at every β. So a memory with labels is a minimum only if S ⪰ 0 *and* the rows of
+each of its classes pull along w alone: β_eff < β_split does not suffice.
+
+If the weights of memories are free, a copy may take a small share t of a single class y. If
+C_y = 0, it changes the loss by ½ t uᵀ S_y u, where S_y is S with the rows of class y alone,
+S = Σ_y S_y. The complete criterion is then C_y = 0 and S_y ⪰ 0 for every class with p_y > 0.
+docs/theory-derivations.md has the proofs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model import objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import class_shares
+from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+
+SplitVerdict = Literal["minimum", "saddle", "label saddle", "undecided"]
+
+# Vectors kept for each memory before the search restarts from its best ones.
+_MAX_BASIS = 48
+
+
+@dataclass(frozen=True)
+class JointSplit:
+    """The steepest way to move the copies of each memory apart, classes included.
+
+    (u, a) is a unit vector: |u|² + |a|² = 1. Each number is the exact value for the direction
+    returned, so `lambda_joint` is never below the true one.
+
+    Verdicts: "minimum", no such split lowers the loss to second order; "saddle", copies moved to
+    w ± u lower it, at fixed class weights already; "label saddle", along this u they lower it only
+    because they divide the classes; "undecided", λ is too near 0 for the accuracy reached.
+    """
+
+    lambda_joint: Tensor  # (P,) lowest curvature over (u, a), per row of the data; P: those asked
+    split: Tensor  # (P,) S = uᵀSu/|u|²
+    coupling: Tensor  # (P,) c = |Cᵀu|/|u|
+    direction: Tensor  # (P, N) u, tangent at w
+    class_direction: Tensor  # (P, C+1) v: the copies hold p/2 ± v where they lie at w ± u
+    residual: Tensor  # (P,) in units of `scale`; an eigenvalue lies within it of `lambda_joint`
+    scale: Tensor  # (P,) β_eff Σ_b |r[b]|/n, the size of the pull of μ's rows
+    tol: float
+    verdicts: tuple[SplitVerdict, ...]  # (P,)
+
+
+def joint_split(
+    params: Parameters,
+    batch: Batch,
+    rule: LabelRule = objectives.joint,
+    *,
+    which: Tensor | None = None,
+    tol: float = 1e-6,
+    accuracy: float = 1e-6,
+    max_products: int = 200,
+    generator: torch.Generator | None = None,
+) -> JointSplit:
+    """Lowest curvature of the loss over splits of a memory in which classes may be divided.
+
+    which: indices of the memories asked about, all by default. A memory counts as a saddle if
+    λ < −tol·scale; as λ ≈ −c²/S for small c, class pulls below √tol of the whole are let pass, as
+    the residue of training that has not quite converged.
+    Rayleigh–Ritz for all of them at once, until every residual is below `accuracy`·scale and every
+    verdict is known, or after `max_products` products with all rows. The error of λ is at most
+    the residual, and quadratic in it near the end.
+    """
+    if not (tol > 0 and accuracy > 0 and max_products > 0):
+        raise ValueError(
+            "tol, accuracy and max_products must be positive, got "
+            f"{tol}, {accuracy}, {max_products}"
+        )
+    which = torch.arange(params.n_memories) if which is None else which
+    which = which.to(params.w.device)
+    rows = _AllRows(params, batch.check(params), rule, which)
+    found = _lowest(rows.form, rows.scale, tol, accuracy, max_products, generator)
+    size = (found.u * found.u).sum(1)
+    safe = size.clamp_min(1e-300)
+    split = torch.where(size > 0, (found.u * rows.form.curvature(found.u)).sum(1) / safe, 0.0)
+    pull = torch.einsum("pny,pn->py", rows.form.coupling, found.u)
+    verdicts = [
+        _verdict(bool(saddle), bool(minimum), float(s))
+        for saddle, minimum, s in zip(found.saddle, found.minimum, split, strict=True)
+    ]
+    return JointSplit(
+        lambda_joint=found.value,
+        split=split,
+        coupling=pull.norm(dim=1) / safe.sqrt(),
+        direction=found.u,
+        class_direction=rows.form.parts(torch.cat([found.u, found.a], dim=1))[1],
+        residual=found.error,
+        scale=rows.scale,
+        tol=tol,
+        verdicts=tuple(verdicts),
+    )
+
+
+class ClassSplits(NamedTuple):
+    """Lowest eigenvalues of S_y for the classes of some memories, where they could be negative."""
+
+    lambda_min: Tensor  # (P, C+1) per row of the data; inf for a class that holds next to nothing
+    beta_split: Tensor  # (P, C+1) the β_eff above which S_y has a negative eigenvalue
+    decided: Tensor  # (P, C+1) whether the sign is known up to `tol`
+    scale: Tensor  # (P,) as in `JointSplit`
+
+
+def class_splits(
+    params: Parameters,
+    batch: Batch,
+    rule: LabelRule = objectives.joint,
+    *,
+    which: Tensor | None = None,
+    tol: float = 1e-6,
+    accuracy: float = 1e-6,
+    max_products: int = 200,
+    generator: torch.Generator | None = None,
+) -> ClassSplits:
+    """λ_min(S_y) of every memory and class: is there a copy of one class alone that pays?
+
+    Classes whose S_y cannot reach −tol·scale, because μ answers for so little of them, are left
+    out: λ_min(S_y) ≥ −(β_eff + β_eff²) Σ_b |r[b,y]|/n.
+    """
+    which = torch.arange(params.n_memories) if which is None else which
+    which = which.to(params.w.device)
+    whole = _AllRows(params, batch.check(params), rule, which)
+    beta = params.beta_eff.double()
+    could = (1 + beta) * whole.mass > tol * whole.mass.sum(1, keepdim=True)  # (P, C+1)
+    shape = whole.mass.shape
+    lowest, split = (torch.full(shape, torch.inf).to(whole.mass) for _ in range(2))
+    decided = torch.ones_like(could)
+    memory, label = could.nonzero(as_tuple=True)
+    if len(memory):
+        pairs = _AllRows(params, batch, rule, which[memory], label)
+        scale = whole.scale[memory]
+        found = _lowest(pairs.form, scale, tol, accuracy, max_products, generator)
+        lowest[could] = found.value
+        decided[could] = found.saddle | found.minimum
+        # λ = β_eff·o − β_eff²·λ_max(T): what is known of the first two gives the third.
+        spread = pairs.form.hold[:, 0] - found.value
+        never = torch.full_like(spread, torch.inf)
+        split[could] = torch.where(spread > 0, pairs.form.hold[:, 0] * beta / spread, never)
+    return ClassSplits(lowest, split, decided, whole.scale)
+
+
+def _verdict(saddle: bool, minimum: bool, split: float) -> SplitVerdict:
+    if saddle:
+        return "saddle" if split < 0 else "label saddle"
+    return "minimum" if minimum else "undecided"
+
+
+class SplitForm:
+    """Minus the Hessian of M memories over z = (u, a), (M, N + C+1).
+
+    w (M, N), p (M, C+1); pull (M, N, C+1): Σ_b r[b,y] x_b; spread: from u (M, N) to
+    Σ_b r[b] ⟨u, x_b⟩ x_b. With r over n it is that of the mean loss.
+    """
+
+    def __init__(
+        self,
+        w: Tensor,
+        p: Tensor,
+        beta: Tensor,
+        pull: Tensor,
+        spread: Callable[[Tensor], Tensor],
+    ) -> None:
+        self.w, self.beta, self._spread = w, beta, spread
+        self.prior = p.sum(1, keepdim=True)  # what the memory has, rather than what it should have
+        self.root = (p / self.prior.clamp_min(torch.finfo(p.dtype).tiny)).sqrt()  # √g
+        self.hold = beta * (pull.sum(2) * w).sum(1, keepdim=True)  # (M, 1) β_eff·o
+        # A class without weight here cannot move, and along √g itself g would not stay normalized.
+        inverse = torch.where(self.root > 0, 1 / self.root.clamp_min(1e-18), 0.0)
+        pull = pull * inverse[:, None, :]
+        pull = pull - w[:, :, None] * torch.einsum("mny,mn->my", pull, w)[:, None, :]
+        self.coupling = beta * (pull - (pull @ self.root[:, :, None]) * self.root[:, None, :])
+
+    def start(self, u: Tensor) -> Tensor:
+        """The direction u (M, N) of a plain split, and where the classes pull apart most."""
+        across, a = self.steepest()
+        return sphere.project(self.tangent(torch.cat([u + across, a], dim=1)))
+
+    def steepest(self) -> tuple[Tensor, Tensor]:
+        """The leading singular vectors of C, (M, N) and (M, C+1); 0 and any if C = 0."""
+        a = torch.linalg.eigh(self.coupling.mT @ self.coupling).eigenvectors[:, :, -1]
+        sides = a @ torch.arange(1, a.shape[1] + 1).to(a)  # of the two signs, always the same one
+        a = torch.where(sides[:, None] < 0, -a, a)
+        across = (self.coupling @ a[:, :, None])[:, :, 0]
+        return across / across.norm(dim=1, keepdim=True).clamp_min(1e-30), a
+
+    def tangent(self, z: Tensor) -> Tensor:
+        """The part of z across w, and across √g on the classes that can move."""
+        u, a = z[:, : self.w.shape[1]], z[:, self.w.shape[1] :]
+        a = torch.where(self.root > 0, sphere.to_tangent(self.root, a), 0.0)
+        return torch.cat([sphere.to_tangent(self.w, u), a], dim=1)
+
+    def curvature(self, u: Tensor) -> Tensor:
+        """S u of tangent vectors (M, N), up to its part along w; one pass over the rows."""
+        return self.hold * u - self.beta**2 * self._spread(u)
+
+    def product(self, z: Tensor) -> Tensor:
+        """−H z."""
+        u, a = z[:, : self.w.shape[1]], z[:, self.w.shape[1] :, None]
+        top = (self.coupling @ a)[:, :, 0] - self.curvature(u)
+        return torch.cat([top, (self.coupling.mT @ u[:, :, None])[:, :, 0]], dim=1)
+
+    def parts(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """(u (M, N), v (M, C+1)) of z."""
+        n = self.w.shape[1]
+        return z[:, :n], 0.5 * self.prior * self.root * z[:, n:]
+
+
+class _AllRows:
+    """The form of the memories `which` on all rows, in float64; `labels`: of one class each."""
+
+    def __init__(
+        self,
+        params: Parameters,
+        batch: Batch,
+        rule: LabelRule,
+        which: Tensor,
+        labels: Tensor | None = None,
+    ) -> None:
+        self._params, self._rule = params.to(dtype=torch.float64), rule
+        weight = None if batch.sample_weight is None else batch.sample_weight.double()
+        self._batch = replace(
+            batch, x=batch.x.double(), targets=batch.targets.double(), sample_weight=weight
+        )
+        self._which, self._labels = which, labels
+        self._n = max(batch.total_weight, 1e-300)
+        p = self._params.p[1:][which]
+        self._p = p if labels is None else p.gather(1, labels[:, None])  # (M, C+1) or (M, 1)
+        # Unit in float64 as well, or what is left along w would swamp small residuals.
+        w, beta = sphere.project(self._params.w[which]), self._params.beta_eff
+        pull = w.new_zeros(*w.shape, self._p.shape[1])
+        self.mass = torch.zeros_like(self._p)  # Σ_b |r[b,y]|
+        for x, e, s in self._chunks():
+            for y in range(self._p.shape[1]):
+                r = e * (s[:, y, None] if labels is None else s) * self._p[:, y]  # (B, M)
+                pull[:, :, y] += r.T @ x
+                self.mass[:, y] += r.abs().sum(0)
+        self.scale = (beta * self.mass.sum(1) / self._n).clamp_min(1e-300)
+        self.form = SplitForm(w, self._p, beta, pull / self._n, self._spread)
+
+    def _chunks(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Rows x (B, N), e (B, M), s (B, C+1) or (B, M): r = e·s·p of each class."""
+        for rows, e, s in class_shares(self._params, self._batch, self._rule):
+            s = s if self._labels is None else s[:, self._labels]
+            yield self._batch.x[rows], e[:, self._which], s
+
+    def _spread(self, u: Tensor) -> Tensor:
+        total = torch.zeros_like(u)
+        for x, e, s in self._chunks():
+            r = e * (s @ self._p.T if self._labels is None else s * self._p[:, 0])  # (B, M)
+            total += (r * (x @ u.T)).T @ x
+        return total / self._n
+
+
+class _Lowest(NamedTuple):
+    """Lowest eigenpair (u, a) of [[S, −C], [−Cᵀ, 0]] for M memories."""
+
+    u: Tensor  # (M, N)
+    a: Tensor  # (M, C+1)
+    value: Tensor  # (M,)
+    error: Tensor  # (M,) residual of this pair and of the lowest one of S, in units of the scale
+    saddle: Tensor  # (M,) value < −tol·scale
+    minimum: Tensor  # (M,) no eigenvalue is below −tol·scale
+
+
+def _lowest(
+    form: SplitForm,
+    scale: Tensor,
+    tol: float,
+    accuracy: float,
+    max_products: int,
+    generator: torch.Generator | None,
+) -> _Lowest:
+    """Rayleigh–Ritz over span(V) for u and all classes for a, V enlarged by residuals.
+
+    V grows by the residuals of two pairs, the lowest of the whole form and the lowest of S alone.
+    If C = 0, (0, a) is an exact eigenpair of value 0, whose residual says nothing about S.
+    """
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    noise = torch.randn(form.w.shape, generator=generator, dtype=torch.float64).to(form.w.device)
+    norm = torch.linalg.eigvalsh(form.coupling.mT @ form.coupling)[:, -1].clamp_min(0.0)
+    labeled = (form.root > 0).sum(1) > 1  # else there is no a
+    queue = [form.steepest()[0], sphere.to_tangent(form.w, noise)]
+    basis: list[Tensor] = []
+    images: list[Tensor] = []
+    left = max_products
+    while True:
+        fresh = False
+        for v in queue[:left]:
+            v = _orthogonal(form.w, basis, v)
+            if bool(v.any()):
+                basis.append(v)
+                images.append(sphere.to_tangent(form.w, form.curvature(v)))
+                left, fresh = left - 1, True
+        v, s_v = torch.stack(basis, 1), torch.stack(images, 1)  # (M, K, N)
+        u, a, value, more = _ritz(v, s_v, form.coupling, form.root)
+        plain, _, lowest, rest = _ritz(v, s_v, form.coupling[:, :, :0], form.root[:, :0])
+        missed = rest.norm(dim=1)
+        error = torch.maximum(more.norm(dim=1), missed) / scale
+        # S ⪰ s and |Cᵀu| ≤ |C||u| bound the whole form from below.
+        s = lowest - missed
+        floor = torch.where(labeled, (s - (s * s + 4 * norm).sqrt()) / 2, s)
+        saddle = value < -tol * scale
+        minimum = ~saddle & ((floor >= -tol * scale) | (value / scale - error >= -tol))
+        sought = (error > accuracy) | ~(saddle | minimum)
+        if left == 0 or not fresh or not bool(sought.any()):
+            return _Lowest(u, a, value, error, saddle, minimum)
+        # What is left of a pair that was found is rounding.
+        queue = [torch.where(sought[:, None], v, 0.0) for v in (more, rest)]
+        if len(basis) + 2 > _MAX_BASIS:
+            basis, images, queue = [], [], [u, plain, *queue]
+
+
+def _orthogonal(w: Tensor, basis: list[Tensor], v: Tensor) -> Tensor:
+    """Part of v (M, N) outside the basis, of unit length, or 0 if nothing is left."""
+    size = v.norm(dim=1, keepdim=True)
+    for _ in range(2):  # once is not enough in floating point
+        for b in basis:
+            v = v - (b * v).sum(1, keepdim=True) * b
+        v = sphere.to_tangent(w, v)
+    norm = v.norm(dim=1, keepdim=True)
+    empty = norm <= 1e-13 * size
+    return torch.where(empty, 0.0, v / norm.masked_fill(empty, 1.0))
+
+
+def _ritz(
+    v: Tensor, s_v: Tensor, coupling: Tensor, root: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Lowest Ritz pair (u, a), its value, and its residual S u − C a − λ u, all of it in u."""
+    k = v.shape[1]
+    top, cross = v @ s_v.mT, -v @ coupling  # (M, K, K), (M, K, C+1)
+    size = (top.abs().sum((1, 2)) + cross.abs().sum((1, 2))).clamp_min(1e-300)[:, None, None]
+    # Directions that do not exist must not win with their eigenvalue 0: they get 2 and more.
+    outside = torch.diag_embed((root == 0).to(v.dtype))
+    barred = 2 * (outside + root[:, :, None] * root[:, None, :])  # (M, C+1, C+1)
+    missing = ((v * v).sum(2) < 0.5) * (2 + torch.arange(k).to(v) / k)
+    top, cross = top / size + torch.diag_embed(missing), cross / size
+    matrix = torch.cat([torch.cat([top, cross], 2), torch.cat([cross.mT, barred], 2)], 1)
+    values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+    value, vector = values[:, 0] * size[:, 0, 0], vectors[:, :, 0]
+    u = torch.einsum("pk,pkn->pn", vector[:, :k], v)
+    a = vector[:, k:]
+    left = torch.einsum("pk,pkn->pn", vector[:, :k], s_v)
+    left = left - torch.einsum("pny,py->pn", coupling, a) - value[:, None] * u
+    return u, a, value, left

@@ -1,0 +1,431 @@
+"""No row within the certified radius changes the class: enumeration, attacks, closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+import mnemosphere as mn
+from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.interpret.certified import certified_angles, input_radius, radius_of_rows
+from mnemosphere.model.class_reading import at_temperature
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics.bessel import log_omega_ratio
+
+CASES = {"max_examples": 40, "deadline": None, "derandomize": True}
+
+
+def unit(x):
+    return x / x.norm(dim=-1, keepdim=True)
+
+
+def random_params(seed, n_features, n_memories, n_classes, beta, uniform):
+    generator = torch.Generator().manual_seed(seed)
+
+    def rand(*shape):
+        return torch.rand(*shape, generator=generator, dtype=torch.float64)
+
+    w = unit(torch.randn(n_memories, n_features, generator=generator, dtype=torch.float64))
+    p = rand(n_memories + 1, n_classes + 1) ** 4 + 1e-6
+    p[0] *= uniform
+    p = p / p.sum()
+    params = Parameters(w, p, torch.tensor(beta).double(), 0.7, p.sum(1), p.sum(0))
+    return params, generator
+
+
+def scores(params, x):
+    """log Σ_γ p exp(h) of the classes, by definition."""
+    h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
+    h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)
+    return (h[..., None] + params.p[:, :-1].log()).logsumexp(-2)
+
+
+def angles_between(x, y):
+    """Angles of unit vectors, right near 0 as well."""
+    return 2 * torch.asin(((x - y).norm(dim=-1) / 2).clamp_max(1.0))
+
+
+def models(n_features):
+    return st.builds(
+        random_params,
+        seed=st.integers(0, 2**31),
+        n_features=n_features if isinstance(n_features, st.SearchStrategy) else st.just(n_features),
+        n_memories=st.integers(2, 11),
+        n_classes=st.integers(2, 4),
+        beta=st.floats(1.0, 200.0),
+        uniform=st.sampled_from([0.0, 1.0]),
+    )
+
+
+def circle(n=4001):
+    angle = torch.linspace(-math.pi, math.pi, n).double()
+    return torch.stack([angle.cos(), angle.sin()], 1)
+
+
+def sphere_grid(n=7919):
+    """Points that cover the sphere evenly, by the golden angle."""
+    k = torch.arange(n).double() + 0.5
+    z, turn = 1 - 2 * k / n, math.pi * (1 + 5**0.5) * k
+    r = (1 - z * z).sqrt()
+    return torch.stack([r * turn.cos(), r * turn.sin(), z], 1)
+
+
+@pytest.mark.parametrize("grid", [circle(), sphere_grid()], ids=["circle", "sphere"])
+def test_no_row_of_a_dense_grid_within_the_angle_has_another_class(grid):
+    ratios = []
+
+    @settings(**CASES)
+    @given(models(grid.shape[1]))
+    def check(model):
+        params, generator = model
+        x = unit(torch.randn(23, grid.shape[1], generator=generator, dtype=torch.float64))
+        label, angle, other = certified_angles(params, x)
+        assert torch.equal(label, scores(params, x).argmax(1))
+        assert bool((other != label).all())
+        classes = scores(params, grid).argmax(1)
+        apart = angles_between(x[:, None], grid[None])
+        foreign = apart.masked_fill(classes[None] == label[:, None], torch.inf).amin(1)
+        assert bool((angle <= foreign).all())
+        assert bool((angle[foreign.isinf()] > 0).all())
+        seen = foreign.isfinite() & (foreign > 0.05)
+        ratios.extend((angle / foreign)[seen].tolist())
+
+    check()
+    assert len(ratios) > 100
+    assert np.median(ratios) > 0.7
+
+
+@settings(**CASES)
+@given(models(st.integers(4, 13)))
+def test_no_attack_within_the_angle_succeeds(model):
+    params, generator = model
+    n = params.n_features
+    x = unit(torch.randn(17, n, generator=generator, dtype=torch.float64))
+    label, angle, _ = certified_angles(params, x)
+    for start in range(3):  # ascent of the odds against the class, held within the cap
+        y = x if start == 0 else torch.randn(x.shape, generator=generator, dtype=torch.float64)
+        for step in (0.3, 0.1, 0.03, 0.01) * 5:
+            y = into_cap(x, y, angle * (1 - 1e-12)).requires_grad_()
+            odds = scores(params, y)
+            own = odds.gather(1, label[:, None])[:, 0]
+            rest = odds.scatter(1, label[:, None], -torch.inf).amax(1)
+            (slope,) = torch.autograd.grad((rest - own).sum(), y)
+            assert bool((rest <= own).all())
+            y = (y + step * slope / slope.norm(dim=1, keepdim=True).clamp_min(1e-300)).detach()
+
+
+def into_cap(x, y, angle):
+    """Unit vectors y moved along great circles to within the angles of x."""
+    y = unit(y)
+    across = y - (y * x).sum(1, keepdim=True) * x
+    size = across.norm(dim=1, keepdim=True)
+    across = torch.where(size > 1e-12, across / size.clamp_min(1e-300), 0.0)
+    turn = torch.minimum(angles_between(x, y), angle)[:, None]
+    return torch.where(size > 1e-12, x * turn.cos() + across * turn.sin(), x)
+
+
+def one_memory_each(n_features, n_classes, beta, generator):
+    """One memory for each class, all that a class has."""
+    w = unit(torch.randn(n_classes, n_features, generator=generator, dtype=torch.float64))
+    weight = torch.rand(n_classes, generator=generator, dtype=torch.float64) + 0.1
+    weight = weight / weight.sum()
+    p = torch.zeros(n_classes + 1, n_classes + 1, dtype=torch.float64)
+    p[1:, :-1] = torch.diag(weight)
+    return Parameters(w, p, torch.tensor(beta).double(), 1.0, p.sum(1), p.sum(0))
+
+
+def closed_form(params, x):
+    """Angle to the nearest plane β⟨w_b − w_a, x⟩ = log p_a/p_b, for one memory per class."""
+    weight = params.p[1:, :-1].diagonal()
+    label = scores(params, x).argmax(1)
+    best = torch.full((len(x),), math.pi).double()
+    for b in range(len(weight)):
+        v = params.w[b] - params.w[label]
+        height = (weight[label] / weight[b]).log() / params.beta_eff / v.norm(dim=1)
+        # Height of the plane over the origin, along the unit normal: the row stands below it.
+        here = (x * v).sum(1) / v.norm(dim=1)
+        angle = height.clamp(-1, 1).arcsin() - here.arcsin()
+        angle = torch.where((height.abs() > 1) | (label == b), math.pi, angle)
+        best = torch.minimum(best, angle)
+    return best
+
+
+@settings(**CASES)
+@given(
+    seed=st.integers(0, 2**31),
+    n_features=st.integers(2, 19),
+    n_classes=st.integers(2, 5),
+    beta=st.floats(0.5, 300.0),
+)
+def test_it_is_exact_with_one_memory_per_class(seed, n_features, n_classes, beta):
+    generator = torch.Generator().manual_seed(seed)
+    params = one_memory_each(n_features, n_classes, beta, generator)
+    x = unit(torch.randn(31, n_features, generator=generator, dtype=torch.float64))
+    _, angle, _ = certified_angles(params, x)
+    exact = closed_form(params, x)
+    assert bool((angle <= exact + 1e-12).all())
+    assert bool((angle >= exact - 1e-7 - 1e-6 * exact)[exact > 1e-6].all())
+
+
+@settings(**CASES)
+@given(models(st.integers(2, 11)))
+def test_a_rotation_changes_nothing(model):
+    params, generator = model
+    n = params.n_features
+    x = unit(torch.randn(19, n, generator=generator, dtype=torch.float64))
+    turn, _ = torch.linalg.qr(torch.randn(n, n, generator=generator, dtype=torch.float64))
+    before = certified_angles(params, x)
+    after = certified_angles(params.replace(w=params.w @ turn.T), x @ turn.T)
+    torch.testing.assert_close(after.angle, before.angle, rtol=1e-7, atol=1e-7)
+
+
+@settings(**CASES)
+@given(models(st.integers(2, 7)))
+def test_the_precision_of_rows_and_temperature_count(model):
+    params, generator = model
+    x = unit(torch.randn(13, params.n_features, generator=generator, dtype=torch.float64))
+    exact, single = (certified_angles(params, x, d).angle for d in (torch.float64, torch.float32))
+    assert bool((single <= exact).all())
+    # Hot memories fade: only the weights of the classes are left, and angles open up.
+    hot = certified_angles(at_temperature(params, 1e7), x)
+    weight = params.p[:, :-1].sum(0)
+    first, second = weight.sort(descending=True).values[:2].tolist()
+    if first > 1.01 * second:
+        assert hot.label.tolist() == [int(weight.argmax())] * len(x)
+        assert bool((hot.angle > 3.14).all())
+
+
+def test_rows_of_a_class_that_weighs_little_lose_ground_as_it_gets_hotter():
+    generator = torch.Generator().manual_seed(3)
+    params = one_memory_each(5, 2, 9.0, generator)
+    p = torch.zeros(3, 3).double()
+    p[1, 0], p[2, 1] = 0.8, 0.2
+    params = params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
+    at_first, at_second = params.w[:1], params.w[1:]
+    for x, sign in ((at_first, 1), (at_second, -1)):
+        found = [
+            float(certified_angles(at_temperature(params, t), x).angle) for t in (0.5, 1.0, 1.5)
+        ]
+        assert (np.diff(found) * sign > 0).all()
+
+
+def test_memories_of_no_weight_and_huge_beta_leave_the_bound_finite_and_valid():
+    params, generator = random_params(5, 3, 6, 3, 1.0, 0.0)
+    p = params.p.clone()
+    p[2] = 0.0
+    p[3, 1:] = 0.0
+    p = p / p.sum()
+    params = params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0), beta=torch.tensor(1e5).double())
+    x = unit(torch.randn(101, 3, generator=generator, dtype=torch.float64))
+    label, angle, _ = certified_angles(params, x)
+    grid = sphere_grid()
+    apart = angles_between(x[:, None], grid[None])
+    same = scores(params, grid).argmax(1)[None] == label[:, None]
+    assert bool(torch.isfinite(angle).all())
+    assert bool((angle <= apart.masked_fill(same, torch.inf).amin(1)).all())
+    assert float(angle.median()) > 0.05
+
+
+def test_a_single_class_cannot_be_lost():
+    params, _ = random_params(5, 3, 4, 1, 3.0, 1.0)
+    label, angle, other = certified_angles(params, torch.eye(3).double())
+    assert label.tolist() == [0, 0, 0]
+    assert angle.tolist() == [math.pi] * 3
+    assert other.tolist() == [-1] * 3
+
+
+# In the units of the input
+
+
+def directions(n):
+    return circle(307) if n == 2 else sphere_grid(1009)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n"),
+    [  # centered rows of two features point one of two ways
+        ("center", 3),
+        ("unit", 2),
+        ("unit", 3),
+        ("standard", 2),
+        ("standard", 3),
+        ("whitened", 2),
+        ("whitened", 3),
+    ],
+)
+@pytest.mark.parametrize("turn", [0.05, 0.6, 1.3, 1.9, 2.9])
+def test_the_radius_is_the_least_change_that_turns_a_row_by_the_angle(n, kind, turn):
+    generator = torch.Generator().manual_seed(n)
+    rows = 3 * torch.randn(3, n, generator=generator, dtype=torch.float64) + 1
+    scaled = kind in ("standard", "whitened")
+    normalizer = Normalizer(
+        kind,
+        mean=rows.mean(0) if scaled else None,
+        scale=rows.std(0) if scaled else None,
+        metric=torch.randn(4, n + 1, generator=generator, dtype=torch.float64)
+        if kind == "whitened"
+        else None,
+    )
+    found = input_radius(normalizer, rows, torch.full((3,), turn).double())
+    step = rows.std(0) if scaled else torch.ones(n).double()
+    size = torch.logspace(-2, 2, 121).double()
+    for row, radius in zip(rows, found.tolist(), strict=True):
+        start = normalizer(row[None])[0]
+        moved = row + size[:, None, None] * directions(n) * step  # (sizes, directions, n)
+        unit_rows, lost = normalizer(moved.reshape(-1, n))
+        turned = angles_between(unit_rows, start).reshape(len(size), -1)
+        reached = ((turned >= turn) & ~lost.reshape(turned.shape)).any(1)
+        nearest = float(size[reached][0]) if bool(reached.any()) else math.inf
+        assert radius <= nearest * (1 + 1e-9)
+        if kind != "whitened" and turn < 1.5 and nearest < 100:
+            assert radius >= nearest * 0.9
+
+
+@settings(**CASES)
+@given(models(st.integers(2, 5)), st.sampled_from(["whitened", "center"]))
+def test_no_change_within_the_radius_of_a_metric_changes_the_class(model, kind):
+    params, generator = model
+    n = 3
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    rows, extra = 2 * randn(7, n) + 1, int(kind == "whitened")
+    stretch = torch.logspace(-1, 1, n + extra).double()
+    normalizer = Normalizer(
+        kind,
+        mean=torch.ones(n).double() if extra else None,
+        scale=torch.full((n,), 2.0).double() if extra else None,
+        metric=randn(params.n_features, n + extra) * stretch,
+    )
+    stored = StoredRows.of(rows.numpy(), torch.device("cpu"))
+    classes = np.arange(params.n_columns - 1)
+    found = radius_of_rows(params, normalizer, stored, classes, torch.float64)
+    change = sphere_grid(211) * (2.0 if extra else 1.0)
+    for share in (0.3, 0.8, 1 - 1e-9):
+        length = torch.from_numpy(np.minimum(found.radius, 1e6)) * share
+        moved = rows[:, None] + length[:, None, None] * change
+        unit_rows, lost = normalizer(moved.reshape(-1, n))
+        classes_there = scores(params, unit_rows).argmax(1).reshape(7, -1).numpy()
+        same = (classes_there == found.label[:, None]) | lost.reshape(7, -1).numpy()
+        assert same.all()
+
+
+def test_a_row_that_no_row_can_be_far_enough_from():
+    # Standardized rows lie on a half sphere: none is 3 rad away from another.
+    normalizer = Normalizer("standard", mean=torch.zeros(2), scale=torch.ones(2))
+    assert input_radius(normalizer, torch.eye(2), torch.full((2,), 3.0)).tolist() == [math.inf] * 2
+    assert input_radius(normalizer, torch.eye(2), torch.zeros(2)).tolist() == [0.0] * 2
+
+
+# Of estimators
+
+
+def tables():
+    return {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
+
+
+@pytest.mark.parametrize(
+    ("name", "normalize", "precision"),
+    [
+        ("iris", "standard", "float32"),
+        ("wine", "whitened", "float64"),
+        ("cancer", "center", "float32"),
+        ("wine", "unit", "float64"),
+    ],
+)
+def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
+    x, y = tables()[name](return_X_y=True)
+    model = mn.DAMClassifier(
+        13, normalize=normalize, objective="joint", precision=precision, random_state=0
+    ).fit(x[::2], y[::2])
+    rows = x[1::2][:: len(x) // 40]
+    found = model.certified_radius(rows)
+    assert found.label.tolist() == model.predict(rows).tolist()
+    assert (found.other != found.label).all()
+    standard = model._normalizer.scale is not None
+    unit_of = model._normalizer.scale.numpy() if standard else 1.0
+    for target in model.classes_:
+        other = model.counterfactual(rows, target)
+        moved = np.linalg.norm((other.after - rows) / unit_of, axis=1)
+        hit = other.found & (found.label != target)
+        assert hit.any()
+        assert (found.radius[hit] <= moved[hit]).all()
+    # And random changes of just that length change nothing.
+    noise = np.random.default_rng(0).normal(size=(29, *rows.shape))
+    noise /= np.linalg.norm(noise, axis=2, keepdims=True)
+    for change in noise:
+        near = rows + change * unit_of * np.minimum(found.radius, 1e6)[:, None] * (1 - 1e-9)
+        assert model.predict(near).tolist() == found.label.tolist()
+
+
+def test_the_table_says_what_it_means():
+    x, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])
+    model = mn.DAMClassifier(9, normalize="standard", objective="joint", random_state=0)
+    found = model.fit(x, names[y]).certified_radius(x)
+    lines = str(found).splitlines()
+    assert lines[0] == (
+        "No row within the radius gets another class. It is the length of a change of a row, "
+        "each feature in its standard deviations."
+    )
+    assert lines[1].split() == ["row", "class", "radius", "angle", "next", "class"]
+    assert lines[3].split()[1] == "setosa"
+    assert lines[-1] == "and 130 more rows"
+    assert len(found) == 150
+    told = found.sentence(0, 9.876)
+    assert told.startswith(f"no row within {found.radius[0]:.3g} standard units changes")
+    assert told.endswith("; this one, 9.88 away, does")
+
+
+@pytest.mark.parametrize("normalize", ["standard", "whitened", "unit"])
+def test_a_row_with_missing_values_has_a_class_but_no_radius(normalize):
+    x, y = load_iris(return_X_y=True)
+    model = mn.DAMClassifier(9, normalize=normalize, objective="joint", random_state=0).fit(x, y)
+    whole = model.certified_radius(x)
+    x[7, 2] = np.nan
+    found = model.certified_radius(x)
+    assert found.label.tolist() == model.predict(x).tolist()
+    assert np.flatnonzero(np.isnan(found.radius)).tolist() == [7]
+    assert found.other[7] is None
+    assert found.sentence(7) == "no certified radius: the row has missing values"
+    np.testing.assert_array_equal(np.delete(found.radius, 7), np.delete(whole.radius, 7))
+
+
+def test_rows_without_direction_have_no_radius():
+    x, y = load_iris(return_X_y=True)
+    model = mn.DAMClassifier(9, normalize="center", objective="joint", random_state=0).fit(x, y)
+    rows = np.concatenate([x[:2], np.ones((1, 4))])
+    found = model.certified_radius(rows)
+    assert found.radius[2] == found.angle[2] == 0.0
+    assert found.label.tolist() == model.predict(rows).tolist()
+
+
+def test_sparse_rows_are_certified_as_dense_ones():
+    rng = np.random.default_rng(0)
+    x = rng.poisson(0.4, size=(211, 37)) + (np.arange(37) % 3 == (np.arange(211) % 3)[:, None])
+    y = np.arange(211) % 3
+    for normalize in ("unit", "center", "standard"):
+        model = mn.DAMClassifier(7, normalize=normalize, objective="joint", random_state=0)
+        model.fit(x, y)
+        dense = model.certified_radius(x)
+        scarce = model.certified_radius(sparse.csr_matrix(x.astype(float)))
+        np.testing.assert_allclose(scarce.radius, dense.radius, rtol=1e-6, atol=1e-9)
+        assert (dense.radius > 0).mean() > 0.9
+
+
+def test_clusters_are_certified_too():
+    x, _ = load_iris(return_X_y=True)
+    model = mn.DAMClusterer(3, random_state=0).fit(x)
+    found = model.certified_radius(x)
+    assert found.label.tolist() == model.predict(x).tolist()
+    assert (found.radius >= 0).all()
+    assert np.median(found.radius) > 0.1

@@ -1,0 +1,75 @@
+"""Margins of the study of robustness: against samples, planes and the models themselves."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from research.benchmarks import robustness
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_linear_margin_is_the_distance_to_the_nearest_plane():
+    coef, intercept = RNG.normal(size=(4, 7)), RNG.normal(size=4)
+    x = RNG.normal(size=(23, 7))
+    found = robustness.linear_margins(coef, intercept, np.arange(4), x)
+    assert (found.label == (x @ coef.T + intercept).argmax(1)).all()
+    for row, label, away in zip(x, found.label, found.certified, strict=True):
+        reached = []
+        for b in set(range(4)) - {label}:
+            step = coef[b] - coef[label]
+            step = step / np.linalg.norm(step)
+            inside = (row + away * (1 - 1e-9) * step) @ coef.T + intercept
+            assert inside.argmax() == label
+            beyond = (row + away * (1 + 1e-9) * step) @ coef.T + intercept
+            reached.append(beyond[b] > beyond[label])
+        assert any(reached)
+
+
+def test_margins_of_the_nearest_row_bracket_the_truth():
+    x, y = RNG.normal(size=(61, 3)), np.arange(61) % 3
+    fresh = RNG.normal(size=(19, 3))
+    found = robustness.nearest_row_margins(x, y, fresh)
+    assert (found.certified <= found.attacked + 1e-9).all()
+    assert (found.certified > 0).all()
+    half = np.sort(np.linalg.norm(fresh[:, None] - x, axis=2), axis=1)
+    assert (found.certified >= 0.5 * (half[:, 1] - half[:, 0]) - 1e-12).all()
+    change = RNG.normal(size=(2003, 1, 3))
+    change /= np.linalg.norm(change, axis=2, keepdims=True)
+    moved = fresh + change * found.certified[:, None] * (1 - 1e-9)
+    nearest = np.linalg.norm(moved[:, :, None] - x, axis=3).argmin(2)
+    assert (y[nearest] == found.label).all()
+
+
+def test_both_copies_of_a_row_with_two_labels_have_no_margin():
+    x = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
+    found = robustness.nearest_row_margins(x, np.array([0, 1, 1]), np.array([[0.5, 0.0]]))
+    assert found.certified[0] == 0
+
+
+def test_the_shortest_way_ends_at_the_border():
+    start, end = np.zeros((3, 2)), np.array([[4.0, 0.0], [0.0, 2.0], [0.5, 0.0]])
+    found = robustness.shortest_way(start, end, lambda rows: np.linalg.norm(rows, axis=1) > 1)
+    assert found == pytest.approx([1.0, 1.0, np.inf])
+
+
+def test_curves_count_rows_that_are_right_and_far_enough():
+    right = np.array([True, True, False, True])
+    margin = np.array([0.5, 2.0, 9.0, 0.0])
+    assert robustness.accuracy_curve(right, margin, (0.0, 0.5, 1.0)) == [0.5, 0.25, 0.25]
+
+
+def test_the_study_writes_curves_that_fall_and_certificates_below_attacks(tmp_path, capsys):
+    out = tmp_path / "r.json"
+    robustness.main(["--sets", "iris", "--rows", "17", "--memories", "5", "--out", str(out)])
+    assert "ours, joint" in capsys.readouterr().out
+    runs = json.loads(out.read_text())["runs"]
+    methods = ["1-NN", "logistic regression", "ours, joint", "ours, conditional"]
+    assert [run["method"] for run in runs] == methods
+    for run in runs:
+        assert (np.diff(run["certified"]) <= 0).all()
+        assert (np.array(run["certified"]) <= np.array(run["attacked"])).all()
+        assert run["accuracy"] > 0.8
