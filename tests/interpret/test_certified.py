@@ -351,8 +351,8 @@ def test_the_shortest_counterfactual_lies_beyond(name, normalize, precision):
     found = model.certified_radius(rows)
     assert found.label.tolist() == model.predict(rows).tolist()
     assert (found.other != found.label).all()
-    standard = model._normalizer.scale is not None
-    unit_of = model._normalizer.scale.numpy() if standard else 1.0
+    standard = model.model_.normalizer.scale is not None
+    unit_of = model.model_.normalizer.scale.numpy() if standard else 1.0
     for target in model.classes_:
         other = model.counterfactual(rows, target)
         moved = np.linalg.norm((other.after - rows) / unit_of, axis=1)
