@@ -16,10 +16,11 @@ if TYPE_CHECKING:
         save,
     )
     from mnemosphere.export import to_onnx
-    from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
+    from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
 
 __all__ = [
     "SGD",
+    "Adam",
     "Callback",
     "Checkpoint",
     "DAMClassifier",
@@ -27,7 +28,6 @@ __all__ = [
     "Dataset",
     "FixedPoint",
     "PatchEncoder",
-    "Refinement",
     "__version__",
     "data",
     "explain_images",
@@ -46,7 +46,7 @@ _HOME = {
     **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
     **dict.fromkeys(("explain_images", "load", "memory_pictures", "save"), "estimators"),
     "to_onnx": "export",
-    **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
+    **dict.fromkeys(("SGD", "Adam", "Callback", "Checkpoint", "FixedPoint"), "training"),
 }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, Self
 
@@ -83,6 +83,10 @@ class Dataset(Batches, Protocol):
         self, fraction: float, *, generator: torch.Generator
     ) -> tuple[Dataset, Dataset | None]:
         """(rows to learn from, rows to judge by): see `held_out`; None where it holds none."""
+        ...
+
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Dataset:
+        """The same rows with other label weights: `change` of those that they have, (B, C+1)."""
         ...
 
     def has_unlabeled(self) -> bool:
@@ -281,6 +285,10 @@ class ArrayDataset(InMemory):
         if not bool(held.any()):
             return self, None
         return type(self)(self.rows.take(~held)), type(self)(self.rows.take(held))
+
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
+        """The same rows with other label weights."""
+        return ArrayDataset(replace(self.rows, targets=change(self.rows.targets)))
 
     def without_labels(self, n_columns: int) -> ArrayDataset:
         """The same rows with label weights of zero in so many columns."""

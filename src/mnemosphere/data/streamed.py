@@ -137,6 +137,15 @@ class SourceDataset:
         )
         return rest, judged
 
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> SourceDataset:
+        """The same rows with other label weights."""
+
+        def label(y: NDArray[Any] | None, raw: RawRows) -> tuple[Tensor, Tensor | None]:
+            targets, weight = self.label(y, raw)
+            return change(targets), weight
+
+        return replace(self, label=label, sampled=self.sampled.with_targets(change))
+
     def without_labels(self, n_columns: int) -> SourceDataset:
         """The same rows with label weights of zero in so many columns."""
 

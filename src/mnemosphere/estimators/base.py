@@ -25,6 +25,7 @@ from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.source import Dataset
 from mnemosphere.estimators import persistence
+from mnemosphere.estimators.class_training import Trained
 from mnemosphere.estimators.from_files import ANSWERS, batch_by_batch
 from mnemosphere.estimators.module import DAMModule
 from mnemosphere.estimators.progress import ProgressBar, looking
@@ -34,22 +35,24 @@ from mnemosphere.machine import check_memory
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current, together
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
-from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
 
 Floats = NDArray[np.floating[Any]]
 
-_ENDED = ("converged", "stopped early", "refined", "grown", "stable")
+_ENDED = ("converged", "stopped early", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _NAMED = 5  # rows that a warning names
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes.
 _NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
-SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
+SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
+    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": Adam()
+}  # fmt: skip
 PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
 
 

@@ -40,11 +40,10 @@ from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.remarks import (
     about_labels,
     check_worth_it,
-    learns_from_unlabeled,
 )
 from mnemosphere.model.class_reading import (
     at_temperature,
-    best_reading,
+    best_temperature,
     net_class_weights,
     precise,
 )
@@ -164,13 +163,7 @@ class ClassModel(PortableModel, ABC):
         coded = self._encode(y, stored, classes, require_label=True)
         weight = self._weights(coded, sample_weight, stored)
         seed, callbacks = self._begin(stored, targets=coded.targets, weight=weight)
-        labeled = coded.targets.sum(1) > 0
-        some, targets, their_weight = stored, coded.targets, weight
-        if not learns_from_unlabeled(self, int(labeled.sum()), stored.n_rows):
-            kept = labeled.nonzero()[:, 0]
-            some, targets = stored.take(kept), targets[kept]
-            their_weight = None if weight is None else weight[kept]
-        dataset = self._resolve_auto(some, targets, their_weight, seed)
+        dataset = self._resolve_auto(stored, coded.targets, weight, seed)
         return stored, weight, dataset, seed, callbacks
 
     def _set_params(self, params: Parameters) -> None:
@@ -181,7 +174,8 @@ class ClassModel(PortableModel, ABC):
     @property
     def _class_params(self) -> Parameters:
         """Net of smoothing, at the temperature: see `model.class_reading`."""
-        net = self.params_.replace(p=self._net_class_weights)
+        p = self._net_class_weights
+        net = self.params_.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
         return at_temperature(precise(net), self.temperature_)
 
     @property
@@ -203,9 +197,6 @@ class ClassModel(PortableModel, ABC):
 
     def _set_own(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         net = arrays["net_class_weights"]
-        # Each row sums to the weight of its component, as `net_class_weights` made it.
-        if not abs(np.einsum("ij->i", net) - self.memory_prior_).max() <= 1e-3:
-            raise ValueError("net_class_weights and the weights of memories differ")
         self._label_mass = torch.from_numpy(arrays["label_mass"])
         self._net_class_weights = torch.from_numpy(net).to(self.params_.p)
         self.selection_ = header["selection"]
@@ -292,7 +283,7 @@ class ClassModel(PortableModel, ABC):
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
         net = self.params_.replace(p=self._net_class_weights)
-        self.temperature_ = best_reading([(net, judged.take(labeled))], powers=False).temperature
+        self.temperature_ = best_temperature([(net, judged.take(labeled))])
         return self
 
     def with_class_prior(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -14,22 +15,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, is_dense_array
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators import selection
-from mnemosphere.estimators.base import draw_seed
-from mnemosphere.estimators.class_training import ClassTraining
+from mnemosphere.estimators import class_training
+from mnemosphere.estimators.base import SOLVERS, draw_seed
+from mnemosphere.estimators.class_model import ClassModel
+from mnemosphere.estimators.class_training import ClassSettings
 from mnemosphere.estimators.persistence import register
+from mnemosphere.estimators.search import MAX_MEMORIES
+from mnemosphere.estimators.start import start_joint, start_memories
 from mnemosphere.estimators.streaming import forget_stream, known_classes, take_in_labeled
-from mnemosphere.model import metric
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import net_class_weights, sharpen
+from mnemosphere.model import objectives
 from mnemosphere.model.sparse_rows import inference
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -38,7 +40,7 @@ _COUNT = Interval(Integral, 1, None, closed="left")
 
 @register
 class DAMClassifier(
-    ClassTraining,
+    ClassModel,
     ClassifierMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
@@ -123,16 +125,13 @@ class DAMClassifier(
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
         "n_memories": [_COUNT, StrOptions({"auto"})],
-        "objective": [
-            Interval(Real, 0, 1, closed="both"),
-            StrOptions({"auto", "joint", "conditional"}),
-            Refinement,
-        ],
+        "objective": [StrOptions({"auto", "joint", "conditional"})],
         "growth": [None, _COUNT],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
-        "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
+        "solver": [StrOptions({"auto", "fixed-point", "sgd", "adam"}), FixedPoint, SGD, Adam],
+        "search": [StrOptions({"auto"}), _COUNT, None],
         "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
@@ -150,12 +149,13 @@ class DAMClassifier(
         self,
         n_memories: int | str = "auto",
         *,
-        objective: float | str | Refinement = "auto",
+        objective: str = "auto",
         growth: int | None = None,
         varsigma: float | str = "auto",
         beta: float | str = "learn",
         normalize: str = "auto",
-        solver: str | FixedPoint | SGD = "fixed-point",
+        solver: str | FixedPoint | SGD | Adam = "auto",
+        search: int | str | None = "auto",
         max_iter: int | None = None,
         tol: float = 1e-4,
         label_smoothing: float = 0.1,
@@ -175,6 +175,7 @@ class DAMClassifier(
         self.beta = beta
         self.normalize = normalize
         self.solver = solver
+        self.search = search
         self.max_iter = max_iter
         self.tol = tol
         self.label_smoothing = label_smoothing
@@ -200,20 +201,32 @@ class DAMClassifier(
         stored, weight, dataset, seed, callbacks = self._learn_from(X, y, sample_weight)
         forget_stream(self)
         self._label_mass = dataset.label_mass().cpu()
-        trained = self._train(dataset, seed, callbacks)
-        if trained.params.metric is not None:
-            self._normalizer = self._normalizer.with_metric(trained.params.metric)
-            trained = trained._replace(params=trained.params.replace(metric=None))
+        trained, choice = class_training.train(
+            self._choice, dataset, self._class_settings, seed=seed, callbacks=callbacks
+        )
+        self.search_ = self.selection_ = choice.trials
+        self.n_memories_, self.varsigma_ = trained.params.n_memories, trained.params.varsigma
+        self.objective_ = choice.candidate.objective
         self._set_trained(trained)
-        counts = trained.label_counts
-        self._net_class_weights = net_class_weights(trained.params, self.label_smoothing, counts)
+        self._net_class_weights, self.temperature_ = trained.class_weights, trained.temperature
         self._look_at_rows(stored, weight, dataset.n_rows)
-        if trained.status != "interrupted":
-            with torch.inference_mode(is_dense_array(dataset)):
-                found = current().same(self._find_reading(dataset, trained, seed))
-            self.temperature_ = found.temperature
-            self._net_class_weights = sharpen(self._net_class_weights, found.power)
         return self
+
+    @property
+    def _class_settings(self) -> ClassSettings:
+        def known(value: Any, auto: str = "auto") -> Any:
+            return None if value == auto else value
+
+        solver = SOLVERS.get(self.solver) if isinstance(self.solver, str) else self.solver
+        return ClassSettings(
+            known(self.n_memories), self.objective, self.growth, known(self.varsigma),
+            known(self.beta, "learn"), self.normalize, solver, self.max_iter, self.tol,
+            self._smoothing, known(self.uniform_weight), self.search,
+        )  # fmt: skip
+
+    @property
+    def _rule(self) -> Any:
+        return objectives.conditional if self.objective_ == "conditional" else objectives.joint
 
     def partial_fit(
         self,
@@ -245,58 +258,59 @@ class DAMClassifier(
         weight = self._weights(coded, sample_weight, stored)
         if first:
             seed = draw_seed(self.random_state)
-            dataset = self._resolve_auto(stored, coded.targets, weight, seed)
-            self.params_ = self._start()(
-                dataset, self.varsigma_, torch.Generator().manual_seed(seed)
-            )
+            settings = replace(self._class_settings, objective="joint")
+            dataset = self._resolve_auto(stored, coded.targets, weight, seed, settings)
+            candidate, rows = self._choice.candidate, dataset.rows
+            w, labels = start_memories(
+                rows, candidate.n_memories, own_labels=True,
+                generator=torch.Generator().manual_seed(seed),
+            )  # fmt: skip
+            self.params_ = start_joint(
+                w, labels, rows, varsigma=settings.varsigma, sharing=candidate.sharing or 1.0,
+                beta=settings.beta, uniform_weight=settings.uniform_weight, learned_weights=False,
+            )  # fmt: skip
+            self.objective_, self.search_ = "joint", self._choice.trials
+            self.selection_ = self.search_
         else:
             dataset = self._judged(X, coded.targets, weight)
         take_in_labeled(self, dataset, before, first=first, rehearses=rehearse)
         return self
 
     def _resolve_auto(
-        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
-    ) -> ArrayDataset:
+        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int,
+        settings: ClassSettings | None = None,
+    ) -> ArrayDataset:  # fmt: skip
         """Settle everything that is "auto"; return the rows on the sphere."""
+        settings = self._class_settings if settings is None else settings
         given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
-        n_memories = self.n_memories
-        if n_memories == "auto":
-            n_memories = selection.choose_n_memories(
-                stored.n_rows, self.classes_.shape[0], stored.n_features
-            )
-        self.n_memories_ = int(n_memories)
+        self.n_memories_ = settings.n_memories or min(stored.n_rows, MAX_MEMORIES)
         # A pass has two products with the features and three with the classes.
         numbers = stored.n_numbers + 3 * targets.numel() // 2
-        dtype = self._precision(max(numbers, stored.n_rows * self.n_memories_))
+        dtype = self._precision(max(numbers, stored.n_rows * min(self.n_memories_, 200)))
         self._check_room(stored, targets.shape[1], dtype)
-        labeled = bool((targets.sum(1) > 0).all())
-        self._learned_weights = labeled and self._learns_weights(stored)
-        # Rows that weigh more have no more memories: held to weights, their classes would not fit.
-        own = self._takes_own_labels(stored) and given[1] is None
-        self._own_labels = self._learned_weights or (labeled and own)
         choose = partial(
-            selection.choose,
-            stored,
-            targets,
-            weight,
-            self._start(grows=False),
-            normalize=self.normalize,
-            varsigma=None if self.varsigma == "auto" else float(self.varsigma),
-            n_memories=None if self.n_memories == "auto" else self.n_memories_,
-            seed=seed,
-            dtype=dtype,
+            class_training.choose, stored, targets, weight, settings, seed=seed, dtype=dtype
         )
         with inference(type(stored.values)):
-            choice = current().once(choose)
-        self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
-        self.selection_ = list(choice.trials)
-        x, lost = self._training_rows(stored, choice.normalize, weight, dtype)
-        rows = Batch(x, targets.to(dtype), None if weight is None else weight.to(dtype))
+            self._choice = current().once(choose)
+        candidate = self._choice.candidate
+        self.normalize_, self.n_memories_ = candidate.normalize, candidate.n_memories
+        if stored.n_features < 2 and candidate.normalize in ("center", "unit", "none"):
+            raise ValueError(
+                f"X has {stored.n_features} feature(s) after normalize={candidate.normalize!r}, "
+                "the sphere needs 2: use normalize='standard'"
+            )
+        labeled = targets.sum(1) > 0
+        if not candidate.unlabeled and not bool(labeled.all()):
+            kept = labeled.nonzero()[:, 0]
+            stored, targets = stored.take(kept), targets[kept]
+            weight = None if weight is None else weight[kept]
+        self._normalizer, rows, lost = class_training.place(
+            candidate, stored, targets, weight, dtype
+        )
+        self._check_some_left(lost)
         if bool(lost.any()):
             self._warn_set_aside(*given)
             rows = rows.take(~lost)
-        if choice.shrinkage is not None:
-            a = metric.start(rows, choice.shrinkage, weighted=choice.normalize == "weighted")
-            self._normalizer, rows = self._normalizer.with_metric(a), metric.apply(a, rows)
         return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)

@@ -23,6 +23,7 @@ from mnemosphere.estimators.base import (
     PASSES,
     sample_weights,
 )
+from mnemosphere.estimators.class_training import Trained
 from mnemosphere.estimators.cluster_model import ClusterModel
 from mnemosphere.estimators.cluster_selection import (
     MEMORIES,
@@ -47,7 +48,6 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit, judge
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 
@@ -337,12 +337,14 @@ class DAMClusterer(
                 params, dataset, solver, rule=rule, max_memories=width, phase_iter=phase_iter,
                 max_iter=passes, tol=self.tol, generator=generator, callbacks=callbacks,
             )  # fmt: skip
-            return Trained(grown.params, grown.history, grown.status, grown.lineage)
+            return Trained(
+                grown.params, grown.params.p, 1.0, grown.history, grown.status, grown.lineage
+            )
         result = fit(
             params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
             generator=generator, callbacks=callbacks,
         )  # fmt: skip
-        return Trained(result.params, result.history, result.status)
+        return Trained(result.params, result.params.p, 1.0, result.history, result.status)
 
     def _train_classes(
         self,

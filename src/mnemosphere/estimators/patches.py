@@ -23,10 +23,10 @@ from mnemosphere.estimators.memory_model import MemoryModel
 from mnemosphere.estimators.patch_layer import PatchLayer, draw, unit_rows
 from mnemosphere.estimators.persistence import register
 from mnemosphere.estimators.progress import ProgressBar
-from mnemosphere.estimators.start import Start
+from mnemosphere.estimators.start import start_joint
 from mnemosphere.files import NORMS, join_prefixes
 from mnemosphere.machine import pick_device
-from mnemosphere.model import objectives
+from mnemosphere.model import initialize, objectives
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.schema import Check, items, whole
 from mnemosphere.training.callbacks import Callback
@@ -183,8 +183,13 @@ class PatchEncoder(SphereEstimator, BaseEstimator):  # type: ignore[misc]
     def _learn(self, patches: PatchDataset, generator: torch.Generator) -> FitResult:
         """Patch memories of highest likelihood."""
         learned = self.beta == "learn"
-        start = Start(min(self.n_memories, patches.n_rows), None if learned else float(self.beta))
-        params = start(patches, 1.0, generator)
+        width = min(self.n_memories, patches.n_rows)
+        rows = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator)
+        w = initialize.from_data(rows.x, width, generator=generator)
+        params = start_joint(
+            w, None, rows, varsigma=1.0, beta=None if learned else float(self.beta),
+            uniform_weight=1.0,
+        )  # fmt: skip
         solver = FixedPoint().resolve(patches.n_rows, learn_beta=learned, device=patches.device)
         watchers: Sequence[Callback] = [ProgressBar()] if self.verbose else []
         return fit(

@@ -30,16 +30,16 @@ from mnemosphere.schema import (
     text,
     whole,
 )
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
 FORMAT = "mnemosphere-model"
 VERSION, _OLDER = 3, (2,)
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "device"}
-_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
+_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Adam)}
 _ESTIMATORS: dict[str, type[Any]] = {}
 _DEFAULTS: dict[str, dict[str, Any]] = {}  # of their settings
 _ALLOWED: dict[str, dict[str, list[Any]]] = {}  # what scikit-learn makes of their constraints
