@@ -26,8 +26,8 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     at_temperature,
     best_temperature,
+    label_log_loss,
     net_class_weights,
-    own_log_probability,
 )
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training import few_labels
@@ -209,7 +209,7 @@ def _loss(trained: Trained, dataset: Dataset) -> float:
     """Log-loss of labeled rows, a thousand at most."""
     rows = dataset.sample(search.MOST_HELD, generator=torch.Generator().manual_seed(0))
     rows = rows.take(rows.targets.sum(1) > 0)
-    return -rows.mean(own_log_probability(trained.class_params, rows)(0.0))
+    return rows.mean(label_log_loss(trained.class_params, rows)(0.0)[0])
 
 
 def _train(

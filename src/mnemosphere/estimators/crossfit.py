@@ -24,7 +24,12 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.start import start_joint
 from mnemosphere.model import initialize, metric
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import net_class_weights, own_log_probability
+from mnemosphere.model.class_reading import (
+    label_log_loss,
+    label_shares,
+    net_class_weights,
+    pseudo_labels,
+)
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
@@ -146,21 +151,31 @@ class Settings:
     seed: int
 
 
-class Evaluation(NamedTuple):
-    """Held-out log-losses of one candidate: one per row and temperature."""
+@dataclass(frozen=True)
+class Evaluation:
+    """Held-out log-losses of one candidate."""
 
-    log_loss: Floats  # (rows, temperatures)
+    losses: Floats  # (rows, 2, temperatures): of the labels, and of labels spread over all classes
     weight: Floats  # (rows,)
+    n_classes: int
+
+    @functools.cached_property
+    def _means(self) -> Floats:
+        """Mean loss at each temperature, one row of each class added: see `pseudo_labels`."""
+        plain, spread = np.tensordot(self.weight / self.weight.sum(), self.losses, 1)
+        share = pseudo_labels(float(self.weight.sum()), self.n_classes)
+        found: Floats = (1 - share) * plain + share * spread
+        return found
 
     @property
     def best(self) -> int:
         """The temperature with the least mean loss."""
-        return int(np.argmin(self.weight @ self.log_loss))
+        return int(np.argmin(self._means))
 
     @property
     def own(self) -> Floats:
         """The loss of each row at that temperature."""
-        found: Floats = self.log_loss[:, self.best]
+        found: Floats = self.losses[:, 0, self.best]
         return found
 
     @property
@@ -171,7 +186,7 @@ class Evaluation(NamedTuple):
     @property
     def temperature(self) -> float:
         """Where the parabola through the best temperature and its neighbors is lowest."""
-        loss, k = self.weight @ self.log_loss / self.weight.sum(), self.best
+        loss, k = self._means, self.best
         if not 0 < k < len(LOG_T) - 1:
             return math.exp(LOG_T[k])
         down, up = loss[k - 1] - loss[k], loss[k + 1] - loss[k]
@@ -183,11 +198,6 @@ class Evaluation(NamedTuple):
         """Its standard error."""
         share = self.weight / self.weight.sum()
         return float(np.sqrt(np.sum((share * (self.own - share @ self.own)) ** 2)))
-
-    def __add__(self, other: tuple[object, ...]) -> Evaluation:
-        assert isinstance(other, Evaluation)
-        parts = zip(self, other, strict=True)
-        return Evaluation(*(np.concatenate(pair) for pair in parts))
 
 
 def splits(targets: Tensor, n_fitted: int, n_held: int, number: int, seed: int) -> list[Split]:
@@ -209,7 +219,7 @@ def splits(targets: Tensor, n_fitted: int, n_held: int, number: int, seed: int) 
 class _Trial(NamedTuple):
     """A candidate on one split."""
 
-    losses: Floats  # (held-out rows, temperatures), to be filled in
+    losses: Floats  # (held-out rows, 2, temperatures), to be filled in
     directed: NDArray[np.int64]  # the held-out rows that have a direction
     candidate: Candidate
     params: Parameters
@@ -227,11 +237,13 @@ def evaluate(
     for number, (part, own) in enumerate(zip(parts, held, strict=True)):
         rows = sample.take(part.fitted)
         prior = rows.targets[:, :-1].sum(0)
-        chance = -(prior / prior.sum()).clamp_min(1e-9).log()[own.targets[:, :-1].argmax(1)]
+        chance = label_shares(own.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
         # Rows without direction are predicted by the class frequencies.
-        blank = np.tile(chance.double().cpu().numpy()[:, None], len(LOG_T))
+        blank = np.tile(chance.double().cpu().numpy()[:, None, None], (1, 2, len(LOG_T)))
         losses.append([blank.copy() for _ in candidates])
-        trials += _trials(rows, own, candidates, losses[-1], settings, settings.seed + number)
+        trials += _trials(
+            rows, own, candidates, losses[-1], settings, settings.seed + number, smoothing
+        )
     for group in _groups(trials):
         for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss
@@ -240,7 +252,9 @@ def evaluate(
         for own in held
     ]
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), np.concatenate(weights))
+        Evaluation(
+            np.concatenate([own[k] for own in losses]), np.concatenate(weights), sample.n_classes
+        )
         for k in range(len(candidates))
     ]
 
@@ -313,7 +327,7 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
 
 
 def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats]:
-    """Train a group of trials and evaluate them: (held-out rows, temperatures) of each."""
+    """Train a group of trials and evaluate them: (held-out rows, 2, temperatures) of each."""
     order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
     some = [group[k] for k in order]
     if len(group) == 1:
@@ -323,9 +337,9 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats
         params = Parameters.stack([trial.params.widen(widest) for trial in some])
         rows = Batch.stack([trial.fitted for trial in some])
         held = Batch.stack([trial.held for trial in some])
-    read = own_log_probability(_train(params, rows, some, settings), held)
-    losses = torch.stack([-read(log_t) for log_t in LOG_T], -1).cpu().numpy()
-    several = losses.reshape(len(group), *losses.shape[-2:])
+    read = label_log_loss(_train(params, rows, some, settings), held)
+    losses = torch.stack([torch.stack(read(log_t), -1) for log_t in LOG_T], -1).cpu().numpy()
+    several = losses.reshape(len(group), *losses.shape[-3:])
     return [several[order.index(k)] for k in range(len(group))]
 
 

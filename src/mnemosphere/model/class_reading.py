@@ -27,7 +27,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = [
-    "at_temperature", "best_temperature", "net_class_weights", "own_log_probability", "precise",
+    "at_temperature", "best_temperature", "label_log_loss", "label_shares", "net_class_weights",
+    "precise", "pseudo_labels",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
@@ -86,13 +87,32 @@ def at_temperature(params: Parameters, temperature: float) -> Parameters:
     return params.replace(beta=beta, varsigma=beta_eff / float(beta))
 
 
-def own_log_probability(params: Parameters, rows: Batch) -> Callable[[float], Tensor]:
-    """Log P(class | x) of the class of each labeled row, (..., B), as a function of log T.
+def label_shares(targets: Tensor) -> Tensor:
+    """The labels (..., C) that label weights (..., C+1) stand for, smoothing taken off.
 
-    params: with the class weights of `net_class_weights`. Overlaps are taken once. A leading axis
-    of parameters and rows holds several problems.
+    Smoothing puts as much into the class "none of them" as into each of the others.
     """
-    truth = rows.targets[..., :-1].argmax(-1, keepdim=True)
+    plain = (targets[..., :-1] - targets[..., -1:]).clamp_min(0.0)
+    total = plain.sum(-1, keepdim=True)
+    return plain / torch.where(total > 0, total, 1.0)
+
+
+def pseudo_labels(n_rows: float, n_classes: int) -> float:
+    """Smoothing of n held-out labels that adds one row of each class, spread over all rows.
+
+    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0.
+    """
+    return n_classes / (n_rows + n_classes)
+
+
+def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
+    """Log-losses of labeled rows as a function of log T: −Σ_y q_y log P(y|x), −mean_y log P(y|x).
+
+    Both (..., B); q: the label shares of the row. params: with the class weights of
+    `net_class_weights`. Overlaps are taken once. A leading axis of parameters and rows holds
+    several problems.
+    """
+    q = label_shares(rows.targets)
     x, gaps = split(params.see(rows.x))
     log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
     h = params.beta_eff[..., None, None] * (x @ params.w.mT.contiguous()) - log_ratio
@@ -103,14 +123,15 @@ def own_log_probability(params: Parameters, rows: Batch) -> Callable[[float], Te
     labels = params.p[..., :-1] / prior[..., None]  # (P+1, C)
     score = torch.empty_like(h)
 
-    def read(log_t: float) -> Tensor:
+    def read(log_t: float) -> tuple[Tensor, Tensor]:
         torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, beta_eff)[0])
         classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
-        own, total = classes.gather(-1, truth)[..., 0], classes.sum(-1)
-        return (own / total.clamp_min(tiny)).clamp_min(tiny).log().double()
+        total = classes.sum(-1, keepdim=True).clamp_min(tiny)
+        log_p = (classes / total).clamp_min(tiny).log()
+        return -(q * log_p).sum(-1).double(), -log_p.mean(-1).double()
 
     return read
 
@@ -121,11 +142,17 @@ def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
     held_out: (parameters with the class weights of `net_class_weights`, labeled rows they have not
     seen), one pair or several.
     """
-    reads = [(own_log_probability(params, rows), rows) for params, rows in held_out]
-    total = sum(rows.total_weight for _, rows in reads)
+    total = sum(rows.total_weight for _, rows in held_out)
+    n_classes = held_out[0][0].n_columns - 1
+    smoothing = pseudo_labels(total, n_classes)
+    reads = [(label_log_loss(params, rows), rows) for params, rows in held_out]
 
     def loss(log_t: float) -> float:
-        return -sum(rows.mean(read(log_t)) * rows.total_weight for read, rows in reads) / total
+        found = 0.0
+        for read, rows in reads:
+            plain, spread = read(log_t)
+            found += rows.mean(torch.lerp(plain, spread, smoothing)) * rows.total_weight
+        return found / total
 
     step = (_HOTTEST - _COLDEST) / (_COARSE - 1)
     start = min((_COLDEST + k * step for k in range(_COARSE)), key=loss)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import label_shares
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.model.m_step import share_out, solve_beta
 from mnemosphere.model.parameters import Parameters, from_memories
@@ -40,13 +41,11 @@ def start_conditional(w: Tensor, labels: Tensor, *, beta: float | None) -> Param
 def class_targets(targets: Tensor) -> Tensor:
     """Label weights for the conditional objective: among the C classes, lightly smoothed.
 
-    targets (..., C+1) may have any smoothing of their own, as much in the class "none of them" as
-    in each of the others; it is taken off.
+    targets (..., C+1) may have any smoothing of their own, which is taken off.
     """
-    plain = (targets[..., :-1] - targets[..., -1:]).clamp_min(0.0)
-    total, own = targets.sum(-1, keepdim=True), plain.sum(-1, keepdim=True)
-    share = plain / torch.where(own > 0, own, 1.0)
+    share = label_shares(targets)
     smooth = (1 - SMOOTHING) * share + SMOOTHING / share.shape[-1]
+    total = targets.sum(-1, keepdim=True)
     return torch.cat([total * smooth, torch.zeros_like(total)], -1)
 
 
