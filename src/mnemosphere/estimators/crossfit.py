@@ -241,9 +241,7 @@ def evaluate(
         # Rows without direction are predicted by the class frequencies.
         blank = np.tile(chance.double().cpu().numpy()[:, None, None], (1, 2, len(LOG_T)))
         losses.append([blank.copy() for _ in candidates])
-        trials += _trials(
-            rows, own, candidates, losses[-1], settings, settings.seed + number, smoothing
-        )
+        trials += _trials(rows, own, candidates, losses[-1], settings, settings.seed + number)
     for group in _groups(trials):
         for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
             trial.losses[trial.directed] = loss

@@ -31,7 +31,7 @@ def usual_uniform_weight(n_memories: int) -> float:
 def start_memories(
     rows: Batch, n_memories: int, *, own_labels: bool, generator: torch.Generator
 ) -> tuple[Tensor, Tensor | None]:
-    """(memories (P, N), their labels): k-means within the classes, or random rows without labels."""
+    """(memories (P, N), labels): k-means within the classes, or random rows without labels."""
     x = rows.filled().x
     if own_labels:
         return initialize.within_classes(x, rows.targets, n_memories, generator=generator)
