@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from mnemosphere.export import to_onnx
     from mnemosphere.fitted import FittedModel
     from mnemosphere.interpret import explain_images, memory_pictures
-    from mnemosphere.training import SGD, Callback, Checkpoint, FixedPoint, Refinement
+    from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
 
 __all__ = [
     "SGD",
+    "Adam",
     "Callback",
     "Checkpoint",
     "DAMClassifier",
@@ -29,7 +30,6 @@ __all__ = [
     "FittedModel",
     "FixedPoint",
     "PatchEncoder",
-    "Refinement",
     "__version__",
     "as_estimator",
     "data",
@@ -53,7 +53,7 @@ _HOME = {
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted",
     "to_onnx": "export",
-    **dict.fromkeys(("SGD", "Callback", "Checkpoint", "FixedPoint", "Refinement"), "training"),
+    **dict.fromkeys(("SGD", "Adam", "Callback", "Checkpoint", "FixedPoint"), "training"),
 }
 
 

@@ -113,7 +113,7 @@ class FittedModel:
     classes: NDArray[Any]  # (C,) labels, or numbers of clusters
     calibration: Calibration = Calibration()
     smoothing: float = 0.0  # ε of the soft labels that the parameters were trained on
-    objective: float = 0.0  # weight on the conditional likelihood
+    objective: str = "joint"  # or "conditional"
     learns_beta: bool = True
     label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
     labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
@@ -165,7 +165,8 @@ class FittedModel:
         """The objective that the model was trained by."""
         if not self.is_classifier:
             return objectives.marginal
-        return objectives.JointConditional(self.objective) if self.objective else objectives.joint
+        conditional = self.objective == "conditional"
+        return objectives.conditional if conditional else objectives.joint
 
     @cached_property
     def memories(self) -> Floats:
@@ -176,7 +177,9 @@ class FittedModel:
     def net(self) -> Parameters:
         """Parameters with the class weights that classes are read from."""
         net = self.calibration.class_weights
-        return self.params if net is None else self.params.replace(p=net)
+        if net is None:
+            return self.params
+        return self.params.replace(p=net, p_h=net.sum(1), p_q=net.sum(0))
 
     @cached_property
     def class_params(self) -> Parameters:
@@ -302,15 +305,9 @@ def trained_with(settings: Mapping[str, Any]) -> dict[str, Any]:
     """What of the settings of an estimator readings of its model depend on, as fields of it."""
     # So little smoothing would vanish in products: it is none.
     smoothing = float(settings.get("label_smoothing", settings.get("smoothing", 0.0)))
-    given = settings.get("objective", 0.0)
-    weight = (
-        {"joint": 0.0, "auto": 0.0, "conditional": 1.0}.get(given, given)
-        if isinstance(given, str)
-        else getattr(given, "conditional", given)
-    )
     return {
         "smoothing": smoothing if smoothing > 1e-30 else 0.0,
-        "objective": float(weight),
+        "objective": "conditional" if settings.get("objective") == "conditional" else "joint",
         "learns_beta": settings.get("beta", "learn") == "learn",
     }
 

@@ -232,7 +232,6 @@ def _classes(rows: Rows | LargeRows) -> tuple[Any, Any]:
 def _ask(model: Any, rows: Rows | LargeRows, yes: bool) -> None:
     """Hundreds of classes of a few rows have to be wanted."""
     from mnemosphere.estimators.remarks import check_worth_it
-    from mnemosphere.estimators.selection import choose_n_memories
 
     found, counts = _classes(rows)
     n_rows, n_classes = int(counts.sum()), len(found)
@@ -245,7 +244,7 @@ def _ask(model: Any, rows: Rows | LargeRows, yes: bool) -> None:
             raise ValueError(str(error).partition(";")[0] + ": check --label, or pass --yes") from (
                 None
             )
-        model.n_memories = choose_n_memories(n_rows, n_classes)
+        model.n_memories = n_classes
 
 
 def _absolute(own: dict[str, Any]) -> dict[str, Any]:
@@ -347,7 +346,7 @@ def _run(
         "seconds": seconds,
         "seed": own["seed"],
         **report.about_model(model),
-        "selection": model.selection_,
+        "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_, "held_out": scores[few[: len(scores)]]},
         "data": about_data(
             rows, rows=len(rows), test_rows=0 if judged is None else len(judged), seed=own["seed"],

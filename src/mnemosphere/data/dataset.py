@@ -150,6 +150,10 @@ class Dataset(ABC):
         """(rows to learn from, held-out rows): see `held_out`; None if it holds none."""
 
     @abstractmethod
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Dataset:
+        """The same rows with other label weights: `change` of those that they have, (B, C+1)."""
+
+    @abstractmethod
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
 
@@ -337,6 +341,10 @@ class ArrayDataset(InMemory):
         if not bool(held.any()):
             return self, None
         return type(self)(self.rows.take(~held)), type(self)(self.rows.take(held))
+
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
+        """The same rows with other label weights."""
+        return ArrayDataset(replace(self.rows, targets=change(self.rows.targets)))
 
     def without_labels(self, n_columns: int) -> ArrayDataset:
         """The same rows with label weights of zero in so many columns."""
@@ -577,6 +585,17 @@ class FileDataset(Dataset):
             mass=self.mass - judged.label_mass(),
         )
         return rest, judged
+
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> FileDataset:
+        """The same rows with other label weights."""
+
+        def label(raw: RawRows) -> tuple[Tensor, Tensor | None]:
+            targets, weight = self.label(raw)
+            return change(targets), weight
+
+        whole = self._sampled()
+        assert whole.sampled is not None
+        return replace(whole, label=label, sampled=whole.sampled.with_targets(change))
 
     def without_labels(self, n_columns: int) -> FileDataset:
         """The same rows with label weights of zero in so many columns."""

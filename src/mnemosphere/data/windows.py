@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -173,6 +173,10 @@ class PatchDataset(InMemory):
         if not bool(held.any()):
             return self, None
         return replace(self, index=self.index[~held]), replace(self, index=self.index[held])
+
+    def with_targets(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """There are none."""
+        return self
 
     def has_unlabeled(self) -> bool:
         """None has a label."""

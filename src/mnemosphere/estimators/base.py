@@ -21,6 +21,7 @@ from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.files import ahead
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.from_files import check_features, gathered, sample_rows
+from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore, model_card
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
@@ -41,7 +42,7 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
     "varsigma_": lambda m: m.params.varsigma,
     "normalize_": lambda m: m.normalizer.kind,
     "novelty_threshold_": lambda m: m.calibration.novelty_threshold,
-    "selection_": lambda m: m.record.search,
+    "search_": lambda m: SearchTable(m.record.search),
     "history_": lambda m: m.record.history,
     "n_iter_": lambda m: len(m.record.history),
     "status_": lambda m: m.record.status,

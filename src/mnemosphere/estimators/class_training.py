@@ -1,357 +1,409 @@
-"""How a classifier is trained: the choice of settings, the joint solution, its refinement.
+"""How a classifier is trained: search, then the joint or the conditional likelihood, then a guard.
 
-`ClassTraining` is all that `DAMClassifier.fit` knows of training: rows and label weights go in, a
-`Trained` and how its class probabilities are read come out.
+rows as stored -> choose(...)  what is "auto"
+-> place(...)   unit rows
+-> train(...)   memories, class weights, temperature
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.normalize import Normalizer
+from mnemosphere.data.normalize import METRICS, SCALED, Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators import selection
-from mnemosphere.estimators.calibration import (
-    cross_fitted_reading,
-    reading_on,
-    share_apart,
-)
-from mnemosphere.estimators.selection import MANY_CLASSES, is_quick, takes_long
-from mnemosphere.estimators.setup import (
-    PASSES,
-    check_room,
-    precision_of,
-    put_on_sphere,
-    solver_of,
-)
-from mnemosphere.estimators.start import Start, usual_uniform_weight
+from mnemosphere.estimators import search
+from mnemosphere.estimators.crossfit import JOINT_STEPS, Candidate, Geometry, Sample, Settings
+from mnemosphere.estimators.search import Choice, SearchTable
+from mnemosphere.estimators.setup import SOLVERS, Trained, check_room, precision_of
+from mnemosphere.estimators.start import start_joint, start_memories, usual_uniform_weight
+from mnemosphere.fitted import trained_with
 from mnemosphere.interpret.certify import warn_set_aside
-from mnemosphere.model import metric, objectives
-from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import Reading
-from mnemosphere.model.objectives import LabelRule
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.class_reading import (
+    best_temperature,
+    label_log_loss,
+    net_class_weights,
+)
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.training import few_labels
-from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.adam import PASSES, Adam
+from mnemosphere.training.callbacks import Callback, PassRecord
+from mnemosphere.training.conditional import class_targets, fit_density, start_conditional
 from mnemosphere.training.distributed import current
-from mnemosphere.training.fit import fit
+from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.refine import TWO_TURNS, ExactSteps, refine
-from mnemosphere.training.refinement import Refinement, Trained
+from mnemosphere.training.lineage import Lineage
+from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 
+__all__ = ["ClassTraining"]
+
+HELD_OUT, HELD_OUT_FROM = 2000, 20_000  # rows kept for calibration and guard, of so many and more
+START_ROWS = 50_000  # rows that memories start on
+DENSITY_ROWS = 10_000  # rows that the density of a conditional model is fitted to
 _SGD_PASSES = 300
-# Exact passes of more rows, or beside a refinement: further ones would learn rows by heart.
-_FEW_ROWS, _PASSES = 2000, 15
-_LONG_PASSES = 10
-_JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
+_LEAST_HELD = 20  # rows for early stopping of SGD: fewer tell nothing
 _FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
-_LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
+_FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
+_SLACK = 0.01  # of a log-loss: rounding and a lucky search are no failure
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The settings of a classifier that its training needs; None stands for "auto"."""
+
+    n_memories: int | None
+    objective: str  # "auto", "joint" or "conditional"
+    growth: int | None
+    varsigma: float | None
+    beta: float | None
+    normalize: str
+    solver: FixedPoint | SGD | Adam | None
+    max_iter: int | None
+    tol: float
+    label_smoothing: float
+    uniform_weight: float | None
+    search: int | str | None = "auto"
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """From the settings of a `DAMClassifier`."""
+
+        def known(name: str, auto: str = "auto") -> Any:
+            return None if given[name] == auto else given[name]
+
+        solver = given["solver"]
+        return cls(
+            known("n_memories"), given["objective"], given["growth"], known("varsigma"),
+            known("beta", "learn"), given["normalize"],
+            SOLVERS.get(solver) if isinstance(solver, str) else solver, given["max_iter"],
+            given["tol"], trained_with(given)["smoothing"], known("uniform_weight"),
+            given["search"],
+        )  # fmt: skip
+
+    @property
+    def learn_beta(self) -> bool:
+        """Whether β is trained."""
+        return self.beta is None
+
+    @property
+    def adam(self) -> Adam:
+        """The solver of the conditional likelihood."""
+        return self.solver if isinstance(self.solver, Adam) else Adam()
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Those that may be chosen: a solver, or a tree of splits, belongs to one of them."""
+        if self.objective != "auto":
+            return (self.objective,)
+        if isinstance(self.solver, Adam):
+            return ("conditional",)
+        if self.solver is not None or self.growth is not None:
+            return ("joint",)
+        return ("joint", "conditional")
 
 
 class ClassTraining:
     """The training that the settings of a classifier ask for, on one set of rows."""
 
-    # Settings.
-    n_memories: int | str
-    objective: float | str | Refinement
-    growth: int | None
-    varsigma: float | str
-    beta: float | str
-    normalize: str
-    solver: str | FixedPoint | SGD
-    max_iter: int | None
-    tol: float
-    label_smoothing: float
-    uniform_weight: float | str
-    unlabeled: object
-    class_weight: dict[Any, float] | str | None
-    precision: str
-    device: str
-    # What `resolve` settles.
-    n_memories_: int
-    varsigma_: float
-    trials: list[dict[str, Any]]
-    normalizer: Normalizer
-    _own_labels: bool  # memories start with the labels of their rows
-    _learned_weights: bool  # and learn their weights
+    normalizer: Normalizer  # set by `resolve`, as is the choice
+    choice: Choice
 
     def __init__(self, settings: Mapping[str, Any], n_features: int, classes: NDArray[Any]) -> None:
-        vars(self).update(settings)
-        self.n_features_in_, self.classes_ = n_features, classes
+        self.settings, self.classes_ = _Settings.of(settings), classes
+        self._precision = settings["precision"]
+
+    @property
+    def trials(self) -> SearchTable:
+        """The table of the search."""
+        return self.choice.trials
 
     def precision_for(self, n_numbers: int) -> torch.dtype:
         """The precision of training, by how many numbers it works on."""
-        return precision_of(self.precision, n_numbers, _FEW_NUMBERS)
+        return precision_of(self._precision, n_numbers, _FEW_NUMBERS)
 
     def resolve(
-        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int
-    ) -> ArrayDataset:
-        """Settle everything that is "auto"; return the rows on the sphere."""
+        self, stored: StoredRows, targets: Tensor, weight: Tensor | None, seed: int,
+        *, streamed: bool = False,
+    ) -> ArrayDataset:  # fmt: skip
+        """Settle everything that is "auto"; return the rows on the sphere.
+
+        streamed: they are the first batch of a stream, which the joint likelihood follows.
+        """
+        settings = replace(self.settings, objective="joint") if streamed else self.settings
         given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
-        n_memories = self.n_memories
-        if n_memories == "auto":
-            n_memories = selection.choose_n_memories(
-                stored.n_rows, self.classes_.shape[0], stored.n_features
-            )
-        self.n_memories_ = int(n_memories)
+        most = settings.n_memories or min(stored.n_rows, search.MAX_MEMORIES)
         # A pass has two products with the features and three with the classes.
         numbers = stored.n_numbers + 3 * targets.numel() // 2
-        dtype = self.precision_for(max(numbers, stored.n_rows * self.n_memories_))
-        check_room(stored, self.n_memories_, targets.shape[1], dtype)
-        labeled = bool((targets.sum(1) > 0).all())
-        self._learned_weights = labeled and self._learns_weights(stored)
-        # Rows that weigh more have no more memories: held to weights, their classes would not fit.
-        own = self._takes_own_labels(stored) and given[1] is None
-        self._own_labels = self._learned_weights or (labeled and own)
-        choose = partial(
-            selection.choose,
-            stored,
-            targets,
-            weight,
-            self.start(grows=False),
-            normalize=self.normalize,
-            varsigma=None if self.varsigma == "auto" else float(self.varsigma),
-            n_memories=None if self.n_memories == "auto" else self.n_memories_,
-            seed=seed,
-            dtype=dtype,
-        )
+        dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
+        check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
-            choice = current().once(choose)
-        self.varsigma_, self.n_memories_ = choice.varsigma, choice.n_memories
-        self.trials = list(choice.trials)
-        self.normalizer, x, lost = put_on_sphere(stored, choice.normalize, weight, dtype)
-        rows = Batch(x, targets.to(dtype), None if weight is None else weight.to(dtype))
+            self.choice = current().once(
+                partial(_choose, stored, targets, weight, settings, seed=seed)
+            )
+        candidate = self.choice.candidate
+        labeled = targets.sum(1) > 0
+        if not candidate.unlabeled and not bool(labeled.all()):
+            kept = labeled.nonzero()[:, 0]
+            stored, targets = stored.take(kept), targets[kept]
+            weight = None if weight is None else weight[kept]
+        kind = candidate.normalize
+        if stored.n_features < 2 and kind not in SCALED:
+            raise ValueError(
+                f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
+                "2: use normalize='standard'"
+            )
+        geometry, rows, lost = Geometry.fit(candidate, Sample(stored, targets, weight, dtype))
+        self.normalizer = geometry.normalizer
+        self.normalizer.check_some_left(lost)
         if bool(lost.any()):
             warn_set_aside(self.normalizer, *given)
             rows = rows.take(~lost)
-        if choice.shrinkage is not None:
-            a = metric.start(rows, choice.shrinkage, weighted=choice.normalize == "weighted")
-            self.normalizer, rows = self.normalizer.with_metric(a), metric.apply(a, rows)
+        if geometry.metric is not None:
+            self.normalizer = self.normalizer.with_metric(geometry.metric)
         return ArrayDataset.of(rows.x, rows.targets, rows.sample_weight)
 
-    def start(self, *, grows: bool = True) -> Start:
-        """How parameters start: at the full width, or at that of growth."""
-        width = self.n_memories_
-        n_memories = min(self.growth, width) if grows and self.growth is not None else width
-        beta = None if self.beta == "learn" else float(self.beta)
-        given = self.uniform_weight
-        uniform = None
-        if n_memories < width or not isinstance(given, str):
-            uniform = usual_uniform_weight(width) if isinstance(given, str) else given
-            # Splitting leaves p_h(0) alone: P_0 is scaled so that it is right at the final width.
-            uniform *= n_memories / width
-        return Start(
-            n_memories, beta, uniform,
-            own_labels=self._own_labels, learned_weights=self._learned_weights,
-            smoothing=self.label_smoothing,
-            refined=self._refinement() is not None and self.growth is None,
-        )  # fmt: skip
-
     def train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
-        """The solution by the chosen solver, or the conditional refinement of the joint one."""
-        refinement = self._refinement(dataset)
-        if refinement is None or self.solver == "sgd" or isinstance(self.solver, SGD):
-            generator = torch.Generator().manual_seed(seed)
-            apart = None
-            share = share_apart(dataset.n_rows)
-            if share > 0 and not few_labels.has_unlabeled(dataset):
-                dataset, apart = dataset.split(share, generator=generator)
-            trained = self._solve(dataset, "", generator, callbacks)
-            return trained if apart is None else trained._replace(unseen=((trained.params, apart),))
-        return refine(
-            # Each joint solution from the same seed, as if it were the only one.
-            lambda rows, stage, brief, begun: self._solve(
-                rows,
-                stage,
-                torch.Generator().manual_seed(seed),
-                callbacks,
-                refined=True,
-                most=_JUDGED_PASSES if brief else None,
-                begun=begun,
-            ),
-            dataset,
-            refinement,
-            learn_beta=self.beta == "learn",
-            learn_weights=self._learned_weights,
+        """Train what was chosen; if it is clearly worse than expected, the runner-up."""
+        trained, self.choice = _guarded(self.choice, dataset, self.settings, seed, callbacks)
+        return trained
+
+    def first_parameters(self, dataset: ArrayDataset, seed: int) -> Parameters:
+        """Where a stream starts."""
+        settings, candidate = self.settings, self.choice.candidate
+        w, labels = start_memories(
+            dataset.rows, candidate.n_memories, own_labels=True,
             generator=torch.Generator().manual_seed(seed),
-            callbacks=callbacks,
-            exact=self._exact_steps(dataset, seed),
-        )
-
-    def _exact_steps(self, dataset: Dataset, seed: int) -> ExactSteps | None:
-        """What `_solve` does, where that is exact steps with learned weights."""
-        solver, start = self._solver(dataset.n_rows, dataset.device), self.start()
-        exact = isinstance(solver, FixedPoint) and solver.rows_per_step is None
-        exact = exact and self._learned_weights and self.growth is None
-        if not exact or start.from_means(dataset):
-            return None
-        few = min(start.n_memories, 2 * len(self.classes_))
-
-        def start_of(rows: Dataset) -> Parameters:
-            width = start.n_memories
-            if dataset.n_rows >= TWO_TURNS:
-                width = max(few, width * rows.n_rows // dataset.n_rows)
-            generator = torch.Generator().manual_seed(seed)
-            return replace(start, n_memories=width)(rows, self.varsigma_, generator)
-
-        return ExactSteps(
-            start_of,
-            min(self.max_iter or _JUDGED_PASSES, _JUDGED_PASSES),  # nobody watches them
-            self.tol,
-        )
-
-    def _solve(
-        self,
-        dataset: Dataset,
-        stage: str,
-        generator: torch.Generator,
-        callbacks: Sequence[Callback],
-        *,
-        refined: bool = False,
-        most: int | None = None,
-        begun: Parameters | None = None,
-    ) -> Trained:
-        """The joint solution by the fixed point, or that of the objective by SGD.
-
-        refined: a refinement goes on from there; most: exact passes then; begun: what so many of
-        them came to on most of the rows, from which exact passes go on.
-        """
-        rule: LabelRule = objectives.joint
-        validation, patience = None, None
-        solver, start = self._solver(dataset.n_rows, dataset.device), self.start()
-        if isinstance(solver, FixedPoint):
-            solver = start.solver(solver)
-            if self.solver == "fixed-point" and start.from_means(dataset):
-                # Part of such rows would not tell what the others have.
-                solver = replace(solver, learn_weights=True, batch_size=None)
-        passes = PASSES["exact" if solver.rows_per_step is None else "incremental"]
-        if solver.rows_per_step is None and self._takes_long(dataset.n_rows):
-            passes = min(passes, _LONG_PASSES)
-        elif (refined or dataset.n_rows >= _FEW_ROWS) and self._takes_exact_steps(dataset.n_rows):
-            passes = min(passes, _PASSES)
-        phase_iter = 2
-        if isinstance(solver, SGD):
-            rule, passes, phase_iter = self._rule, _SGD_PASSES, 100
-            if solver.validation_fraction * dataset.n_rows >= _LEAST_HELD:
-                dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
-            patience = None if validation is None else solver.patience
-        passes = self.max_iter or passes
-        exact = solver.rows_per_step is None
-        if most is not None and exact:
-            passes = min(passes, most)
-        if begun is not None and exact and self.growth is None:
-            params, passes = begun, max(1, passes - _JUDGED_PASSES)
-        else:
-            params = start(dataset, self.varsigma_, generator)
-        if refined and self.growth is None and start.from_means(dataset):
-            return Trained(params, (), "converged")
-        early: Trained | None = None
-        if few_labels.has_unlabeled(dataset):
-            settled = few_labels.settle(
-                params, dataset, learn_beta=solver.learn_beta, generator=generator,
-                callbacks=callbacks, stage=stage,
-            )  # fmt: skip
-            params = settled.params
-            early = Trained(params, settled.history, settled.status)
-            if early.status == "interrupted":
-                return early
-        history = () if early is None else early.history
-        if self.growth is not None:
-            grown = grow(
-                params, dataset, solver, max_memories=self.n_memories_, rule=rule,
-                phase_iter=phase_iter, max_iter=passes, tol=self.tol, validation=validation,
-                patience=patience, generator=generator, callbacks=callbacks, stage=stage,
-            )  # fmt: skip
-            return Trained(
-                grown.params, (*history, *grown.history), grown.status, grown.lineage,
-                label_counts=solver.label_counts(grown.state, dataset.n_rows),
-            )  # fmt: skip
-        result = fit(
-            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
-            validation=validation, patience=patience, generator=generator, callbacks=callbacks,
-            stage=stage,
         )  # fmt: skip
-        unseen = () if validation is None else ((result.params, validation),)
-        return Trained(
-            result.params, (*history, *result.history), result.status, unseen=unseen,
-            label_counts=solver.label_counts(result.state, dataset.n_rows),
+        return start_joint(
+            w, labels, dataset.rows, varsigma=settings.varsigma, sharing=candidate.sharing or 1.0,
+            beta=settings.beta, uniform_weight=settings.uniform_weight, learned_weights=False,
         )  # fmt: skip
 
-    def reading(self, dataset: Dataset, trained: Trained, seed: int) -> Reading:
-        """How class probabilities are read, by rows that training set apart or leaves out."""
-        if trained.unseen:
-            own = trained.unseen[0][0] is trained.params  # else the counts are of other memories
-            counts = trained.label_counts if own else None
-            return reading_on(trained.unseen, self.label_smoothing, counts)
-        if few_labels.has_unlabeled(dataset):  # too few labels to judge by
-            return Reading()
-        return cross_fitted_reading(
-            dataset, self.start(grows=False), self.varsigma_, self.label_smoothing,
-            learn_beta=self.beta == "learn", max_iter=self.max_iter, tol=self.tol, seed=seed,
+
+def _choose(
+    rows: StoredRows, targets: Tensor, weight: Tensor | None, settings: _Settings, *, seed: int
+) -> Choice:
+    """Decide what is "auto" by a search on at most a few thousand of the rows."""
+    if settings.objective == "conditional":
+        if settings.growth is not None:
+            raise ValueError(
+                "growth splits memories of the joint likelihood: use objective='joint' or "
+                "growth=None"
+            )
+        if isinstance(settings.solver, FixedPoint):
+            raise ValueError(
+                "the fixed point needs non-negative label weights, which the conditional "
+                "objective has not: use solver='auto', Adam() or SGD()"
+            )
+    labeled = targets.sum(1) > 0
+    n_labeled = int(labeled.sum())
+    most = search.MOST_FITTED + search.MOST_HELD
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(rows.n_rows, generator=generator).to(targets.device)
+    some = torch.cat([order[labeled[order]][:most], order[~labeled[order]][:most]]).sort().values
+    whole = Sample(rows, targets, weight, torch.float32)  # it only compares
+    sample = whole if len(some) == rows.n_rows else whole.take(some)
+    if sample.is_sparse and settings.normalize in METRICS:
+        raise ValueError(
+            f"normalize={settings.normalize!r} would fill sparse rows: pass normalize='unit' or "
+            "dense rows"
+        )
+    noise = settings.adam.noise
+    options = search.candidates(
+        sample, n_labeled, normalize=settings.normalize, n_memories=settings.n_memories,
+        objectives=settings.objectives, varsigma=settings.varsigma,
+        noise=None if isinstance(noise, str) else noise,
+    )  # fmt: skip
+    if settings.search is None:
+        options = [_plain(options, sample)]
+    calibrated_later = rows.n_rows > HELD_OUT_FROM
+    if len(options) == 1 and calibrated_later:
+        return Choice(options[0], None, None, SearchTable())
+    shared = Settings(
+        settings.beta, settings.varsigma, settings.label_smoothing, settings.uniform_weight,
+        settings.adam, seed,
+    )  # fmt: skip
+    limit = settings.search if isinstance(settings.search, int) else None
+    return search.run(sample, options, shared, limit=limit)
+
+
+def _plain(options: Sequence[Candidate], sample: Sample) -> Candidate:
+    """What is taken without a search: many memories, the plain geometry of the kind of rows."""
+    kind = "unit" if sample.is_sparse else "standard"
+
+    def distance(own: Candidate) -> tuple[bool, bool, int, float]:
+        return (own.normalize != kind, own.unlabeled, -own.n_memories, -(own.sharing or 0.0))
+
+    return min(options, key=distance)
+
+
+def _guarded(
+    choice: Choice, dataset: Dataset, settings: _Settings, seed: int,
+    callbacks: Sequence[Callback],
+) -> tuple[Trained, Choice]:  # fmt: skip
+    """(what was trained, the choice that it is of): the runner-up if the first one fails."""
+    generator = torch.Generator().manual_seed(seed)
+    held: Dataset | None = None
+    if dataset.n_rows > HELD_OUT_FROM and not dataset.has_unlabeled():
+        dataset, held = dataset.split(HELD_OUT / dataset.n_rows, generator=generator)
+    trained = _train(choice, dataset, held, settings, generator, callbacks, "")
+    if choice.expected is None or choice.runner_up is None or trained.status == "interrupted":
+        return trained, choice
+    expected = choice.expected
+    limit = expected.mean + search.CLEARLY_WORSE * expected.error + _SLACK
+    if _loss(trained, dataset if held is None else held) <= limit:
+        return trained, choice
+    other = replace(choice, candidate=choice.runner_up, runner_up=None)
+    second = _train(other, dataset, held, settings, generator, callbacks, "runner-up.")
+    return second, replace(other, trials=SearchTable([*choice.trials, _failed(choice)]))
+
+
+def _failed(choice: Choice) -> dict[str, Any]:
+    """The line of the table that says that the runner-up was trained."""
+    failed = next(trial for trial in choice.trials if trial["chosen"])
+    return failed | {"chosen": False, "failed": True}
+
+
+def _loss(trained: Trained, dataset: Dataset) -> float:
+    """Log-loss of labeled rows, a thousand at most."""
+    rows = dataset.sample(search.MOST_HELD, generator=torch.Generator().manual_seed(0))
+    rows = rows.take(rows.targets.sum(1) > 0)
+    return rows.mean(label_log_loss(trained.class_params, rows)(0.0)[0])
+
+
+def _train(
+    choice: Choice, dataset: Dataset, held: Dataset | None, settings: _Settings,
+    generator: torch.Generator, callbacks: Sequence[Callback], stage: str,
+) -> Trained:  # fmt: skip
+    candidate = choice.candidate
+    gradient = isinstance(settings.solver, SGD)
+    if candidate.objective == "conditional" and not gradient:
+        result, net = _conditional(candidate, dataset, settings, generator, callbacks, stage)
+        lineage = None
+    else:
+        result, net, lineage = _joint(candidate, dataset, settings, generator, callbacks, stage)
+    trained = Trained(net, net.p, 1.0, result.history, result.status, lineage)
+    if trained.status == "interrupted":
+        temperature = 1.0
+    elif held is not None:
+        pairs = [(net, part.take(part.targets.sum(1) > 0)) for part in held.batches(None)]
+        temperature = best_temperature(pairs)
+    else:
+        temperature = choice.temperature
+    if candidate.objective == "joint" or gradient:
+        return trained._replace(params=result.params, temperature=temperature)
+    rows = dataset.sample(DENSITY_ROWS, generator=generator)
+    uniform = settings.uniform_weight
+    density = fit_density(
+        result.params,
+        rows,
+        learn_beta=settings.learn_beta,
+        uniform_weight=usual_uniform_weight(len(result.params.w)) if uniform is None else uniform,
+    )
+    # Classes are read at the slope that was trained, whatever the density has.
+    ratio = float(density.beta_eff / result.params.beta_eff)
+    return trained._replace(params=density, temperature=ratio * temperature)
+
+
+def _conditional(
+    candidate: Candidate, dataset: Dataset, settings: _Settings,
+    generator: torch.Generator, callbacks: Sequence[Callback], stage: str,
+) -> tuple[FitResult, Parameters]:  # fmt: skip
+    """(the result of Adam, the same with the class weights that classes are read from)."""
+    rows = dataset.sample(START_ROWS, generator=generator)
+    params = start_conditional(
+        *initialize.within_classes(
+            rows.filled().x, rows.targets, candidate.n_memories, generator=generator
+        ),
+        beta=settings.beta,
+    )
+    n_rows = dataset.n_rows
+    solver = settings.adam.resolve(n_rows, learn_beta=settings.learn_beta, device=dataset.device)
+    passes = settings.max_iter or PASSES
+    result = fit(
+        params, dataset.with_targets(class_targets), solver.scheduled(n_rows, passes),
+        rule=objectives.conditional, max_iter=passes, generator=generator, callbacks=callbacks,
+        stage=stage, noise=SphereNoise(candidate.noise) if candidate.noise > 0 else None,
+    )  # fmt: skip
+    status = "converged" if result.status == "max_iter" else result.status  # steps have faded out
+    net = result.params.replace(p=net_class_weights(result.params, 0.0))
+    return replace(result, status=status), net
+
+
+def _joint(
+    candidate: Candidate, dataset: Dataset, settings: _Settings,
+    generator: torch.Generator, callbacks: Sequence[Callback], stage: str,
+) -> tuple[FitResult, Parameters, Lineage | None]:  # fmt: skip
+    """(the result of the fixed point or of SGD, its net class weights, the tree of splits)."""
+    given = settings.solver if isinstance(settings.solver, FixedPoint | SGD) else FixedPoint()
+    solver = given.resolve(dataset.n_rows, learn_beta=settings.learn_beta, device=dataset.device)
+    exact = solver.rows_per_step is None
+    plain = settings.growth is None and isinstance(solver, FixedPoint) and not candidate.unlabeled
+    if isinstance(solver, FixedPoint):
+        learned = solver.learn_weights
+        learned = plain and exact if learned is None else learned
+        solver = replace(solver, learn_weights=learned, once_per_pass=plain and not learned)
+    width = candidate.n_memories
+    first = width if settings.growth is None else min(settings.growth, width)
+    uniform = settings.uniform_weight
+    uniform = usual_uniform_weight(width) if uniform is None else uniform
+    rows = dataset.sample(START_ROWS, generator=generator)
+    w, labels = start_memories(rows, first, own_labels=plain, generator=generator)
+    params = start_joint(
+        w, labels, rows, varsigma=settings.varsigma, sharing=candidate.sharing or 1.0,
+        beta=settings.beta,
+        uniform_weight=uniform * first / width,  # splitting leaves it alone: right at the end
+        learned_weights=bool(getattr(solver, "learn_weights", False)), mass=dataset.label_mass(),
+    )  # fmt: skip
+    history: tuple[PassRecord, ...] = ()
+    if candidate.unlabeled and dataset.has_unlabeled():
+        settled = few_labels.settle(
+            params, dataset, learn_beta=settings.learn_beta, generator=generator,
+            callbacks=callbacks, stage=stage,
         )  # fmt: skip
+        params, history = settled.params, settled.history
+        if settled.status == "interrupted":
+            return settled, _net(settled, settings, None), None
+    rule = objectives.joint if candidate.objective == "joint" else objectives.conditional
+    validation, patience = None, None
+    passes, phase_iter = (JOINT_STEPS if exact else 6), 2
+    if isinstance(solver, SGD):
+        passes, phase_iter = _SGD_PASSES, 100
+        if solver.validation_fraction * dataset.n_rows >= _LEAST_HELD:
+            dataset, validation = dataset.split(solver.validation_fraction, generator=generator)
+        patience = None if validation is None else solver.patience
+    passes = settings.max_iter or passes
+    if settings.growth is not None:
+        grown = grow(
+            params, dataset, solver, max_memories=width, rule=rule, phase_iter=phase_iter,
+            max_iter=passes, tol=settings.tol, validation=validation, patience=patience,
+            generator=generator, callbacks=callbacks, stage=stage,
+        )  # fmt: skip
+        result = FitResult(grown.params, grown.state, (*history, *grown.history), grown.status)
+        counts = solver.label_counts(grown.state, dataset.n_rows)
+        return result, _net(result, settings, counts), grown.lineage
+    result = fit(
+        params, dataset, solver, rule=rule, max_iter=passes, tol=settings.tol,
+        validation=validation, patience=patience, generator=generator, callbacks=callbacks,
+        stage=stage,
+    )  # fmt: skip
+    counts = solver.label_counts(result.state, dataset.n_rows)
+    result = replace(result, history=(*history, *result.history))
+    return result, _net(result, settings, counts), None
 
-    def _solver(self, n_rows: int, device: torch.device) -> FixedPoint | SGD:
-        chosen = solver_of(self.solver, n_rows, self.beta, device)
-        if self._learned_weights and self._takes_exact_steps(n_rows):
-            return FixedPoint(None, chosen.learn_beta)
-        return chosen
 
-    def _takes_exact_steps(self, n_rows: int) -> bool:
-        return self.solver == "fixed-point" and self.growth is None and self._is_quick(n_rows)
-
-    def _learns_weights(self, rows: StoredRows) -> bool:
-        """Whether the solver learns the weights of memories: where its steps are exact.
-
-        A step from part of the rows would take all weight from a memory that has none there. With
-        many classes that is the lesser evil: to hold all weights would take far longer.
-        """
-        solver = solver_of(self.solver, rows.n_rows, self.beta, rows.device)
-        if not isinstance(solver, FixedPoint) or solver.learn_weights is not None:
-            return isinstance(solver, FixedPoint) and bool(solver.learn_weights)
-        exact = solver.rows_per_step is None or self._takes_exact_steps(rows.n_rows)
-        return exact or len(self.classes_) >= MANY_CLASSES
-
-    def _takes_own_labels(self, rows: StoredRows) -> bool:
-        """Whether memories of held weights start with labels: splits are left to find theirs."""
-        return self.growth is None and isinstance(
-            solver_of(self.solver, rows.n_rows, self.beta, rows.device), FixedPoint
-        )
-
-    def _takes_long(self, n_rows: int) -> bool:
-        return takes_long(n_rows, self.n_memories_, self.n_features_in_, len(self.classes_))
-
-    def _is_quick(self, n_rows: int) -> bool:
-        return is_quick(n_rows, self.n_memories_, self.n_features_in_ + len(self.classes_))
-
-    def _refinement(self, dataset: Dataset | None = None) -> Refinement | None:
-        """The refinement that the objective asks for; None for the joint likelihood."""
-        if isinstance(self.objective, Refinement):
-            return self.objective
-        # A tree of splits, and rows without labels, belong to the joint likelihood.
-        refined = (
-            dataset is not None
-            and (self._is_quick(dataset.n_rows) or self.start().from_means(dataset))
-            and not self._takes_long(dataset.n_rows)
-            and self.growth is None
-            and not few_labels.has_unlabeled(dataset)
-        )
-        names = {"joint": 0.0, "conditional": 1.0, "auto": float(refined)}
-        weight = names[self.objective] if isinstance(self.objective, str) else self.objective
-        return None if weight == 0 else Refinement(float(weight))
-
-    @property
-    def _rule(self) -> LabelRule:
-        refinement = self._refinement()
-        return objectives.joint if refinement is None else refinement.rule
+def _net(result: FitResult, settings: _Settings, counts: Tensor | None) -> Parameters:
+    p = net_class_weights(result.params, settings.label_smoothing, counts)
+    return result.params.replace(p=p)

@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, FileDataset, is_dense_array
+from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
@@ -27,9 +27,9 @@ from mnemosphere.estimators.from_files import (
     scan,
 )
 from mnemosphere.estimators.progress import looking
-from mnemosphere.estimators.remarks import about_labels, check_worth_it, learns_from_unlabeled
+from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import begin, kept_settings, learn_features, record_of
+from mnemosphere.estimators.setup import Trained, begin, kept_settings, learn_features, record_of
 from mnemosphere.estimators.streaming import known_classes, take_in_labeled
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
@@ -46,13 +46,13 @@ from mnemosphere.interpret.certify import judged, labeled_rows
 from mnemosphere.interpret.exemplars import find_exemplars
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import Encoded, encode, row_weights
-from mnemosphere.model.class_reading import best_reading, net_class_weights, sharpen
+from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import current, together
+from mnemosphere.training.distributed import together
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refinement import Refinement, Trained
 from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -81,32 +81,31 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": a fifth of the distinct rows, at least two per class, at most 1000; √(40·rows), or
-        20 per class, from 1000 to 10,000 rows where the refinement is quick. Or, where held-out
-        rows prefer it, two per class, or one for two rows, at most 1000.
-    objective : {"auto", "joint", "conditional"}, float in [0, 1] or Refinement
-        The joint likelihood, or with a weight on its conditional part. The fixed-point solver
-        treats any conditional part as a refinement, by Adam on the sphere, that starts from the
-        joint solution and is judged by rows held out; `Refinement` has its settings. It also
-        learns a metric where rows have at most 150 coordinates and are five times as many.
-        "auto": "conditional" up to 10,000 rows and 300 million of rows × memories × (features +
-        classes) (10 million with fewer than 2.5 rows per memory), and for texts, of fewer than 40
-        classes, where memories are not grown and half of the rows or more have labels, the others
-        being left out; else "joint".
+        "auto": one per class, five per class or a fifth of the rows (at most 1000), whichever the
+        search finds best.
+    objective : {"auto", "joint", "conditional"}
+        The likelihood of rows and classes together, or of the classes given the rows. "joint"
+        makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
+        decides.
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"
-        The regularizer ς; 1 is the plain likelihood. "auto" chooses it by held-out log-loss.
+        The regularizer ς of the joint likelihood; 1 is the plain one. "auto": the search chooses
+        between two amounts of sharing. The conditional likelihood does not depend on it.
     beta : "learn" or float
         Inverse temperature; a number is held fixed.
     normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
-    solver : {"fixed-point", "sgd"}, FixedPoint or SGD
-        The exact fixed-point iteration, or the paper's constrained SGD with momentum; the objects
+    solver : {"auto", "fixed-point", "sgd", "adam"}, FixedPoint, SGD or Adam
+        "auto": the fixed-point iteration for the joint likelihood, Adam on the sphere for the
+        conditional one. "sgd" is the paper's constrained SGD with momentum, for either. The objects
         hold batch size, learning rate and the like.
+    search : "auto", int or None
+        How settings that are "auto" are chosen: by successive halving among all candidates, among
+        so many of them, or not at all (a fifth of the rows as memories, the joint likelihood).
     max_iter : int or None
-        Passes over the data; None: 6 incremental or up to 50 exact fixed-point passes (15 beside a
-        refinement, or from 2000 rows on), up to 300 of SGD.
+        Passes over the data; None: 15 exact or 6 incremental fixed-point passes, 20 of Adam, up to
+        300 of SGD.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     label_smoothing : float in [0, 1)
@@ -145,7 +144,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
     novelty_threshold_ : None, or what `calibrate_novelty` set
-    selection_ : the trials behind an automatic choice, a list of dicts
+    search_ : the trials of the search, a list of dicts that prints as a table
+    objective_ : the objective that was chosen
     typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
     support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass
@@ -156,16 +156,13 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
         "n_memories": [_COUNT, StrOptions({"auto"})],
-        "objective": [
-            Interval(Real, 0, 1, closed="both"),
-            StrOptions({"auto", "joint", "conditional"}),
-            Refinement,
-        ],
+        "objective": [StrOptions({"auto", "joint", "conditional"})],
         "growth": [None, _COUNT],
         "varsigma": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
-        "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
+        "solver": [StrOptions({"auto", "fixed-point", "sgd", "adam"}), FixedPoint, SGD, Adam],
+        "search": [StrOptions({"auto"}), _COUNT, None],
         "max_iter": [_COUNT, None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
@@ -183,12 +180,13 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self,
         n_memories: int | str = "auto",
         *,
-        objective: float | str | Refinement = "auto",
+        objective: str = "auto",
         growth: int | None = None,
         varsigma: float | str = "auto",
         beta: float | str = "learn",
         normalize: str = "auto",
-        solver: str | FixedPoint | SGD = "fixed-point",
+        solver: str | FixedPoint | SGD | Adam = "auto",
+        search: int | str | None = "auto",
         max_iter: int | None = None,
         tol: float = 1e-4,
         label_smoothing: float = 0.1,
@@ -208,6 +206,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.beta = beta
         self.normalize = normalize
         self.solver = solver
+        self.search = search
         self.max_iter = max_iter
         self.tol = tol
         self.label_smoothing = label_smoothing
@@ -220,7 +219,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.callbacks = callbacks
         self.verbose = verbose
 
-    _attributes = ATTRIBUTES | {"temperature_": lambda m: m.calibration.temperature}
+    _attributes = ATTRIBUTES | {
+        "temperature_": lambda m: m.calibration.temperature,
+        "objective_": lambda m: m.objective,
+    }
 
     # Training.
 
@@ -350,8 +352,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         labeled = rows.targets.sum(1) > 0
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
-        found = best_reading([(model.net, rows.take(labeled))], powers=False)
-        self.model_ = self.model_.recalibrate(temperature=found.temperature)
+        found = best_temperature([(model.net, rows.take(labeled))])
+        self.model_ = self.model_.recalibrate(temperature=found)
         return self
 
 
@@ -381,14 +383,8 @@ def _learn_from(
     seed, callbacks = begin(
         settings, owner, stored, coded.classes.tolist(), targets=coded.targets, weight=weight
     )
-    labeled = coded.targets.sum(1) > 0
-    some, targets, theirs = stored, coded.targets, weight
-    if not learns_from_unlabeled(settings, int(labeled.sum()), stored.n_rows):
-        kept = labeled.nonzero()[:, 0]
-        some, targets = stored.take(kept), targets[kept]
-        theirs = None if weight is None else weight[kept]
     training = ClassTraining(settings, features.n_columns, coded.classes)
-    dataset = training.resolve(some, targets, theirs, seed)
+    dataset = training.resolve(stored, coded.targets, weight, seed)
     return _Rows(features, stored, weight, training, dataset, seed, callbacks)
 
 
@@ -431,25 +427,17 @@ def _encode(
 
 
 def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> FittedModel:
-    """The fitted model: class probabilities calibrated, exemplars found."""
+    """The fitted model, with exemplars."""
     training, dataset, params = rows.training, rows.dataset, trained.params
-    normalizer = training.normalizer
-    if params.metric is not None:
-        normalizer = normalizer.with_metric(params.metric)
-        params = params.replace(metric=None)
-        trained = trained._replace(params=params)
     record = record_of(settings, trained, training.trials)
-    net = net_class_weights(params, settings["label_smoothing"], trained.label_counts)
-    exemplars = find_exemplars(params, normalizer, rows.stored, rows.weight, dataset.n_rows)
-    calibration = Calibration(class_weights=net)
-    if trained.status != "interrupted":
-        with torch.inference_mode(is_dense_array(dataset)):
-            found = current().same(training.reading(dataset, trained, rows.seed))
-        calibration = Calibration(found.temperature, sharpen(net, found.power))
+    exemplars = find_exemplars(
+        params, training.normalizer, rows.stored, rows.weight, dataset.n_rows
+    )
     return FittedModel(
-        "classifier", params, normalizer, rows.features, training.classes_, calibration,
+        "classifier", params, training.normalizer, rows.features, training.classes_,
+        Calibration(trained.temperature, trained.class_weights),
         label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
-        record=record, **trained_with(settings),
+        record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
 
 
@@ -460,11 +448,11 @@ def _begin_stream(
     """(a model whose memories start on the first batch, the batch on the sphere)."""
     seed = draw_seed(settings["random_state"])
     training = ClassTraining(settings, features.n_columns, coded.classes)
-    dataset = training.resolve(stored, coded.targets, weight, seed)
-    params = training.start()(dataset, training.varsigma_, torch.Generator().manual_seed(seed))
+    dataset = training.resolve(stored, coded.targets, weight, seed, streamed=True)
+    params = training.first_parameters(dataset, seed)
     record = Record(settings=kept_settings(settings), search=training.trials)
     model = FittedModel(
         "classifier", params, training.normalizer, features, coded.classes, record=record,
-        **trained_with(settings),
+        **trained_with({**settings, "objective": "joint"}),
     )  # fmt: skip
     return model, dataset

@@ -19,7 +19,7 @@ from mnemosphere.estimators.cluster_selection import (
     SHARED_BY,
     choose,
 )
-from mnemosphere.estimators.setup import PASSES, precision_of, put_on_sphere, solver_of
+from mnemosphere.estimators.setup import PASSES, Trained, precision_of, put_on_sphere, solver_of
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
@@ -34,7 +34,6 @@ from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import fit, judge
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
-from mnemosphere.training.refinement import Trained
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver
 
@@ -165,12 +164,14 @@ class ClusterTraining:
                 params, dataset, solver, rule=rule, max_memories=width, phase_iter=phase_iter,
                 max_iter=passes, tol=self.tol, generator=generator, callbacks=callbacks,
             )  # fmt: skip
-            return Trained(grown.params, grown.history, grown.status, grown.lineage)
+            return Trained(
+                grown.params, grown.params.p, 1.0, grown.history, grown.status, grown.lineage
+            )
         result = fit(
             params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
             generator=generator, callbacks=callbacks,
         )  # fmt: skip
-        return Trained(result.params, result.history, result.status)
+        return Trained(result.params, result.params.p, 1.0, result.history, result.status)
 
     def train_classes(
         self,

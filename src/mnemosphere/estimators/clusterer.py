@@ -124,7 +124,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     classes_ : 0 to n_clusters − 1
     n_clusters_ : how many there are
-    selection_ : the trials behind an automatic choice, a list of dicts with their agreement
+    search_ : the trials behind an automatic choice, a list of dicts with their agreement
     typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
     support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass; the last phase is that of the classes, with their loss

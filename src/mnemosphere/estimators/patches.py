@@ -29,10 +29,10 @@ from mnemosphere.estimators import saving
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import learn_features, precision_of
-from mnemosphere.estimators.start import Start
+from mnemosphere.estimators.start import start_joint
 from mnemosphere.fitted import Floats, Record, as_numpy, like
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.model import objectives
+from mnemosphere.model import initialize, objectives
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -209,8 +209,13 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _learn(self, patches: PatchDataset, generator: torch.Generator) -> FitResult:
         """Patch memories of highest likelihood."""
         learned = self.beta == "learn"
-        start = Start(min(self.n_memories, patches.n_rows), None if learned else float(self.beta))
-        params = start(patches, 1.0, generator)
+        width = min(self.n_memories, patches.n_rows)
+        rows = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator)
+        w = initialize.from_data(rows.x, width, generator=generator)
+        params = start_joint(
+            w, None, rows, varsigma=1.0, beta=None if learned else float(self.beta),
+            uniform_weight=1.0,
+        )  # fmt: skip
         solver = FixedPoint().resolve(patches.n_rows, learn_beta=learned, device=patches.device)
         watchers: Sequence[Callback] = [ProgressBar()] if self.verbose else []
         return fit(

@@ -1,7 +1,7 @@
 """The settings of an estimator as data: names, defaults, what is allowed, help.
 
 They are written once, in the estimators: names and defaults come from the signature and from the
-dataclasses of solvers and refinement, types from annotations, words and ranges from scikit-learn's
+dataclasses of solvers, types from annotations, words and ranges from scikit-learn's
 constraints, help from docstrings. Command lines and configuration files are made from them.
 """
 
@@ -22,7 +22,6 @@ from sklearn.utils._param_validation import make_constraint
 from mnemosphere.estimators.classifier import DAMClassifier
 from mnemosphere.estimators.clusterer import DAMClusterer
 from mnemosphere.estimators.setup import SOLVERS
-from mnemosphere.training.refinement import Refinement
 
 ESTIMATORS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DAMClassifier, DAMClusterer)}
 # Known by shorter names where a person types them.
@@ -34,20 +33,21 @@ _NOT_SETTINGS = {
     "random_state",
     "unlabeled",
     "learn_beta",
-    "conditional",
     "once_per_pass",
+    "steps",
+    "decay",
 }
 _FREE_FORM = {"class_prior": "auto|NUMBERS", "class_weight": "none|balanced|LABEL=NUMBER,…"}
 _IN_USE = {
     "FixedPoint": "solver fixed-point",
     "SGD": "solver sgd",
-    "Refinement": "objective conditional",
+    "Adam": "solver adam",
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One parameter of an estimator, or one field of its solver or refinement."""
+    """One parameter of an estimator, or one field of its solver."""
 
     name: str
     key: str  # of the flag and of the configuration file
@@ -186,7 +186,7 @@ def described(estimator: str) -> dict[str, dict[str, str]]:
             "help": " ".join(texts),
             "show_default": " or ".join(defaults),
             "metavar": "|".join(dict.fromkeys(w for s in group for w in s.metavar.split("|"))),
-            "rich_help_panel": "Model and training" if own else "Solver and refinement",
+            "rich_help_panel": "Model and training" if own else "Solver",
         }
     return found
 
@@ -219,9 +219,8 @@ def resolve(estimator: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _owners(found: Mapping[str, Any]) -> set[str]:
     """The parts that these settings bring into play."""
-    solver = type(SOLVERS[found["solver"]]).__name__
-    refines = found.get("objective", "joint") not in ("auto", "joint", 0) and solver != "SGD"
-    return {solver, "Refinement"} if refines else {solver}
+    solver = SOLVERS.get(found["solver"])
+    return set() if solver is None else {type(solver).__name__}
 
 
 def build(estimator: str, found: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:
@@ -233,11 +232,7 @@ def build(estimator: str, found: Mapping[str, Any], classes: Iterable[Any] = ())
             parts.setdefault(setting.owner, {})[setting.name] = found[setting.key]
     own = parts.pop(estimator)
     for owner, fields in parts.items():
-        if owner == "Refinement":
-            weight = 1.0 if own["objective"] == "conditional" else own["objective"]
-            own["objective"] = Refinement(weight, **fields)
-        else:
-            own["solver"] = solvers[owner](**fields)
+        own["solver"] = solvers[owner](**fields)
     weights, shares = own.get("class_weight"), own.get("class_prior", "auto")
     if weights not in (None, "balanced"):
         own["class_weight"] = label_numbers(str(weights), classes, "--class-weight")

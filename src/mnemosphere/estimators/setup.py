@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,19 +24,42 @@ from mnemosphere.files import checksum
 from mnemosphere.fitted import Record
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
-from mnemosphere.training.callbacks import Callback
+from mnemosphere.model.class_reading import at_temperature
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refinement import Trained
+from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.sgd import SGD
 
-SOLVERS: dict[str, FixedPoint | SGD] = {"fixed-point": FixedPoint(), "sgd": SGD()}
-PASSES = {"exact": 50, "incremental": 6}  # of the fixed point where max_iter is None
-_ENDED = ("converged", "stopped early", "refined", "grown", "stable")
+SOLVERS: dict[str, FixedPoint | SGD | Adam] = {
+    "fixed-point": FixedPoint(), "sgd": SGD(), "adam": Adam()
+}  # fmt: skip
+PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is None
+_ENDED = ("converged", "stopped early", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
 # Settings that may change when a run goes on: they change nothing, or only how long it takes.
 _NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
+
+
+class Trained(NamedTuple):
+    """What a training ends with."""
+
+    params: Parameters  # the density of the rows
+    class_weights: Tensor  # (P+1, C+1) from which classes are read, net of smoothing
+    temperature: float  # at which they are read
+    history: tuple[PassRecord, ...]
+    status: str
+    lineage: Lineage | None = None
+
+    @property
+    def class_params(self) -> Parameters:
+        """Parameters whose log_joint gives the probabilities of the classes."""
+        p = self.class_weights
+        net = self.params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
+        return at_temperature(net, self.temperature)
 
 
 def learn_features(
@@ -76,6 +99,7 @@ def solver_of(
 ) -> FixedPoint | SGD:
     """The solver for so many rows, with nothing left "auto"."""
     chosen = SOLVERS[setting] if isinstance(setting, str) else setting
+    assert not isinstance(chosen, Adam)  # a clusterer has no conditional likelihood
     return chosen.resolve(n_rows, learn_beta=beta == "learn", device=device)
 
 

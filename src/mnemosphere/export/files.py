@@ -61,10 +61,10 @@ from mnemosphere.schema import (
     text,
     whole,
 )
+from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import PassRecord
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.lineage import Lineage
-from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
 __all__ = ["FORMAT", "VERSION", "Saved", "Steps", "estimator_of", "read", "to_plain", "write"]
@@ -80,7 +80,7 @@ _KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
 _ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
 # Settings that name things of the machine or the program that trained the model.
 _NOT_SAVED = {"callbacks", "device"}
-_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Refinement)}
+_OBJECTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (FixedPoint, SGD, Adam)}
 _LABEL_KINDS = "biufUO"
 _LONGEST_REASON = 200  # a value quoted from a file can be of any length
 _MOST_BYTES = 1 << 28  # of an array of labels
@@ -106,6 +106,7 @@ _HEADERS: dict[str, dict[str, Check]] = {
             "selection": items(scalars),
             "temperature": number(0, 1e300, above=True),
             "novelty_threshold": maybe(number()),
+            "objective": one_of("joint", "conditional"),
         })
     },
     "DAMClusterer": _MODEL | {"own": mapping({"novelty_threshold": maybe(number())})},
@@ -189,6 +190,7 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
     told: dict[str, Any] = {"novelty_threshold": calibration.novelty_threshold}
     if model.is_classifier:
         told |= {"selection": record.search, "temperature": calibration.temperature}
+        told["objective"] = model.objective
         own_tensors = {"label_mass": model.label_mass, "net_class_weights": model.net.p}
     else:
         labels = np.zeros(0, np.int32) if model.labels is None else model.labels
@@ -297,6 +299,8 @@ def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None
         return
     if not isinstance(name, str) or name not in _HEADERS:
         raise ValueError(f"estimator is {name!r}")
+    if name == "DAMClassifier":
+        _bring_up_to_date(header)
     # Files of version 2 know only columns of numbers.
     older: dict[str, Any] = {"columns": []} if "columns" in _HEADERS[name] else {}
     if not isinstance(header.get("settings"), dict):
@@ -313,6 +317,19 @@ def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"its settings are not those of a {name} ({error})") from error
     check_settings(name, settings)
+
+
+def _bring_up_to_date(header: dict[str, Any]) -> None:
+    """In versions up to 3 the objective could be a number or an object of settings."""
+    settings, own = header.get("settings"), header.get("own")
+    if not isinstance(settings, dict) or not isinstance(own, dict) or "search" in settings:
+        return
+    given = settings.get("objective", "auto")
+    if not isinstance(given, str):
+        settings["objective"] = "joint" if given == 0 else "conditional"
+    own.setdefault(
+        "objective", "conditional" if settings["objective"] == "conditional" else "joint"
+    )
 
 
 def _step(value: Any, name: str) -> None:
@@ -375,7 +392,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         lineage=Lineage.from_tensors(tree) if tree else None,
         stream=_stream_in(strip_prefix(tensors, "stream"), params, sizes, classes.tolist()),
         record=dataclasses.replace(record, search=own.get("selection", [])),
-        **trained_with(settings),
+        **trained_with(settings | {"objective": own.get("objective")}),
     )  # fmt: skip
     _check_model(model)
     return model

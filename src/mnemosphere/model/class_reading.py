@@ -6,19 +6,18 @@ With a share s_γ of every component in a row and a soft label g_γ of each,
 
 Trained on labels (1−ε)·onehot + ε/(C+1), soft labels hold a part ε/(C+1) of every class that no
 row asked for: net of it, g' = (g − ε/(C+1))/(1−ε). The temperature T says how many memories have a
-say: β is what suits the density of the rows, which need not be what suits their classes. And soft
-labels of few rows each are surer than they should be, or less sure: g'^a, scaled to sum to 1. All
-keep the probabilities a sum over memories, so that shares times soft labels explain them exactly.
+say: β is what suits the density of the rows, which need not be what suits their classes. Both keep
+the probabilities a sum over memories, so that shares times soft labels explain them exactly.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
@@ -28,22 +27,15 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = [
-    "Reading", "at_temperature", "best_reading", "net_class_weights", "precise", "sharpen",
-    "tempered_log_loss",
+    "at_temperature", "best_temperature", "label_log_loss", "label_shares", "net_class_weights",
+    "precise", "pseudo_labels",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
-_COLDEST, _HOTTEST = 0.1, 50.0
-_ENDS = (math.log(0.06), math.log(80.0))  # of finer trials
-_GRID, _GRID_ROWS = 16, 500  # trials of log T first, on about so many rows
-_STEPS, _FAR = (0.35, 0.07), 3.0  # of log T and log a around the best; the most by parabola
-_LEAST_ROWS = 300  # fewer do not tell how sure soft labels should be as well
-_SHARPEST = 1.0  # of log a
-_MOST_ROWS = 4096
-_MANY_CLASSES = 40
+_COLDEST, _HOTTEST = -4.0, 7.0  # of log T
+_COARSE = 12  # temperatures that are tried first
 _NEWTON = 100
-_FEW_TEMPERATURES = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)  # their logarithms
 
 
 def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
@@ -95,136 +87,78 @@ def at_temperature(params: Parameters, temperature: float) -> Parameters:
     return params.replace(beta=beta, varsigma=beta_eff / float(beta))
 
 
-class Reading(NamedTuple):
-    """How class probabilities are read from a trained memory."""
+def label_shares(targets: Tensor) -> Tensor:
+    """The labels (..., C) that label weights (..., C+1) stand for, smoothing taken off.
 
-    temperature: float = 1.0
-    power: float = 1.0  # a, of soft labels
-
-
-def sharpen(p: Tensor, power: float) -> Tensor:
-    """P (P+1, C+1) with soft labels to that power; row sums stay."""
-    if power == 1.0:
-        return p
-    p_h = p.sum(-1, keepdim=True)
-    soft = (p / torch.where(p_h > 0, p_h, 1.0)) ** power
-    total = soft.sum(-1, keepdim=True)
-    return p_h * soft / torch.where(total > 0, total, 1.0)
-
-
-def best_reading(judged: Sequence[tuple[Parameters, Batch]], *, powers: bool = True) -> Reading:
-    """The T and the power with the least log-loss of the classes of rows not trained on.
-
-    judged: (parameters with the class weights of `net_class_weights`, labeled rows they have not
-    seen), one pair or several. 1 where no other is better; the power is 1 for few rows.
+    Smoothing puts as much into the class "none of them" as into each of the others.
     """
-    some = [(params, rows.take(slice(0, _MOST_ROWS))) for params, rows in judged]
-    every = max(1, sum(rows.n_rows for _, rows in some) // _GRID_ROWS)
-    roughly, loss = (
-        _mean_loss([(params, rows.take(slice(None, None, k))) for params, rows in some])
-        for k in (every, 1)
-    )
-    low, high = math.log(_COLDEST), math.log(_HOTTEST)
-    grid = [(0.0, 0.0), *((low + k * (high - low) / (_GRID - 1), 0.0) for k in range(_GRID))]
-    best = min(grid, key=roughly)
-    powers = powers and sum(rows.n_rows for _, rows in judged) >= _LEAST_ROWS
-    for step in _STEPS:
-        before = best = _along(loss, best, (step, 0.0))
-        if powers:
-            best = _along(loss, best, (0.0, step))
-            best = _along(loss, best, (step, 0.0))
-            # Along the valley, if there is one.
-            best = _along(loss, best, (best[0] - before[0], best[1] - before[1]))
-    best = min((0.0, 0.0), best, key=loss)
-    return Reading(math.exp(best[0]), math.exp(best[1]))
+    plain = (targets[..., :-1] - targets[..., -1:]).clamp_min(0.0)
+    total = plain.sum(-1, keepdim=True)
+    return plain / torch.where(total > 0, total, 1.0)
 
 
-def _mean_loss(pairs: Sequence[tuple[Parameters, Batch]]) -> Callable[[tuple[float, float]], float]:
-    """The mean log-loss of all rows at (log T, log a)."""
-    trials = [(rows.total_weight, _tempered_loss(params, rows)) for params, rows in pairs]
-    whole = sum(weight for weight, _ in trials)
+def pseudo_labels(n_rows: float, n_classes: int) -> float:
+    """Smoothing of n held-out labels that adds one row of each class, spread over all rows.
 
-    @functools.cache
-    def loss(at: tuple[float, float]) -> float:
-        total = sum(weight * float(trial(*at)) for weight, trial in trials)
-        return round(total / whole, 12)  # rounding is no gain
-
-    return loss
-
-
-def _along(
-    loss: Callable[[tuple[float, float]], float],
-    best: tuple[float, float],
-    step: tuple[float, float],
-) -> tuple[float, float]:
-    """The best of this place, those a step away both ways, and where their parabola is lowest."""
-
-    def at(steps: float) -> tuple[float, float]:
-        log_t, log_a = (x + steps * by for x, by in zip(best, step, strict=True))
-        return min(max(log_t, _ENDS[0]), _ENDS[1]), min(max(log_a, -_SHARPEST), _SHARPEST)
-
-    tried = [best, at(-1.0), at(1.0)]
-    down, up = (loss(other) - loss(best) for other in tried[1:])
-    if down + up > 0:  # convex
-        steps = 0.5 * (down - up) / (down + up)
-        tried.append(at(min(max(steps, -_FAR), _FAR)))
-    return min(tried, key=loss)
-
-
-def tempered_log_loss(params: Parameters, rows: Batch, smoothing: float, n_rows: int) -> Tensor:
-    """Mean log-loss of the classes of labeled rows at each of a few temperatures, (..., T).
-
-    Parameters whose class weights were learned from n_rows with that smoothing, freely; a leading
-    axis of them and of the rows holds several problems.
+    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0.
     """
-    net = params.replace(p=net_class_weights(params, smoothing, params.p * n_rows))
-    loss = _tempered_loss(net, rows)
-    return torch.stack([loss(log_t) for log_t in _FEW_TEMPERATURES], -1)
+    return n_classes / (n_rows + n_classes)
 
 
-def _tempered_loss(params: Parameters, rows: Batch) -> Callable[..., Tensor]:
-    """Mean −log P(class | x) of labeled rows as a function of log T, log a; overlaps once."""
-    truth = rows.targets[..., :-1].argmax(-1, keepdim=True)
+def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
+    """Log-losses of labeled rows as a function of log T: −Σ_y q_y log P(y|x), −mean_y log P(y|x).
+
+    Both (..., B); q: the label shares of the row. params: with the class weights of
+    `net_class_weights`. Overlaps are taken once. A leading axis of parameters and rows holds
+    several problems.
+    """
+    q = label_shares(rows.targets)
     x, gaps = split(params.see(rows.x))
     log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
     h = params.beta_eff[..., None, None] * (x @ params.w.mT.contiguous()) - log_ratio
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
-    log_prior = params.p.sum(-1).log()[..., None, :]  # −inf for a component without weight
-    prior = params.p.sum(-1).clamp_min(tiny)
-
-    @functools.lru_cache(1)
-    def labels(log_a: float) -> Tensor:  # (P+1, C)
-        return sharpen(params.p, math.exp(log_a))[..., :-1] / prior[..., None]
-
-    @functools.lru_cache(1)
-    def own_labels(log_a: float) -> Tensor:  # (B, P+1), of the class of each row
-        by_class = labels(log_a).mT  # (C, P+1), for each problem
-        firsts = torch.arange(by_class[..., 0, 0].numel(), device=h.device) * by_class.shape[-2]
-        chosen = (truth[..., 0] + firsts.view(*truth.shape[:-2], 1)).flatten()
-        return by_class.reshape(-1, h.shape[-1]).index_select(0, chosen).view_as(h)
-
+    prior = params.p.sum(-1)
+    log_prior = prior.log()[..., None, :]  # −inf for a component without weight
+    labels = params.p[..., :-1] / prior.clamp_min(tiny)[..., None]  # (P+1, C)
     score = torch.empty_like(h)
 
-    @functools.lru_cache(1)  # trials of log a are at one log T; there is room for one
-    def shares(log_t: float) -> Tensor:  # (B, P+1), up to a factor per row
+    def read(log_t: float) -> tuple[Tensor, Tensor]:
         torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
         if gaps is not None:
             beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
             score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, beta_eff)[0])
-        return exponentials(score, score.amax(-1))
+        classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
+        total = classes.sum(-1, keepdim=True).clamp_min(tiny)
+        log_p = (classes / total).clamp_min(tiny).log()
+        return -(q * log_p).sum(-1).double(), -log_p.mean(-1).double()
 
-    def loss(log_t: float, log_a: float = 0.0) -> Tensor:
-        if params.n_columns <= _MANY_CLASSES:
-            classes = shares(log_t) @ labels(log_a)  # (B, C)
-            own, total = classes.gather(-1, truth)[..., 0], classes.sum(-1)
-        else:  # most of that product would be of classes that no row asks for
-            own = (shares(log_t) * own_labels(log_a)).sum(-1)
-            total = (shares(log_t) @ labels(log_a).sum(-1, keepdim=True))[..., 0]
-        own = (own / total.clamp_min(tiny)).clamp_min(tiny).log().double()
-        if rows.sample_weight is None:
-            return -own.mean(-1)
-        weight = rows.sample_weight.double()
-        return -(own * weight).sum(-1) / weight.sum(-1)
+    return read
 
-    return loss
+
+def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
+    """The T with the least log-loss of the classes of rows not trained on.
+
+    held_out: (parameters with the class weights of `net_class_weights`, labeled rows they have not
+    seen), one pair or several.
+    """
+    total = sum(rows.total_weight for _, rows in held_out)
+    n_classes = held_out[0][0].n_columns - 1
+    smoothing = pseudo_labels(total, n_classes)
+    reads = [(label_log_loss(params, rows), rows) for params, rows in held_out]
+
+    def loss(log_t: float) -> float:
+        found = 0.0
+        for read, rows in reads:
+            plain, spread = read(log_t)
+            found += rows.mean(torch.lerp(plain, spread, smoothing)) * rows.total_weight
+        return found / total
+
+    step = (_HOTTEST - _COLDEST) / (_COARSE - 1)
+    start = min((_COLDEST + k * step for k in range(_COARSE)), key=loss)
+    found = minimize_scalar(
+        loss, bounds=(start - step, start + step), method="bounded", options={"xatol": 1e-3}
+    )
+    # Where no temperature is better than 1 beyond rounding, it is 1.
+    best = float(found.x) if found.fun < loss(0.0) - 1e-9 else 0.0
+    return float(np.exp(best))

@@ -10,6 +10,8 @@ from mnemosphere.numerics.bessel import inverse_mean_resultant
 
 # An estimate of β from so many rows is good to a percent; the first step refines it.
 PROBE_ROWS = 2048
+_LEAST_OF_CLASS = 5  # memories of a class before others have more in proportion
+_ROWS_OF_A_MEAN = 32  # enough for a start
 
 
 def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -28,30 +30,57 @@ def class_by_class(targets: Tensor, *, generator: torch.Generator) -> Tensor:
     return order[place.argsort(stable=True)]  # ties by the draw, not by the names of classes
 
 
-def class_means(
-    x: Tensor, targets: Tensor, n_memories: int, *, generator: torch.Generator
+def within_classes(
+    x: Tensor, targets: Tensor, n_memories: int, *, generator: torch.Generator, steps: int = 4
 ) -> tuple[Tensor, Tensor]:
-    """(memories (P, N), label weights (P, C+1)): means of random rows of one class, its own alone.
+    """(memories (P, N), their labels (P, C+1)): spherical k-means among the rows of each class.
 
-    Classes have memories in proportion, and share their rows out to them. For rows that mostly have
-    no feature in common: a memory on one of them would answer for hardly any other.
+    x: (n, N) unit rows without gaps. Each class has at least `_LEAST_OF_CLASS` memories where there
+    are as many for each, and beyond that memories in proportion to its rows. With fewer memories
+    than classes, k-means goes over all rows, and a label is the mean of those of its rows.
     """
-    order = class_by_class(targets, generator=generator)
-    x, label = x[order], targets.argmax(1)[order]
-    own = label[:n_memories]
-    n_own = own.bincount(minlength=targets.shape[1])
-    kept = n_own[label] > 0
-    seen = torch.nn.functional.one_hot(label, targets.shape[1]).cumsum(0)
-    rank = seen.gather(1, label[:, None])[:, 0] - 1  # of each row in its class
-    first = n_own.cumsum(0) - n_own
-    memory = own.argsort(stable=True)[(first[label] + rank % n_own[label].clamp_min(1))[kept]]
-    of = x.new_zeros(x.shape[0], n_memories)
-    of[kept.nonzero()[:, 0], memory] = 1.0
-    w = of.T @ x  # (P, n) (n, N)
-    lost = w.norm(dim=1) == 0
-    if bool(lost.any()):
-        w[lost] = x[:n_memories][lost].to_dense()
-    return sphere.project(w), torch.nn.functional.one_hot(own, targets.shape[1]).to(w)
+    label = targets.argmax(1).masked_fill_(targets.sum(1) <= 0, targets.shape[1])
+    count = label.bincount(minlength=targets.shape[1] + 1)[:-1].tolist()
+    if n_memories < sum(c > 0 for c in count) or sum(count) == 0:
+        groups = [(torch.arange(len(x), device=x.device), n_memories)]
+    else:
+        numbers = _per_class(count, n_memories)
+        groups = [((label == y).nonzero()[:, 0], k) for y, k in enumerate(numbers) if k > 0]
+    found = [_few_steps(x, targets, rows, k, generator, steps) for rows, k in groups]
+    return torch.cat([w for w, _ in found]), torch.cat([q for _, q in found])
+
+
+def _per_class(count: list[int], n_memories: int) -> list[int]:
+    """How many memories each class has: a few each, the others in proportion to rows."""
+    present = [y for y, c in enumerate(count) if c > 0]
+    least = min(_LEAST_OF_CLASS, n_memories // len(present))
+    found = [min(least, c) for c in count]
+    left = n_memories - sum(found)
+    total = sum(count)
+    exact = [found[y] + left * count[y] / total for y in range(len(count))]
+    found = [int(e) for e in exact]
+    rest = sorted(present, key=lambda y: (found[y] - exact[y], -count[y], y))
+    for y in rest[: n_memories - sum(found)]:
+        found[y] += 1
+    return found
+
+
+def _few_steps(
+    x: Tensor, targets: Tensor, rows: Tensor, k: int, generator: torch.Generator, steps: int
+) -> tuple[Tensor, Tensor]:
+    """K-means of some rows from k of them, each drawn halfway to their mean; mean labels."""
+    order = torch.randperm(len(rows), generator=generator, device=generator.device)
+    rows = rows[order.to(rows.device)]
+    own, q = x[rows[: _ROWS_OF_A_MEAN * k]], targets[rows[: _ROWS_OF_A_MEAN * k]]
+    first = from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
+    mean = (torch.ones(1, len(own), dtype=x.dtype, device=x.device) @ own) / len(own)
+    w = torch.nn.functional.normalize(first + mean, dim=1)
+    for _ in range(steps + 1):
+        nearest = (own @ w.T).argmax(1)
+        of = torch.nn.functional.one_hot(nearest, k).to(w)  # (n, k)
+        w = torch.nn.functional.normalize(of.T @ own + 1e-3 * w, dim=1)
+    mass = of.sum(0)[:, None]
+    return w, torch.where(mass > 0, of.T @ q / mass.clamp_min(1), q.mean(0))
 
 
 def from_data(

@@ -61,7 +61,7 @@ class Parameters:
 
     def see(self, x: Tensor) -> Tensor:
         """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
-        return x if self.metric is None else sphere.project(x @ self.metric.T)
+        return x if self.metric is None else sphere.project(x @ self.metric.mT)
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
@@ -104,6 +104,17 @@ class Parameters:
         together: Any = {name: torch.stack([t[name] for t in tensors]) for name in tensors[0]}
         together["varsigma"] = together["varsigma"].to(together["w"])
         return cls(**together)
+
+    def widen(self, n_memories: int) -> Self:
+        """So many memories, those that are added without weight: they change nothing."""
+        more = n_memories - self.n_memories
+        if more == 0:
+            return self
+        w = torch.cat([self.w, self.w[:1].expand(more, -1)])
+        p = torch.cat([self.p, torch.zeros_like(self.p[:1]).expand(more, -1)])
+        return self.replace(
+            w=w, p=p, p_h=torch.cat([self.p_h, torch.zeros_like(self.p_h[:1]).expand(more)])
+        )
 
     def unstack(self) -> list[Self]:
         """Undo `stack`."""

@@ -1,4 +1,4 @@
-"""Layer 2: the training loop, its solvers and callbacks, growth, refinement."""
+"""Layer 2: the training loop, its solvers and callbacks, growth."""
 
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import (
@@ -16,8 +16,6 @@ from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import GrowthResult, Splitting, grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
-from mnemosphere.training.refine import refine
-from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.solver import Solver, SolverState
 
@@ -34,7 +32,6 @@ __all__ = [
     "GrowthResult",
     "Lineage",
     "PassRecord",
-    "Refinement",
     "Run",
     "Solver",
     "SolverState",
@@ -44,5 +41,4 @@ __all__ = [
     "alone",
     "fit",
     "grow",
-    "refine",
 ]

@@ -1,83 +1,90 @@
-"""Adam on the sphere and the polytope, for objectives that have no fixed-point step."""
+"""Adam on the sphere, for the conditional likelihood, which has no fixed-point step."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
-from mnemosphere.model.m_step import share_out
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.streams import join
-from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training import step_gpu
+from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["Adam"]
 
-_BETA_SHARE = 0.1  # β acts on all memories at once: its rate is this much smaller
+PASSES = 20
+_LEAST_STEPS = 3  # per pass: on few rows batches are smaller
 
 
 @dataclass(frozen=True)
 class Adam(GradientSolver):
-    """Steps of a set size along running means of the gradient, fading out over `steps` steps.
+    """Steps of a set size along running means of the gradient, fading out over the schedule.
 
     In each set of coordinates m ← a·m + (1−a)·g, v ← b·v + (1−b)·‖g‖², and the step is
-    −rate·m/√v with Adam's correction for the start. A coordinate means nothing on the sphere, so v
-    is one number per memory and a step one angle, less for a memory with little gradient (`floor`):
+    −rate·m/√v with Adam's correction for the start. A single coordinate means nothing on the
+    sphere, so v is one number per memory, and a step turns a memory by an angle:
 
     - memories: g is the tangent gradient; the step is retracted, m carried along by projection;
-    - class weights: the coordinates are log p, g = to_tangent(p·∂f/∂p), one v per row; the step
-      multiplies p and the marginals are restored by scaling, to `tolerance`. With None, g is
-      centered in each row alone, and `sweeps` sweeps leave the rows a little off;
-      With `learn_weights` both marginals are free but for the uniform component's total weight;
-    - β: its logarithm, at a tenth of the rate of log p;
-    - the metric, where there is one: a matrix A, whose length means nothing, so it keeps that of
-      its start, the identity. It is drawn back to it by `metric_decay`·‖A − 1‖²/2 per pass.
+    - class weights: the coordinates are log p, one v per memory; they keep their sum, and a class
+      that a memory has no weight for stays so;
+    - β: its logarithm.
 
-    Rates of unlike units: `angle` for memories, in radians, `learning_rate` for log p, and
-    `metric_angle` for the metric, an angle between matrices. All fade to 0 along half a cosine.
-    Where they stand is part of the state, so a resumed run goes on with the same bits.
-    No step waits for the device except in scaling to a tolerance.
+    Parameters
+    ----------
+    angle : float > 0
+        The largest turn of a memory in one step, in radians.
+    learning_rate : float > 0
+        The largest change in one step of log p and of log β.
+    noise : float >= 0 or "auto"
+        The length of the noise on every row of every batch, relative to the row. "auto": the
+        search chooses; 0.5 without a search.
+    batch_size : int
+        Rows per step, at most a third of all.
+
     """
 
-    steps: int
     angle: float = 0.1
-    learning_rate: float = 0.1
+    learning_rate: float = 0.01
+    noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
+    steps: int = 1  # of the whole schedule
     decay: tuple[float, float] = (0.9, 0.99)  # a, b
-    floor: float = 0.3  # of √v, relative to its root mean square
-    sweeps: int = 20
-    tolerance: float | None = 1e-7
-    learn_weights: bool = False
-    metric_angle: float = 0.02
-    metric_decay: float = 0.0  # relative to the mean loss
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "sweeps"):
+        for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
-        for name in ("angle", "learning_rate", "metric_angle"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be > 0, got {getattr(self, name)}")
-        if not 0 <= self.floor < math.inf:
-            raise ValueError(f"floor must be finite and >= 0, got {self.floor}")
+        for name in ("angle", "learning_rate"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and > 0, got {getattr(self, name)}")
+        if self.noise != "auto" and not 0 <= float(self.noise) < math.inf:
+            raise ValueError(f"noise must be finite and >= 0, or 'auto', got {self.noise}")
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
+    def scheduled(self, n_rows: int, max_iter: int) -> Self:
+        """The same for max_iter passes over n_rows: no batch much smaller than the others."""
+        each = max(math.ceil(n_rows / self.batch_size), min(_LEAST_STEPS, n_rows))
+        return replace(self, batch_size=math.ceil(n_rows / each), steps=max_iter * each)
+
+    def can_capture(self, params: Parameters) -> bool:
+        """No step needs a device-to-host synchronization."""
+        return params.w.is_cuda
+
+    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
+        """With batches of at most all rows."""
+        return replace(self, batch_size=min(self.batch_size, n_rows), learn_beta=learn_beta)
+
     def start(self, params: Parameters) -> SolverState:
         """At rest, at the beginning of the schedule."""
-        of_metric = {} if params.metric is None else {
-            "metric": torch.zeros_like(params.metric),
-            "metric_square": torch.zeros_like(params.beta),
-        }  # fmt: skip
-        return of_metric | {
+        return {
             "w": torch.zeros_like(params.w),
             "w_square": torch.zeros_like(params.w[..., 0]),
             "p": torch.zeros_like(params.p),
@@ -93,42 +100,37 @@ class Adam(GradientSolver):
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
         join()
-        turns = step_gpu.usable(params.w)
-        weighs = self.tolerance is None and not self.learn_weights
-        weighs = weighs and step_gpu.takes_weights(params)
-        # Kernels see for themselves where the schedule is.
-        alone = turns and weighs and params.metric is None
-        scale: Any = None if alone else self._scale(state["step"])
-        if weighs:
-            p, m_p, v_p = step_gpu.reweigh(self, params, state, stats)
-            weighted = params.replace(p=p)
-        else:
-            weighted, m_p, v_p = self._step_of_p(params, state, stats, self.learning_rate * scale)
-        beta_rate = _BETA_SHARE * self.learning_rate
-        if not self.learn_beta:
-            beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
-        elif turns:
-            beta, m_b, v_b = step_gpu.rescale_beta(self, params, state, stats, beta_rate)
-        else:
-            beta, m_b, v_b = self._step_of_beta(params, state, stats, beta_rate * scale)
-        if turns:
-            w, m_w, v_w = step_gpu.turn(self, params, state, stats)
-        else:
-            m_w, v_w = self._means_of_w(params, state, stats)
-            size = self._size(v_w, params.p_h[..., 1:])
-            turned = (-self.angle * scale / size)[..., None]
-            w = torch.addcmul(params.w, m_w, turned)  # `sphere.retract`
-            w = w.div_(sphere.norms(w, keepdim=True))
-        metric, of_metric = self._metric_step(params, state, stats, scale)
-        return weighted.replace(w=w, beta=beta, metric=metric), of_metric | {
-            "w": m_w,
-            "w_square": v_w,
-            "p": m_p,
-            "p_square": v_p,
-            "beta": m_b,
-            "beta_square": v_b,
-            "step": state["step"] + 1,
-        }
+        scale = self._scale(state["step"])
+        a, b = self.decay
+        new: SolverState = {"step": state["step"] + 1}
+
+        def mean_step(name: str, g: Tensor, square: Tensor, rate: float) -> Tensor:
+            """−rate·m/√v; remembers both means."""
+            m = torch.lerp(g, state[name], a)
+            v = torch.lerp(square, state[f"{name}_square"], b)
+            new[name], new[f"{name}_square"] = m, v
+            size = (-rate * scale) * v.clamp_min(torch.finfo(v.dtype).tiny).rsqrt()
+            step: Tensor = m * size.to(m.dtype).reshape(v.shape + (1,) * (m.ndim - v.ndim))
+            return step
+
+        slope = stats.per_row(params)
+        along = torch.linalg.vecdot(state["w"], params.w)[..., None]
+        state = state | {"w": torch.addcmul(state["w"], along, params.w, value=-1)}
+        across = slope * torch.addcmul(stats.w_bar, stats.overlap[..., None], params.w, value=-1)
+        turn = mean_step("w", across, torch.linalg.vecdot(across, across), self.angle)
+        w = sphere.retract(params.w, turn)
+
+        g = stats.p_bar / -stats.count.to(params.p.dtype)[..., None, None]  # p·∂f/∂p
+        move = mean_step("p", g, torch.linalg.vecdot(g, g), self.learning_rate)
+        p = params.p * move.exp()
+        p = p / p.sum((-2, -1), keepdim=True)
+        changed: dict[str, Any] = {"w": w, "p": p, "p_h": p.sum(-1), "p_q": p.sum(-2)}
+
+        if self.learn_beta:
+            g = params.beta * stats.gradient_beta(params)
+            move = mean_step("beta", g, g.square(), self.learning_rate)
+            changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
+        return params.replace(**changed), state | new
 
     def _scale(self, done: Tensor) -> Any:
         """Where the schedule is, half a cosine, times Adam's correction for the start.
@@ -144,79 +146,6 @@ class Adam(GradientSolver):
         # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
         return fade * root(1 - b ** (at + 1)) / (1 - a ** (at + 1))
 
-    def _step_of_p(
-        self, params: Parameters, state: SolverState, stats: Statistics, rate: Any
-    ) -> tuple[Parameters, Tensor, Tensor]:
-        """Parameters with new class weights, and the running means."""
-        a, b = self.decay
-        g = stats.gradient_p(params)
-        if self.learn_weights:
-            g = params.p * g
-        elif self.tolerance is None:
-            g = params.p * polytope.center_rows(params.p, g, params.p_h)
-        else:
-            g = polytope.to_tangent(params.p, params.p * g, params.p_h, params.p_q)
-        m_p = torch.lerp(g, state["p"], a)
-        v_p = torch.lerp(torch.linalg.vecdot(g, g), state["p_square"], b)
-        step = m_p * (-rate / self._size(v_p, params.p_h))[..., None]  # of log p
-        if self.learn_weights:
-            return share_out(params, params.p * step.clamp(-1, 1).exp()), m_p, v_p
-        p = polytope.retract(
-            params.p, params.p * step, params.p_h, params.p_q,
-            tol=self.tolerance, sweeps=self.sweeps,
-        )  # fmt: skip
-        return params.replace(p=p), m_p, v_p
-
-    def _step_of_beta(
-        self, params: Parameters, state: SolverState, stats: Statistics, rate: Any
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """β, and the running means."""
-        a, b = self.decay
-        beta, m_b, v_b = params.beta, state["beta"], state["beta_square"]
-        g = beta * stats.gradient_beta(params)
-        m_b = torch.lerp(g, m_b, a)
-        v_b = torch.lerp(g.square(), v_b, b)
-        step = -rate * m_b / v_b.sqrt().clamp_min(torch.finfo(v_b.dtype).tiny)
-        return (beta * step.exp()).to(beta.dtype), m_b, v_b  # the rate is float64
-
-    def _means_of_w(
-        self, params: Parameters, state: SolverState, stats: Statistics
-    ) -> tuple[Tensor, Tensor]:
-        """The running means of the gradient of w, across it, (P, N), and of its square (P,).
-
-        In few sweeps: for many features they cost half as much as the products of a batch.
-        """
-        a, b = self.decay
-        slope = stats.per_row(params)
-        across = torch.addcmul(stats.w_bar, stats.overlap[..., None], params.w, value=-1)
-        old = state["w"]
-        along = torch.linalg.vecdot(old, params.w)[..., None]
-        mean = torch.addcmul(a * old, along, params.w, value=-a)
-        mean.addcmul_(across, slope, value=1 - a)
-        square = slope[..., 0].square() * torch.linalg.vecdot(across, across)
-        return mean, b * state["w_square"] + (1 - b) * square
-
-    def _metric_step(
-        self, params: Parameters, state: SolverState, stats: Statistics, rate: Any
-    ) -> tuple[Tensor | None, SolverState]:
-        """The metric after the step, and its part of the state."""
-        old, g = params.metric, stats.gradient_metric(params)
-        if old is None or g is None:
-            return None, {}
-        a, b = self.decay
-        length = math.sqrt(min(old.shape[-2:]))  # of the identity
-        g = g.add(old, alpha=self.metric_decay)
-        g.diagonal(dim1=-2, dim2=-1).sub_(self.metric_decay)
-        # Across: the length means nothing.
-        along = (g * old).sum((-2, -1), keepdim=True) / length**2
-        g.addcmul_(along, old, value=-1)
-        m = torch.lerp(g, state["metric"], a)
-        v = torch.lerp(g.square().sum((-2, -1)), state["metric_square"], b)
-        step = self.metric_angle * rate * length / v.sqrt().clamp_min(torch.finfo(v.dtype).tiny)
-        new = torch.addcmul(old, step.to(old.dtype)[..., None, None], m, value=-1)
-        new.mul_(length / torch.linalg.vector_norm(new, dim=(-2, -1), keepdim=True))
-        return new, {"metric": m, "metric_square": v}
-
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
 
@@ -230,14 +159,3 @@ class Adam(GradientSolver):
             "p": torch.cat([p[:1], share[:, None] * p[1:][source]]),
             "p_square": torch.cat([p_square[:1], share.square() * p_square[1:][source]]),
         }
-
-    def _size(self, square: Tensor, weight: Tensor) -> Tensor:
-        """√v of each row, but not below `floor` times the root mean square of √v/p_h, times p_h.
-
-        A memory that few rows answer to has little but noise for a gradient: steps of full size
-        along it would dissolve the memory. Relative to its prior `weight` p_h, the mean taken with
-        that weight too, so that k copies with 1/k of the prior count as one.
-        """
-        tiny = torch.finfo(square.dtype).tiny
-        typical = ((square / weight.clamp_min(tiny)).sum(-1) / weight.sum(-1)).sqrt()[..., None]
-        return torch.maximum(square.sqrt(), weight * (self.floor * typical)).clamp_min_(tiny)

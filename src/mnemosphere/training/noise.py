@@ -11,24 +11,14 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.gaps import split
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.training import step_gpu
 
-__all__ = ["SphereNoise", "angular_unit"]
+__all__ = ["SphereNoise"]
 
 
 _BLOCK = 1024  # rows with a seed of their own
 _TABLE = 1 << 18  # places in a table of normal numbers
-
-
-def angular_unit(params: Parameters) -> float:
-    """√N/β_eff, at most 1: a random turn by so much moves the exponent of a memory by about 1.
-
-    Of a random direction across the row a part of about 1/√N lies along any one memory, and the
-    exponent is β_eff⟨w, x⟩. It is the unit of noise and of a step.
-    """
-    return min(1.0, math.sqrt(params.n_features) / float(params.beta_eff))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Steps of both solvers and the noise on rows as a few GPU kernels, where Triton can build them.
+"""Steps of the fixed point and noise on rows as a few GPU kernels, if Triton can build them.
 
 A step is some hundred operations on little: launched one by one, even from a graph, they take
 several times as long as the products of a batch.
@@ -17,18 +17,15 @@ from torch import Tensor
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.m_step import LEAST_RESULTANT, LEAST_SLOPE
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.numerics.blocks import power_of_two
 from mnemosphere.numerics.debye import for_kernel
 
 if TYPE_CHECKING:
-    from mnemosphere.training.adam import Adam
     from mnemosphere.training.solver import SolverState
 
 _MAX_FEATURES = 1 << 13
-_BLOCK, _ROWS = 1024, 64
+_BLOCK = 1024
 _FEW = 1 << 17
-_MAX_COLUMNS, _ENTRIES = 256, 4096  # of a block of class weights
 _TINY = torch.finfo(torch.float32).tiny
 
 
@@ -45,11 +42,6 @@ def takes_means(params: Parameters) -> bool:
     return usable(params.w) and params.p.numel() <= _FEW
 
 
-def takes_weights(params: Parameters) -> bool:
-    """Whether its class weights are few enough for one block of threads."""
-    return takes_means(params) and params.n_columns <= _MAX_COLUMNS
-
-
 def lay_noise(x: Tensor, normal: Tensor, length: float, overlap: float) -> Tensor:
     """`SphereNoise.lay`: rows x (B, N) turned towards numbers drawn, (B, N)."""
     x, out = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -57,60 +49,6 @@ def lay_noise(x: Tensor, normal: Tensor, length: float, overlap: float) -> Tenso
         x, normal, out, x.shape[1], length, overlap, BLOCK_N=power_of_two(x.shape[1]), TINY=_TINY
     )
     return out
-
-
-def turn(
-    solver: Adam, params: Parameters, state: SolverState, stats: Statistics
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The step of the memories, and their running means."""
-    w, (n_memories, n) = params.w.contiguous(), params.w.shape
-    new, mean, square = (torch.empty_like(t) for t in (w, w, state["w_square"]))
-    block, weight = power_of_two(n), params.p_h[1:]
-    _kernels().mean_kernel[(n_memories,)](
-        w, stats.w_bar.contiguous(), stats.overlap, state["w"], state["w_square"], params.beta,
-        stats.count, mean, square, n, params.varsigma, *solver.decay, BLOCK_N=block,
-    )  # fmt: skip
-    typical = _typical(square, weight)
-    _kernels().turn_kernel[(n_memories,)](
-        w, mean, square, weight, typical, state["step"], new, n, solver.angle,
-        solver.floor, *_schedule(solver), BLOCK_N=block, TINY=_TINY,
-    )  # fmt: skip
-    return new, mean, square
-
-
-def reweigh(
-    solver: Adam, params: Parameters, state: SolverState, stats: Statistics
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The step of the class weights, and their running means."""
-    p, p_h = params.p.contiguous(), params.p_h
-    mean, square, new = (torch.empty_like(t) for t in (p, p_h, p))
-    shape, columns = p.shape, power_of_two(p.shape[1])
-    rows = min(power_of_two(len(p)), _ROWS)
-    _kernels().slope_kernel[(math.ceil(len(p) / rows),)](
-        p, stats.p_bar.contiguous(), p_h, state["p"], state["p_square"], stats.count, mean, square,
-        *shape, *solver.decay, BLOCK_R=rows, BLOCK_C=columns, TINY=_TINY,
-    )  # fmt: skip
-    _kernels().weights_kernel[(1,)](
-        p, p_h, params.p_q, mean, square, _typical(square, p_h), state["step"], new, *shape,
-        solver.learning_rate, solver.floor, *_schedule(solver), solver.sweeps,
-        BLOCK_R=max(16, _ENTRIES // columns), BLOCK_C=columns, TINY=_TINY, num_warps=8,
-    )  # fmt: skip
-    return new, mean, square
-
-
-def rescale_beta(
-    solver: Adam, params: Parameters, state: SolverState, stats: Statistics, rate: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The step of β, and its running means."""
-    beta, mean, square = params.beta, state["beta"], state["beta_square"]
-    new = torch.empty_like(beta), torch.empty_like(mean), torch.empty_like(square)
-    _kernels().beta_kernel[(1,)](
-        beta, mean, square, stats.p_bar.contiguous(), stats.overlap,
-        mean_resultant(beta, params.n_features), stats.count, state["step"], *new,
-        *params.p[1:].shape, rate, params.varsigma, *solver.decay, *_schedule(solver),
-        BLOCK=_BLOCK, TINY=_TINY,
-    )  # fmt: skip
-    return new
 
 
 def average(
@@ -147,19 +85,6 @@ def _in_two(number: float) -> tuple[float, float]:
     """In single precision, which arguments of a kernel have, and what that leaves over."""
     high = float(np.float32(number))
     return high, number - high
-
-
-def _typical(square: Tensor, weight: Tensor) -> Tensor:
-    """What `Adam._size` takes for typical."""
-    out = square.new_empty(())
-    _kernels().typical_kernel[(1,)](square, weight, out, len(square), BLOCK=_BLOCK, TINY=_TINY)
-    return out
-
-
-def _schedule(solver: Adam) -> tuple[float, float, float]:
-    """What the kernel's `schedule` takes; a decay of 0 has forgotten all after one step."""
-    a, b = (math.log2(d) if d > 0 else -1e4 for d in solver.decay)
-    return float(solver.steps), a, b
 
 
 @functools.cache
