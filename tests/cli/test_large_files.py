@@ -40,7 +40,7 @@ def test_a_pattern_trains_as_one_table(trained, rows):
     large, small = (load(trained / name / "model.safetensors") for name in ("large", "small"))
     x = rows[1].filter(like="length")
     assert list(large.feature_names_in_) == list(small.feature_names_in_) == list(x.columns)
-    assert np.mean(large.predict(x) == small.predict(x)) > 0.99
+    assert np.mean(large.predict(x) == small.predict(x)) > 0.98
     assert large.score(x, rows[1]["kind"]) > 0.95
     names = {path.name for path in (trained / "small").iterdir()}
     assert {path.name for path in (trained / "large").iterdir()} == names

@@ -22,7 +22,6 @@ _KEPT = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
          torch.float16, torch.bfloat16, torch.float32, torch.float64)  # fmt: skip
 _PROJECTION_SEED = 20251115  # of the fixed vector that sorts rows; any number does
 _GAP = 0.123456789  # any number that rows do not hold, in units of the largest of a feature
-_SMALLEST = 1e-290  # number that has an inverse
 _FEW_NUMBERS = 1_000_000  # up to so many, copies are always merged
 _WORTH_MERGING = 0.1  # else where at least so many of the rows are copies
 
@@ -198,10 +197,9 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     peak = torch.zeros_like(key)
     for _, x in rows.chunks():
         peak = torch.maximum(peak, largest(x))
-    # In units of the largest number of each feature: the units of X must not change the order.
-    key = key / peak.clamp_min(_SMALLEST)
+    peak = torch.where(peak > 0, peak, 1.0)
     # Row by row, so that equal rows have equal projections to the last bit.
-    projected = torch.cat([_project(x, key, _GAP * peak) for _, x in rows.chunks()])
+    projected = torch.cat([_project(x, key, peak) for _, x in rows.chunks()])
     value, order = projected.sort(stable=True)
     tied = torch.zeros_like(value, dtype=torch.bool)
     tied[1:] = value[1:] == value[:-1]
@@ -229,11 +227,12 @@ def _sort_copies(rows: StoredRows) -> tuple[Tensor, Tensor]:
     return order, ~copy
 
 
-def _project(x: Tensor, key: Tensor, gap: Tensor) -> Tensor:
-    """Sums over the features times the key (n,); gap (N,): what counts for a missing value."""
+def _project(x: Tensor, key: Tensor, unit: Tensor) -> Tensor:
+    """Σ key·x/unit of each row, (n,), in which the units of single features do not show."""
     if isinstance(x, SparseRows):
-        return x.sum_rows(x.value * key[x.column])
-    return ((torch.where(x.isnan(), gap, x) if has_gaps(x) else x) * key).sum(1)
+        return x.sum_rows(x.value / unit[x.column] * key[x.column])
+    x = x / unit
+    return ((x.nan_to_num_(_GAP) if has_gaps(x) else x) * key).sum(1)
 
 
 def _same(one: Tensor, other: Tensor) -> Tensor:
