@@ -18,6 +18,8 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere.data import ArrayDataset
+from mnemosphere.data.streamed import SourceDataset
+from mnemosphere.estimators.cluster_training import ClusterTraining
 from mnemosphere.estimators.from_files import learn_rows
 from mnemosphere.estimators.selection import Start
 from mnemosphere.model import objectives
@@ -47,10 +49,13 @@ def make(folder: Path, n_rows: int) -> list[Path]:
     return paths
 
 
-def clusterer() -> mn.DAMClusterer:
-    return mn.DAMClusterer(
+def begun(source: mn.Dataset) -> SourceDataset:
+    """The rows of files as the training of a clusterer sees them."""
+    model = mn.DAMClusterer(
         8, n_memories=MEMORIES, normalize="unit", device="cpu", max_iter=1, random_state=0
     )
+    training = ClusterTraining(model.get_params())
+    return learn_rows(training, source, None, 0, torch.device("cpu")).dataset
 
 
 def resident_megabytes() -> float:
@@ -62,9 +67,8 @@ def resident_megabytes() -> float:
 def one_pass(paths: list[Path]) -> dict[str, float]:
     """One incremental pass over everything."""
     source = mn.Dataset.open(paths)
-    model = clusterer()
     began = time.perf_counter()
-    dataset, *_ = learn_rows(model, source, None, 0)
+    dataset = begun(source)
     prepared = time.perf_counter() - began
     params = Start(MEMORIES)(dataset, 1.0, torch.Generator().manual_seed(0))
     began = time.perf_counter()
@@ -82,8 +86,7 @@ def one_pass(paths: list[Path]) -> dict[str, float]:
 def both_ways(path: Path) -> dict[str, float]:
     """Seconds per pass over one file, read as it goes and held in memory, by turns."""
     source = mn.Dataset.open(path)
-    model = clusterer()
-    dataset, *_ = learn_rows(model, source, None, 0)
+    dataset = begun(source)
     x = torch.cat([batch.x for batch in dataset.batches(None)])
     held = ArrayDataset.of(x, x.new_zeros(1, 1).expand(len(x), -1))
     params = Start(MEMORIES)(dataset, 1.0, torch.Generator().manual_seed(0))

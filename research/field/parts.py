@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from mnemosphere import interpret
 from research.field import drawn, frames, methods, scores, sets
 from research.field.methods import Case
 from research.field.sets import Table
@@ -194,11 +193,7 @@ def novelty(table: Table, method: str, n_folds: int, seed: int, memories: Any) -
         with stopwatch(found["fit_seconds"]):
             model.fit(x, y)
         ours = hasattr(model, "novelty_score")
-        score = (
-            model.novelty_score
-            if ours
-            else lambda rows, of=model: -interpret.score_samples(of.model_, rows)
-        )
+        score = model.novelty_score if ours else lambda rows, of=model: -of.score_samples(rows)
         strange = table.x[table.y == new]
         values = np.concatenate([score(table.x[test]), score(strange)])
         truth = np.repeat([0, 1], [len(test), len(strange)])

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import argparse
 
+from mnemosphere.cli.estimator_settings import ESTIMATORS, described
 from mnemosphere.cli.settings import FILE as OPTIONS
-from mnemosphere.estimators.settings import ESTIMATORS, described
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import (

@@ -408,7 +408,7 @@ def abilities_table() -> str:
         ],
         [
             "[grow](docs/user-guide.md#growth) by splitting memories",
-            "`growth=16`, `at_level`",
+            "`growth=16`, `interpret.at_level`",
             f"{first} → {width(grown)} memories: {average(grown['rows'], 'accuracy'):.1f}%, every "
             "smaller model on the way",
         ],

@@ -1,4 +1,4 @@
-"""Tables of the page on trust: what the campaigns tried, and what the checks of a file cost."""
+"""The table of the page on trust: what the campaigns tried."""
 
 from __future__ import annotations
 
@@ -34,22 +34,4 @@ def campaigns_table() -> str:
     return "\n\n".join([markdown(head, lines), "\n".join(dict.fromkeys(map(source, runs)))])
 
 
-def loading_table() -> str:
-    """Milliseconds to load a model file, with the checks and without."""
-    run = read("loading")
-    lines = [
-        [
-            f"{row['memories']:,}", f"{row['bytes'] / 1e6:.1f}",
-            "from the disk" if row["cold"] else "from memory",
-            f"{row['bytes_ms']:.2g}", f"{row['unchecked_ms']:.2g}", f"{row['load_ms']:.2g}",
-            f"{row['load_ms'] / row['unchecked_ms'] - 1:.0%}",
-            f"{row['median_load_ms'] / row['median_unchecked_ms'] - 1:.0%}",
-        ]
-        for row in run["rows"]
-    ]  # fmt: skip
-    head = ["memories", "MB", "file", "its bytes alone, ms", "loaded without checks", "with them",
-            "the checks add", "in the median turn"]  # fmt: skip
-    return f"{markdown(head, lines)}\n\n{source(run)}"
-
-
-TABLES = {"trust campaigns": campaigns_table, "trust loading": loading_table}
+TABLES = {"trust campaigns": campaigns_table}

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
-
-import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +17,7 @@ _DEEPEST = 32
 _NESTED = frozenset([list, dict])
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
-_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_FLOATS = ("float32", "float64")
 
 
 def _refuse(value: Any, name: str, expected: str) -> None:
@@ -132,27 +128,7 @@ def records_of(kind: type) -> Check:
     """A list of mappings with the fields of a dataclass of numbers and texts, as annotated."""
     hints = get_type_hints(kind)
     fields = {field.name: _annotated(hints[field.name]) for field in dataclasses.fields(kind)}
-    keys, one_by_one = fields.keys(), items(mapping(fields))
-
-    def check(value: Any, name: str) -> None:
-        """Field by field of all records at once."""
-        if not isinstance(value, list) or any(
-            type(record) is not dict or record.keys() != keys for record in value
-        ):
-            one_by_one(value, name)  # which says what is missing or unknown
-        for key, inner in fields.items():
-            for end in _ends([record[key] for record in value]):
-                inner(end, key)
-
-    return check
-
-
-def _ends(values: list[Any]) -> Sequence[Any]:
-    """Of numbers of one type the least and the largest, which tell whether all are in a range."""
-    kinds = {*map(type, values)}
-    if kinds == {int} or (kinds == {float} and not any(map(operator.ne, values, values))):  # NaN
-        return min(values), max(values)
-    return values
+    return items(mapping(fields))
 
 
 def _annotated(hint: Any) -> Check:
@@ -189,30 +165,29 @@ class Array:
     optional: bool = False
     nan: bool = False  # whether NaN may stand for what is not known
 
-    def check(self, numbers: NDArray[Any] | Tensor, name: str, sizes: Mapping[str, int]) -> None:
-        """Raise ValueError unless the array is so."""
-        array = numbers if isinstance(numbers, np.ndarray) else numbers.numpy(force=True)
-        axes = self.shape.split()
-        kinds = _FLOATS if self.dtype is None else (np.dtype(self.dtype),)
-        fits = array.dtype in kinds and len(axes) == array.ndim
+    def check(self, tensor: Tensor, name: str, sizes: Mapping[str, int]) -> None:
+        """Raise ValueError unless the tensor is so."""
+        axes, own = self.shape.split(), str(tensor.dtype).removeprefix("torch.")
+        kinds = _FLOATS if self.dtype is None else (self.dtype,)
+        fits = own in kinds and len(axes) == tensor.ndim
         if not fits or not all(
             size == (int(a) if a.isdecimal() else sizes.get(a, size))
-            for a, size in zip(axes, array.shape, strict=True)
+            for a, size in zip(axes, tensor.shape, strict=True)
         ):
             shape = ", ".join(str(sizes.get(a, a)) for a in axes)
             raise ValueError(
-                f"{name} is {array.shape} of {array.dtype}, expected ({shape}) of "
-                f"{' or '.join(map(str, kinds))}"
+                f"{name} is {tuple(tensor.shape)} of {own}, expected ({shape}) of "
+                f"{' or '.join(kinds)}"
             )
-        known = array[array == array] if self.nan else array
-        if known.size and not (  # NaN is in no range
-            self.low <= known.min() > -math.inf and known.max() < math.inf
+        known = tensor[tensor == tensor] if self.nan else tensor
+        if known.numel() and not (  # NaN is in no range
+            self.low <= float(known.min()) > -math.inf and float(known.max()) < math.inf
         ):
             raise ValueError(f"{name} has numbers that are not finite or below {self.low}")
 
 
 def check_tensors(
-    tensors: Mapping[str, NDArray[Any] | Tensor],
+    tensors: Mapping[str, Tensor],
     arrays: Mapping[str, Array],
     sizes: Mapping[str, int],
 ) -> None:

@@ -48,9 +48,9 @@ def cluster(
     """
     from mnemosphere import plots
     from mnemosphere.cli import report
+    from mnemosphere.cli.estimator_settings import build, resolve
     from mnemosphere.cli.rows import about_data
     from mnemosphere.cli.train import fit
-    from mnemosphere.estimators.settings import build, resolve
     from mnemosphere.plots.fitted import memories_of
 
     terminal = request.terminal

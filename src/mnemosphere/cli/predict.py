@@ -158,7 +158,7 @@ def _predictions(
     import numpy as np
 
     from mnemosphere import interpret
-    from mnemosphere.estimators.settings import label_numbers
+    from mnemosphere.cli.estimator_settings import label_numbers
     from mnemosphere.interpret.explanation import deciding
 
     model = first = opened.model.model_

@@ -67,7 +67,7 @@ def train(
     (Parquet, Feather, CSV, .npy, IDX) are read again in every pass; all their rows need a label,
     and at most 20,000 are held out.
     """
-    from mnemosphere.estimators.settings import read_config, resolve, to_toml
+    from mnemosphere.cli.estimator_settings import read_config, resolve, to_toml
     from mnemosphere.files import write_atomically
 
     ctx, terminal = request.ctx, request.terminal
@@ -172,7 +172,7 @@ def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRo
 
 def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRows) -> Any:
     """The classifier, not fitted yet."""
-    from mnemosphere.estimators.settings import build
+    from mnemosphere.cli.estimator_settings import build
     from mnemosphere.machine import pick_device
 
     pick_device(settings["device"])

@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import mnemosphere as mn
-from mnemosphere.estimators.settings import (
+from mnemosphere.cli.estimator_settings import (
     build,
     label_numbers,
     parameter_help,
