@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -17,27 +16,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.estimators import calibration
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
 
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("mnemosphere")
-
-
-# How probabilities are read is found on one hold-out, in few passes: it is most of a small fit.
-_CROSS_FITTED = {"_FOLDS": calibration._FOLDS, "_PASSES": calibration._PASSES}
-calibration._FOLDS, calibration._PASSES = (1, 1), (3, 3, 1)
-
-
-@pytest.fixture(scope="module")
-def cross_fitted() -> Iterator[None]:
-    """For modules that test it: as it is."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in _CROSS_FITTED.items():
-            patch.setattr(calibration, name, value)
-        yield
 
 
 # The commands of an application are the same in every call: made once, not for each.

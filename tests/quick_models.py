@@ -31,7 +31,7 @@ def assert_same_model(one, two, x):
         assert np.array_equal(a, b), name
     for name in ("beta_", "varsigma_", "n_memories_", "normalize_", "n_features_in_"):
         assert getattr(one, name) == getattr(two, name), name
-    for name in ("history_", "selection_", "status_", "n_iter_", "converged_"):
+    for name in ("history_", "search_", "status_", "n_iter_", "converged_"):
         assert getattr(one, name) == getattr(two, name), name
     for method in ("predict", "predict_proba", "novelty_score", "transform"):
         assert np.array_equal(getattr(one, method)(x), getattr(two, method)(x)), method

@@ -8,17 +8,16 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from torch.testing import assert_close
 
 from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     at_temperature,
-    best_reading,
+    best_temperature,
+    label_log_loss,
     net_class_weights,
-    sharpen,
-    tempered_log_loss,
 )
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import soft_labels
@@ -167,21 +166,21 @@ def judged(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
     return params, Batch(case.x, targets, case.sample_weight), index.numpy()
 
 
-def _best_temperature(pairs):
-    return best_reading(pairs, powers=False).temperature
-
-
 def plain_search(pairs):
-    """log T by SciPy, and the summed loss as a function of it."""
+    """log T by SciPy, and the summed loss as a function of it: one row of each class is added."""
+    n = sum(rows.total_weight for _, rows, _ in pairs)
 
-    def loss(log_t):
+    def loss(log_t, added=None):
         total = 0.0
         for params, rows, index in pairs:
             p, w = params.p.numpy(), params.w.numpy()
             beta, x = float(params.beta), rows.x.numpy()
             shares = log_shares(w, p.sum(1), beta, params.varsigma, math.exp(log_t), x)
             soft = p / p.sum(1, keepdims=True)
-            own = log_probabilities(shares, soft)[np.arange(len(index)), index]
+            each = log_probabilities(shares, soft)
+            own, classes = each[np.arange(len(index)), index], params.n_columns - 1
+            share = classes / (n + classes) if added is None else added
+            own = (1 - share) * own + share * each[:, :classes].mean(1)
             weight = 1.0 if rows.sample_weight is None else rows.sample_weight.numpy()
             total -= (weight * own).sum()
         return total
@@ -208,7 +207,7 @@ def plain_search(pairs):
 def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
     pairs = [judged(problem, 11 + k, **size) for k, size in enumerate(sizes)]
     expected, loss = plain_search(pairs)
-    found = math.log(_best_temperature([(params, rows) for params, rows, _ in pairs]))
+    found = math.log(best_temperature([(params, rows) for params, rows, _ in pairs]))
     assert abs(expected) > 0.1  # not where the search starts
     assert found == pytest.approx(expected, abs=5e-3)
     assert loss(found) == pytest.approx(loss(expected), rel=1e-5)
@@ -216,23 +215,33 @@ def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
 
 
 @pytest.mark.parametrize("classes", [3, 43])
-def test_few_temperatures_of_problems_side_by_side(problem, classes):
+def test_losses_of_problems_side_by_side(problem, classes):
     """Each is what SciPy's sums have for it, whatever stands beside it."""
     sizes = {"rows": 83, "memories": 89, "classes": classes}
     pairs = [judged(problem, 19 + k, **sizes) for k in range(2)]
     params, rows, index = pairs[1]  # the other's classes belong to other memories
     pairs[1] = params.replace(p=torch.cat([params.p[:1], params.p[1:].roll(7, 0)])), rows, index
-    found = tempered_log_loss(
+    read = label_log_loss(
         Parameters.stack([params for params, *_ in pairs]),
         Batch.stack([rows for _, rows, _ in pairs]),
-        EPSILON, 83,
-    )  # fmt: skip
-    for (params, rows, index), losses in zip(pairs, found, strict=True):
-        net = params.replace(p=net_class_weights(params, EPSILON, params.p * 83))
-        _, loss = plain_search([(net, rows, index)])
-        logs = (-1.5, -0.75, 0.0, 0.5, 1.0, 1.75, 2.5)
-        expected = [loss(log_t) / 83 for log_t in logs]
-        np.testing.assert_allclose(losses.numpy(), expected, rtol=1e-9)
+    )
+    for log_t in (-1.5, 0.0, 1.0, 2.5):
+        plain, spread = read(log_t)
+        for k, pair in enumerate(pairs):
+            _, loss = plain_search([pair])
+            assert float(plain[k].sum()) == pytest.approx(loss(log_t, 0.0), rel=1e-9)
+            assert float(spread[k].sum()) == pytest.approx(loss(log_t, 1.0), rel=1e-9)
+
+
+def test_soft_labels_count_by_their_shares(problem):
+    """A row of two labels costs what two rows of half the weight cost."""
+    params, rows, _ = judged(problem, 16, rows=31, memories=5)
+    one, two = (soft_labels(torch.full((31,), k), 3, EPSILON, dtype=torch.float64) for k in (0, 2))
+    mixed, first, second = (
+        label_log_loss(params, Batch(rows.x, targets))(0.3)[0]
+        for targets in (0.25 * one + 0.75 * two, one, two)
+    )
+    assert_close(mixed, 0.25 * first + 0.75 * second, rtol=1e-10, atol=0)
 
 
 def test_weights_count_pairs_by_their_rows(problem):
@@ -240,59 +249,25 @@ def test_weights_count_pairs_by_their_rows(problem):
     params, rows, _ = judged(problem, 13, rows=101, memories=5)
     weight = torch.ones(101).double()
     weight[:40] = 5.0
-    weighted = _best_temperature([(params, Batch(rows.x, rows.targets, weight))])
+    weighted = best_temperature([(params, Batch(rows.x, rows.targets, weight))])
     again = [(params, rows), *4 * [(params, rows.take(slice(0, 40)))]]
-    assert weighted == pytest.approx(_best_temperature(again), rel=1e-9)
-    assert weighted != pytest.approx(_best_temperature([(params, rows)]), rel=5e-3)
+    assert weighted == pytest.approx(best_temperature(again), rel=1e-9)
+    assert weighted != pytest.approx(best_temperature([(params, rows)]), rel=5e-3)
 
 
 def test_ends_are_finite(problem):
     """Rows all told right want a cold model, rows all told wrong a hot one."""
     params, rows, index = judged(problem, 14, rows=101, memories=5, flips=0.0)
     wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
-    hot = _best_temperature([(params, Batch(rows.x, wrong))])
-    assert 20 < hot < 100
+    hot = best_temperature([(params, Batch(rows.x, wrong))])
+    assert 20 < hot < 2000
     p = params.p.clone()
     p[0] = 0.0  # the nearest memory is always right, the uniform component is not
-    assert 0.04 < _best_temperature([(params.replace(p=p), rows)]) < 0.2
+    assert 0.01 < best_temperature([(params.replace(p=p), rows)]) < 0.5
 
 
 def test_where_no_temperature_is_better_it_is_one(problem):
     """Every memory has the same soft label: no share matters."""
     params, rows, _ = judged(problem, 15, rows=31, memories=5)
     flat = params.replace(p=torch.outer(params.p_h, torch.tensor([0.5, 0.25, 0.25, 0.0]).double()))
-    assert _best_temperature([(flat, rows)]) == 1.0
-
-
-def test_sharpened_soft_labels_keep_the_weights_of_memories(smoothed):
-    params, _ = smoothed
-    p = net_class_weights(params, EPSILON)
-    found = sharpen(p, 1.7)
-    assert_close(found.sum(1), p.sum(1))
-    soft = (p / p.sum(1, keepdim=True)).numpy() ** 1.7
-    expected = p.sum(1, keepdim=True).numpy() * soft / soft.sum(1, keepdims=True)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
-    assert sharpen(p, 1.0) is p
-
-
-def test_the_power_is_that_of_a_plain_search(problem):
-    """Soft labels made too sure by a power are found out, the temperature beside it."""
-    params, rows, index = judged(problem, 17, rows=811, memories=7, flips=0.3)
-    even = params.p_h[:, None] * torch.tensor([1 / 3, 1 / 3, 1 / 3, 0.0]).double()
-    sure = params.replace(p=sharpen(0.7 * params.p + 0.3 * even, 1.5))
-    found = best_reading([(sure, rows)])
-    w, x, beta = params.w.numpy(), rows.x.numpy(), float(params.beta)
-
-    def loss(at):
-        p = sharpen(sure.p, math.exp(at[1])).numpy()
-        shares = log_shares(w, p.sum(1), beta, params.varsigma, math.exp(at[0]), x)
-        own = log_probabilities(shares, p / p.sum(1, keepdims=True))
-        return -own[np.arange(len(index)), index].sum()
-
-    here = math.log(found.temperature), math.log(found.power)
-    best = minimize(loss, here, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9})
-    assert loss(here) == pytest.approx(best.fun, rel=2e-3)
-    assert found.power == pytest.approx(math.exp(best.x[1]), abs=0.2)
-    assert loss(here) < loss((here[0], 0.0)) - 1.0  # the power is worth a lot
-    few = rows.take(slice(0, 200))
-    assert best_reading([(sure, few)]).power == 1.0
+    assert best_temperature([(flat, rows)]) == 1.0

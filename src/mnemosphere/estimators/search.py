@@ -63,9 +63,10 @@ class Trial(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for a model file."""
         own = self.candidate
+        sharing = {} if own.sharing is None else {"sharing": own.sharing}
         return {
             "rung": self.rung, "rows": self.rows, "normalize": own.normalize,
-            "n_memories": own.n_memories, "objective": own.objective, "sharing": own.sharing,
+            "n_memories": own.n_memories, "objective": own.objective, **sharing,
             "noise": own.noise, "unlabeled": own.unlabeled, "log_loss": self.log_loss,
             "error": self.error, "chosen": self.chosen,
         }  # fmt: skip
@@ -82,7 +83,7 @@ class SearchTable(list[dict[str, Any]]):
                 "geometry": trial["normalize"],
                 "memories": str(trial["n_memories"]),
                 "objective": trial["objective"] + " + unlabeled" * trial["unlabeled"],
-                "ς ratio": "" if trial["sharing"] is None else f"{trial['sharing']:g}",
+                "ς ratio": f"{trial['sharing']:g}" if "sharing" in trial else "",
                 "noise": f"{trial['noise']:g}" if trial["objective"] == "conditional" else "",
                 "held-out log-loss": f"{trial['log_loss']:.4f} ± {trial['error']:.4f}",
                 "": "chosen" * trial["chosen"],

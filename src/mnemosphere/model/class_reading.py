@@ -156,9 +156,8 @@ def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
 
     step = (_HOTTEST - _COLDEST) / (_COARSE - 1)
     start = min((_COLDEST + k * step for k in range(_COARSE)), key=loss)
-    found = minimize_scalar(
-        loss, bounds=(start - step, start + step), method="bounded", options={"xatol": 1e-3}
-    )
+    ends = max(start - step, _COLDEST), min(start + step, _HOTTEST)
+    found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
     # Where no temperature is better than 1 beyond rounding, it is 1.
     best = float(found.x) if found.fun < loss(0.0) - 1e-9 else 0.0
     return float(np.exp(best))

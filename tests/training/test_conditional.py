@@ -1,0 +1,165 @@
+"""Direct training of the conditional likelihood: starts, targets, stacked problems, density."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.kernel import evaluate, log_joint
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+from mnemosphere.training import stacked
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.conditional import class_targets, fit_density, start_conditional
+
+
+def clusters(seed, rows=97, features=7, classes=3, per_class=2, spread=0.4):
+    """(unit rows, classes): several directions per class."""
+    generator = torch.Generator().manual_seed(seed)
+    centers = sphere.sample_uniform(
+        classes * per_class, features, generator=generator, dtype=torch.float64
+    )
+    own = torch.randint(classes * per_class, (rows,), generator=generator)
+    noise = torch.randn(rows, features, generator=generator, dtype=torch.float64)
+    return sphere.project(centers[own] + spread * noise / features**0.5), own % classes
+
+
+def labeled(seed, **settings):
+    x, y = clusters(seed, **settings)
+    n_classes = settings.get("classes", 3)
+    return Batch(x, objectives.soft_labels(y, n_classes, 0.1, dtype=torch.float64)), y
+
+
+def test_memories_start_inside_their_classes():
+    batch, y = labeled(1)
+    w, labels = initialize.within_classes(
+        batch.x, batch.targets, 11, generator=torch.Generator().manual_seed(0)
+    )
+    assert w.shape == (11, 7)
+    assert_close(w.norm(dim=1), torch.ones(11).double(), rtol=1e-12, atol=0)
+    for own, label in zip(w, labels.argmax(1).tolist(), strict=True):
+        near = y[(batch.x @ own).topk(3).indices]
+        assert (near == label).all()
+
+
+@pytest.mark.parametrize(
+    ("counts", "n", "expected"),
+    [([50, 50], 4, [2, 2]), ([90, 10], 4, [2, 2]), ([90, 10], 30, [23, 7]), ([40, 3, 1], 7, None)],
+)
+def test_each_class_has_some_memories_and_large_ones_more(counts, n, expected):
+    y = torch.cat([torch.full((c,), k) for k, c in enumerate(counts)])
+    x = sphere.sample_uniform(
+        len(y), 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    targets = objectives.soft_labels(y, len(counts), 0.0, dtype=torch.float64)
+    _, labels = initialize.within_classes(x, targets, n, generator=torch.Generator().manual_seed(0))
+    found = labels.argmax(1).bincount(minlength=len(counts)).tolist()
+    assert sum(found) == n
+    assert min(found) >= 1
+    assert expected is None or found == expected
+
+
+def test_fewer_memories_than_classes_share_them():
+    batch, _ = labeled(2, classes=5)
+    w, labels = initialize.within_classes(
+        batch.x, batch.targets, 3, generator=torch.Generator().manual_seed(0)
+    )
+    params = start_conditional(w, labels, beta=None)
+    assert (params.p[1:, :-1] > 0).sum(1).max() > 1
+    assert_close(params.p.sum(), torch.ones(()).double())
+
+
+def test_targets_are_net_of_smoothing_and_without_none():
+    """Whatever smoothing they had: the same shares among the C classes, total weight kept."""
+    soft = torch.tensor([[0.7, 0.3, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0]]).double()
+    for smoothing in (0.0, 0.1, 0.6):
+        total = soft.sum(1, keepdim=True)
+        smoothed = (1 - smoothing) * soft + smoothing * total / 4
+        given = torch.cat([smoothed, smoothing * total / 4], 1)
+        found = class_targets(given)
+        assert (found[:, -1] == 0).all()
+        assert_close(found.sum(1), soft.sum(1))
+        assert_close(found[0, :3], 0.98 * soft[0] + 0.02 / 3, rtol=1e-12, atol=1e-15)
+
+
+def start(batch, memories, seed=0):
+    w, labels = initialize.within_classes(
+        batch.x, batch.targets, memories, generator=torch.Generator().manual_seed(seed)
+    )
+    return start_conditional(w, labels, beta=None)
+
+
+def test_varsigma_and_the_bessel_functions_do_not_matter():
+    """Without a uniform component, P(y|x) depends on β_eff alone."""
+    batch, _ = labeled(3)
+    params = start(batch, 7)
+    other = params.replace(beta=params.beta / 0.3, varsigma=0.3)
+    one, two = (log_joint(p, batch.x)[:, :-1].log_softmax(1) for p in (params, other))
+    assert_close(one, two, rtol=1e-10, atol=1e-10)
+
+
+def test_problems_side_by_side_are_those_alone():
+    """Widened to one number of memories by memories without weight, which change nothing."""
+    batches = [labeled(seed, rows=61)[0] for seed in (4, 5, 6)]
+    rows = [Batch(b.x, class_targets(b.targets)) for b in batches]
+    starts = [start(b, m) for b, m in zip(batches, (5, 7, 11), strict=True)]
+    solver = Adam(batch_size=61, steps=12)
+    together = stacked.conditional(
+        Parameters.stack([p.widen(11) for p in starts]), Batch.stack(rows), solver, 0.0, noisy=0,
+        generator=torch.Generator().manual_seed(0),
+    ).unstack()  # fmt: skip
+    for params, own, found in zip(starts, rows, together, strict=True):
+        alone = stacked.conditional(
+            params, own, solver, 0.0, noisy=0, generator=torch.Generator().manual_seed(0)
+        )
+        k = alone.n_memories
+        assert_close(found.w[:k], alone.w, rtol=1e-9, atol=1e-9)
+        assert_close(found.p[: k + 1], alone.p, rtol=1e-9, atol=1e-12)
+        assert (found.p[k + 1 :] == 0).all()
+        assert_close(found.beta, alone.beta, rtol=1e-9, atol=0)
+
+
+def test_noise_is_on_the_first_problems_only():
+    batches = [labeled(7, rows=61)[0]] * 2
+    rows = Batch.stack([Batch(b.x, class_targets(b.targets)) for b in batches])
+    params = Parameters.stack([start(b, 7) for b in batches])
+    solver = Adam(batch_size=61, steps=9)
+    noisy, quiet = stacked.conditional(
+        params, rows, solver, 0.5, noisy=1, generator=torch.Generator().manual_seed(0)
+    ).unstack()
+    alone = stacked.conditional(
+        start(batches[0], 7), Batch(rows.x[1], rows.targets[1]), solver, 0.0, noisy=0,
+        generator=torch.Generator().manual_seed(0),
+    )  # fmt: skip
+    assert_close(quiet.w, alone.w, rtol=1e-9, atol=1e-9)
+    assert (noisy.w - alone.w).abs().max() > 1e-3
+
+
+def test_joint_problems_side_by_side_keep_the_loss_falling():
+    batch, _ = labeled(8)
+    params = start(batch, 7)
+    first = fit_density(params, batch, uniform_weight=0.1, learn_beta=True)
+    losses = [
+        evaluate(stacked.joint(first, batch, learn_beta=True, max_iter=n), batch, objectives.joint)
+        for n in (1, 3, 9)
+    ]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_the_density_has_the_same_memories_and_a_higher_likelihood():
+    """Against the likelihood of every β on a grid, weights refitted by the same steps."""
+    batch, _ = labeled(9)
+    params = start(batch, 7)
+    found = fit_density(params, batch, uniform_weight=0.1, learn_beta=True)
+    assert torch.equal(found.w, params.w)
+    assert found.varsigma == 1.0
+    found.check()
+    best = evaluate(found, batch, objectives.joint)
+    for factor in (0.5, 0.8, 1.25, 2.0):
+        other = found.replace(beta=factor * found.beta)
+        assert evaluate(other, batch, objectives.joint) > best
+    held = fit_density(params, batch, uniform_weight=0.1, learn_beta=False)
+    assert held.beta == params.beta
