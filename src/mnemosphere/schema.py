@@ -117,11 +117,12 @@ def check_fields(value: Any, fields: Mapping[str, Check], name: str = "header") 
 
 
 def scalars(value: Any, name: str) -> None:
-    """A mapping of any names to numbers and texts."""
+    """A mapping of any names to numbers, texts and truth values."""
     if not isinstance(value, dict):
         _refuse(value, name, "a mapping")
+    checks = {str: text, bool: flag}
     for key, item in value.items():
-        (text if isinstance(item, str) else number())(item, f"{name}.{key}")
+        checks.get(type(item), number())(item, f"{name}.{key}")
 
 
 def records_of(kind: type) -> Check:
