@@ -30,7 +30,7 @@ TRAIN = {
     "word for memories": (["{table}", "--memories", "many"], "[1, inf) or auto, got many"),
     "zero passes": (["{table}", "--max-iter", "0"], "--max-iter must be"),
     "varsigma over 1": (["{table}", "--varsigma", "1.5"], "--varsigma must be a float"),
-    "unknown solver": (["{table}", "--solver", "magic"], "--solver must be fixed-point or sgd"),
+    "unknown solver": (["{table}", "--solver", "magic"], "--solver must be adam or auto or"),
     "setting of another solver": (["{table}", "--momentum", "0.5"], "a setting of --solver sgd"),
     "momentum of 1": (["{table}", "--solver", "sgd", "--momentum", "1"], "momentum must lie in"),
     "class weight": (["{table}", "--class-weight", "dog"], "must look like LABEL=NUMBER"),

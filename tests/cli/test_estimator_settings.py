@@ -27,24 +27,41 @@ def test_every_setting_is_explained_and_its_default_allowed(name):
         assert setting.read(text) == setting.default
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_nothing_given_is_the_estimator_as_it_is(name):
-    model, plain = build(name, resolve(name, {})), getattr(mn, name)()
-    expected = plain.get_params() | {"solver": mn.FixedPoint()}
-    assert model.get_params() == expected
+def test_nothing_given_is_the_estimator_as_it_is():
+    assert build("DAMClassifier", resolve("DAMClassifier", {})).get_params() == (
+        mn.DAMClassifier().get_params()
+    )
+    expected = mn.DAMClusterer().get_params() | {"solver": mn.FixedPoint()}
+    assert build("DAMClusterer", resolve("DAMClusterer", {})).get_params() == expected
 
 
 def test_parts_in_play():
-    found = resolve("DAMClassifier", {"objective": "conditional", "noise": "0.25", "patience": 7})
-    assert build("DAMClassifier", found).objective == mn.Refinement(noise=0.25, patience=7)
+    found = resolve("DAMClassifier", {"objective": "conditional", "noise": "0.25", "angle": 0.2})
+    assert build("DAMClassifier", found).solver == mn.Adam(noise=0.25, angle=0.2)
+    found = resolve("DAMClassifier", {"solver": "adam", "noise": "auto"})
+    assert build("DAMClassifier", found).solver == mn.Adam()
+    found = resolve("DAMClassifier", {"objective": "joint", "batch_size": "60"})
+    assert build("DAMClassifier", found).solver == mn.FixedPoint(batch_size=60)
     found = resolve("DAMClassifier", {"solver": "sgd", "patience": "7", "tolerance": "none"})
     assert build("DAMClassifier", found).solver == mn.SGD(patience=7, tolerance=None)
     assert "noise" not in found
+    with pytest.raises(ValueError, match="--noise is a setting of --solver adam: add that"):
+        resolve("DAMClassifier", {"noise": "0.25"})
+
+
+def test_how_far_to_search():
+    for text, value in (("none", None), ("auto", "auto"), ("7", 7)):
+        found = resolve("DAMClassifier", {"search": text})
+        assert build("DAMClassifier", found).search == value
+    with pytest.raises(ValueError, match="--search must be"):
+        resolve("DAMClassifier", {"search": "0"})
 
 
 def test_help_is_that_of_the_docstring():
-    for kind in (mn.SGD, mn.FixedPoint, mn.Refinement):
-        assert set(parameter_help(kind)) == {field.name for field in dataclasses.fields(kind)}
+    for kind in (mn.SGD, mn.FixedPoint, mn.Adam):
+        fields = {field.name for field in dataclasses.fields(kind)}
+        assert set(parameter_help(kind)) <= fields
+        assert fields - set(parameter_help(kind)) <= {"learn_beta", "steps", "decay"}
     found = parameter_help(mn.DAMClassifier)
     assert list(found) == list(inspect.signature(mn.DAMClassifier).parameters)
     assert found["beta"] == "Inverse temperature; a number is held fixed."

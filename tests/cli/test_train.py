@@ -54,18 +54,44 @@ def test_settings_go_round(run, tmp_path, trained, kit):
     assert other["chosen"]["memories"] == 5
 
 
-def test_settings_of_solver_and_refinement_reach_the_model(run, tmp_path, table):
+def test_settings_of_solvers_reach_the_model(run, tmp_path, table):
     common = ["train", table, "--label", "kind", "--drop", "tag", "--memories", "5", "--quiet",
               "--varsigma", "1", "--normalize", "standard", "--max-iter", "2"]  # fmt: skip
     run(*common, "--solver", "sgd", "--learning-rate", "0.02", "--batch-size", "17", "--out",
         tmp_path / "a")  # fmt: skip
     solver = mn.load(tmp_path / "a" / "model.safetensors").solver
     assert solver == mn.SGD(learning_rate=0.02, batch_size=17)
-    run(*common, "--objective", "0.5", "--noise", "0.1", "--refinement-max-iter", "3",
-        "--class-weight", "ant=2,bee=1,cat=1", "--out", tmp_path / "b")  # fmt: skip
+    run(*common, "--objective", "conditional", "--noise", "0.1", "--class-weight",
+        "ant=2,bee=1,cat=1", "--out", tmp_path / "b")  # fmt: skip
     model = mn.load(tmp_path / "b" / "model.safetensors")
-    assert model.objective == mn.Refinement(0.5, noise=0.1, max_iter=3)
+    assert model.solver == mn.Adam(noise=0.1)
+    assert model.objective_ == "conditional"
+    assert model.n_iter_ == 2
     assert model.class_weight == {"ant": 2, "bee": 1, "cat": 1}
+
+
+def test_the_search_is_shown(run, tmp_path, table):
+    """At most five trials, best first, one of them chosen, and one sentence about it."""
+    words = ["train", table, "--label", "kind", "--drop", "tag"]
+    text = run(*words, "--search", "9", "--out", tmp_path / "a").stdout
+    model = mn.load(tmp_path / "a" / "model.safetensors")
+    assert len({trial["rung"] for trial in model.search_}) > 1
+    lines = text.splitlines()
+    end = next(k for k, line in enumerate(lines) if line.startswith("The search chose"))
+    assert lines[0].startswith("normalization  memories  objective")
+    assert 1 <= len(lines[2:end]) <= 5
+    losses = [float(line.split(" ± ")[0].split()[-1]) for line in lines[2:end]]
+    assert losses == sorted(losses)
+    assert [line.endswith("chosen") for line in lines[2:end]].count(True) == 1
+    assert f"chose {model.n_memories_} memories" in lines[end]
+    assert f"the {model.objective_} likelihood" in lines[end]
+    narrow = run(*words, "--search", "9", "--out", tmp_path / "b", env={"COLUMNS": "40"}).stdout
+    assert "The search chose" in narrow
+    assert all(len(line) <= 40 for line in narrow.split("The search chose")[0].splitlines())
+    plain = run(*words, "--search", "none", "--out", tmp_path / "c").stdout
+    assert "The search chose" not in plain
+    assert plain.startswith("memories")
+    assert mn.load(tmp_path / "c" / "model.safetensors").search is None
 
 
 def test_an_interrupted_run_goes_on_to_the_same_model(

@@ -153,6 +153,7 @@ def settings_of(estimator: str) -> tuple[Setting, ...]:
             members = _members(hints[field.name])
             prefix = f"{part.__name__.lower()}_" if field.name in own else ""
             words = [m for m in members if isinstance(m, str)]
+            words += [field.default] if str in members else []
             setting = Setting(
                 field.name, prefix + field.name, part.__name__, field.default,
                 help.get(field.name, ""), frozenset({int, float} & set(members)),
@@ -219,8 +220,11 @@ def resolve(estimator: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _owners(found: Mapping[str, Any]) -> set[str]:
     """The parts that these settings bring into play."""
-    solver = SOLVERS.get(found["solver"])
-    return set() if solver is None else {type(solver).__name__}
+    solver = found["solver"]
+    if solver == "auto":  # known as soon as the objective is
+        objective = found.get("objective", "")
+        solver = {"joint": "fixed-point", "conditional": "adam"}.get(objective, solver)
+    return {type(SOLVERS[solver]).__name__} if solver in SOLVERS else set()
 
 
 def build(estimator: str, found: Mapping[str, Any], classes: Iterable[Any] = ()) -> Any:

@@ -10,6 +10,7 @@ from mnemosphere.interpret import evaluate
 from mnemosphere.machine import device_name, versions
 
 _WORST = 10
+_TRIALS = 5  # of the search that are shown
 _ENDED = {"max_iter": "as many as allowed", "stable": "no memory is a saddle any more"}
 
 
@@ -25,12 +26,14 @@ def score(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
 
 def about_model(model: Any) -> dict[str, Any]:
     """What was chosen from the data and learned, and what that depended on: for a record."""
+    objective = getattr(model, "objective_", None)  # a clusterer has none
     names = ("mnemosphere", "scipy", "scikit-learn", "pandas", "safetensors")
     return {
         "chosen": {
             "memories": model.n_memories_,
             "varsigma": model.varsigma_,
             "normalize": model.normalize_,
+            **({} if objective is None else {"objective": objective}),
             "beta": model.beta_,
         },
         "passes": model.n_iter_,
@@ -46,12 +49,52 @@ def model_facts(model: Any) -> dict[str, str]:
     asked = model.get_params()
 
     def how(name: str, word: str) -> str:
-        return f"  ({word} from the data)" if asked[name] in ("auto", "learn") else ""
+        return f"  ({word} from the data)" if asked.get(name) in ("auto", "learn") else ""
 
-    return {
-        "memories": f"{model.n_memories_}{how('n_memories', 'chosen')}",
-        "regularizer ς": f"{model.varsigma_:.3g}{how('varsigma', 'chosen')}",
+    objective = getattr(model, "objective_", None)  # a clusterer has none
+    facts = {"memories": f"{model.n_memories_}{how('n_memories', 'chosen')}"}
+    if objective is not None:
+        facts["objective"] = f"{objective}{how('objective', 'chosen')}"
+    if objective != "conditional":  # which does not depend on ς
+        facts["regularizer ς"] = f"{model.varsigma_:.3g}{how('varsigma', 'chosen')}"
+    return facts | {
         "normalization": f"{model.normalize_}{how('normalize', 'chosen')}",
         "inverse temperature β": f"{model.beta_:.4g}{how('beta', 'learned')}",
         "passes over the data": f"{model.n_iter_}  ({_ENDED.get(model.status_, model.status_)})",
     }
+
+
+def best_trials(model: Any) -> list[dict[str, str]]:
+    """The best trials of the last rung of the search, the chosen one among them, for people."""
+    trials = list(model.search_)
+    if len(trials) < 2:
+        return []  # nothing was compared
+    last = [t for t in trials if t["rung"] == trials[-1]["rung"] and "failed" not in t]
+    last.sort(key=lambda trial: (float(trial["log_loss"]), not trial["chosen"]))
+    shown = last[:_TRIALS]
+    if not any(trial["chosen"] for trial in shown):
+        shown = [*shown[:-1], *(trial for trial in last if trial["chosen"])]
+    return [
+        {
+            "normalization": trial["normalize"],
+            "memories": str(trial["n_memories"]),
+            "objective": trial["objective"] + (" + unlabeled" if trial["unlabeled"] else ""),
+            "ς ratio": f"{trial['sharing']:g}" if "sharing" in trial else "",
+            "noise": f"{trial['noise']:g}" if trial["objective"] == "conditional" else "",
+            "log-loss": f"{trial['log_loss']:.4f} ± {trial['error']:.4f}",
+            "": "chosen" if trial["chosen"] else "",
+        }
+        for trial in shown
+    ]
+
+
+def choice(model: Any) -> str:
+    """What the search decided, in one sentence."""
+    chosen = next(trial for trial in model.search_ if trial["chosen"])
+    number, why = chosen["n_memories"], "the simplest within one standard error of the best"
+    if any("failed" in trial for trial in model.search_):
+        number, why = model.n_memories_, "the runner-up, as the first choice failed on all rows"
+    return (
+        f"The search chose {number} memories, normalization {model.normalize_!r} and the "
+        f"{model.objective_} likelihood: {why}."
+    )

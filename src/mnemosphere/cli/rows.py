@@ -247,7 +247,7 @@ def files_for(
 
 def _unused(first: Any) -> set[str]:
     """The columns that training left out."""
-    encoding = getattr(first, "_encoding", None)
+    encoding = first.model_.features.encoding
     return set() if encoding is None else {c.name for c in encoding.columns if not c.width}
 
 

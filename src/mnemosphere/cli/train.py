@@ -61,7 +61,7 @@ def train(
 
     The folder gets model.safetensors, config.toml (every setting: train again with --config),
     results.json (accuracy, history, versions, seed, checksum of the data) and pictures. Rows
-    without a label are used unlabeled, or left out where half of the rows or more have one.
+    without a label are used unlabeled if that lowers the loss of held-out rows, else left out.
     Held-out rows tell the accuracy and what counts as novel.
     Ctrl-C leaves OUT.partial, from which --resume goes on. Files that memory does not hold
     (Parquet, Feather, CSV, .npy, IDX) are read again in every pass; all their rows need a label,
@@ -303,21 +303,21 @@ def _run(
     from mnemosphere.cli.rows import Opened, about_data
     from mnemosphere.estimators import save
     from mnemosphere.estimators.from_files import sample_rows
-    from mnemosphere.estimators.remarks import learns_from_unlabeled
     from mnemosphere.interpret import shrink
     from mnemosphere.plots.fitted import memories_of
+    from mnemosphere.training.few_labels import PHASE
 
-    missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
-    if missing:
-        used = learns_from_unlabeled(model.get_params(), len(rows) - missing, len(rows))
-        how = "used unlabeled" if used else "left out"
-        terminal.note(f"{missing} of {len(rows)} rows have no label: they are {how}")
     began = time.perf_counter()
     if first is not None and rows.in_memory:
         first.fit(rows.x)
         rows, judged = rows.encoded(first), None if judged is None else judged.encoded(first)
     seconds = time.perf_counter() - began
     seconds += fit(model, rows, terminal, folder.draft / CHECKPOINT)
+    missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
+    if missing:
+        used = any(record["phase"] == PHASE for record in model.history_)
+        how = "used unlabeled" if used else "left out"
+        terminal.note(f"{missing} of {len(rows)} rows have no label: they were {how}")
     path = folder.draft / MODEL
     if model.status_ == "interrupted":
         save(Opened(model, {}, path, first).whole, path)
@@ -362,6 +362,10 @@ def _show(
     from mnemosphere.cli.rows import listed
     from mnemosphere.estimators.remarks import no_better_than_chance
 
+    trials = report.best_trials(model)
+    if trials:
+        terminal.table(trials)
+        terminal.say(report.choice(model), "")
     terminal.facts(
         report.model_facts(model)
         | {
