@@ -12,7 +12,6 @@ import html
 import pkgutil
 import re
 import shlex
-import sys
 import traceback
 import warnings
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 import typer.main
 
 from mnemosphere.cli import app
-from mnemosphere.estimators import selection
+from mnemosphere.estimators import class_training, search
 from research import pages
 from research.__main__ import benchmarks
 from research.app import app as research_app
@@ -67,11 +66,9 @@ def test_every_fence_is_of_a_known_kind(page):
 def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures):
     monkeypatch.chdir(tmp_path)
     # Nobody looks at their figures: choices from fewer rows, few passes.
-    monkeypatch.setattr(selection, "PILOT_ROWS", 200)
-    monkeypatch.setattr(selection, "FINE_ROWS", 300)
-    refinement = sys.modules["mnemosphere.training.refine"]
-    monkeypatch.setattr(refinement, "_PASSES", 3)
-    monkeypatch.setattr(refinement, "_ALL_STEPS", 6)
+    monkeypatch.setattr(search, "MOST_FITTED", 200)
+    monkeypatch.setattr(search, "MOST_HELD", 100)
+    monkeypatch.setattr(class_training, "PASSES", 3)
     namespace = {"__name__": "__main__"}
     failure = None
     for kind, line, body in blocks(page):

@@ -1,135 +1,167 @@
-"""Test accuracy of the conditional objective on MNIST or Fashion-MNIST, beside the joint one.
+"""Test accuracy of the conditional objective: images by pixels and by patches, and embeddings.
 
-    python -m research conditional --dataset mnist --memories 1000 --seeds 3 --data DIR
-    python -m research conditional --dataset mnist --memories 1000 --scan --data DIR
+    python -m research conditional --seeds 10 --device cuda --data DIR
+    python -m research conditional --only mnist-patches --seeds 10 --device cuda --data DIR
     python -m research conditional --gallery docs/images/conditional-before-after.png
 
-Every fit is `DAMClassifier(objective="conditional")` on the 60,000 training rows, of which it holds
-a tenth out itself; nothing is chosen by the test rows. `--scan` never touches them at all: it
-leaves the last 10,000 training rows out and compares noise levels and numbers of passes there.
-`--gallery` draws memories of mnist-small before and after the refinement.
+Every fit is `DAMClassifier(P, objective="conditional")` on all training rows, with the
+normalization that suits them: "center" for pixels, "unit" for patches (through `PatchEncoder`,
+fitted anew for each seed) and for embeddings. Nothing is chosen by the test rows. Each data set has
+a report of its own, conditional_NAME.json. `--gallery` draws memories of mnist-small trained by the
+joint and by the conditional objective, from the same start.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import os
 import statistics
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from mnemosphere import DAMClassifier, Refinement
-from mnemosphere.data import NamedData, load
+from mnemosphere import DAMClassifier
+from mnemosphere.data import load
+from mnemosphere.fitted import FittedModel
 from mnemosphere.plots import memories, save
 from mnemosphere.plots.style import figure_style, new_figure
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
-from research.fits import VARSIGMA, fit_classifier
+from research.fits import fit_classifier
+from research.image_peers import Rows
+from research.patches import Watch, encode, judge, rows_of
 
-NOISES: tuple[float | Literal["auto"], ...] = ("auto", 0.4, 0.8, 1.0)  # relative to the row
-PASSES = (30, 60)
-
-
-def fidelity(model: DAMClassifier, x: np.ndarray, predicted: np.ndarray) -> float:
-    """Share of rows whose class is that of the single nearest memory."""
-    # Shares over weights: the largest is that of the nearest memory.
-    nearest = (model.transform(x) / model.memory_prior_[1:]).argmax(1)
-    own = model.class_weights_[1:, :-1].argmax(1)
-    return float((model.classes_[own[nearest]] == predicted).mean())
+MEMORIES = (100, 1000)
+EMBEDDINGS = Path("texts") / "banking-minilm.npz"
 
 
-def measure(model: DAMClassifier, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    predicted = model.predict(x)
-    return {
-        "accuracy": round(100 * float((predicted == y).mean()), 2),
-        "fidelity": round(100 * fidelity(model, x, predicted), 2),
-        "beta": round(model.beta_, 2),
-        "varsigma": model.varsigma_,
-        "passes": len(model.history_),
-        "status": model.status_,
-    }
+class Case(NamedTuple):
+    """A data set, and how its rows are put on the sphere."""
+
+    data: str
+    normalize: str
+    patches: bool = False
 
 
-def run(data: NamedData, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The joint and the conditional model of every seed, on the test rows."""
-    rows = []
+CASES = {
+    "mnist": Case("mnist", "center"),
+    "mnist-patches": Case("mnist", "unit", patches=True),
+    "fashion-mnist": Case("fashion-mnist", "center"),
+    "fashion-mnist-patches": Case("fashion-mnist", "unit", patches=True),
+    "banking": Case("banking", "unit"),
+}
+
+
+def open_rows(data: str, directory: Path | None, device: str) -> tuple[Rows, Rows]:
+    """(training, test) rows on the device."""
+    if data != "banking":
+        return rows_of(load(data, directory=directory), device)
+    folder = directory or Path(os.environ.get("MNEMOSPHERE_DATA", "."))
+    with np.load(folder / EMBEDDINGS) as stored:
+        x, x_test = (torch.from_numpy(stored[k]).float().to(device) for k in ("x_train", "x_test"))
+        return Rows(x, stored["y_train"]), Rows(x_test, stored["y_test"])
+
+
+def fidelity(model: FittedModel, x: Any) -> float:
+    """Share of rows whose predicted class is that of the single nearest memory."""
+    nearest = (model.on_sphere(x)[0] @ model.params.w.mT).argmax(1)
+    own = model.net.p[1:, :-1].argmax(1)
+    return float((own[nearest] == model.log_proba(x).argmax(1)).double().mean())
+
+
+def study(case: Case, train: Rows, test: Rows, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One fit for each seed and each number of memories."""
+    fits = []
     for seed in range(args.seeds):
-        for objective in ("joint", "conditional"):
-            model, seconds = fit_classifier(
-                data.x_train, data.y_train, n_memories=args.memories, objective=objective,
-                varsigma=args.varsigma, normalize="center", seed=seed, device=args.device,
-            )  # fmt: skip
-            row = {"objective": objective, "seed": seed, "seconds": seconds}
-            row |= measure(model, data.x_test, data.y_test)
-            print(row, flush=True)
-            rows.append(row)
-    return rows
+        x, x_test, encoding = train.x, test.x, 0.0
+        if case.patches:
+            coded = encode(train.x, train, test, seed)
+            x, x_test, encoding = coded.train, coded.test, sum(coded.seconds.values())
+        for n_memories in args.memories:
+            watch = Watch(args.device)
+            model = DAMClassifier(
+                n_memories, objective="conditional", normalize=case.normalize, random_state=seed,
+                device=args.device,
+            ).fit(x, train.y)  # fmt: skip
+            watch.lap("fit")
+            accuracy, log_loss = judge(model, x_test, test.y)
+            fits.append({
+                "memories": n_memories, "seed": seed, "accuracy": accuracy, "log_loss": log_loss,
+                "fidelity": 100 * fidelity(model.model_, x_test), "seconds": watch.seconds["fit"],
+                "encoding_seconds": round(encoding, 3),
+                "noise": next((t["noise"] for t in model.search_ if t["chosen"]), None),
+            })  # fmt: skip
+            print(fits[-1], flush=True)
+    return fits
 
 
-def scan(data: NamedData, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Noise levels and passes, compared on the last 10,000 training rows."""
-    x, y = data.x_train, data.y_train
-    rows = []
-    for noise, passes, seed in itertools.product(NOISES, PASSES, range(args.seeds)):
-        model, seconds = fit_classifier(
-            x[:-10_000], y[:-10_000], n_memories=args.memories,
-            objective=Refinement(noise=noise, max_iter=passes),
-            varsigma=args.varsigma, normalize="center", seed=seed, device=args.device,
-        )  # fmt: skip
-        row = {"noise": noise, "passes_allowed": passes, "seed": seed, "seconds": seconds}
-        row |= measure(model, x[-10_000:], y[-10_000:])
-        print(row, flush=True)
-        rows.append(row)
-    return rows
+def summary(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and range over the seeds, for each number of memories."""
+    found = []
+    for n_memories in dict.fromkeys(fit["memories"] for fit in fits):
+        own = [fit for fit in fits if fit["memories"] == n_memories]
+        accuracies = [fit["accuracy"] for fit in own]
+        found.append({
+            "memories": n_memories, "seeds": len(own), "accuracy": statistics.fmean(accuracies),
+            "lowest": min(accuracies), "highest": max(accuracies),
+            **{key: statistics.fmean(fit[key] for fit in own) for key in ("log_loss", "fidelity")},
+            **{key: statistics.median(fit[key] for fit in own)
+               for key in ("seconds", "encoding_seconds")},
+        })  # fmt: skip
+    return found
 
 
 def gallery(path: Path) -> None:
-    """The same memories before and after the refinement, with the class they stand for."""
+    """Memories of the joint and of the conditional objective, with the class they stand for."""
     raw = load("mnist-small")
-    settings: dict[str, Any] = {"n_memories": 200, "varsigma": VARSIGMA, "normalize": "center"}
     shown = np.arange(0, 200, 8)  # 25 of them, whichever they are
     with figure_style():
         figure = new_figure(8.4, 4.9)
         axes = figure.subplots(1, 2)
+        objectives = ("joint", "conditional")
         models = [
             fit_classifier(
-                raw.x_train, raw.y_train, objective=objective, seed=0, device="cpu", **settings
+                raw.x_train, raw.y_train, n_memories=200, objective=objective, normalize="center",
+                seed=0, device="cpu",
             )[0]
-            for objective in ("joint", "conditional")
-        ]
+            for objective in objectives
+        ]  # fmt: skip
         scale = max(float(np.abs(m.memories_[shown]).max()) for m in models)
-        for ax, model, name in zip(axes, models, ("before", "after"), strict=True):
+        for ax, model, name in zip(axes, models, objectives, strict=True):
             memories(
                 model.memories_, raw.image_shape, indices=shown, named=False, vmax=scale, ax=ax,
                 labels=[str(k) for k in model.class_weights_[1:, :-1].argmax(1)[shown]],
             )  # fmt: skip
-            accuracy = model.score(raw.x_test, raw.y_test)
-            ax.set_title(f"{name}: {accuracy:.1%} of 1,000 test digits")
+            ax.set_title(f"{name}: {model.score(raw.x_test, raw.y_test):.1%} of 1,000 test digits")
         save(figure, path)
 
 
 def main(argv: list[str]) -> None:
     options = parser(__doc__, "conditional")
-    options.add_argument("--dataset", choices=["mnist", "fashion-mnist"], default="mnist")
-    options.add_argument("--memories", type=int, default=1000)
-    options.add_argument("--varsigma", type=float, default=0.25)
-    options.add_argument("--seeds", type=int, default=1)
-    options.add_argument("--scan", action="store_true")
-    options.add_argument("--gallery", type=Path, default=None)
+    options.set_defaults(out=report.STORED / "benchmarks")
+    options.add_argument("--only", choices=[*CASES], help="one data set; by default all")
+    options.add_argument("--memories", type=int, nargs="+", default=MEMORIES)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--gallery", type=Path, help="draw memories there, and measure nothing")
     add_device(options, "auto")
     add_data(options)
     args = options.parse_args(argv)
     if args.gallery is not None:
         gallery(args.gallery)
         return
-    data = load(args.dataset, directory=args.data)
-    rows = scan(data, args) if args.scan else run(data, args)
-    if not args.scan:
-        mine = [row["accuracy"] for row in rows if row["objective"] == "conditional"]
-        print(f"conditional: {statistics.fmean(mine):.2f}% over {len(mine)} seeds")
     command = report.command_line(["conditional", *argv])
-    head = report.head(command, device=args.device, seeds=range(args.seeds))
-    content = {"dataset": args.dataset, "memories": args.memories, "rows": rows}
-    report.write(args.out, {**head, **content})
+    for name in CASES if args.only is None else [args.only]:
+        case = CASES[name]
+        train, test = open_rows(case.data, args.data, args.device)
+        fits = study(case, train, test, args)
+        for line in summary(fits):
+            print(name, line, flush=True)
+        head = report.head(command, device=args.device, seeds=range(args.seeds))
+        content = {
+            "data": name, "rows": len(train.y), "test_rows": len(test.y),
+            "classes": len(np.unique(train.y)), "normalize": case.normalize,
+            "results": summary(fits), "fits": fits,
+        }  # fmt: skip
+        report.write(args.out / f"conditional_{name}.json", head | content)

@@ -18,13 +18,12 @@ import torch
 
 import mnemosphere as mn
 from mnemosphere.data import ArrayDataset
-from mnemosphere.data.streamed import SourceDataset
+from mnemosphere.data.dataset import FileDataset
 from mnemosphere.estimators.cluster_training import ClusterTraining
 from mnemosphere.estimators.from_files import learn_rows
-from mnemosphere.estimators.selection import Start
-from mnemosphere.model import objectives
+from mnemosphere.model import Parameters, objectives
 from mnemosphere.training import FixedPoint, fit
-from research import report
+from research import fits, report
 from research.benchmarks._options import parser
 
 N_FEATURES, MEMORIES, CENTERS = 128, 256, 64
@@ -49,13 +48,21 @@ def make(folder: Path, n_rows: int) -> list[Path]:
     return paths
 
 
-def begun(source: mn.Dataset) -> SourceDataset:
+def begun(source: mn.Dataset) -> FileDataset:
     """The rows of files as the training of a clusterer sees them."""
     model = mn.DAMClusterer(
         8, n_memories=MEMORIES, normalize="unit", device="cpu", max_iter=1, random_state=0
     )
     training = ClusterTraining(model.get_params())
     return learn_rows(training, source, None, 0, torch.device("cpu")).dataset
+
+
+def start(dataset: FileDataset) -> Parameters:
+    """Random rows as memories."""
+    generator = torch.Generator().manual_seed(0)
+    some = dataset.sample(8192, generator=generator)
+    found = fits.data_start(some, MEMORIES, varsigma=1.0, generator=generator)
+    return fits.begin(found, torch.ones(1, dtype=some.x.dtype), varsigma=1.0)
 
 
 def resident_megabytes() -> float:
@@ -70,7 +77,7 @@ def one_pass(paths: list[Path]) -> dict[str, float]:
     began = time.perf_counter()
     dataset = begun(source)
     prepared = time.perf_counter() - began
-    params = Start(MEMORIES)(dataset, 1.0, torch.Generator().manual_seed(0))
+    params = start(dataset)
     began = time.perf_counter()
     solver = FixedPoint().resolve(dataset.n_rows, learn_beta=True, device=dataset.device)
     fit(params, dataset, solver, rule=objectives.marginal, max_iter=1,
@@ -89,7 +96,7 @@ def both_ways(path: Path) -> dict[str, float]:
     dataset = begun(source)
     x = torch.cat([batch.x for batch in dataset.batches(None)])
     held = ArrayDataset.of(x, x.new_zeros(1, 1).expand(len(x), -1))
-    params = Start(MEMORIES)(dataset, 1.0, torch.Generator().manual_seed(0))
+    params = start(dataset)
     solver = FixedPoint(source.files.batch_rows)
     seconds: dict[str, list[float]] = {"file": [], "memory": []}
     for _ in range(3):

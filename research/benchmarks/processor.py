@@ -2,7 +2,6 @@
 
     python -m research processor passes profile --threads 2 --data DIR
     python -m research processor passes --rows 60000 --data DIR
-    python -m research processor choice --threads 2 --data DIR
 
 passes: one pass over rows of MNIST on the sphere (two large products, exponentials, statistics) in
 each precision the processor has units for, the two products alone, and one iteration of spherical
@@ -12,37 +11,27 @@ take turns; each is taken at its fastest.
 profile: a fit with the settings of the other benchmarks, and the share of its time in large
 products, exponentials, small products (with class weights), other operations on tensors, and
 outside of them (the exact maximizer, which is NumPy, and Python).
-
-choice: what "auto" takes by the defaults, and the second of two passes over all rows: over those of
-the model (with a metric they have fewer coordinates) and, without a metric, over rows with all of
-their features; medians of some seeds.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.profiler import ProfilerActivity
 
 from mnemosphere import DAMClassifier
 from mnemosphere.data import NamedData, load
-from mnemosphere.data.normalize import METRICS
-from mnemosphere.estimators import selection
 from mnemosphere.model import Batch, Parameters, accumulate, objectives
 from mnemosphere.model.kernel import chunks
 from mnemosphere.model.products import add_product, narrow, operands, product, supported
@@ -153,65 +142,19 @@ def profile(data: NamedData, n_rows: int, n_memories: int, precision: str) -> di
     }  # fmt: skip
 
 
-# The last is that of `make demo`.
-CHOICES: tuple[tuple[str, int | str], ...] = (
-    ("mnist", "auto"), ("fashion-mnist", "auto"), ("mnist-small", "auto"), ("mnist-small", 400),
-)  # fmt: skip
-
-
-def choice(name: str, memories: int | str, data: NamedData, seeds: int) -> dict[str, Any]:
-    """Seconds of the automatic choice and of a pass, and what the first seed chose."""
-    took: dict[str, list[float]] = {"choice": [], "own_pass": [], "pass": []}
-    plain = selection.choose
-
-    def timed(*args: Any, **given: Any) -> selection.Choice:
-        began = time.perf_counter()
-        found = plain(*args, **given)
-        took["choice"].append(time.perf_counter() - began)
-        return found
-
-    def fitted(seed: int, **given: Any) -> DAMClassifier:
-        model = DAMClassifier(
-            objective="joint", max_iter=2, tol=0.0, random_state=seed, device="cpu", **given
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return model.fit(data.x_train, data.y_train)
-
-    chosen: dict[str, Any] = {}
-    for seed in range(seeds):
-        with mock.patch.object(selection, "choose", timed):
-            model = fitted(seed, n_memories=memories)
-        chosen = chosen or {
-            "n_memories": model.n_memories_, "normalize": model.normalize_,
-            "varsigma": model.varsigma_,
-        }  # fmt: skip
-        took["own_pass"].append(model.history_[1]["seconds"])
-        if model.normalize_ in METRICS:
-            given = {"n_memories": model.n_memories_, "varsigma": model.varsigma_}
-            model = fitted(seed, normalize="standard", **given)
-        took["pass"].append(model.history_[1]["seconds"])
-    return {
-        "data": name, "rows": len(data.y_train), **chosen,
-        **{f"{what}_seconds": statistics.median(times) for what, times in took.items()},
-    }  # fmt: skip
-
-
 def main(words: list[str]) -> None:
     """Run the parts that are asked for."""
     made = parser(__doc__, "processor")
-    made.add_argument("parts", nargs="+", choices=["passes", "profile", "choice"])
+    made.add_argument("parts", nargs="+", choices=["passes", "profile"])
     made.add_argument("--threads", type=int, default=torch.get_num_threads())
     made.add_argument("--rows", type=int, default=24_000)
     made.add_argument("--memories", type=int, default=1000)
     made.add_argument("--repeats", type=int, default=5)
-    made.add_argument("--seeds", type=int, default=3)
     add_data(made)
     args = made.parse_args(words)
     torch.set_num_threads(args.threads)
     data = load("mnist", directory=args.data)
-    seeds = range(args.seeds if "choice" in args.parts else 1)
-    result = report.head(report.command_line(["processor", *words]), seeds=seeds)
+    result = report.head(report.command_line(["processor", *words]))
     if "passes" in args.parts:
         result["passes"] = passes(data, args.rows, args.memories, args.repeats)
         print(result["passes"], flush=True)
@@ -221,11 +164,4 @@ def main(words: list[str]) -> None:
         for precision in precisions():
             result["profile"].append(profile(data, args.rows, args.memories, precision))
             print(result["profile"][-1], flush=True)
-        report.write(args.out, result)
-    if "choice" in args.parts:
-        result["choice"] = []
-        for name, memories in CHOICES:
-            named = load(name, directory=args.data)
-            result["choice"].append(choice(name, memories, named, args.seeds))
-            print(result["choice"][-1], flush=True)
         report.write(args.out, result)

@@ -49,7 +49,6 @@ def main(argv: list[str]) -> None:
 
     made = parser(__doc__, "text")
     made.add_argument("--memories", type=int, default=84)
-    made.add_argument("--passes", type=int, default=4, help="of the refinement")
     made.add_argument("--most", type=int, help="so many packages, for a quick look")
     args = made.parse_args(argv)
     found = list(packages())[: args.most]
@@ -66,13 +65,11 @@ def main(argv: list[str]) -> None:
     x, x_test = vectorizer.fit_transform(texts[~test]), vectorizer.transform(texts[test])
     terms = vectorizer.get_feature_names_out()
     ours = {
-        name: mn.DAMClassifier(
+        objective: mn.DAMClassifier(
             args.memories, normalize="unit", random_state=0, device="cpu", objective=objective
         )
-        for name, objective in (
-            ("conditional", mn.Refinement(max_iter=args.passes)), ("joint", "joint")
-        )
-    }  # fmt: skip
+        for objective in ("conditional", "joint")
+    }
     others = {
         "logistic regression": LogisticRegression(C=10.0, max_iter=200),
         "multinomial naive Bayes": MultinomialNB(alpha=0.1),
@@ -112,7 +109,7 @@ def main(argv: list[str]) -> None:
         **report.head(report.command_line(["text", *argv])),
         "packages": len(y), "train": int((~test).sum()), "test": int(test.sum()),
         "sections": len(kept), "terms": len(terms), "entries": int(x.nnz),
-        "memories": args.memories, "passes": args.passes,
+        "memories": args.memories,
         "varsigma": {name: model.varsigma_ for name, model in ours.items()},
         "models": rows, "strongest": strongest,
     }  # fmt: skip

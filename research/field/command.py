@@ -1,6 +1,6 @@
 """Ours and the peers on small real data sets: classes, time, clusters, few labels, novelty, cost.
 
-    python -m research field                              all parts but images, on bundled sets
+    python -m research field                              all parts, on bundled sets
     python -m research field classify --data DIR          one part, and the tables in DIR/tables too
     python -m research field classify --methods dam --again --data DIR
     python -m research field drawn                        what a fit costs on drawn tables
@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from research import report
-from research.field import cost, images, methods, store, summary
+from research.field import cost, methods, store, summary
 from research.field.parts import PARTS, cell
 from research.report import Json
 
-COST, IMAGES = "cost", "images"
-OTHERS = (COST, IMAGES)
+COST = "cost"
 
 
 def main(argv: list[str]) -> int:
@@ -36,13 +35,9 @@ def main(argv: list[str]) -> int:
     args = parse(argv)
     command = report.command_line(["field", *argv])
     for part in args.parts or [*PARTS, COST]:
-        if part in OTHERS:
-            if part == COST and not args.summary:
+        if part == COST:
+            if not args.summary:
                 cost.measure(args.out, command, args.methods, again=args.again)
-            elif not args.summary:
-                images.measure(
-                    args.out, command, args.sets, args.seed, args.device, again=args.again
-                )
             continue
         if not args.summary:
             run(part, args, command)
@@ -56,7 +51,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    options.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join([*PARTS, *OTHERS])}")
+    options.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join([*PARTS, COST])}")
     folder = os.environ.get("MNEMOSPHERE_DATA")
     options.add_argument(
         "--data", type=Path, default=Path(folder) if folder else None,
@@ -67,14 +62,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options.add_argument("--again", action="store_true", help="measure stored cells again")
     options.add_argument("--folds", type=int, default=5)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--device", default="cpu", help="of the images")
     options.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     options.add_argument("--out", type=Path, default=store.RESULTS, help="folder of the results")
     options.add_argument("--summary", action="store_true", help="measure nothing")
     args = options.parse_args(argv)
     for part in args.parts:
-        if part not in (*PARTS, *OTHERS):
-            options.error(f"no part {part!r}: choose from {', '.join([*PARTS, *OTHERS])}")
+        if part not in (*PARTS, COST):
+            options.error(f"no part {part!r}: choose from {', '.join([*PARTS, COST])}")
     if args.data is not None and not (args.data / "tables" / "index.csv").exists():
         if "--data" in argv:
             options.error(f"no tables/index.csv in {args.data}")

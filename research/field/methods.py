@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
-from unittest import mock
 
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.ensemble import (
@@ -101,25 +99,13 @@ FRAMES: dict[str, Make] = {
 BOTH = (OURS, "dam-joint")
 
 
-class NotWarmed(mn.DAMClassifier):
-    """The refinement starts at the temperature of the joint solution."""
-
-    def fit(self, *given: Any, **more: Any) -> Any:
-        """As always, with other constants of the refinement."""
-        refine = import_module("mnemosphere.training.refine")
-        with mock.patch.multiple(refine, _HEAT=1.0, _TEMPERATURES=(1.0,)):
-            return super().fit(*given, **more)
-
-
 # The defaults with one thing changed: what each of them gains.
 CHANGED: dict[str, Make] = {
     OURS: CLASSIFIERS[OURS],
-    "no refinement": CLASSIFIERS["dam-joint"],
-    "refinement not warmed": lambda c: NotWarmed(random_state=c.seed),
-    "no learned metric": lambda c: mn.DAMClassifier(
-        objective=mn.Refinement(metric="none"), random_state=c.seed
-    ),
-    "no first metric": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
+    "joint": CLASSIFIERS["dam-joint"],
+    "conditional": lambda c: mn.DAMClassifier(objective="conditional", random_state=c.seed),
+    "no search": lambda c: mn.DAMClassifier(search=None, random_state=c.seed),
+    "standardized rows": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
     "ς = 1": lambda c: mn.DAMClassifier(varsigma=1.0, random_state=c.seed),
     "equal weights of memories": lambda c: mn.DAMClassifier(
         solver=mn.FixedPoint(learn_weights=False), random_state=c.seed

@@ -59,7 +59,12 @@ def options() -> str:
 
 def made(text: str) -> str:
     """A page with its tables and the numbers inside its sentences made anew."""
-    return marks.told(marks.filled(text, lambda name: TABLES[name]()), theory_facts.fact)
+    return marks.told(marks.filled(text, table), theory_facts.fact)
+
+
+def table(name: str) -> str:
+    """The table of this name; a block without one says so, and can be removed from its page."""
+    return TABLES[name]() if name in TABLES else f"No table is called {name!r}: remove this block."
 
 
 def stale() -> list[str]:

@@ -193,25 +193,6 @@ def drawn_table() -> str:
     return f"{table}\n\nTimes: {seen}.\n\n{how(results)}"
 
 
-def images_table() -> str:
-    """A low-rank metric beside none, with many features."""
-    if not (RESULTS / "images.json").exists():
-        return "Not measured yet: `python -m research field images`."
-    run: Json = report.read_json(RESULTS / "images.json", "measure it again")
-    lines, sources = [], {f"- `{run['command']}`, {device(run)}"}
-    for name, stored in (("mnist", "mnist"), ("fashion-mnist", "fashion")):
-        path = report.STORED / "benchmarks" / f"conditional_{stored}_{run['memories']}.json"
-        other: Json = report.read_json(path, "measure it again")
-        sources.add(f"- `{other['command']}`, {device(other)}")
-        plain = [r["accuracy"] for r in other["rows"] if r["objective"] == "conditional"]
-        mine = [100 * c["accuracy"] for c in run["cells"].values() if c["set"] == name]
-        if mine:
-            said = (f"{np.mean(v):.2f}% ({len(v)} seed{'s'[: len(v) - 1]})" for v in (plain, mine))
-            lines.append([name, *said])
-    table = markdown(["1,000 memories, test accuracy", "no metric", "metric of low rank"], lines)
-    return f"{table}\n\n" + "\n".join(sorted(sources))
-
-
 def cost_source() -> str:
     run = _cost()
     return f"- `{run['command']}`, {device(run)}"
@@ -305,7 +286,6 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "field cost": cost_source,
     "field drawn": drawn_table,
-    "field images": images_table,
     **_parts(("frames", "changed", "cluster", "few-labels", "novelty")),
 }
 PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}

@@ -6,19 +6,12 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from research.pages.marks import markdown
-from research.pages.stored import average, device, read, source
+from research.pages.stored import average, conditional_runs, device, read, source
 from research.report import Json
 
 SETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 _PROCESSORS = ("processor_amx", "processor_arm")
 _AUTO = "bfloat16"  # what "auto" takes on a GPU
-_STUDIED = {
-    "noise .45": "noise 0.45",
-    "noise .6": "noise 0.6",
-    "30 passes": "30 passes",
-    "30 passes .45": "30 passes, noise 0.45",
-    "smooth .02": "labels smoothed by 0.02",
-}
 
 
 def _line(name: str, found: Callable[[str], Iterable[float]]) -> list[str]:
@@ -32,17 +25,11 @@ def _accuracies(rows: Iterable[Json], **wanted: object) -> list[float]:
 
 
 def two_layers_table() -> str:
-    final, peers, pixels = read("patches_final"), read("patches_peers"), read("precision_gpu")
+    peers, ours = read("patches_peers"), conditional_runs()
     lines = [
-        _line(f"{p} memories, two layers", lambda d, p=p: _accuracies(
-            final["results"], data=d, memories=p, what="two layers"))
-        for p in (1000, 100)
-    ]  # fmt: skip
-    lines += [
-        _line(f"{p} memories of pixels, defaults",
-              lambda d, p=p: _accuracies(pixels["fits"], data=d, precision=_AUTO,
-                                         what=f"conditional, {p} memories"))
-        for p in (1000, 100)
+        _line(f"{p} memories{shown}", lambda d, p=p, end=end: _accuracies(
+            ours.get(d + end, {"fits": []})["fits"], memories=p))
+        for end, shown in (("-patches", ", two layers"), ("", " of pixels")) for p in (1000, 100)
     ]  # fmt: skip
     for name, shown in {
         "convolutional network": "convolutional network, two convolutions and two dense layers",
@@ -52,7 +39,7 @@ def two_layers_table() -> str:
         lines.append(_line(shown, lambda d, n=name: _accuracies(peers["results"], data=d, what=n)))
     kept = {r["what"]: r for r in peers["results"]}["convolutional network"]
     told = f"the network made {kept['passes']:.0f} passes in that time"
-    commands = "\n".join(map(source, (final, peers, pixels)))
+    commands = "\n".join(dict.fromkeys(map(source, (*ours.values(), peers))))
     return f"{markdown(['', *SETS.values()], lines)}\n\n{commands}; {told}"
 
 
@@ -62,10 +49,6 @@ def beyond_table() -> str:
     base = [r for r in study["results"] if r["patch_memories"] == 160]
     lines = [_line("1000 memories, three seeds (one of Fashion-MNIST)",
                    lambda d: _accuracies(base, data=d, what="defaults"))]  # fmt: skip
-    lines += [
-        _line(shown, lambda d, w=what: _accuracies(base, data=d, what=w))
-        for what, shown in _STUDIED.items()
-    ]
     lines.append(_line("256 patch memories", lambda d: _accuracies(
         study["results"], data=d, patch_memories=256, what="defaults")))  # fmt: skip
     lines.append(_line("1000 memories, another run, one seed", lambda d: _accuracies(
@@ -195,20 +178,6 @@ def processor_passes() -> str:
     return f"{markdown(head, lines)}\n\n{commands}"
 
 
-def processor_choice() -> str:
-    run = read("processor_choice")
-    lines = [
-        [f"{SETS.get(r['data'], r['data'])}, {r['rows']:,} rows", f"{r['n_memories']:,}",
-         r["normalize"], f"{r['varsigma']:.3f}",
-         *(f"{r[f'{what}_seconds']:.2f}" for what in ("choice", "pass")),
-         f"{r['choice_seconds'] / r['pass_seconds']:.2f}", f"{r['own_pass_seconds']:.2f}"]
-        for r in run["choice"]
-    ]  # fmt: skip
-    head = ["data", "memories", "chosen", "ς", "choice, s", "pass, s", "choice in units of it",
-            "pass as chosen, s"]  # fmt: skip
-    return f"{markdown(head, lines)}\n\n{source(run)}"
-
-
 def processor_fits() -> str:
     runs = [read(name) for name in _PROCESSORS]
     lines = [
@@ -231,5 +200,4 @@ TABLES = {
     "precision errors": precision_errors,
     "processor passes": processor_passes,
     "processor fits": processor_fits,
-    "processor choice": processor_choice,
 }

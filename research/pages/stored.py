@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Iterable
 
+from research.benchmarks.conditional import CASES
 from research.report import STORED, Json
 
 RESULTS = STORED / "benchmarks"
@@ -51,14 +52,10 @@ def percent(values: Iterable[float]) -> str:
     return mean if len(found) == 1 else f"{mean} ({min(found):.2f}–{max(found):.2f})"
 
 
-def conditional_runs() -> list[Json]:
-    """Whatever is there, MNIST first, fewest memories first."""
-    found = [read(path.stem) for path in RESULTS.glob("conditional_*.json")]
-    return sorted(found, key=lambda r: (r["dataset"] != "mnist", r["memories"]))
-
-
-def of_objective(run: Json, objective: str) -> list[Json]:
-    return [row for row in run["rows"] if row["objective"] == objective]
+def conditional_runs() -> dict[str, Json]:
+    """The data sets that are measured, in the order of the study."""
+    found = {name: RESULTS / f"conditional_{name}.json" for name in CASES}
+    return {name: read(path.stem) for name, path in found.items() if path.exists()}
 
 
 def average(rows: Iterable[Json], key: str) -> float:

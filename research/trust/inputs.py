@@ -32,7 +32,9 @@ _SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.Fixed
             mn.FixedPoint(None, learn_beta=False, learn_weights=True), mn.SGD(batch_size=3),
             mn.SGD(1e30), mn.SGD(1e-300, 0.0),
             mn.SGD(0.1, 0.999999, validation_fraction=0.999999), mn.SGD.paper(),
-            mn.SGD(validation_fraction=1e-12, batch_size=5)]  # fmt: skip
+            mn.SGD(validation_fraction=1e-12, batch_size=5), mn.Adam(), mn.Adam(noise=1e300),
+            mn.Adam(noise=0.0, batch_size=1), mn.Adam(angle=1e300, learning_rate=1e-300),
+            mn.Adam(decay=(0.0, 0.0), batch_size=10**30)]  # fmt: skip
 COMMON = {
     "n_memories": _COUNTS, "growth": _COUNTS, "varsigma": _REALS, "beta": [*_REALS, "learn"],
     "normalize": _KINDS, "solver": _SOLVERS, "max_iter": [1, 2, 3, 0, -1, 2.5, None, "many"],
@@ -45,11 +47,8 @@ COMMON = {
 _NO_IMAGES = {"growth", "varsigma", "solver", "uniform_weight", "callbacks"}
 CHANGES: dict[str, dict[str, list[Any]]] = {
     "DAMClassifier": COMMON | {
-        "objective": ["joint", "conditional", 0, 1, 0.5, 1e-300, -1, 2, math.nan, None, "x",
-                      mn.Refinement(1e-12), mn.Refinement(noise=1e300, max_iter=2),
-                      mn.Refinement(validation_fraction=0.999999, max_iter=2),
-                      mn.Refinement(validation_fraction=1e-12, max_iter=2),
-                      mn.Refinement(0.5, metric="none", max_iter=2)],
+        "objective": ["joint", "conditional", "auto", 0, 0.5, math.nan, None, "x"],
+        "search": ["auto", None, 1, 2, 10**30, 0, -1, 2.5, math.nan, "x", [1]],
         "label_smoothing": _REALS, "unlabeled": [None, 0, -1, "a", math.nan, object()],
         "class_weight": [None, "balanced", {}, {0: 1.0}, {0: 0.0, 1: 0.0}, {0: 1e300, 1: 1e-300},
                          {"a": math.nan}, {0: -1}, "x", 3],

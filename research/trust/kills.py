@@ -27,12 +27,12 @@ _LIMIT = 900.0  # seconds for a fit of a fraction of one: processors may be busy
 
 
 def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
-    """(estimator, rows, labels): every solver, growth, refinement, few labels, clusters, files."""
+    """(estimator, rows, labels): every solver and objective, growth, few labels, files."""
     settings = {
         "objective": "joint", "varsigma": 0.9, "normalize": "unit", "max_iter": 3, "tol": 0.0
     }  # fmt: skip
     wide = {"random_state": seed, **settings}
-    refined = wide | {"objective": mn.Refinement(max_iter=2)}
+    conditional = wide | {"objective": "conditional"}
     x, y = data(seed)
     some = np.where(np.arange(len(y)) % 4, -1, y)
     np.save(folder / "rows.npy", np.tile(x, (3, 1)))
@@ -44,7 +44,7 @@ def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
         "drawn seed": (mn.DAMClassifier(7, solver=mn.FixedPoint(16), **settings), x, y),
         "sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), x, y),
         "growth": (mn.DAMClassifier(9, growth=2, solver=mn.FixedPoint(None), **wide), x, y),
-        "refinement": (mn.DAMClassifier(7, **refined), x, y),
+        "conditional": (mn.DAMClassifier(7, **conditional), x, y),
         "few labels": (mn.DAMClassifier(7, unlabeled=-1, **wide), x, some),
         "clusters": (mn.DAMClusterer(3, n_memories=7, normalize="unit", max_iter=3,
                                      random_state=seed), x, y),
@@ -54,7 +54,7 @@ def cases(folder: Path, seed: int) -> dict[str, tuple[Any, Any, Any]]:
         "files sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), files,
                       None),
         "files growth": (mn.DAMClassifier(9, growth=2, **wide), files, None),
-        "files refinement": (mn.DAMClassifier(7, **refined), files, None),
+        "files conditional": (mn.DAMClassifier(7, **conditional), files, None),
         "two ranks": (mn.DAMClassifier(7, solver=mn.FixedPoint(None), **wide), x, y),
         "two ranks sgd": (mn.DAMClassifier(7, solver=mn.SGD(0.1, 0.9, batch_size=16), **wide), x,
                           y),

@@ -353,7 +353,10 @@ SETTINGS = {
         ("n_memories", 0),
         ("n_memories", -3),
         ("n_memories", 2.5),
-        ("solver", "adam"),
+        ("solver", "newton"),
+        ("search", "wide"),
+        ("search", 0),
+        ("objective", 0.5),
         ("solver", mn.SGD),
         ("growth", "split"),
         ("growth", 0),
@@ -402,20 +405,10 @@ SETTINGS = {
         ValueError,
         r"validation_fraction must lie in \(0, 1\), got 1\.0",
     ),
-    "refinement of noise below 0": (
-        lambda c: mn.Refinement(noise=-0.5),
+    "noise below 0": (
+        lambda c: mn.Adam(noise=-0.5),
         ValueError,
         r"noise must be finite and >= 0, or 'auto', got -0\.5",
-    ),
-    "refinement of weight 0": (
-        lambda c: mn.Refinement(0.0),
-        ValueError,
-        r"conditional must lie in \(0, 1\], got 0\.0",
-    ),
-    "refinement without passes": (
-        lambda c: mn.Refinement(max_iter=0),
-        ValueError,
-        r"max_iter must be >= 1 or None, got 0",
     ),
     "more memories than memory": (
         lambda c: small(n_memories=10**12).fit(c.x, c.y),

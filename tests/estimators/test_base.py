@@ -10,11 +10,10 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from mnemosphere.training.refinement import Trained
 from sklearn.exceptions import ConvergenceWarning
 
 import mnemosphere as mn
-from mnemosphere.estimators.setup import record_of
+from mnemosphere.estimators.setup import Trained, record_of
 from mnemosphere.training.callbacks import PassRecord
 from quick_models import assert_same_bits, small
 

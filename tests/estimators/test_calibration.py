@@ -142,7 +142,9 @@ def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
     model.calibrate_novelty(x, 0.05)
     assert model.novelty_threshold_ >= model.novelty_score(x).max()
     for size in (1, 2, 3, 7, 211):
-        parts = [mn.interpret.is_novel(model.model_, x[k : k + size]) for k in range(0, len(x), size)]
+        parts = [
+            mn.interpret.is_novel(model.model_, x[k : k + size]) for k in range(0, len(x), size)
+        ]
         assert np.concatenate(parts).mean() <= 0.05
 
 

@@ -112,7 +112,7 @@ def test_the_number_of_clusters_is_found(data):
     assert model.n_clusters_ == 5
     assert model.n_memories_ == 5  # round ones need one memory each
     assert adjusted_rand_score(data.y, model.labels_) > 0.97
-    numbers = {t["n_clusters"] for t in model.selection_}
+    numbers = {t["n_clusters"] for t in model.search_}
     assert {2, 5, 29} <= numbers
 
 

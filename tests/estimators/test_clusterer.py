@@ -260,7 +260,7 @@ def test_a_few_rows_without_direction_do_not_decide_the_normalization():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(rows)
-        assert ("center" in {t["normalize"] for t in model.selection_}) == tried
+        assert ("center" in {t["normalize"] for t in model.search_}) == tried
     model.set_params(normalize="center")
     with pytest.warns(UserWarning, match="9 of 69 rows of X are constant.* row 60, 61, 62"):
         model.fit(rows)

@@ -43,9 +43,7 @@ JOINT: dict[str, Any] = FAST | {"objective": "joint"}
 CASES = {
     "standard": lambda: mn.DAMClassifier(5, normalize="standard", **JOINT),
     "grown": lambda: mn.DAMClassifier(5, growth=2, normalize="unit", **JOINT),
-    "refined": lambda: mn.DAMClassifier(
-        4, normalize="unit", objective=mn.Refinement(max_iter=3), **FAST
-    ),
+    "refined": lambda: mn.DAMClassifier(4, normalize="unit", objective="conditional", **FAST),
     "clusters": lambda: mn.DAMClusterer(3, n_memories=4, normalize="unit", **FAST),
     "batches": lambda: mn.DAMClassifier(
         5, normalize="unit", solver=mn.FixedPoint(50), **JOINT | {"max_iter": 4}

@@ -145,7 +145,7 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     frame = pd.DataFrame(data.x, columns=["height", "width", "age", "income", "debt"])
     frame["plan"] = np.array(["basic", "plus", "pro"])[np.digitize(data.x[:, 0], [-0.5, 0.5])]
     model = mn.DAMClassifier(
-        7, objective=mn.Refinement(metric="none"), normalize="whitened", varsigma=0.6, max_iter=3
+        7, objective="joint", normalize="whitened", varsigma=0.6, max_iter=3
     ).fit(frame, data.y)
     names = model.model_.features.names
     assert len(names) == 8  # three numbers for the category

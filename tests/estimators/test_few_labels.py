@@ -1,7 +1,5 @@
 """Rows without labels through `fit`: all kinds of labels, automatic choices, interruption."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,7 +57,7 @@ def test_hard_soft_and_missing_labels_are_one_thing(two):
 
 @pytest.mark.parametrize(
     "options",
-    [{"growth": 5}, {"solver": "sgd"}, {"objective": mn.Refinement(max_iter=3)}],
+    [{"growth": 5}, {"solver": "sgd"}, {"objective": "conditional"}],
 )
 def test_every_way_of_training_takes_unlabeled_rows(two, options):
     x, partly, fresh_x, fresh_y = two
@@ -136,22 +134,3 @@ def test_automatic_choices_with_few_labels(data, fresh):
         for s in range(3)
     ]
     assert np.mean([model.score(fresh.x, fresh.y) for model in models]) > 0.8
-
-
-def test_auto_leaves_out_the_few_that_have_no_label(data, monkeypatch):
-    """The same bits as without these rows; what memories answer for counts all rows."""
-    refine = sys.modules["mnemosphere.training.refine"]
-    monkeypatch.setattr(refine, "_PASSES", 3)
-    monkeypatch.setattr(refine, "_ALL_STEPS", 6)
-    settings = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 2}
-    y = data.y.copy()
-    y[[3, 7]] = -1
-    gone = y == -1
-    with_them = mn.DAMClassifier(**settings, unlabeled=-1, random_state=0).fit(data.x, y)
-    alone = mn.DAMClassifier(**settings, random_state=0).fit(data.x[~gone], y[~gone])
-    assert with_them.status_ == alone.status_ != ""
-    for name in ("memories_", "class_weights_", "temperature_"):
-        assert np.array_equal(getattr(with_them, name), getattr(alone, name)), name
-    assert with_them.support_.sum() > alone.support_.sum()
-    taken_in = mn.DAMClassifier(**settings, objective="joint", unlabeled=-1, random_state=0)
-    assert taken_in.fit(data.x, y).history_[0]["phase"] == -1  # memories settle first

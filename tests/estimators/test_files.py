@@ -97,7 +97,7 @@ def test_small_files_are_as_arrays(source, rows):
     "settings",
     [
         {"growth": 3},
-        {"objective": mn.Refinement(max_iter=1)},
+        {"objective": "conditional"},
         {"solver": mn.SGD(learning_rate=0.1)},
         {"class_weight": "balanced", "normalize": "standard"},
         {"unlabeled": 2},

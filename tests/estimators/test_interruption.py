@@ -66,20 +66,11 @@ TRAININGS = {
     "fixed point": ({"solver": mn.FixedPoint(20), "max_iter": 6}, {""}),
     "sgd": ({"solver": mn.SGD(batch_size=20), "max_iter": 6}, {""}),
     "growth": ({"growth": 3, "varsigma": 1.0, "max_iter": 4}, {".phase0", ".phase1", ".phase2"}),
-    "refinement": ({"objective": mn.Refinement(max_iter=3), "max_iter": 3}, {".all"}),
-    "refined growth": (
-        {"objective": mn.Refinement(max_iter=2), "growth": 4, "max_iter": 2},
-        {f".fold{k}.{part}" for k in range(3) for part in ("phase0", "phase1")}
-        | {".allphase0", ".allphase1"},
-    ),
+    "conditional": ({"objective": "conditional", "max_iter": 3}, {""}),
     "few labels": ({"unlabeled": -1, "max_iter": 3}, {".settle", ""}),
     "few labels, growth": (
         {"unlabeled": -1, "growth": 4, "max_iter": 2},
         {".settle", ".phase0", ".phase1"},
-    ),
-    "few labels, refined": (
-        {"unlabeled": -1, "objective": mn.Refinement(max_iter=2), "max_iter": 2},
-        {f".fold{k}.{part}" for k in range(3) for part in ("settle", "")} | {".allsettle", ".all"},
     ),
 }
 

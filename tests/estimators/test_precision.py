@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere import DAMClassifier, DAMClusterer, Refinement
+from mnemosphere import DAMClassifier, DAMClusterer
 from mnemosphere.data import load
 
-GIVEN = {"objective": Refinement(max_iter=3), "max_iter": 5, "normalize": "unit", "varsigma": 0.3,
+GIVEN = {"objective": "conditional", "max_iter": 5, "normalize": "unit", "varsigma": 0.3,
          "random_state": 0}  # fmt: skip
 
 

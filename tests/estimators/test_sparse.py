@@ -1,7 +1,5 @@
 """Sparse rows through the estimators: the same answers as dense ones, and never made dense."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -114,23 +112,19 @@ def test_clusterer_as_with_dense_rows(data, never_dense):
     np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-10)
 
 
-def test_refinement_growth_and_certificates_on_sparse_rows(data, monkeypatch):
+@pytest.mark.parametrize("settings", [{"objective": "conditional"}, {"growth": 5}])
+def test_conditional_growth_and_certificates_on_sparse_rows(data, settings):
     x, y = data
-    monkeypatch.setattr(
-        sys.modules["mnemosphere.training.refine"], "_FEW_ROWS", 0
-    )  # few dense rows would judge by turns
     rows = sparse.csr_matrix(x)
-    clear = mn.Refinement(noise=0, max_iter=2, metric="none")
-    # β is given: where it is learned, dense rows are refined from a higher temperature.
-    settings = {"normalize": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
-                "growth": 5, "device": "cpu", "beta": 40.0}  # fmt: skip
-    a = mn.DAMClassifier(P, objective=clear, **settings).fit(x, y)
-    b = mn.DAMClassifier(P, objective=mn.Refinement(max_iter=2), **settings).fit(rows, y)
+    settings = settings | {"normalize": "unit", "random_state": 0, "max_iter": 3, "varsigma": 0.5,
+                           "device": "cpu", "beta": 40.0}  # fmt: skip
+    if "objective" in settings:
+        settings["solver"] = mn.Adam(noise=0)
+    a = mn.DAMClassifier(P, **settings).fit(x, y)
+    b = mn.DAMClassifier(P, **settings).fit(rows, y)
     np.testing.assert_allclose(b.memories_, a.memories_, rtol=0, atol=1e-8)
     one, other = a.certify(x, y), b.certify(rows, y)
     torch.testing.assert_close(other.lambda_min, one.lambda_min, rtol=1e-6, atol=1e-8)
-    with pytest.raises(ValueError, match="noise would make sparse rows dense"):
-        mn.DAMClassifier(P, objective=mn.Refinement(noise=0.5), **settings).fit(rows, y)
 
 
 def test_bad_sparse_rows_and_what_needs_dense_ones(data):

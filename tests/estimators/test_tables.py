@@ -119,7 +119,7 @@ def test_clusters_growth_refinement_and_streams_take_blanks(table):
     frame, y = table
     for estimator in (
         small(growth=2),
-        small(objective=mn.Refinement(max_iter=2, validation_fraction=0.3)),
+        small(objective="conditional"),
         small(solver=mn.SGD(batch_size=11)),
     ):
         assert estimator.fit(frame, y).score(frame, y) > 0.6

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnemosphere.model import kernel
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import at_temperature, best_reading
+from mnemosphere.model.class_reading import at_temperature, best_temperature
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import (
     JointConditional,
@@ -442,8 +442,8 @@ def test_the_temperature_is_sought_among_memories_alone_if_they_are():
     labels = torch.nn.functional.one_hot(truth, 4).double()
     wrong = torch.arange(len(x)) % 5 == 3
     labels[wrong] = labels[wrong].roll(1, 1)
-    reading = best_reading([(params, Batch(x, labels))])
-    at = at_temperature(params, reading.temperature)
+    temperature = best_temperature([(params, Batch(x, labels))])
+    at = at_temperature(params, temperature)
     asked = labels[:, :3].argmax(1, keepdim=True)
     fitted, plain = (
         -float(direct(p, x)[:, :3].log_softmax(1).gather(1, asked).mean()) for p in (at, params)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +13,9 @@ import torch
 from mnemosphere import DAMClassifier
 from mnemosphere.data import load
 from research import fits
-from research.benchmarks import processor
-from research.benchmarks.conditional import fidelity
+from research.benchmarks import conditional, processor
 from research.benchmarks.training_time import StopAtGoal, slope
+from research.image_peers import Rows
 
 
 def test_training_ends_with_the_first_pass_that_reaches_the_goal(problem):
@@ -57,14 +61,58 @@ def test_fidelity_asks_the_memory_of_largest_overlap():
         device="cpu",
     ).fit(x, y)
     rows = stored.x_test
-    predicted = model.predict(rows)
     centered = rows - rows.mean(1, keepdims=True)
     nearest = (centered @ model.memories_.T).argmax(1)
     soft = torch.from_numpy(model.class_weights_)[1:, :-1]
     word = model.classes_[soft.argmax(1).numpy()[nearest]]
-    expected = np.mean(word == predicted)
+    expected = np.mean(word == model.predict(rows))
     assert expected < 1
-    assert fidelity(model, rows, predicted) == expected
+    assert conditional.fidelity(model.model_, rows) == expected
+
+
+def test_the_study_of_the_conditional_objective_reports_each_data_set(tmp_path, monkeypatch):
+    digits = load("digits")
+    kept = {"x_train": digits.x_train[:300], "y_train": digits.y_train[:300]}
+    small = dataclasses.replace(digits, **kept)
+    monkeypatch.setattr(conditional, "load", lambda name, directory: small)
+    (tmp_path / "texts").mkdir()
+    names = np.array([f"intent {k}" for k in range(10)])
+    np.savez(
+        tmp_path / conditional.EMBEDDINGS, x_train=kept["x_train"], y_train=names[kept["y_train"]],
+        x_test=digits.x_test, y_test=names[digits.y_test],
+    )  # fmt: skip
+    words = ["--data", str(tmp_path), "--out", str(tmp_path), "--device", "cpu", "--seeds", "2"]
+    for name in ("mnist", "banking"):
+        conditional.main([*words, "--only", name, "--memories", "10", "20"])
+        found = json.loads((tmp_path / f"conditional_{name}.json").read_text(encoding="utf-8"))
+        assert {"command", "seeds", "versions", "device"} <= set(found)
+        assert (found["data"], found["rows"], found["classes"]) == (name, 300, 10)
+        assert [line["memories"] for line in found["results"]] == [10, 20]
+        assert [fit["seed"] for fit in found["fits"]] == [0, 0, 1, 1]
+        for line in found["results"]:
+            own = [f["accuracy"] for f in found["fits"] if f["memories"] == line["memories"]]
+            assert line["accuracy"] == pytest.approx(np.mean(own))
+            assert (line["lowest"], line["highest"]) == (min(own), max(own))
+            assert line["lowest"] > 80
+
+
+def test_patches_are_encoded_once_for_each_seed(monkeypatch):
+    digits = load("digits")
+    train, test = (Rows(torch.from_numpy(x[:150]), y[:150]) for x, y in (
+        (digits.x_train, digits.y_train), (digits.x_test, digits.y_test)))  # fmt: skip
+    seeds = []
+    plain = conditional.encode
+
+    def counted(everything, train, test, seed):
+        seeds.append(seed)
+        return plain(everything, train, test, seed, n_memories=8, n_patches=2000, patch=3, grid=2)
+
+    monkeypatch.setattr(conditional, "encode", counted)
+    args = argparse.Namespace(seeds=2, memories=[10, 20], device="cpu")
+    fits = conditional.study(conditional.CASES["mnist-patches"], train, test, args)
+    assert seeds == [0, 1]
+    assert len(fits) == 4
+    assert all(fit["encoding_seconds"] > 0 for fit in fits)
 
 
 def test_the_products_of_a_pass_are_those_with_all_rows(problem, monkeypatch):

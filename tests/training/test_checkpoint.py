@@ -24,7 +24,7 @@ SOLVERS = {
     "fixed point in batches": FixedPoint(20),
     "sgd": SGD(learning_rate=0.1, batch_size=20),
     "paper": dataclasses.replace(SGD.paper(), batch_size=20),
-    "adam": Adam(18, batch_size=20),
+    "adam": Adam(steps=18, batch_size=20),
 }
 
 

@@ -51,8 +51,11 @@ CASES: dict[str, Any] = {
     "batches": (FixedPoint(50), {}),
     "sgd": (SGD(batch_size=B), {}),
     "sgd batches": (SGD(batch_size=50), {}),
-    "adam": (Adam(20, batch_size=B), {"rule": CONDITIONAL, "noise": SphereNoise(0.2)}),
-    "adam batches": (Adam(60, batch_size=50), {"rule": CONDITIONAL, "noise": SphereNoise(0.2)}),
+    "adam": (Adam(steps=20, batch_size=B), {"rule": CONDITIONAL, "noise": SphereNoise(0.2)}),
+    "adam batches": (
+        Adam(steps=60, batch_size=50),
+        {"rule": CONDITIONAL, "noise": SphereNoise(0.2)},
+    ),
     "more processes than rows": (FixedPoint(None), {"rows": 3}),
 }
 GROWTH = {

@@ -33,7 +33,7 @@ SOLVERS = [
     FixedPoint(None),
     FixedPoint(20),
     SGD(learning_rate=0.1, batch_size=20),
-    Adam(50, batch_size=20),
+    Adam(steps=50, batch_size=20),
 ]
 IN_BATCHES = SOLVERS[1:]
 

@@ -28,7 +28,7 @@ SOLVERS = [
     FixedPoint(None),
     FixedPoint(53),
     SGD(batch_size=53, tolerance=None),
-    Adam(60, batch_size=53),
+    Adam(steps=60, batch_size=53),
 ]
 
 

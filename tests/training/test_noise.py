@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from mnemosphere.numerics import sphere, vmf
 from mnemosphere.numerics.bessel import inverse_mean_resultant
-from mnemosphere.training.noise import SphereNoise, angular_unit
+from mnemosphere.training.noise import SphereNoise
 
 
 def generator(seed=0):
@@ -70,13 +70,3 @@ def test_draws_follow_the_generator():
 def test_bad_length(length):
     with pytest.raises(ValueError, match="length must be finite and > 0"):
         SphereNoise(length)
-
-
-def test_scale_moves_the_exponent_of_a_memory_by_one(problem):
-    params = problem(52, features=211, memories=7, beta=300.0, varsigma=0.25).params
-    turn = angular_unit(params)
-    u = torch.randn(5000, 211, generator=generator(), dtype=torch.float64)
-    u = turn * u / u.norm(dim=1, keepdim=True)
-    moved = (float(params.beta_eff) * u @ params.w.T).std()
-    assert float(moved) == pytest.approx(1, abs=0.03)
-    assert angular_unit(params.replace(beta=torch.tensor(0.1, dtype=torch.float64))) == 1

@@ -97,7 +97,7 @@ def test_replayed_steps_are_the_plain_ones(problem, weighted, rule):
 
 @on_gpu
 @pytest.mark.parametrize(
-    "solver", [SGD(0.01, 0.9, 23, tolerance=None), Adam(20, batch_size=23, tolerance=None)]
+    "solver", [SGD(0.01, 0.9, 23, tolerance=None), Adam(steps=20, batch_size=23)]
 )
 def test_replayed_steps_take_the_noise_of_plain_ones(problem, solver):
     case = problem(17, rows=101, memories=13)

@@ -141,6 +141,11 @@ class ClassTraining:
         streamed: they are the first batch of a stream, which the joint likelihood follows.
         """
         settings = replace(self.settings, objective="joint") if streamed else self.settings
+        if stored.n_features < 2 and settings.normalize not in ("auto", *SCALED):
+            raise ValueError(
+                f"X has {stored.n_features} feature(s) after normalize={settings.normalize!r}, the "
+                "sphere needs 2: use normalize='standard'"
+            )
         given = stored, weight
         stored, targets, weight = merge_copies(stored, targets, weight)
         most = settings.n_memories or min(stored.n_rows, search.MAX_MEMORIES)
@@ -158,12 +163,6 @@ class ClassTraining:
             kept = labeled.nonzero()[:, 0]
             stored, targets = stored.take(kept), targets[kept]
             weight = None if weight is None else weight[kept]
-        kind = candidate.normalize
-        if stored.n_features < 2 and kind not in SCALED:
-            raise ValueError(
-                f"X has {stored.n_features} feature(s) after normalize={kind!r}, the sphere needs "
-                "2: use normalize='standard'"
-            )
         geometry, rows, lost = Geometry.fit(candidate, Sample(stored, targets, weight, dtype))
         self.normalizer = geometry.normalizer
         self.normalizer.check_some_left(lost)

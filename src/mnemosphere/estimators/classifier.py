@@ -104,7 +104,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         How settings that are "auto" are chosen: by successive halving among all candidates, among
         so many of them, or not at all (a fifth of the rows as memories, the joint likelihood).
     max_iter : int or None
-        Passes over the data; None: 15 exact or 6 incremental fixed-point passes, 20 of Adam, up to
+        Passes over the data; None: 10 exact or 6 incremental fixed-point passes, 20 of Adam, up to
         300 of SGD.
     tol : float
         Stop when a pass changes the loss by less than this, relative; 0 to switch off.

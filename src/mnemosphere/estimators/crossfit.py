@@ -39,7 +39,7 @@ from mnemosphere.training.conditional import class_targets, start_conditional
 
 Floats = NDArray[np.float64]
 
-JOINT_STEPS = 15  # exact steps of a joint model: further ones would overfit
+JOINT_STEPS = 10  # exact steps of a joint model: further ones would overfit
 ROWS_PER_MEMORY = 5  # a candidate has at most one memory for so many fitted rows, as in a full fit
 _FILLED_UP = 1 << 12  # rows × memories of a small problem
 _TOGETHER = 1 << 21  # rows × memories of problems that are trained side by side
@@ -122,8 +122,7 @@ class Geometry(NamedTuple):
     @classmethod
     def fit(cls, candidate: Candidate, rows: Sample) -> tuple[Self, Batch, Tensor]:
         """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
-        base = "standard" if candidate.normalize in METRICS else candidate.normalize
-        normalizer = Normalizer.fit(base, rows.rows, rows.weight)
+        normalizer = Normalizer.fit(candidate.normalize, rows.rows, rows.weight)
         batch, lost = rows.on_sphere(normalizer)
         if candidate.normalize not in METRICS:
             return cls(normalizer, None), batch, lost

@@ -196,7 +196,8 @@ def run(
         left = [left[k] for k in sorted(order[:limit].tolist())]
     stages = rungs(n_labeled, sample.n_classes)
     if n_labeled < 2 * max(2, sample.n_classes):  # nothing can be held out
-        return Choice(left[0], None, None, SearchTable())
+        taken = next((own for own in left if own.unlabeled), left[0])
+        return Choice(taken, None, None, SearchTable())
     stages = stages if len(left) > 1 else stages[-1:]
     trials: list[Trial] = []
     for number, (fitted, held, n_splits) in enumerate(stages):

@@ -19,7 +19,7 @@ from mnemosphere.training.solver import GradientSolver, SolverState
 __all__ = ["Adam"]
 
 PASSES = 20
-_LEAST_STEPS = 3  # per pass: on few rows batches are smaller
+_LEAST_STEPS = 2  # per pass: on few rows batches are smaller
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Adam(GradientSolver):
         The length of the noise on every row of every batch, relative to the row. "auto": the
         search chooses; 0.5 without a search.
     batch_size : int
-        Rows per step, at most a third of all.
+        Rows per step, at most half of all.
 
     """
 
@@ -127,7 +127,10 @@ class Adam(GradientSolver):
         changed: dict[str, Any] = {"w": w, "p": p, "p_h": p.sum(-1), "p_q": p.sum(-2)}
 
         if self.learn_beta:
-            g = params.beta * stats.gradient_beta(params)
+            # Without a uniform component all mass cancels, and no Bessel function is needed.
+            alone = not (params.w.is_cuda or bool(params.p[..., 0, :].any()))
+            none = torch.zeros_like(params.beta) if alone else None
+            g = params.beta * stats.gradient_beta(params, none)
             move = mean_step("beta", g, g.square(), self.learning_rate)
             changed["beta"] = (params.beta * move.exp()).to(params.beta.dtype)
         return params.replace(**changed), state | new
