@@ -1,7 +1,7 @@
 """How a classifier is trained: the choice of settings, the joint solution, its refinement.
 
-`ClassTraining` is all that `DAMClassifier.fit` knows of training: rows and label weights go in, a
-`Trained` and how its class probabilities are read come out.
+`ClassTraining` is all that `DAMClassifier.fit` knows of training. `resolve` takes rows and label
+weights and puts them on the sphere, `run` takes such rows and returns a `TrainedClassifier`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, Dataset
+from mnemosphere.data.dataset import ArrayDataset, Dataset, is_dense_array
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
 from mnemosphere.estimators import selection
@@ -28,6 +28,7 @@ from mnemosphere.estimators.selection import MANY_CLASSES, is_quick, takes_long
 from mnemosphere.estimators.setup import (
     PASSES,
     check_room,
+    check_trained,
     precision_of,
     put_on_sphere,
     solver_of,
@@ -57,6 +58,15 @@ _LONG_PASSES = 10
 _JUDGED_PASSES = 6  # of the joint solutions that rows left out judge
 _FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _LEAST_HELD = 20  # rows for early stopping of SGD; fewer tell nothing
+
+
+class TrainedClassifier(NamedTuple):
+    """What the training of a classifier results in."""
+
+    trained: Trained  # parameters without a metric, history, status, lineage, label counts
+    normalizer: Normalizer  # with the metric that was learned
+    reading: Reading  # temperature and power of the soft labels, by held-out rows
+    trials: list[dict[str, Any]]  # of the search
 
 
 class ClassTraining:
@@ -158,6 +168,20 @@ class ClassTraining:
             smoothing=self.label_smoothing,
             refined=self._refinement() is not None and self.growth is None,
         )  # fmt: skip
+
+    def run(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> TrainedClassifier:
+        """Train on all rows, then find how class probabilities are read."""
+        trained, normalizer = self.train(dataset, seed, callbacks), self.normalizer
+        metric = trained.params.metric
+        if metric is not None:
+            normalizer = normalizer.with_metric(metric)
+            trained = trained._replace(params=trained.params.replace(metric=None))
+        check_trained(trained)
+        reading = Reading()
+        if trained.status != "interrupted":
+            with torch.inference_mode(is_dense_array(dataset)):
+                reading = current().same(self.reading(dataset, trained, seed))
+        return TrainedClassifier(trained, normalizer, reading, self.trials)
 
     def train(self, dataset: Dataset, seed: int, callbacks: Sequence[Callback]) -> Trained:
         """The solution by the chosen solver, or the conditional refinement of the joint one."""

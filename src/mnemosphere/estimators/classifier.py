@@ -14,13 +14,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from mnemosphere.data.dataset import ArrayDataset, is_dense_array
+from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.data.source import Dataset
 from mnemosphere.data.streamed import SourceDataset
 from mnemosphere.estimators.base import ATTRIBUTES, MemoryEstimator
-from mnemosphere.estimators.class_training import ClassTraining
+from mnemosphere.estimators.class_training import ClassTraining, TrainedClassifier
 from mnemosphere.estimators.from_files import (
     accuracy,
     features_of,
@@ -52,9 +52,9 @@ from mnemosphere.model.class_reading import best_reading, net_class_weights, sha
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import current, together
+from mnemosphere.training.distributed import together
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.refinement import Refinement, Trained
+from mnemosphere.training.refinement import Refinement
 from mnemosphere.training.sgd import SGD
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -237,8 +237,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         settings = self.get_params(deep=False)
         with together(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
-            trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = _fitted(settings, rows, trained)
+            result = rows.training.run(rows.dataset, rows.seed, rows.callbacks)
+            self.model_ = _fitted(settings, rows, result)
         return self
 
     def partial_fit(
@@ -432,26 +432,18 @@ def _encode(
     return coded
 
 
-def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> FittedModel:
+def _fitted(settings: Mapping[str, Any], rows: _Rows, result: TrainedClassifier) -> FittedModel:
     """The fitted model: class probabilities calibrated, exemplars found."""
-    training, dataset, params = rows.training, rows.dataset, trained.params
-    normalizer = training.normalizer
-    if params.metric is not None:
-        normalizer = normalizer.with_metric(params.metric)
-        params = params.replace(metric=None)
-        trained = trained._replace(params=params)
-    record = record_of(settings, trained, training.trials)
+    trained, normalizer, reading, trials = result
+    params, n_rows = trained.params, rows.dataset.n_rows
     net = net_class_weights(params, settings["label_smoothing"], trained.label_counts)
-    exemplars = find_exemplars(params, normalizer, rows.stored, rows.weight, dataset.n_rows)
-    calibration = Calibration(class_weights=net)
-    if trained.status != "interrupted":
-        with torch.inference_mode(is_dense_array(dataset)):
-            found = current().same(training.reading(dataset, trained, rows.seed))
-        calibration = Calibration(found.temperature, sharpen(net, found.power))
     return FittedModel(
-        "classifier", params, normalizer, rows.features, training.classes_, calibration,
-        label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
-        record=record, **trained_with(settings),
+        "classifier", params, normalizer, rows.features, rows.training.classes_,
+        Calibration(reading.temperature, sharpen(net, reading.power)),
+        label_mass=rows.dataset.label_mass().cpu(),
+        exemplars=find_exemplars(params, normalizer, rows.stored, rows.weight, n_rows),
+        lineage=trained.lineage, record=record_of(settings, trained, trials),
+        **trained_with(settings),
     )  # fmt: skip
 
 

@@ -20,7 +20,13 @@ from mnemosphere.estimators.cluster_selection import (
     SHARED_BY,
     choose,
 )
-from mnemosphere.estimators.setup import PASSES, precision_of, put_on_sphere, solver_of
+from mnemosphere.estimators.setup import (
+    PASSES,
+    check_trained,
+    precision_of,
+    put_on_sphere,
+    solver_of,
+)
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
@@ -82,7 +88,9 @@ class ClusterTraining:
         """Memories of highest likelihood, then their latent classes."""
         generator = torch.Generator().manual_seed(seed)
         trained = self.train_memories(dataset, generator, callbacks)
-        return self.train_classes(trained, dataset, prior, generator, callbacks)
+        trained = self.train_classes(trained, dataset, prior, generator, callbacks)
+        check_trained(trained)
+        return trained
 
     def resolve(
         self, stored: StoredRows, weight: Tensor | None, prior: Tensor | None, seed: int

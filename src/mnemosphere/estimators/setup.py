@@ -129,16 +129,20 @@ def begin(
     return group.same(seed), callbacks
 
 
-def record_of(
-    settings: Mapping[str, Any], trained: Trained, search: Sequence[dict[str, Any]]
-) -> Record:
-    """How training went; ValueError if it came to no model, a warning if it ended too early."""
+def check_trained(trained: Trained) -> None:
+    """Raise ValueError if training came to no model."""
     try:
         trained.params.check()
     except ValueError as error:
         raise ValueError(
             f"training of X came to no model ({error}): scale X, or use other settings"
         ) from error
+
+
+def record_of(
+    settings: Mapping[str, Any], trained: Trained, search: Sequence[dict[str, Any]]
+) -> Record:
+    """How training went; a warning if it ended too early."""
     last = [r for r in trained.history if r.phase == trained.history[-1].phase]
     losses = [record.loss for record in last[-2:]]
     if settings["max_iter"] is None and trained.status == "max_iter" and len(losses) == 2:
