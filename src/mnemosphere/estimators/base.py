@@ -53,6 +53,24 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
 }
 
 
+def fitted_attribute(
+    estimator: BaseEstimator, name: str, attributes: Mapping[str, Callable[[Any], Any]]
+) -> Any:
+    """An attribute of an estimator that is a reading of its `model_`; AttributeError for others."""
+    model = vars(estimator).get("model_")
+    kind = type(estimator).__name__
+    if model is not None and name in attributes:
+        return attributes[name](model)
+    if model is not None and name == "feature_names_in_" and model.features.columns is not None:
+        return np.array(model.features.columns, dtype=object)
+    if name == "model_":
+        raise NotFittedError(
+            f"This {kind} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+            "using this estimator."
+        )
+    raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+
+
 class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     """An estimator that holds a `FittedModel`: `model_`, the only thing that `fit` sets.
 
@@ -63,18 +81,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     _attributes: Mapping[str, Callable[[FittedModel], Any]] = ATTRIBUTES
 
     def __getattr__(self, name: str) -> Any:
-        model = self.__dict__.get("model_")
-        if model is not None:
-            if name in self._attributes:
-                return self._attributes[name](model)
-            if name == "feature_names_in_" and model.features.columns is not None:
-                return np.array(model.features.columns, dtype=object)
-        if name == "model_":
-            raise NotFittedError(
-                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with "
-                "appropriate arguments before using this estimator."
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return fitted_attribute(self, name, self._attributes)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(self._attributes if "model_" in self.__dict__ else ())]

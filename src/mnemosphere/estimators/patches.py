@@ -13,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from mnemosphere.data.windows import PatchDataset
@@ -26,6 +25,7 @@ from mnemosphere.encoder import (
     windows_of,
 )
 from mnemosphere.estimators import saving
+from mnemosphere.estimators.base import fitted_attribute
 from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import learn_features, precision_of
@@ -164,13 +164,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def __getattr__(self, name: str) -> Any:
-        model = self.__dict__.get("model_")
-        if model is not None:
-            if name in _ATTRIBUTES:
-                return _ATTRIBUTES[name](model)
-            if name == "feature_names_in_" and model.features.columns is not None:
-                return np.array(model.features.columns, dtype=object)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return fitted_attribute(self, name, _ATTRIBUTES)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -223,14 +217,10 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             tol=self.tol, generator=generator, callbacks=watchers,
         )  # fmt: skip
 
-    def _fitted(self) -> FittedEncoder:
-        check_is_fitted(self, "model_")
-        return self.model_
-
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names like "patch6x6_cell2,0_memory17", in the order of the columns of `transform`."""
         names = []
-        for layer in self._fitted().layers:
+        for layer in self.model_.layers:
             size = "x".join(map(str, layer.windows.size))
             down, across = layer.grid
             names += [
@@ -243,7 +233,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> Floats:
         """Unit rows (n, cells · memories), sizes one after the other; zeros for a blank image."""
-        model = self._fitted()
+        model = self.model_
         images = model.stored(X)
         place = X.device if isinstance(X, Tensor) else "cpu"
         out = torch.empty(images.n_rows, model.n_out, device=place, dtype=wide(X))
@@ -260,7 +250,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         never negative, and most are next to nothing: in a row with negative numbers, as of a
         classifier that centers rows, the median counts as 0.
         """
-        pictures: Floats = like(X, self._fitted().pictures(X, n_iter))
+        pictures: Floats = like(X, self.model_.pictures(X, n_iter))
         return pictures
 
     def save(self, path: str | PathLike[str]) -> None:
