@@ -23,6 +23,7 @@ __all__ = ["class_targets", "fit_density", "start_conditional"]
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
 _DENSITY_STEPS = 10
+_LEAST_ROWS = 1e-6  # that every memory answers for: none loses all of its weight
 
 
 def start_conditional(w: Tensor, labels: Tensor, *, beta: float | None) -> Parameters:
@@ -68,5 +69,6 @@ def fit_density(
         stats = accumulate(found, rows, objectives.joint)
         if learn_beta:
             found = solve_beta(found, stats.overlap.double().sum() / stats.mass[1:].double().sum())
-        found = share_out(found, stats.p_bar, hold_classes=True)
+        mass = stats.p_bar + _LEAST_ROWS * found.p_q
+        found = share_out(found, mass, hold_classes=True)
     return found
