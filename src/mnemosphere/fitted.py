@@ -177,9 +177,7 @@ class FittedModel:
     def net(self) -> Parameters:
         """Parameters with the class weights that classes are read from."""
         net = self.calibration.class_weights
-        if net is None:
-            return self.params
-        return self.params.replace(p=net, p_h=net.sum(1), p_q=net.sum(0))
+        return self.params if net is None else self.params.replace(p=net)
 
     @cached_property
     def class_params(self) -> Parameters:

@@ -357,7 +357,6 @@ SETTINGS = {
         ("search", "wide"),
         ("search", 0),
         ("objective", 0.5),
-        ("solver", mn.SGD),
         ("growth", "split"),
         ("growth", 0),
         ("varsigma", 0),

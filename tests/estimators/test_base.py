@@ -318,15 +318,6 @@ def test_converged_or_not(data):
     assert (short.converged_, short.status_, short.n_iter_) == (False, "max_iter", 2)
 
 
-def test_a_default_budget_that_ends_too_early_warns(data, monkeypatch):
-    from mnemosphere.estimators import class_training
-
-    monkeypatch.setitem(class_training.PASSES, "exact", 2)
-    with pytest.warns(ConvergenceWarning, match=r"not converged in 2 passes, .*raise max_iter"):
-        small(tol=1e-9, max_iter=None).fit(*data)
-    small(tol=1e-9, max_iter=2).fit(*data)  # the user's own budget: no word
-
-
 @pytest.mark.parametrize(
     ("losses", "warned"),
     [
@@ -350,11 +341,11 @@ def test_the_warning_is_about_the_last_pass_of_the_last_phase(fitted, losses, wa
     history = tuple(record(k, loss, 0) for k, loss in enumerate(losses))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        record_of(settings, Trained(fitted.params_, history, "max_iter"), [])
+        record_of(settings, Trained(fitted.params_, fitted.params_.p, 1.0, history, "max_iter"), [])
         assert [w.category for w in caught] == [ConvergenceWarning] * warned
         begun = (*history, record(3, 0.1, 1))
         for status, passes in (("converged", history), ("max_iter", begun), ("max_iter", ())):
-            record_of(settings, Trained(fitted.params_, passes, status), [])
+            record_of(settings, Trained(fitted.params_, fitted.params_.p, 1.0, passes, status), [])
         assert len(caught) == warned
 
 

@@ -401,7 +401,7 @@ def test_sgd_defaults(make_clusters):
 
 def test_exact_steps_never_increase_the_loss(data):
     model = mn.DAMClassifier(
-        7, objective="joint", normalize="unit", varsigma=0.8, tol=0.0, random_state=0
+        7, objective="joint", normalize="unit", varsigma=0.8, tol=0.0, max_iter=50, random_state=0
     )
     losses = [record["loss"] for record in model.fit(data.x, data.y).history_]
     assert len(losses) == 50

@@ -57,7 +57,7 @@ def test_hard_soft_and_missing_labels_are_one_thing(two):
 
 @pytest.mark.parametrize(
     "options",
-    [{"growth": 5}, {"solver": "sgd"}, {"objective": "conditional"}],
+    [{"growth": 5}, {"solver": "sgd"}],
 )
 def test_every_way_of_training_takes_unlabeled_rows(two, options):
     x, partly, fresh_x, fresh_y = two

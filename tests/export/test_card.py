@@ -22,7 +22,7 @@ def front(text):
 
 def test_figures_are_those_of_scikit_learn(wine_model, wines):
     x, y = wines
-    matter, body = front(wine_model.card(x, y, title="Wines: a 'test'"))
+    matter, body = front(mn.export.model_card(wine_model.model_, x, y, title="Wines: a 'test'"))
     (result,) = matter["model-index"][0]["results"]
     found = {m["type"]: m["value"] for m in result["metrics"]}
     assert matter["library_name"] == "mnemosphere"
@@ -40,7 +40,7 @@ def test_the_checksum_is_that_of_numbers_and_labels(wine_model, wines):
     x, y = wines
     digest = hashlib.sha256(x.to_numpy(dtype="<f8").tobytes() + "\0".join(y).encode()).hexdigest()
     assert facts(wine_model.model_, x, y)["rows"]["checksum"] == digest
-    assert digest in wine_model.card(x, y)
+    assert digest in mn.export.model_card(wine_model.model_, x, y)
     assert facts(wine_model.model_, x.iloc[::-1], y)["rows"]["checksum"] != digest
 
 
@@ -61,7 +61,7 @@ def test_names_cannot_break_out_of_their_cells():
     model = mn.DAMClassifier(
         5, objective="joint", normalize="unit", varsigma=0.5, random_state=0
     ).fit(x, y)
-    text = model.card(x, y, title="evil\n---\nname: [")
+    text = mn.export.model_card(model.model_, x, y, title="evil\n---\nname: [")
     matter, body = front(text)
     assert matter["model-index"][0]["name"] == "evil --- name: ["
     assert "<script>" not in body
@@ -71,7 +71,7 @@ def test_names_cannot_break_out_of_their_cells():
 
 
 def test_without_rows_nothing_is_claimed(wine_model):
-    matter, body = front(wine_model.card())
+    matter, body = front(mn.export.model_card(wine_model.model_))
     assert "metrics" not in matter
     assert "accuracy" not in body
 
@@ -83,13 +83,13 @@ def test_many_classes_are_told_by_their_worst_pairs():
     model = mn.as_estimator(mn.interpret.from_parameters(centers, weights, beta=9.0))
     y = np.arange(40) % 20
     y[[0, 20]] = 7  # rows of class 0 that are called 7
-    body = front(model.card(np.tile(centers, (2, 1)), y))[1]
+    body = front(mn.export.model_card(model.model_, np.tile(centers, (2, 1)), y))[1]
     assert "| 7 | 0 | 2 |" in body
 
 
 def test_a_clusterer_has_a_card_without_measures(wines):
     x, _ = wines
     model = mn.DAMClusterer(3, n_memories=7, random_state=0).fit(x)
-    matter, body = front(model.card(x))
+    matter, body = front(mn.export.model_card(model.model_, x))
     assert "tabular-clustering" in matter["tags"]
     assert "3 clusters" in body

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import mpmath
-import numpy as np
 import pytest
-import scipy.sparse
 import torch
 from torch.testing import assert_close
 
 from mnemosphere.model import initialize
-from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 
 
@@ -115,40 +112,3 @@ def test_a_probe_of_the_rows_is_enough_for_beta(problem):
     full = initialize.inverse_mean_resultant(nearest.double().mean(), 11)
     assert beta.dtype == torch.float32
     assert float(beta) == pytest.approx(float(full), rel=0.03)
-
-
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_class_means_share_out_the_rows_of_their_class(kind):
-    """Row by row: the first memory of a class gets its first row, the next its second, and on."""
-    n, n_features, n_memories, n_classes = 83, 11, 13, 4
-    rng = np.random.default_rng(2)
-    x = rng.random((n, n_features)) * (rng.random((n, n_features)) < 0.4) + np.eye(n_features)[0]
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    label = np.where(np.arange(n) < 50, 0, rng.integers(1, n_classes, n))
-    targets = torch.eye(n_classes + 1, dtype=torch.float64)[label]
-    order = initialize.class_by_class(targets, generator=torch.Generator().manual_seed(7)).numpy()
-    sums, owner, taken = np.zeros((n_memories, n_features)), label[order[:n_memories]], {}
-    for row in order:
-        memories = np.flatnonzero(owner == label[row])
-        place = taken[label[row]] = taken.get(label[row], -1) + 1
-        sums[memories[place % len(memories)]] += x[row]
-    rows = torch.from_numpy(x) if kind == "dense" else SparseRows.of(scipy.sparse.csr_matrix(x))
-    w, weights = initialize.class_means(
-        rows, targets, n_memories, generator=torch.Generator().manual_seed(7)
-    )
-    wanted = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-    torch.testing.assert_close(w, torch.from_numpy(wanted), rtol=0, atol=1e-12)
-    assert weights.argmax(1).tolist() == owner.tolist()
-    assert torch.equal(weights.sum(1), torch.ones(n_memories, dtype=torch.float64))
-    counts = np.bincount(owner, minlength=n_classes)  # in proportion, each at least once
-    assert counts.min() >= 1
-    assert abs(counts[0] - n_memories * 50 / n) <= 2
-
-
-def test_memories_of_a_class_without_rows_of_its_own_stay_on_a_row():
-    """Rows that cancel have no mean direction."""
-    x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    targets = torch.eye(3, dtype=torch.float64)[[0, 0, 1]]
-    w, weights = initialize.class_means(x, targets, 2, generator=torch.Generator().manual_seed(0))
-    mine = w[weights.argmax(1) == 0][0]
-    assert mine.abs().tolist() == [1.0, 0.0]

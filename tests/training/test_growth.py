@@ -15,7 +15,6 @@ from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.numerics import sphere
 from mnemosphere.training import growth
-from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fixed_point import FixedPoint
@@ -28,7 +27,6 @@ SOLVERS = [
     FixedPoint(None),
     FixedPoint(53),
     SGD(batch_size=53, tolerance=None),
-    Adam(steps=60, batch_size=53),
 ]
 
 

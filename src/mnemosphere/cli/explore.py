@@ -60,7 +60,7 @@ def export(
 ) -> None:
     """Write a model as an ONNX graph, or as a model card in Markdown judged on DATA."""
     from mnemosphere.cli.rows import open_model, rows_for
-    from mnemosphere.export import to_onnx
+    from mnemosphere.export import model_card, to_onnx
     from mnemosphere.files import write_atomically
 
     inputs = (model,) if data is None else (model, data)
@@ -71,6 +71,6 @@ def export(
     else:
         found = None if data is None else rows_for(opened, data, request.columns, request.split)
         x, y = (None, None) if found is None else (found.x, found.y)
-        write_atomically(out, opened.model.card(x, y).encode())
+        write_atomically(out, model_card(opened.model.model_, x, y).encode())
     request.terminal.result({"file": out, "model": opened.path})
     request.terminal.say(f"wrote {out}")

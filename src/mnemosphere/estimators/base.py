@@ -23,7 +23,7 @@ from mnemosphere.estimators import saving
 from mnemosphere.estimators.from_files import check_features, gathered, sample_rows
 from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import kept_settings
-from mnemosphere.export import explore, model_card
+from mnemosphere.export import explore
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
 from mnemosphere.training.distributed import together
@@ -244,12 +244,6 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
         saving.save(self, Path(path))
-
-    def card(
-        self, X: ArrayLike | None = None, y: ArrayLike | None = None, *, title: str | None = None
-    ) -> str:
-        """A model card in Markdown with YAML front matter; rows (X, y) are what it measures by."""
-        return model_card(self._current(), X, y, title=title)
 
     def explore(
         self,

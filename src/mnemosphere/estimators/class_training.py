@@ -49,6 +49,7 @@ from mnemosphere.training.sgd import SGD
 __all__ = ["ClassTraining"]
 
 HELD_OUT, HELD_OUT_FROM = 2000, 20_000  # rows kept for calibration and guard, of so many and more
+EXACT_ROWS = 10_000  # up to so many, joint models are trained by exact steps, as in the search
 START_ROWS = 50_000  # rows that memories start on
 DENSITY_ROWS = 10_000  # rows that the density of a conditional model is fitted to
 _SGD_PASSES = 300
@@ -155,7 +156,7 @@ class ClassTraining:
         check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
             self.choice = current().once(
-                partial(_choose, stored, targets, weight, settings, seed=seed)
+                partial(_choose, stored, targets, weight, settings, seed=seed, dtype=dtype)
             )
         candidate = self.choice.candidate
         labeled = targets.sum(1) > 0
@@ -192,8 +193,9 @@ class ClassTraining:
 
 
 def _choose(
-    rows: StoredRows, targets: Tensor, weight: Tensor | None, settings: _Settings, *, seed: int
-) -> Choice:
+    rows: StoredRows, targets: Tensor, weight: Tensor | None, settings: _Settings, *, seed: int,
+    dtype: torch.dtype,
+) -> Choice:  # fmt: skip
     """Decide what is "auto" by a search on at most a few thousand of the rows."""
     if settings.objective == "conditional":
         if settings.growth is not None:
@@ -212,7 +214,7 @@ def _choose(
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(rows.n_rows, generator=generator).to(targets.device)
     some = torch.cat([order[labeled[order]][:most], order[~labeled[order]][:most]]).sort().values
-    whole = Sample(rows, targets, weight, torch.float32)  # it only compares
+    whole = Sample(rows, targets, weight, dtype)
     sample = whole if len(some) == rows.n_rows else whole.take(some)
     if sample.is_sparse and settings.normalize in METRICS:
         raise ValueError(
@@ -346,7 +348,8 @@ def _joint(
     generator: torch.Generator, callbacks: Sequence[Callback], stage: str,
 ) -> tuple[FitResult, Parameters, Lineage | None]:  # fmt: skip
     """(the result of the fixed point or of SGD, its net class weights, the tree of splits)."""
-    given = settings.solver if isinstance(settings.solver, FixedPoint | SGD) else FixedPoint()
+    exact_steps = FixedPoint(None if dataset.n_rows <= EXACT_ROWS else "auto")
+    given = settings.solver if isinstance(settings.solver, FixedPoint | SGD) else exact_steps
     solver = given.resolve(dataset.n_rows, learn_beta=settings.learn_beta, device=dataset.device)
     exact = solver.rows_per_step is None
     plain = settings.growth is None and isinstance(solver, FixedPoint) and not candidate.unlabeled
@@ -399,7 +402,10 @@ def _joint(
         stage=stage,
     )  # fmt: skip
     counts = solver.label_counts(result.state, dataset.n_rows)
-    result = replace(result, history=(*history, *result.history))
+    # Exact passes end early by default: further ones overfit, and the search took as many.
+    early = exact and settings.max_iter is None and result.status == "max_iter"
+    status = "stopped early" if early else result.status
+    result = replace(result, history=(*history, *result.history), status=status)
     return result, _net(result, settings, counts), None
 
 

@@ -195,7 +195,8 @@ def run(
         order = torch.randperm(len(left), generator=torch.Generator().manual_seed(settings.seed))
         left = [left[k] for k in sorted(order[:limit].tolist())]
     stages = rungs(n_labeled, sample.n_classes)
-    if n_labeled < 2 * max(2, sample.n_classes):  # nothing can be held out
+    least = 2 if n_labeled == sample.n_rows else LEAST_OF_CLASS
+    if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
         taken = next((own for own in left if own.unlabeled), left[0])
         return Choice(taken, None, None, SearchTable())
     stages = stages if len(left) > 1 else stages[-1:]
@@ -217,10 +218,10 @@ def run(
     )  # fmt: skip
 
 
-def complexity(candidate: Candidate) -> tuple[int, int, int, float]:
-    """What makes a candidate simpler: fewer memories, a simpler geometry, joint, less noise."""
+def complexity(candidate: Candidate) -> tuple[bool, int, int, int, float]:
+    """Preferred: rows without label, fewer memories, simpler geometry, joint, no noise."""
     return (
-        candidate.n_memories, NORMALIZATIONS.index(candidate.normalize),
+        not candidate.unlabeled, candidate.n_memories, NORMALIZATIONS.index(candidate.normalize),
         int(candidate.objective == "conditional"), candidate.noise,
     )  # fmt: skip
 

@@ -57,9 +57,7 @@ class Trained(NamedTuple):
     @property
     def class_params(self) -> Parameters:
         """Parameters whose log_joint gives the probabilities of the classes."""
-        p = self.class_weights
-        net = self.params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
-        return at_temperature(net, self.temperature)
+        return at_temperature(self.params.replace(p=self.class_weights), self.temperature)
 
 
 def learn_features(

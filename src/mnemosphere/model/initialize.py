@@ -74,13 +74,18 @@ def _few_steps(
     own, q = x[rows[: _ROWS_OF_A_MEAN * k]], targets[rows[: _ROWS_OF_A_MEAN * k]]
     first = from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
     mean = (torch.ones(1, len(own), dtype=x.dtype, device=x.device) @ own) / len(own)
-    w = torch.nn.functional.normalize(first + mean, dim=1)
+    w = _directions(first + mean)
     for _ in range(steps + 1):
         nearest = (own @ w.T).argmax(1)
         of = torch.nn.functional.one_hot(nearest, k).to(w)  # (n, k)
-        w = torch.nn.functional.normalize(of.T @ own + 1e-3 * w, dim=1)
+        w = _directions(of.T @ own + 1e-3 * w)
     mass = of.sum(0)[:, None]
     return w, torch.where(mass > 0, of.T @ q / mass.clamp_min(1), q.mean(0))
+
+
+def _directions(x: Tensor) -> Tensor:
+    norm = sphere.norms(x, keepdim=True)
+    return x / norm.clamp_min(torch.finfo(x.dtype).tiny)
 
 
 def from_data(

@@ -31,7 +31,7 @@ from mnemosphere.training.solver import SolverState
 
 __all__ = ["FixedPoint"]
 
-_FEW_ROWS = 10_000
+_FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _SHORTEST_OF_WEIGHTS = 0.5  # where class weights wait for the end of a pass: less noise
 # Errors of marginals within a pass and at its end, on a GPU
