@@ -45,6 +45,6 @@ def with_class_prior(params: Parameters, p_q: Tensor, memory_weights: str = "fol
     if memory_weights == "follow":
         p = p * torch.where(old > 0, new / old, 0.0)
     else:
-        p = polytope.sinkhorn(p.log(), params.p_h.double(), new, tol=1e-9).raise_if_failed().p
+        p = polytope.sinkhorn(p.log(), p.sum(1), new, tol=1e-9).raise_if_failed().p
     p = p / p.sum()
     return params.replace(p=p.to(params.p), p_h=p.sum(1).to(params.p), p_q=p.sum(0).to(params.p))

@@ -46,7 +46,7 @@ def memories_of(
             w = (w - normalizer.mean.cpu().numpy()) / normalizer.scale.cpu().numpy()
         else:  # but pixels are: memories look like rows
             w = w - w.mean(axis=1, keepdims=True)
-    parts = (w, _class_weights(model), model.class_params.p_h.cpu().numpy())
+    parts = (w, _class_weights(model))
     names = [str(name) for name in model.features.names or []]
     named = shape is None and pictures is None and bool(names) and readable(names)
     if not model.is_classifier and not named:
@@ -67,8 +67,7 @@ def _class_weights(model: FittedModel) -> NDArray[Any]:
 def classes_of(model: FittedModel, count: int = 25) -> Axes:
     """Soft labels of some memories."""
     return class_weights(
-        _class_weights(model), model.classes.tolist(), p_h=model.class_params.p_h.cpu().numpy(),
-        indices=representative(model, count),
+        _class_weights(model), model.classes.tolist(), indices=representative(model, count),
     )  # fmt: skip
 
 
