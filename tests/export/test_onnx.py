@@ -71,7 +71,7 @@ def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class
         3, normalize="unit", objective="joint", varsigma=1.0, uniform_weight=0.0,
         random_state=0,
     ).fit(x, y)  # fmt: skip
-    model.temperature_ = 0.1
+    model.model_ = model.model_.recalibrate(temperature=0.1)
     far = np.array([[1.0, 0.95, 0.9], [0.9, 1.0, 0.95], [0.95, 0.9, 1.0]], dtype=np.float32)
     proba = model.predict_proba(far)
     assert proba.argmax(1).tolist() == [0, 1, 2]

@@ -39,38 +39,45 @@ def within_classes(
     are as many for each, and beyond that memories in proportion to its rows. With fewer memories
     than classes, k-means goes over all rows, and a label is the mean of those of its rows.
     """
-    label = targets.argmax(1).masked_fill_(targets.sum(1) <= 0, targets.shape[1])
-    count = label.bincount(minlength=targets.shape[1] + 1)[:-1].tolist()
-    if n_memories < sum(c > 0 for c in count) or sum(count) == 0:
-        groups = [(torch.arange(len(x), device=x.device), n_memories)]
+    # One draw for all rows: neither the names nor the order of classes matter.
+    order = torch.randperm(len(x), generator=generator, device=generator.device).to(x.device)
+    label = targets.argmax(1).masked_fill_(targets.sum(1) <= 0, targets.shape[1])[order]
+    present, at = (part.tolist() for part in _first_places(label))
+    classes = [y for _, y in sorted(zip(at, present, strict=True)) if y < targets.shape[1]]
+    if n_memories < len(classes) or not classes:
+        groups = [(order, n_memories)]
     else:
-        numbers = _per_class(count, n_memories)
-        groups = [((label == y).nonzero()[:, 0], k) for y, k in enumerate(numbers) if k > 0]
-    found = [_few_steps(x, targets, rows, k, generator, steps) for rows, k in groups]
+        rows = [order[label == y] for y in classes]
+        groups = [*zip(rows, _per_class([*map(len, rows)], n_memories), strict=True)]
+    found = [_few_steps(x, targets, own, k, generator, steps) for own, k in groups if k > 0]
     return torch.cat([w for w, _ in found]), torch.cat([q for _, q in found])
+
+
+def _first_places(label: Tensor) -> tuple[Tensor, Tensor]:
+    """(the distinct labels, the place of the first of each)."""
+    values, index = torch.unique(label, return_inverse=True)
+    places = torch.arange(len(label), device=label.device)
+    first = torch.full((len(values),), len(label), device=label.device)
+    return values, first.scatter_reduce(0, index, places, "amin")
 
 
 def _per_class(count: list[int], n_memories: int) -> list[int]:
     """How many memories each class has: a few each, the others in proportion to rows."""
-    present = [y for y, c in enumerate(count) if c > 0]
-    least = min(_LEAST_OF_CLASS, n_memories // len(present))
+    least = min(_LEAST_OF_CLASS, n_memories // len(count))
     found = [min(least, c) for c in count]
     left = n_memories - sum(found)
-    total = sum(count)
-    exact = [found[y] + left * count[y] / total for y in range(len(count))]
+    exact = [own + left * c / sum(count) for own, c in zip(found, count, strict=True)]
     found = [int(e) for e in exact]
-    rest = sorted(present, key=lambda y: (found[y] - exact[y], -count[y], y))
-    for y in rest[: n_memories - sum(found)]:
-        found[y] += 1
+    rest = sorted(range(len(count)), key=lambda k: (found[k] - exact[k], -count[k]))
+    for k in rest[: n_memories - sum(found)]:
+        found[k] += 1
     return found
 
 
 def _few_steps(
     x: Tensor, targets: Tensor, rows: Tensor, k: int, generator: torch.Generator, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """K-means of some rows from k of them, each drawn halfway to their mean; mean labels."""
-    order = torch.randperm(len(rows), generator=generator, device=generator.device)
-    rows = rows[order.to(rows.device)]
+    """K-means of some rows from the first k of them, each moved to their mean; mean labels."""
     own, q = x[rows[: _ROWS_OF_A_MEAN * k]], targets[rows[: _ROWS_OF_A_MEAN * k]]
     first = from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
     mean = (torch.ones(1, len(own), dtype=x.dtype, device=x.device) @ own) / len(own)
