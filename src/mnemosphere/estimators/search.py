@@ -77,6 +77,8 @@ class SearchTable(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         """The last rung, best first."""
+        if self and "rung" not in self[-1]:  # of a clusterer, or of an older file
+            return "\n".join(map(str, self))
         last = [trial for trial in self if trial["rung"] == self[-1]["rung"]] if self else []
         lines = [
             {
@@ -90,7 +92,7 @@ class SearchTable(list[dict[str, Any]]):
             }
             for trial in sorted(last, key=lambda trial: float(trial["log_loss"]))
         ]
-        return format_table(lines, _WIDTH) if lines else "no search: all settings were given"
+        return format_table(lines, _WIDTH) if lines else "no search"
 
 
 @dataclass(frozen=True)
