@@ -38,7 +38,7 @@ def test_callbacks_see_every_pass(data):
     listener = Listener()
     model = small(max_iter=None, callbacks=[listener]).fit(data.x, data.y)
     assert listener.records == model.history_
-    assert listener.status == model.status_ == "converged"
+    assert model.converged_
 
 
 def test_a_callback_can_stop_the_training(data):

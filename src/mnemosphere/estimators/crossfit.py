@@ -41,6 +41,7 @@ Floats = NDArray[np.float64]
 
 JOINT_STEPS = 10  # exact steps of a joint model: further ones would overfit
 ROWS_PER_MEMORY = 5  # a candidate has at most one memory for so many fitted rows, as in a full fit
+SOFTER = 0.5  # standard errors by which a softer temperature may be worse
 _FILLED_UP = 1 << 12  # rows × memories of a small problem
 _TOGETHER = 1 << 21  # rows × memories of problems that are trained side by side
 # Logarithms of the temperatures at which candidates are evaluated: their loss is smooth in between.
@@ -184,8 +185,17 @@ class Evaluation:
 
     @property
     def temperature(self) -> float:
-        """Where the parabola through the best temperature and its neighbors is lowest."""
+        """The softest that is within half a standard error of the best; else the best itself.
+
+        Without evidence for more, classes keep to their frequencies.
+        """
         loss, k = self._means, self.best
+        share = self.weight / self.weight.sum()
+        for j in range(len(LOG_T) - 1, k, -1):
+            worse = self.losses[:, 0, j] - self.losses[:, 0, k]
+            mean = float(share @ worse)
+            if mean <= SOFTER * float(np.sqrt(np.sum((share * (worse - mean)) ** 2))):
+                return math.exp(LOG_T[j])
         if not 0 < k < len(LOG_T) - 1:
             return math.exp(LOG_T[k])
         down, up = loss[k - 1] - loss[k], loss[k + 1] - loss[k]
