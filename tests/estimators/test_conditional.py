@@ -115,11 +115,12 @@ def test_fewer_memories_than_classes():
     [
         ({"growth": 3}, "growth splits memories of the joint likelihood"),
         ({"solver": "fixed-point"}, "use solver='auto', Adam"),
+        ({"objective": "joint", "solver": "adam"}, "Adam trains the conditional likelihood"),
     ],
 )
 def test_what_belongs_to_the_joint_likelihood_is_refused(wine, settings, message):
     with pytest.raises(ValueError, match=message):
-        mn.DAMClassifier(**SETTINGS, **settings).fit(*wine)
+        mn.DAMClassifier(**SETTINGS | settings).fit(*wine)
 
 
 def test_a_given_beta_is_held(wine):

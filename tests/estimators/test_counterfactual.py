@@ -151,7 +151,7 @@ def test_tables_of_categories_dates_and_blanks(customers, hold):
     found = model.counterfactual(rows, hold=hold)
     assert np.array_equal(found.before, model.predict(rows))
     turned = model.predict(found.rows) == found.wanted
-    assert found.found.mean() > (0.3 if "since" in hold else 0.9)
+    assert found.found.mean() > (0.3 if "since" in hold else 0.8)
     assert turned[found.found].all()
     assert set(found.rows["plan"]) <= {"basic", "a", "b", "gold"}
     assert found.rows.index.equals(rows.index)

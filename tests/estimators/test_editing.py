@@ -147,7 +147,7 @@ def test_a_model_out_of_numbers_is_like_any_other(data, tmp_path):
         ),
         (
             lambda m: mn.as_estimator(
-                mn.interpret.with_memories(m.model_, np.ones((1, 5)), [0, 1])
+                mn.interpret.with_memories(m.model_, np.arange(5.0)[None], [0, 1])
             ),
             "one label",
         ),

@@ -256,14 +256,16 @@ def test_weights_count_pairs_by_their_rows(problem):
 
 
 def test_ends_are_finite(problem):
-    """Rows all told right want a cold model, rows all told wrong a hot one."""
+    """Rows that are all right want a colder model than rows that are all wrong."""
     params, rows, index = judged(problem, 14, rows=101, memories=5, flips=0.0)
     wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
     hot = best_temperature([(params, Batch(rows.x, wrong))])
     assert 20 < hot < 2000
     p = params.p.clone()
     p[0] = 0.0  # the nearest memory is always right, the uniform component is not
-    assert 0.01 < best_temperature([(params.replace(p=p), rows)]) < 0.5
+    sure = best_temperature([(params.replace(p=p), rows)])
+    assert 0.01 < sure < 5  # not colder: one row of each class is added to those that are right
+    assert sure < hot / 10
 
 
 def test_where_no_temperature_is_better_it_is_one(problem):

@@ -92,6 +92,25 @@ class _Settings:
             given["search"],
         )  # fmt: skip
 
+    def check(self) -> None:
+        """Raise ValueError if the settings contradict each other."""
+        conditional = "joint" not in self.objectives
+        if conditional and self.growth is not None:
+            raise ValueError(
+                "growth splits memories of the joint likelihood: use objective='joint' or "
+                "growth=None"
+            )
+        if conditional and isinstance(self.solver, FixedPoint):
+            raise ValueError(
+                "the fixed point needs non-negative label weights, which the conditional "
+                "objective has not: use solver='auto', Adam() or SGD()"
+            )
+        if not conditional and isinstance(self.solver, Adam):
+            raise ValueError(
+                "Adam trains the conditional likelihood: use objective='conditional', or "
+                "solver='auto' for the joint one"
+            )
+
     @property
     def learn_beta(self) -> bool:
         """Whether β is trained."""
@@ -197,17 +216,7 @@ def _choose(
     dtype: torch.dtype,
 ) -> Choice:  # fmt: skip
     """Decide what is "auto" by a search on at most a few thousand of the rows."""
-    if settings.objective == "conditional":
-        if settings.growth is not None:
-            raise ValueError(
-                "growth splits memories of the joint likelihood: use objective='joint' or "
-                "growth=None"
-            )
-        if isinstance(settings.solver, FixedPoint):
-            raise ValueError(
-                "the fixed point needs non-negative label weights, which the conditional "
-                "objective has not: use solver='auto', Adam() or SGD()"
-            )
+    settings.check()
     labeled = targets.sum(1) > 0
     n_labeled = int(labeled.sum())
     most = search.MOST_FITTED + search.MOST_HELD
@@ -222,6 +231,8 @@ def _choose(
             "dense rows"
         )
     noise = settings.adam.noise
+    if sample.is_sparse and not isinstance(noise, str) and noise > 0:
+        raise ValueError("noise would make sparse rows dense: pass Adam(noise=0)")
     options = search.candidates(
         sample, n_labeled, normalize=settings.normalize, n_memories=settings.n_memories,
         objectives=settings.objectives, varsigma=settings.varsigma,
