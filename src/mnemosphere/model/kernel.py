@@ -13,9 +13,6 @@ float32, e^690 in float64, is counted as if it lay just there.
 
 Rows may have gaps, NaN where a feature is not known: see `model.gaps`.
 
-Memories may be divided among processes (`axis`): then w has those of this one, all else is whole,
-and the largest exponent and the density of each row are taken over all of them.
-
 A leading axis of parameters (ς a tensor then) and batch holds several small problems of one shape,
 which take one call in place of many.
 """
@@ -39,7 +36,6 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.model.workspace import room
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -156,9 +152,7 @@ class _Forward(NamedTuple):
 class _Pass:
     """What every chunk of one pass shares."""
 
-    def __init__(self, params: Parameters, x: Tensor, axis: Sums = ALONE) -> None:
-        self.whole = params.p.shape[-2] - 1
-        self.axis, self.own = axis, axis.part(self.whole)
+    def __init__(self, params: Parameters, x: Tensor) -> None:
         self.p0 = params.p[..., 0, :]
         with side_stream(params.beta, params.p):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
@@ -167,17 +161,17 @@ class _Pass:
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
         # log Ω_N(β)/Ω_N(0) is at most β; on a GPU nobody asks
         self.reach = None if params.w.is_cuda else params.beta_eff + params.beta
-        self.p = params.p[..., 1:, :][..., self.own, :]
+        self.p = params.p[..., 1:, :]
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
         few = not self.p.is_cuda and self.p.shape[-2] <= _FEW_MEMORIES
         self.p_t = self.p.mT.contiguous() if few else self.p.mT  # (C+1, P)
         self.fused: pass_gpu.FusedPass | None = None
-        if self.narrow and params.w.is_cuda and axis.size == 1 and pass_gpu.usable(len(self.p0)):
+        if self.narrow and params.w.is_cuda and pass_gpu.usable(len(self.p0)):
             self.fused = pass_gpu.FusedPass(
                 params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.uniform, self.floor
             )
-            self.scaled_w = self.fused.w[: self.whole].mT  # (N, P)
+            self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
             return
         scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
         either = scaled_w.is_cuda or (self.narrow and supported(scaled_w.device))
@@ -188,7 +182,7 @@ class _Pass:
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
         """Slices that cut the rows into chunks."""
-        width = -(-self.whole // self.axis.size)  # at most: all take chunks of the same rows
+        width = self.w.shape[-2]
         if self.fused is None:
             return chunks(n_rows, width, self.w.device)
         if self.fused.holds_nothing:
@@ -214,15 +208,12 @@ class _Pass:
             e.index_add_(-2, gaps.rows, lift)
         join()
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
-        top = self.axis.largest(torch.maximum(e.amax(-1), self.uniform[..., None]))
+        top = torch.maximum(e.amax(-1), self.uniform[..., None])
         e = exponentials(e, top, self.reach)
         h0 = self.log_ratio[..., None] - top
         e0 = (self.uniform[..., None] - top).exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
-        if self.axis.size == 1:
-            add_product(joint, e, self.p)
-        else:
-            joint += self.axis.sum(e @ self.p)[0]
+        add_product(joint, e, self.p)
         joint.clamp_min_(self.floor)
         log_joint = joint.log() - h0[..., None] if scored else joint
         return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
@@ -247,10 +238,10 @@ class _Pass:
 class LogJoint:
     """`log_joint` of the same parameters again and again: what rows share is computed once."""
 
-    def __init__(self, params: Parameters, like: Tensor | None = None, axis: Sums = ALONE) -> None:
+    def __init__(self, params: Parameters, like: Tensor | None = None) -> None:
         """like: rows of the kind that will come, dense if None."""
         self._params = params
-        self._run = _Pass(params, params.w if like is None else like, axis)
+        self._run = _Pass(params, params.w if like is None else like)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
@@ -266,9 +257,9 @@ class LogJoint:
         return out
 
 
-def log_joint(params: Parameters, x: Tensor, axis: Sums = ALONE) -> Tensor:
+def log_joint(params: Parameters, x: Tensor) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    return LogJoint(params, x, axis)(x)
+    return LogJoint(params, x)(x)
 
 
 def log_joint_differentiable(
@@ -330,9 +321,9 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
     return batch.mean(loss)
 
 
-def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = ALONE) -> Statistics:
+def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    run = _Pass(params, batch.x, axis)
+    run = _Pass(params, batch.x)
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
@@ -372,10 +363,6 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
     if run.fused is not None:
         join()  # ratios are there
-    if axis.size > 1:
-        whole = torch.zeros_like(params.p[1:])
-        whole[run.own] = ratio.T
-        ratio = axis.sum(whole)[0].T
     p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
     with side_stream(lane=1, after=0):  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
         if run.fused is not None:
