@@ -1,4 +1,4 @@
-"""The metric: its gradient, its start, and what it leaves alone."""
+"""The metric of a normalization: where it starts, and what it lets count."""
 
 from __future__ import annotations
 
@@ -7,59 +7,12 @@ import torch
 
 from mnemosphere.model import metric
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.kernel import accumulate, log_joint, log_joint_differentiable
-from mnemosphere.model.objectives import conditional, joint
 from mnemosphere.numerics import sphere
 from runs import seeded
-
-RULES = {"joint": joint, "conditional": conditional}
 
 
 def randn(*shape, seed=0):
     return torch.randn(*shape, generator=seeded(seed), dtype=torch.float64)
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_gradient_is_that_of_autograd(problem, rule, weighted):
-    """Rows of 7 coordinates, seen in 5."""
-    case = problem(11, features=5, labels="full", weighted=weighted, varsigma=0.3, beta=9.0)
-    x = sphere.project(randn(len(case.x), 7))
-    a = randn(5, 7, seed=1).requires_grad_()
-    params = case.params.replace(metric=a)
-    loss, _ = RULES[rule](log_joint_differentiable(params, x), case.targets)
-    weight = torch.ones_like(loss) if case.sample_weight is None else case.sample_weight
-    ((weight * loss).sum() / weight.sum()).backward()
-    params = case.params.replace(metric=a.detach())
-    batch = Batch(x, case.targets, case.sample_weight)
-    found = accumulate(params, batch, RULES[rule])
-    torch.testing.assert_close(found.gradient_metric(params), a.grad, rtol=1e-10, atol=1e-12)
-    # Parts of the rows add up.
-    halves = [
-        accumulate(params, batch.take(part), RULES[rule])
-        for part in (slice(0, 20), slice(20, None))
-    ]
-    torch.testing.assert_close(
-        (halves[0] + halves[1]).metric_bar, found.metric_bar, rtol=1e-12, atol=1e-14
-    )
-
-
-def test_the_identity_changes_nothing(problem):
-    case = problem(12, labels="full")
-    same = case.params.replace(metric=torch.eye(case.params.n_features, dtype=torch.float64))
-    torch.testing.assert_close(log_joint(same, case.x), log_joint(case.params, case.x))
-    one, two = (accumulate(p, case.batch, joint) for p in (same, case.params))
-    torch.testing.assert_close(one.w_bar, two.w_bar)
-    torch.testing.assert_close(one.p_bar, two.p_bar)
-    assert two.metric_bar is None
-    assert two.gradient_metric(case.params) is None
-
-
-def test_the_length_of_a_metric_means_nothing(problem):
-    case = problem(13, labels="full")
-    a = randn(case.params.n_features, case.params.n_features, seed=2)
-    one, two = (log_joint(case.params.replace(metric=f * a), case.x) for f in (1.0, 41.0))
-    torch.testing.assert_close(one, two)
 
 
 def standard_rows(z):

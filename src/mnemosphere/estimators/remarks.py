@@ -72,15 +72,6 @@ def check_worth_it(n_classes: int, n_rows: int) -> None:
         )
 
 
-def learns_from_unlabeled(settings: Mapping[str, Any], n_labeled: int, n_rows: int) -> bool:
-    """Whether rows without label take part: not where half have one and nothing asks for them.
-
-    The others then tell less than the conditional objective, which needs labels, gains.
-    """
-    asked = settings["objective"] != "auto" or settings["growth"] is not None
-    return asked or 2 * n_labeled < n_rows
-
-
 def no_better_than_chance(found: Mapping[str, Any], class_weight: object) -> str | None:
     """A remark where always saying the most frequent class would be right as often.
 

@@ -109,9 +109,9 @@ class Batch:
     def check_form(self, params: Parameters) -> None:
         """Raise ValueError where shapes, precisions or devices do not fit; numbers aside."""
         x, targets, weight = self.x, self.targets, self.sample_weight
-        if x.ndim != 2 or x.shape[1] != params.n_coordinates:
+        if x.ndim != 2 or x.shape[1] != params.n_features:
             raise ValueError(
-                f"x must be (B, {params.n_coordinates}) to match the memories, got {tuple(x.shape)}"
+                f"x must be (B, {params.n_features}) to match the memories, got {tuple(x.shape)}"
             )
         if targets.shape != (x.shape[0], params.n_columns):
             raise ValueError(

@@ -113,7 +113,7 @@ def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[T
     several problems.
     """
     q = label_shares(rows.targets)
-    x, gaps = split(params.see(rows.x))
+    x, gaps = split(rows.x)
     log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
     h = params.beta_eff[..., None, None] * (x @ params.w.mT.contiguous()) - log_ratio
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)

@@ -13,9 +13,6 @@ float32, e^690 in float64, is counted as if it lay just there.
 
 Rows may have gaps, NaN where a feature is not known: see `model.gaps`.
 
-Memories may be divided among processes (`axis`): then w has those of this one, all else is whole,
-and the largest exponent and the density of each row are taken over all of them.
-
 A leading axis of parameters (ς a tensor then) and batch holds several small problems of one shape,
 which take one call in place of many.
 """
@@ -24,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -39,9 +36,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.streams import join, side_stream
-from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.model.workspace import room
-from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 # Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
@@ -89,16 +84,13 @@ class Statistics:
     overlap: Tensor  # (P,)      Σ_b r[b,μ] ⟨w^μ, x_b⟩
     loss: Tensor  # () float64: summed loss
     count: Tensor  # () float64: summed sample weight
-    # (N, M) Σ_b t_b x_bᵀ/‖Ax_b‖, t_b the part of Σ_μ r[b,μ] w^μ across the row, with a metric A
-    metric_bar: Tensor | None = None
 
     @classmethod
     def none(cls, params: Parameters) -> Self:
         """The sums over no rows."""
         zero = torch.zeros((), dtype=torch.float64, device=params.w.device)
-        metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
         w_bar, p_bar = torch.zeros_like(params.w), torch.zeros_like(params.p)
-        return cls(w_bar, p_bar, w_bar[:, 0], zero, zero, metric_bar)
+        return cls(w_bar, p_bar, w_bar[:, 0], zero, zero)
 
     @property
     def mass(self) -> Tensor:
@@ -111,14 +103,10 @@ class Statistics:
         return self.loss / self.count
 
     def __add__(self, other: Statistics) -> Statistics:
-        pairs = [(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
-        sums: list[Any] = [None if a is None or b is None else a + b for a, b in pairs]
-        return Statistics(*sums)
+        return Statistics(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __mul__(self, factor: float) -> Statistics:
-        found = [getattr(self, f.name) for f in fields(self)]
-        sums: list[Any] = [None if a is None else a * factor for a in found]
-        return Statistics(*sums)
+        return Statistics(*(getattr(self, f.name) * factor for f in fields(self)))
 
     def gradient(self, params: Parameters) -> Gradient:
         """Gradient of the mean loss at the parameters the statistics were taken at."""
@@ -143,12 +131,6 @@ class Statistics:
         push = resultant * self.p_bar[..., 1:, :].sum((-2, -1))
         return (push - params.varsigma * self.overlap.sum(-1)) / self.count.to(params.w.dtype)
 
-    def gradient_metric(self, params: Parameters) -> Tensor | None:
-        """∂A = −ςβ Σ_b t_b x_bᵀ/‖Ax_b‖, (N, M); None without a metric."""
-        if self.metric_bar is None:
-            return None
-        return self.metric_bar * self.per_row(params)
-
     def per_row(self, params: Parameters) -> Tensor:
         """−ςβ per unit of sample weight, (1, 1): what w̄ is multiplied by in its gradient."""
         return (-params.beta_eff / self.count.to(params.w.dtype))[..., None, None]
@@ -161,20 +143,16 @@ class _Forward(NamedTuple):
     e0: Tensor  # (B,)
     joint: Tensor  # (B, C+1), scaled by exp(−shift)
     log_joint: Tensor  # (B, C+1)
-    x: Tensor  # (B, N) the rows as the metric sees them, 0 in their gaps
-    operand: Tensor  # (B, N) the same as the large products take them
+    operand: Tensor  # (B, N) the rows as the large products take them, 0 in their gaps
     gaps: Gaps | None = None
     expected: Tensor | None = None  # (R, P) c: the memories expect c·w in the gaps
-    norm: Tensor | None = None  # (B, 1) ‖Ax‖, with a metric
     half: pass_gpu.Half | None = None
 
 
 class _Pass:
     """What every chunk of one pass shares."""
 
-    def __init__(self, params: Parameters, x: Tensor, axis: Sums = ALONE) -> None:
-        self.whole = params.p.shape[-2] - 1
-        self.axis, self.own = axis, axis.part(self.whole)
+    def __init__(self, params: Parameters, x: Tensor) -> None:
         self.p0 = params.p[..., 0, :]
         with side_stream(params.beta, params.p):
             self.log_ratio = log_omega_ratio(params.beta, params.n_features)
@@ -183,18 +161,17 @@ class _Pass:
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
         # log Ω_N(β)/Ω_N(0) is at most β; on a GPU nobody asks
         self.reach = None if params.w.is_cuda else params.beta_eff + params.beta
-        self.p = params.p[..., 1:, :][..., self.own, :]
-        self.metric = None if params.metric is None else params.metric.mT.contiguous()  # (M, N)
+        self.p = params.p[..., 1:, :]
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
         few = not self.p.is_cuda and self.p.shape[-2] <= _FEW_MEMORIES
         self.p_t = self.p.mT.contiguous() if few else self.p.mT  # (C+1, P)
         self.fused: pass_gpu.FusedPass | None = None
-        if self.narrow and params.w.is_cuda and axis.size == 1 and pass_gpu.usable(len(self.p0)):
+        if self.narrow and params.w.is_cuda and pass_gpu.usable(len(self.p0)):
             self.fused = pass_gpu.FusedPass(
                 params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.uniform, self.floor
             )
-            self.scaled_w = self.fused.w[: self.whole].mT  # (N, P)
+            self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
             return
         scaled_w = narrow(params.w, self.beta_eff) if self.narrow else self.beta_eff * params.w
         either = scaled_w.is_cuda or (self.narrow and supported(scaled_w.device))
@@ -205,10 +182,10 @@ class _Pass:
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
         """Slices that cut the rows into chunks."""
-        width = -(-self.whole // self.axis.size)  # at most: all take chunks of the same rows
+        width = self.w.shape[-2]
         if self.fused is None:
             return chunks(n_rows, width, self.w.device)
-        if self.metric is None and self.fused.holds_nothing:
+        if self.fused.holds_nothing:
             return chunks(n_rows, max(1, width // _WIDER), self.w.device)
         return _cut(n_rows, self.fused.rows_per_chunk())
 
@@ -217,20 +194,11 @@ class _Pass:
         blend: float | None = None, scored: bool = True,
     ) -> _Forward:  # fmt: skip
         """One chunk; keep_e, scored: e, log_joint is looked at; labeled, blend: see `pass_gpu`."""
-        norm, gaps = None, None
-        if self.metric is None:
-            x, gaps = split(x)
-        else:
-            x = x @ self.metric
-            norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-            norm.clamp_min_(torch.finfo(x.dtype).tiny)
-            x = x / norm
+        x, gaps = split(x)
         operand = (narrow if self.fused is None else self.fused.narrow)(x) if self.narrow else x
         if self.fused is not None and not keep_e and gaps is None:
-            # A metric's gradient takes r, which is made of l.
-            half = self.fused.forward(operand, keep=norm is not None, labeled=labeled, blend=blend)
-            found = half.e0, half.joint, half.log_joint
-            return _Forward(None, *found, x, operand, norm=norm, half=half)
+            half = self.fused.forward(operand, labeled=labeled, blend=blend)
+            return _Forward(None, half.e0, half.joint, half.log_joint, operand, half=half)
         plain = type(x) is Tensor and not keep_e
         out = room("e", (*x.shape[:-1], self.w.shape[-2]), x) if plain else None
         e = product(operand, self.scaled_w, narrow=self.narrow, out=out)  # (B, P)
@@ -240,23 +208,21 @@ class _Pass:
             e.index_add_(-2, gaps.rows, lift)
         join()
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
-        top = self.axis.largest(torch.maximum(e.amax(-1), self.uniform[..., None]))
+        top = torch.maximum(e.amax(-1), self.uniform[..., None])
         e = exponentials(e, top, self.reach)
         h0 = self.log_ratio[..., None] - top
         e0 = (self.uniform[..., None] - top).exp()
         joint = e0[..., None] * self.p0[..., None, :]  # (B, C+1)
-        if self.axis.size == 1:
-            add_product(joint, e, self.p)
-        else:
-            joint += self.axis.sum(e @ self.p)[0]
+        add_product(joint, e, self.p)
         joint.clamp_min_(self.floor)
         log_joint = joint.log() - h0[..., None] if scored else joint
-        return _Forward(e, e0, joint, log_joint, x, operand, gaps, expected, norm)
+        return _Forward(e, e0, joint, log_joint, operand, gaps, expected)
 
     def backward(self, f: _Forward, s: Tensor, ratio: Tensor, w_bar: Tensor) -> Tensor | None:
-        """Add to p_bar/p (C+1, P) and w̄; r (B, P), where it was made for the latter."""
+        """Add to p_bar/p (C+1, P) and w̄; r (B, P), None from the kernels of a GPU."""
         if self.fused is not None and f.half is not None:
-            return self.fused.backward(f.half, s, ratio, w_bar)
+            self.fused.backward(f.half, s, ratio, w_bar)
+            return None
         assert f.e is not None
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
         with side_stream(s, f.e, f.operand, self.p):
@@ -272,10 +238,10 @@ class _Pass:
 class LogJoint:
     """`log_joint` of the same parameters again and again: what rows share is computed once."""
 
-    def __init__(self, params: Parameters, like: Tensor | None = None, axis: Sums = ALONE) -> None:
+    def __init__(self, params: Parameters, like: Tensor | None = None) -> None:
         """like: rows of the kind that will come, dense if None."""
         self._params = params
-        self._run = _Pass(params, params.w if like is None else like, axis)
+        self._run = _Pass(params, params.w if like is None else like)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
@@ -291,9 +257,9 @@ class LogJoint:
         return out
 
 
-def log_joint(params: Parameters, x: Tensor, axis: Sums = ALONE) -> Tensor:
+def log_joint(params: Parameters, x: Tensor) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
-    return LogJoint(params, x, axis)(x)
+    return LogJoint(params, x)(x)
 
 
 def log_joint_differentiable(
@@ -306,8 +272,6 @@ def log_joint_differentiable(
     """
     if log_ratio is None:
         log_ratio = log_omega_ratio(params.beta, params.n_features)
-    if params.metric is not None:
-        x = torch.nn.functional.normalize(x @ params.metric.T, dim=1)
     h = params.beta_eff * (x @ params.w.T) - log_ratio
     h0 = torch.zeros_like(h[:, :1]).masked_fill(params.p[0].amax() <= 0, -torch.inf)
     h = torch.cat([h0, h], dim=1)  # (B, P+1)
@@ -357,9 +321,9 @@ def evaluate(params: Parameters, batch: Batch, rule: LabelRule) -> float:
     return batch.mean(loss)
 
 
-def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = ALONE) -> Statistics:
+def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
     """One pass over the rows: sufficient statistics for the label weights that `rule` gives."""
-    run = _Pass(params, batch.x, axis)
+    run = _Pass(params, batch.x)
     w_bar = torch.zeros_like(params.w)
     if isinstance(batch.x, SparseRows):
         # Their product has features first: adding it in that order is several times as fast.
@@ -368,7 +332,6 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
     ratio0 = params.p.new_zeros(*run.p.mT.shape[:-1], 1)
     ratio = params.p.new_zeros(run.p.mT.shape)
     loss = torch.zeros_like(params.beta, dtype=torch.float64)
-    metric_bar = None if params.metric is None else torch.zeros_like(params.metric)
     n_rows = batch.x.shape[-2]
     for part in [batch] if params.w.ndim > 2 else map(batch.take, run.chunks(n_rows)):
         f = run.forward(part.x, labeled=part, blend=rule.blend, scored=rule is not given)
@@ -392,13 +355,6 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
             with side_stream(r):
                 share = r.index_select(-2, f.gaps.rows) * f.expected
                 w_bar.addcmul_(params.w, share.mT @ f.gaps.unknown)
-        if r is not None and metric_bar is not None and f.norm is not None:
-            with side_stream(r, f.x, f.norm):
-                pull = product(r, run.scaled_w.mT, narrow=True) if run.narrow else r @ run.w
-                if run.narrow:  # (B, N), times β_eff
-                    pull = pull[..., : f.x.shape[-1]] / run.beta_eff
-                across = sphere.to_tangent(f.x, pull) / f.norm
-                add_product(metric_bar, across.mT, part.x)  # (N, M)
         del f, r  # before the next chunk takes its place
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
@@ -407,10 +363,6 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
     if run.fused is not None:
         join()  # ratios are there
-    if axis.size > 1:
-        whole = torch.zeros_like(params.p[1:])
-        whole[run.own] = ratio.T
-        ratio = axis.sum(whole)[0].T
     p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
     with side_stream(lane=1, after=0):  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
         if run.fused is not None:
@@ -418,11 +370,4 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule, axis: Sums = A
         else:
             out = room("overlap", tuple(w_bar.shape), w_bar)
             overlap = torch.mul(w_bar, params.w, out=out).sum(-1)
-    return Statistics(
-        w_bar=w_bar,
-        p_bar=p_bar,
-        overlap=overlap,
-        loss=loss,
-        count=count,
-        metric_bar=metric_bar,
-    )
+    return Statistics(w_bar=w_bar, p_bar=p_bar, overlap=overlap, loss=loss, count=count)

@@ -31,8 +31,6 @@ class Parameters:
     varsigma: float  # ς in (0, 1]; 1 is the plain likelihood
     p_h: Tensor  # (P+1,) prior of the components
     p_q: Tensor  # (C+1,) prior of the classes
-    # (N, M) or None: rows x of M coordinates are seen as Ax/‖Ax‖, while A is learned.
-    metric: Tensor | None = None
 
     @property
     def beta_eff(self) -> Tensor:
@@ -50,18 +48,9 @@ class Parameters:
         return self.w.shape[-1]
 
     @property
-    def n_coordinates(self) -> int:
-        """How many coordinates the rows have: N, or M where there is a metric."""
-        return self.n_features if self.metric is None else self.metric.shape[1]
-
-    @property
     def n_columns(self) -> int:
         """C+1: the classes and "none of them"."""
         return self.p.shape[-1]
-
-    def see(self, x: Tensor) -> Tensor:
-        """Rows as the metric sees them, Ax/‖Ax‖; as they are where there is none."""
-        return x if self.metric is None else sphere.project(x @ self.metric.mT)
 
     def check(self) -> Self:
         """Raise ValueError unless the parameters are usable; return self."""
@@ -83,9 +72,7 @@ class Parameters:
                 f"class weights must be (P+1, C+1) = {shape} with p_h (P+1,) and p_q (C+1,), got "
                 f"p {tuple(self.p.shape)}, p_h {tuple(self.p_h.shape)}, p_q {tuple(self.p_q.shape)}"
             )
-        metric = () if self.metric is None else (self.metric,)
-        tensors = (self.w, self.p, self.beta, self.p_h, self.p_q, *metric)
-        kinds = {(t.dtype, t.device) for t in tensors}
+        kinds = {(t.dtype, t.device) for t in (self.w, self.p, self.beta, self.p_h, self.p_q)}
         if len(kinds) > 1:
             raise ValueError(f"tensors must share one dtype and device, got {kinds}: use .to(...)")
         if self.w.dtype not in (torch.float32, torch.float64):
@@ -139,8 +126,6 @@ class Parameters:
     def to_tensors(self) -> dict[str, Tensor]:
         """Everything as named tensors, for a file or a buffer; ς as a float64 number."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
-        if self.metric is not None:
-            tensors["metric"] = self.metric
         return {**tensors, "varsigma": torch.as_tensor(self.varsigma, dtype=torch.float64)}
 
     @classmethod
@@ -149,8 +134,7 @@ class Parameters:
     ) -> Self:
         """Undo `to_tensors`; KeyError names what is missing."""
         Array().check(tensors["varsigma"], "varsigma", {})
-        names = [*_TENSORS, "metric"] if "metric" in tensors else _TENSORS
-        parts = {name: tensors[name].to(device) for name in names}
+        parts = {name: tensors[name].to(device) for name in _TENSORS}
         if len(tensors) > len(parts) + 1:
             unknown = min(tensors.keys() - {*parts, "varsigma"})
             raise ValueError(f"the tensor {unknown!r} is unknown")
@@ -164,9 +148,7 @@ class Parameters:
         return cls.from_tensors(strip_prefix(read, prefix), device=device).check()
 
 
-_TENSORS = tuple(
-    f.name for f in dataclasses.fields(Parameters) if f.name not in ("varsigma", "metric")
-)
+_TENSORS = tuple(f.name for f in dataclasses.fields(Parameters) if f.name != "varsigma")
 
 
 def memory_name(memory: int) -> str:

@@ -113,14 +113,13 @@ class FusedPass:
         return max(_BLOCK, rows - rows % _BLOCK)
 
     def forward(
-        self, x: Tensor, *, keep: bool, labeled: Batch | None = None, blend: float | None = None
+        self, x: Tensor, *, labeled: Batch | None = None, blend: float | None = None
     ) -> Half:
-        """Rows (B, N) in bfloat16; keep: e is kept though rows be short.
+        """Rows (B, N) in bfloat16.
 
         labeled: the same rows with labels, which `JointConditional(blend)` is to take at once.
         """
-        kept = keep or not self.holds_nothing
-        e, tops, joints = self._score(x) if kept else (None, *self._sweep(x))
+        e, tops, joints = (None, *self._sweep(x)) if self.holds_nothing else self._score(x)
         join()  # the ratio is there
         n_rows, parts = x.shape[0], len(tops)
         # Few parts one by one, many side by side: then of few rows.
@@ -184,8 +183,8 @@ class FusedPass:
         )  # fmt: skip
         return tops, joints
 
-    def backward(self, f: Half, s: Tensor, ratio: Tensor, w_bar: Tensor) -> Tensor | None:
-        """Add to ratio (C+1, P) and w̄ (P, N) for s (B, C+1); r (B, P) where e was kept.
+    def backward(self, f: Half, s: Tensor, ratio: Tensor, w_bar: Tensor) -> None:
+        """Add to ratio (C+1, P) and w̄ (P, N) for s (B, C+1).
 
         x may have columns of zeros beyond those of w̄.
         """
@@ -207,10 +206,8 @@ class FusedPass:
             ratio += parts.sum(0)[: self.n_memories, : self.n_cols].mT
         if f.e is None:
             w_bar += pulls.sum(0)[: self.n_memories, : w_bar.shape[1]]
-            return None
-        r = f.e[:, : self.n_memories]
-        add_product(w_bar, r.mT, f.x[:, : w_bar.shape[1]])
-        return r
+        else:  # r is in the place of e
+            add_product(w_bar, f.e[:, : self.n_memories].mT, f.x[:, : w_bar.shape[1]])
 
 
 def overlaps(a: Tensor, b: Tensor) -> Tensor:
@@ -239,7 +236,7 @@ def _works() -> bool:
         x = torch.ones(2, 8, device="cuda")
         p = torch.ones(2, 2, device="cuda")
         made = FusedPass(x, p[0, 0], p, p[0], p[0, 0], p[0, 0], 1e-30)
-        f = made.forward(made.narrow(x), keep=False)
+        f = made.forward(made.narrow(x))
         return bool(torch.isfinite(f.log_joint).all())
     except Exception:  # no Triton, no compiler, a GPU too old: plain operations do it
         return False

@@ -1,4 +1,4 @@
-"""Sums over rows, or over memories, that several processes share."""
+"""Sums over rows that several processes share."""
 
 from __future__ import annotations
 

@@ -204,8 +204,8 @@ def _like_partial(params: Parameters, generator: Tensor, *, sums: bool) -> dict[
     like = {"begun": generator, "loss": number, "count": number}
     if sums:
         found = {"w_bar": params.w, "p_bar": params.p, "overlap": params.w[:, 0], "loss": number,
-                 "count": number, "metric_bar": params.metric}  # fmt: skip
-        like |= {f"sums.{name}": t for name, t in found.items() if t is not None}
+                 "count": number}  # fmt: skip
+        like |= {f"sums.{name}": t for name, t in found.items()}
     return {f"pass.{name}": _like(tensor) for name, tensor in like.items()}
 
 

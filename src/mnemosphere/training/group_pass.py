@@ -121,10 +121,10 @@ class GroupSteps(Steps):
     def _meet(self, taken: Tensor, seeds: Batch | None, n_rows: int | None) -> tuple[int, int, int]:
         """Sum over the processes; with n_rows, the step on that share. What was taken by all."""
         own, self._own = self._own or Statistics.none(self._params), None
-        names = [f.name for f in fields(own) if getattr(own, f.name) is not None]
-        *sums, taken = self._group.sum_on_first(*(getattr(own, n) for n in names), taken)
+        mine = (getattr(own, f.name) for f in fields(own))
+        *sums, taken = self._group.sum_on_first(*mine, taken)
         if self._group.first:
-            stats = Statistics(**dict(zip(names, sums, strict=True)))
+            stats = Statistics(*sums)
             if n_rows is None:
                 self._sums = stats if self._sums is None else self._sums + stats
             elif taken[0] > 0:
@@ -136,11 +136,10 @@ class GroupSteps(Steps):
 
     def _send(self, *more: Tensor) -> list[Tensor]:
         """The parameters of rank 0 to all, and what else there is."""
-        names = [n for n in CHANGING if getattr(self._params, n) is not None]
-        mine = [getattr(self._params, n) for n in names]
+        mine = (getattr(self._params, name) for name in CHANGING)
         found = self._group.from_first(*mine, *more)
-        self._params = self._params.replace(**dict(zip(names, found, strict=False)))
-        return found[len(names) :]
+        self._params = self._params.replace(**dict(zip(CHANGING, found, strict=False)))
+        return found[len(CHANGING) :]
 
     def finish(self) -> SolverState:
         """The state of rank 0, on every process."""

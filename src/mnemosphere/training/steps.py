@@ -24,7 +24,7 @@ _WARM_UP = 1  # steps before the capture: libraries allocate what they need at t
 _KEPT = 0.02  # of the memory of a GPU, at most, for graphs that nobody replays at present
 # Parts of a pass: from afar the maximizer takes as long as four steps of ten, from near as one.
 _LOOKS_AHEAD = 0.35, 0.75
-CHANGING = ("w", "p", "beta", "p_h", "p_q", "metric")
+CHANGING = ("w", "p", "beta", "p_h", "p_q")
 
 
 class Steps:
@@ -103,8 +103,7 @@ class Steps:
         """What else a pass has come to so far, for a checkpoint."""
         found = {"loss": self._loss, "count": self._count}
         if self._sums is not None:
-            sums = {f"sums.{f.name}": getattr(self._sums, f.name) for f in fields(Statistics)}
-            found |= {name: tensor for name, tensor in sums.items() if tensor is not None}
+            found |= {f"sums.{f.name}": getattr(self._sums, f.name) for f in fields(Statistics)}
         return found
 
     def resume(self, partial: Mapping[str, Tensor]) -> None:
@@ -311,10 +310,9 @@ def steps_for(
     # Sparse batches are each of another size; gaps are asked of the device.
     if isinstance(rows.x, SparseRows) or rows.has_gaps:
         return Steps(params, state, solver, rule, noise)
-    metric = None if params.metric is None else params.metric.shape
     key = (
         size, dataset.n_rows, rows.x.shape[1], rows.sample_weight is None, rows.x.device,
-        params.w.dtype, params.p.shape, params.varsigma, metric, solver, rule, noise,
+        params.w.dtype, params.p.shape, params.varsigma, solver, rule, noise,
         narrowed(params.w), torch.get_float32_matmul_precision(),
     )  # fmt: skip
     steps = _kept.pop(key, None)
@@ -340,8 +338,7 @@ def _taken(batch: Batch) -> Batch:
 
 
 def _changing(params: Parameters) -> list[tuple[str, Tensor]]:
-    names = CHANGING if params.metric is not None else CHANGING[:-1]
-    return [(name, getattr(params, name)) for name in names]
+    return [(name, getattr(params, name)) for name in CHANGING]
 
 
 def _flat(params: Parameters, state: SolverState, order: SolverState) -> list[Tensor]:
