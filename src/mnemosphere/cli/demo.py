@@ -41,7 +41,9 @@ def demo(
     assert rows.is_test is not None
     train, test = rows.take(~rows.is_test), rows.take(rows.is_test)
     terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} to judge by")
-    model = DAMClassifier(_MEMORIES, objective="joint", max_iter=_PASSES, random_state=seed)
+    model = DAMClassifier(
+        _MEMORIES, objective="joint", normalize="center", max_iter=_PASSES, random_state=seed
+    )
     seconds = fit(model, train, terminal)
     model.calibrate_novelty(test.x)
     content = {
