@@ -141,10 +141,12 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
     assert (np.diff(found["energies"]) <= 1e-9).all()
 
 
-def test_a_learned_metric_gives_the_same_answers_and_paths(browser, wines, tmp_path, monkeypatch):
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_a_metric_gives_the_same_answers_and_paths(
+    browser, wines, tmp_path, monkeypatch, objective
+):
     monkeypatch.setattr(pack, "_PROBABILITY", 0.0)
     x, y = wines
-    objective = mn.Refinement(max_iter=20)
     settings = {"normalize": "whitened", "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
     assert model.model_.normalizer.metric is not None
