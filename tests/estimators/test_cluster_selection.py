@@ -1,4 +1,4 @@
-"""What "auto" means for clusters: its two readings against scikit-learn and enumeration."""
+"""What "auto" means for clusters: the agreement against enumeration, and what is chosen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_iris, load_wine, make_blobs
 from sklearn.metrics import adjusted_rand_score, jaccard_score
 
 import mnemosphere as mn
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.cluster_selection import _found_again, choose, compare
+from mnemosphere.estimators.cluster_selection import agreement, choose
 from quick_clusters import N, blobs, small
 
 N_ROWS, K = 53, 4
@@ -25,30 +26,24 @@ def labels(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_readings_of_two_assignments(seed):
+def test_agreement_of_two_assignments(seed):
     one, other = labels(seed)
     weight = torch.ones(N_ROWS, dtype=torch.float64)
-    stability, agreement = compare(torch.from_numpy(one), torch.from_numpy(other), K, weight)
-    assert agreement == pytest.approx(adjusted_rand_score(one, other), rel=1e-12)
     best = max(
         np.mean([jaccard_score(one == c, other == order[c]) for c in range(K)])
         for order in itertools.permutations(range(K))
     )
-    assert stability == pytest.approx(best, rel=1e-12)
+    found = agreement(torch.from_numpy(one), torch.from_numpy(other), K, weight)
+    assert found == pytest.approx(best, rel=1e-12)
 
 
 def test_a_weight_is_so_many_copies():
     one, other = (torch.from_numpy(y) for y in labels(7))
     times = torch.arange(N_ROWS) % 3
-    weighted = compare(one, other, K, times)
+    weighted = agreement(one, other, K, times)
     repeated = (y.repeat_interleave(times) for y in (one, other))
-    copied = compare(*repeated, K, torch.ones(int(times.sum())))
+    copied = agreement(*repeated, K, torch.ones(int(times.sum())))
     assert weighted == pytest.approx(copied, rel=1e-12)
-
-
-def test_one_cluster_is_always_found_again():
-    zeros = torch.zeros(7, dtype=torch.long)
-    assert compare(zeros, zeros, 1, torch.ones(7)) == (1.0, 1.0)
 
 
 def pairs(n_rows=211):
@@ -64,39 +59,36 @@ def chosen(x, **settings):
 
 
 def test_the_number_that_is_found_again_and_one_memory_each():
-    found = chosen(pairs())
-    assert found[:3] == ("standard", 2, 1)
-    cases = [(t["memories_per_cluster"], t["n_clusters"]) for t in found.trials]
-    assert cases == list(itertools.product([1, 8], [2, 3, 4, 5]))
-    best = found.trials[0]
-    assert best["stability"] > 0.99 > 0.9 > max(t["stability"] for t in found.trials[1:4])
-
-
-def trial(stability, k):
-    return {"stability": stability, "n_clusters": k}
-
-
-@pytest.mark.parametrize(
-    ("stability", "number"),
-    [
-        ([0.98, 0.97, 0.60], 3),  # as good as the number before it
-        ([1.00, 0.85, 0.60], 2),  # stable, but by clusters it has from the number before it
-        ([0.98, 0.70, 0.80], 4),  # better than the one before it
-        ([0.50, 0.60, 0.55], 3),  # none is stable: the nearest
-    ],
-)
-def test_rule_for_the_number(stability, number):
-    trials = [trial(s, k) for s, k in zip(stability, (2, 3, 4), strict=True)]
-    assert _found_again(trials, (2, 3, 4)) == number
-    # Another shape below it, of which no number is stable, changes nothing unless it is nearer.
-    worse = [trial(0.4, k) for k in (2, 3, 4)]
-    assert _found_again([*trials, *worse], (2, 3, 4)) == number
+    found, trials = chosen(pairs())
+    assert found == ("standard", 2, 1)
+    first = [(t["memories_per_cluster"], t["n_clusters"]) for t in trials if t["rung"] == 0]
+    assert sorted(first) == list(itertools.product([1, 8], [2, 3, 4, 5]))
+    (taken,) = (t for t in trials if t["chosen"])
+    assert taken["agreement"] > 0.99
+    assert (taken["n_clusters"], taken["rung"], taken["rows"]) == (2, 1, 211)
+    last = [t for t in trials if t["rung"] == 1]
+    assert len(last) == 3 + 1  # the best third, and one cloud of rows
+    assert last[-1]["n_clusters"] == 1
+    assert "clusters" in str(trials)
 
 
 def test_nothing_is_tried_where_nothing_is_open():
-    assert chosen(pairs(), shapes=[8], numbers=[2]).trials == ()
-    few = chosen(pairs(7))  # too few rows to cut in halves
-    assert (few.n_clusters, few.trials) == (2, ())
+    assert chosen(pairs(), shapes=[8], numbers=[2]) == (("standard", 2, 8), [])
+    found, trials = chosen(pairs(7))  # too few rows to cut in halves
+    assert (found.n_clusters, trials) == (2, [])
+
+
+@pytest.mark.parametrize("centers", [1, 2, 3, 5])
+def test_blobs_are_counted(centers):
+    x, _ = make_blobs(250, centers=centers, n_features=5, random_state=1)
+    found, _ = chosen(x, numbers=range(2, 8))
+    assert found.n_clusters == centers
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_species_and_cultivars_are_counted_within_one(load):
+    found, _ = chosen(load().data, numbers=range(2, 8))
+    assert abs(found.n_clusters - 3) <= 1
 
 
 # In a fit
@@ -113,7 +105,9 @@ def test_the_number_of_clusters_is_found(data):
     assert model.n_memories_ == 5  # round ones need one memory each
     assert adjusted_rand_score(data.y, model.labels_) > 0.97
     numbers = {t["n_clusters"] for t in model.search_}
-    assert {2, 5, 29} <= numbers
+    assert {1, 2, 5, 29} <= numbers
+    assert [t["n_clusters"] for t in model.search_ if t["chosen"]] == [5]
+    assert "agreement" in str(model.search_)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +117,7 @@ def test_the_number_of_clusters_is_found(data):
 def test_as_many_clusters_as_the_data_or_the_prior_allow(rows, settings, most):
     x = np.random.default_rng(3).normal(size=(rows, 5))
     model = mn.DAMClusterer(random_state=0, max_iter=3, **settings).fit(x)
-    assert 2 <= model.n_clusters_ <= most
+    assert 1 <= model.n_clusters_ <= most
     assert model.predict_proba(x).shape == (rows, model.n_clusters_)
 
 

@@ -165,9 +165,30 @@ def test_the_simplest_within_one_standard_error_is_chosen():
     far = evaluation(0.4 + 0.1 * noise)
     large = Candidate("weighted", 0.5, 50, "conditional")
     small = Candidate("unit", None, 5, "joint", 1.0)
-    assert search._simplest([(large, best), (small, near)]) == 1
-    assert search._simplest([(large, best), (small, far)]) == 0
-    assert search._simplest([(small, best), (large, near)]) == 0
+
+    def taken(*readings):
+        def read(left, _):
+            return [readings[options.index(own)] for own in left]
+
+        options = [large, small]
+        found = search.halving(options, [(9,)], read, search._facts, search.complexity)
+        assert [trial["chosen"] for trial in found.trials].index(True) == found.place
+        return found.last[found.place][0]
+
+    assert taken(best, near) == small
+    assert taken(best, far) == large
+    assert taken(near, best) == small
+
+
+def test_each_rung_keeps_the_best_third():
+    def read(left, stage):
+        return [evaluation([own / stage[0], own]) for own in left]
+
+    found = search.halving(
+        range(20), [(10,), (30,)], read, lambda own, _: {"own": own}, lambda own: own
+    )
+    assert [trial["own"] for trial in found.trials] == [*range(20), *range(7)]
+    assert {(trial["rung"], trial["rows"]) for trial in found.trials} == {(0, 10), (1, 30)}
 
 
 def test_geometries_that_do_not_suit_the_rows_are_left_out():

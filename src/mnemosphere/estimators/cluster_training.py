@@ -12,13 +12,9 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators.cluster_selection import (
-    MEMORIES,
-    NUMBERS,
-    ROWS_PER_MEMORY,
-    SHARED_BY,
-    choose,
-)
+from mnemosphere.estimators.cluster_selection import MEMORIES, NUMBERS, SHARED_BY, choose
+from mnemosphere.estimators.crossfit import ROWS_PER_MEMORY
+from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import PASSES, Trained, precision_of, put_on_sphere, solver_of
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives
@@ -63,7 +59,7 @@ class ClusterTraining:
     # What `resolve` settles.
     n_clusters_: int
     n_memories_: int
-    trials: list[dict[str, Any]]
+    trials: SearchTable
     normalizer: Normalizer
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -108,12 +104,11 @@ class ClusterTraining:
                 f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
             )
         plain = self.n_memories == "auto" and self.growth is None and prior is None
-        choice = current().once(lambda: choose(
+        choice, self.trials = current().once(lambda: choose(
             stored, weight, normalize=self.normalize, numbers=numbers,
             shapes=[1, MEMORIES] if plain else [MEMORIES],
             generator=torch.Generator().manual_seed(seed),
         ))  # fmt: skip
-        self.trials = list(choice.trials)
         n_clusters, kind = choice.n_clusters, choice.normalize
         if self.n_memories == "auto":
             wanted = min(choice.memories_per_cluster * n_clusters, n_rows // ROWS_PER_MEMORY)

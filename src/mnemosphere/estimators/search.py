@@ -10,15 +10,17 @@ choice       the simplest candidate within one standard error of the best
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mnemosphere.data.normalize import METRICS, NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.crossfit import (
     ROWS_PER_MEMORY,
     Candidate,
@@ -31,68 +33,46 @@ from mnemosphere.estimators.crossfit import (
 from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.text import format_table
 
-__all__ = ["Choice", "SearchTable", "candidates", "run"]
+__all__ = ["Choice", "SearchTable", "candidates", "halving", "run"]
 
 SHRINKAGE = 0.5  # of both metrics: halfway between the covariance within classes and its mean
 PER_CLASS = (1, 5)  # memories: a class as one direction, and as a few
 MAX_MEMORIES = 1000  # the third number is a fifth of the rows, at most so many
 SHARING = (0.7, 1.0)  # ς relative to the analytic one: rows shared by more memories, and as usual
 NOISES = (0.0, 0.4)  # of the conditional objective: none, and what suits images and noisy tables
-FACTOR = 3  # rows grow by it from rung to rung, candidates shrink by it
+FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
-LEAST_OF_CLASS = 5  # and so many per class
 MOST_FITTED = 6000  # rows of the last rung: the ranking of larger ones is the same
 MOST_HELD = 2000  # held-out rows of a rung: enough to tell candidates apart
 MOST_SPLITS = 5  # cross-fitting of few rows
-FIRST_SPLITS = 2  # of the first rung, if there are too few rows for a smaller one
 MOST_LOST = 0.05  # of the rows may have no direction in a geometry
-_WIDTH = 100  # letters of a printed table
 CLEARLY_WORSE = 4.0  # standard errors by which a trained model may miss what the search predicted
 
-
-class Trial(NamedTuple):
-    """One line of the table of a search."""
-
-    rung: int
-    rows: int
-    candidate: Candidate
-    log_loss: float
-    error: float
-    chosen: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a model file."""
-        own = self.candidate
-        sharing = {} if own.sharing is None else {"sharing": own.sharing}
-        return {
-            "rung": self.rung, "rows": self.rows, "normalize": own.normalize,
-            "n_memories": own.n_memories, "objective": own.objective, **sharing,
-            "noise": own.noise, "unlabeled": own.unlabeled, "log_loss": self.log_loss,
-            "error": self.error, "chosen": self.chosen,
-        }  # fmt: skip
+# Columns of a printed table.
+_COLUMNS = {
+    "normalize": "geometry", "n_clusters": "clusters", "n_memories": "memories",
+    "memories_per_cluster": "memories each", "objective": "objective", "sharing": "ς ratio",
+    "noise": "noise", "unlabeled": "unlabeled rows", "log_loss": "held-out log-loss",
+    "agreement": "agreement", "error": "±", "chosen": "chosen",
+}  # fmt: skip
 
 
 class SearchTable(list[dict[str, Any]]):
     """The trials of a search, first rung first; prints as a table of the last ones."""
 
     def __str__(self) -> str:
-        """The last rung, best first."""
-        if self and "rung" not in self[-1]:  # of a clusterer, or of an older file
-            return "\n".join(map(str, self))
-        last = [trial for trial in self if trial["rung"] == self[-1]["rung"]] if self else []
-        lines = [
-            {
-                "geometry": trial["normalize"],
-                "memories": str(trial["n_memories"]),
-                "objective": trial["objective"] + " + unlabeled" * trial["unlabeled"],
-                "ς ratio": f"{trial['sharing']:g}" if "sharing" in trial else "",
-                "noise": f"{trial['noise']:g}" if trial["objective"] == "conditional" else "",
-                "held-out log-loss": f"{trial['log_loss']:.4f} ± {trial['error']:.4f}",
-                "": "chosen" * trial["chosen"],
-            }
-            for trial in sorted(last, key=lambda trial: float(trial["log_loss"]))
-        ]
-        return format_table(lines, _WIDTH) if lines else "no search"
+        """The last rung, best first; columns that say nothing are left out."""
+        last = [t for t in self if t.get("rung") == self[-1].get("rung")]
+        last.sort(key=lambda t: float(t.get("log_loss", -t.get("agreement", 0.0))))
+        shown = [name for name in _COLUMNS if any(t.get(name) for t in last)]
+        lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
+        return format_table(lines, 100) if lines else "no search"
+
+
+def _cell(value: Any) -> str:
+    """Yes or nothing, up to four digits, or as it is."""
+    value = "yes" * value if isinstance(value, bool) else value
+    return f"{value:.4g}" if isinstance(value, float) else str(value or "")
 
 
 @dataclass(frozen=True)
@@ -130,40 +110,29 @@ def candidates(
     fifth = min(max(n_rows // ROWS_PER_MEMORY, sample.n_classes), MAX_MEMORIES)
     # Numbers that hardly differ are one candidate.
     few = [k * sample.n_classes for k in PER_CLASS if 2 * k * sample.n_classes <= fifth]
-    widths = [*few, fifth]
-    widths = widths if n_memories is None else [n_memories]
+    widths = [*few, fifth] if n_memories is None else [n_memories]
+    ratios: Sequence[float | None] = SHARING if varsigma is None else (None,)
     noises: Sequence[float] = NOISES if noise is None else (noise,)
+    noises = (0.0,) if sample.is_sparse else noises
+    with_unlabeled = "joint" in objectives and not bool(sample.labeled.all())
     found = []
-    partly = not bool(sample.labeled.all())
     for kind in kinds:
-        shrinkage = SHRINKAGE if kind in METRICS else None
+        geometry = kind, SHRINKAGE if kind in METRICS else None
         for width in widths:
             if "joint" in objectives:
-                sharings = SHARING if varsigma is None else (None,)
-                found += [Candidate(kind, shrinkage, width, "joint", own) for own in sharings]
+                found += [Candidate(*geometry, width, "joint", own) for own in ratios]
             if "conditional" in objectives:
-                amounts = (0.0,) if sample.is_sparse else noises
-                found += [
-                    Candidate(kind, shrinkage, width, "conditional", noise=own) for own in amounts
-                ]
-        if partly and "joint" in objectives and kind not in METRICS:
+                found += [Candidate(*geometry, width, "conditional", noise=own) for own in noises]
+        if with_unlabeled and kind not in METRICS:
             all_rows = min(sample.n_rows // ROWS_PER_MEMORY, MAX_MEMORIES)
-            width = max(widths[-1], all_rows) if n_memories is None else n_memories
-            sharing = 1.0 if varsigma is None else None
-            found.append(Candidate(kind, None, width, "joint", sharing, unlabeled=True))
+            width = max(fifth, all_rows) if n_memories is None else n_memories
+            found.append(Candidate(*geometry, width, "joint", ratios[-1], unlabeled=True))
     return found
 
 
 def usable(sample: Sample) -> list[str]:
     """The geometries that leave hardly a row without direction, simplest first."""
-    kinds = []
-    for kind, least in (("unit", 2), ("center", 3)):
-        if sample.rows.n_features >= least:
-            _, lost = on_sphere(sample.rows, Normalizer(kind), sample.dtype)
-            weight = torch.ones_like(lost) if sample.weight is None else sample.weight
-            if float(weight[lost].sum()) <= MOST_LOST * float(weight.sum()):
-                kinds.append(kind)
-    kinds.append("standard")
+    kinds = [*directed(sample.rows, sample.weight), "standard"]
     if not sample.is_sparse:
         # A metric fills missing values; whitening those would count what it made up.
         kinds += [] if sample.has_gaps else ["whitened"]
@@ -171,20 +140,80 @@ def usable(sample: Sample) -> list[str]:
     return kinds
 
 
+def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
+    """Those of "unit" and "center" that leave hardly a row without direction."""
+    kinds = []
+    for kind, least in (("unit", 2), ("center", 3)):
+        if rows.n_features >= least:
+            _, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
+            if float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
+                kinds.append(kind)
+    return kinds
+
+
 def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int]]:
     """(fitted rows, held-out rows, splits) of each rung for so many labeled rows."""
     last = min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_FITTED)
-    sizes = [last]
-    while sizes[0] // FACTOR >= max(LEAST_FITTED, LEAST_OF_CLASS * n_classes):
-        sizes.insert(0, sizes[0] // FACTOR)
     found = []
-    for fitted in sizes:
+    for fitted in growing(last, max(LEAST_FITTED, ROWS_PER_MEMORY * n_classes)):
         held = min(n_rows - fitted, MOST_HELD)
         number = min(MOST_SPLITS, math.ceil(MOST_HELD / max(held, 1)), n_rows // max(held, 1))
         found.append((fitted, held, max(1, number)))
-    if len(found) == 1 and found[0][2] > FIRST_SPLITS:  # then splits grow instead of rows
-        found.insert(0, (*found[0][:2], FIRST_SPLITS))
+    fewer = math.ceil(MOST_SPLITS / FACTOR)
+    if len(found) == 1 and found[0][2] > fewer:  # then splits grow instead of rows
+        found.insert(0, (*found[0][:2], fewer))
     return found
+
+
+def growing(last: int, least: int) -> list[int]:
+    """Rows of each rung, at least so many."""
+    return [*growing(last // FACTOR, least), last] if last // FACTOR >= least else [last]
+
+
+C = TypeVar("C")
+S = TypeVar("S", bound=tuple[int, ...])
+
+
+@dataclass(frozen=True)
+class Ranking(Generic[C]):
+    """The candidates of the last rung with their readings, best first, and the one to take."""
+
+    last: list[tuple[C, Any]]
+    place: int
+    trials: SearchTable
+
+
+def halving(
+    options: Sequence[C], stages: Sequence[S], evaluate: Callable[[list[C], S], Sequence[Any]],
+    facts: Callable[[C, Any], dict[str, Any]], complexity: Callable[[C], Any], slack: float = 0.0,
+) -> Ranking[C]:  # fmt: skip
+    """Successive halving; the simplest candidate that is close to the best of the last rung.
+
+    A stage begins with its number of rows. A reading has a `mean`, the lower the better, and is
+    the mean of its `own` by `weight`. `facts` are what the table says of a candidate.
+    """
+    left, trials = list(options), SearchTable()
+    for rung, stage in enumerate(stages):
+        found = zip(left, evaluate(left, stage), strict=True)
+        ranked = sorted(found, key=lambda pair: float(pair[1].mean))
+        left = [own for own, _ in ranked[: math.ceil(len(left) / FACTOR)]]
+        start = {"rung": rung, "rows": stage[0]}
+        trials += [start | facts(*pair) | {"chosen": False} for pair in ranked]
+    near = [k for k, (_, own) in enumerate(ranked) if is_close(own, ranked[0][1], slack)]
+    place = min(near, key=lambda k: complexity(ranked[k][0]))
+    trials[place - len(ranked)]["chosen"] = True
+    return Ranking(ranked, place, trials)
+
+
+def is_close(own: Any, best: Any, slack: float = 0.0) -> bool:
+    """Whether a reading is within one standard error of another (or the slack, if it is larger).
+
+    The standard error is that of the difference, row by row.
+    """
+    share, worse = best.weight / best.weight.sum(), own.own - best.own
+    mean = float(share @ worse)
+    return mean <= max(slack, float(np.sqrt(np.sum((share * (worse - mean)) ** 2))))
 
 
 def run(
@@ -192,32 +221,23 @@ def run(
 ) -> Choice:
     """Successive halving among the options; limit: how many of them take part."""
     n_labeled = int(sample.labeled.sum())
-    left = list(options)
-    if limit is not None and limit < len(left):
-        order = torch.randperm(len(left), generator=torch.Generator().manual_seed(settings.seed))
-        left = [left[k] for k in sorted(order[:limit].tolist())]
-    stages = rungs(n_labeled, sample.n_classes)
-    least = 2 if n_labeled == sample.n_rows else LEAST_OF_CLASS
+    if limit is not None and limit < len(options):
+        order = torch.randperm(len(options), generator=torch.Generator().manual_seed(settings.seed))
+        options = [options[k] for k in sorted(order[:limit].tolist())]
+    least = 2 if n_labeled == sample.n_rows else ROWS_PER_MEMORY
     if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
-        taken = next((own for own in left if own.unlabeled), left[0])
+        taken = next((own for own in options if own.unlabeled), options[0])
         return Choice(taken, None, None, SearchTable())
-    stages = stages if len(left) > 1 else stages[-1:]
-    trials: list[Trial] = []
-    for number, (fitted, held, n_splits) in enumerate(stages):
-        parts = splits(sample.targets, fitted, held, n_splits, settings.seed)
-        found = evaluate(sample, left, parts, settings)
-        ranked = sorted(zip(found, range(len(left)), strict=True), key=lambda pair: pair[0].mean)
-        trials += [Trial(number, fitted, left[k], own.mean, own.error) for own, k in ranked]
-        if number < len(stages) - 1:
-            left = [left[k] for _, k in ranked[: math.ceil(len(left) / FACTOR)]]
-    best = _simplest([(left[k], own) for own, k in ranked])
-    chosen, others = left[ranked[best][1]], [k for i, (_, k) in enumerate(ranked) if i != best]
-    at = len(trials) - len(ranked) + best
-    trials[at] = trials[at]._replace(chosen=True)
-    return Choice(
-        chosen, left[others[0]] if others else None, ranked[best][0],
-        SearchTable(trial.as_dict() for trial in trials),
-    )  # fmt: skip
+
+    def held_out(left: list[Candidate], stage: tuple[int, int, int]) -> list[Evaluation]:
+        return evaluate(sample, left, splits(sample.targets, *stage, settings.seed), settings)
+
+    stages = rungs(n_labeled, sample.n_classes)
+    found = halving(
+        options, stages if len(options) > 1 else stages[-1:], held_out, _facts, complexity
+    )
+    taken, expected = found.last.pop(found.place)
+    return Choice(taken, found.last[0][0] if found.last else None, expected, found.trials)
 
 
 def complexity(candidate: Candidate) -> tuple[bool, int, int, int, float]:
@@ -228,24 +248,11 @@ def complexity(candidate: Candidate) -> tuple[bool, int, int, int, float]:
     )  # fmt: skip
 
 
-def _simplest(ranked: Sequence[tuple[Candidate, Evaluation]]) -> int:
-    """The place of the simplest candidate within one standard error of the best, which is first.
-
-    The standard error is that of the difference, row by row.
-    """
-    least = ranked[0][1]
-    share = least.weight / least.weight.sum()
-
-    def close(own: Evaluation) -> bool:
-        worse = own.own - least.own
-        mean = float(share @ worse)
-        return mean <= float(np.sqrt(np.sum((share * (worse - mean)) ** 2)))
-
-    near = [k for k, (_, own) in enumerate(ranked) if close(own)]
-    return min(near, key=lambda k: complexity(ranked[k][0]))
-
-
-def by_rung(trials: Sequence[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """(rung, its trials) one after the other."""
-    for number in sorted({trial["rung"] for trial in trials}):
-        yield number, [trial for trial in trials if trial["rung"] == number]
+def _facts(own: Candidate, found: Evaluation) -> dict[str, Any]:
+    """A trial in plain values."""
+    sharing = {} if own.sharing is None else {"sharing": own.sharing}
+    return {
+        "normalize": own.normalize, "n_memories": own.n_memories, "objective": own.objective,
+        **sharing, "noise": own.noise, "unlabeled": own.unlabeled, "log_loss": found.mean,
+        "error": found.error,
+    }  # fmt: skip
