@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mnemosphere as mn
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators import search
+from mnemosphere.estimators import class_training, search
 from mnemosphere.estimators.crossfit import Candidate, Evaluation, Sample, splits
 from mnemosphere.model.objectives import soft_labels
 
@@ -171,7 +171,7 @@ def test_the_simplest_within_one_standard_error_is_chosen():
             return [readings[options.index(own)] for own in left]
 
         options = [large, small]
-        found = search.halving(options, [(9,)], read, search._facts, search.complexity)
+        found = search.halving(options, [(9,)], read, search.facts_of, search.complexity)
         assert [trial["chosen"] for trial in found.trials].index(True) == found.place
         return found.last[found.place][0]
 
@@ -209,3 +209,26 @@ def test_copies_of_rows_with_other_labels_do_not_look_certain():
     entropy = -(0.7 * np.log(0.7) + 0.3 * np.log(0.3))
     found = log_loss(y, model.predict_proba(x))
     assert found == pytest.approx(entropy, abs=0.05)
+
+
+def test_the_runner_up_is_used_if_the_trained_model_fails(monkeypatch):
+    """A training that goes wrong is noticed on rows, and the table says so."""
+    x, y, fresh, truth = halves("wine")
+    plain, spoiled = class_training._conditional, []
+
+    def fails_once(*given):
+        result, net = plain(*given)
+        if not spoiled:
+            spoiled.append(given[0])
+            net = net.replace(p=net.p.roll(1, 1).roll(1, 0))  # labels of other memories
+        return result, net
+
+    monkeypatch.setattr(class_training, "_conditional", fails_once)
+    model = mn.DAMClassifier(normalize="standard", objective="conditional", random_state=0)
+    model.fit(x, y)
+    assert len(spoiled) == 1
+    (failed,) = [trial for trial in model.search_ if trial.get("failed")]
+    (chosen,) = [trial for trial in model.search_ if trial["chosen"]]
+    assert failed != chosen
+    assert (chosen["n_memories"], chosen["normalize"]) == (model.n_memories_, "standard")
+    assert model.score(fresh, truth) > 0.9

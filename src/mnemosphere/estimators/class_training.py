@@ -277,15 +277,11 @@ def _guarded(
     limit = expected.mean + search.CLEARLY_WORSE * expected.error + _SLACK
     if _loss(trained, dataset if held is None else held) <= limit:
         return trained, choice
-    other = replace(choice, candidate=choice.runner_up, runner_up=None)
+    other = choice.runner_up
     second = _train(other, dataset, held, settings, generator, callbacks, "runner-up.")
-    return second, replace(other, trials=SearchTable([*choice.trials, _failed(choice)]))
-
-
-def _failed(choice: Choice) -> dict[str, Any]:
-    """The line of the table that says that the runner-up was trained."""
-    failed = next(trial for trial in choice.trials if trial["chosen"])
-    return failed | {"chosen": False, "failed": True}
+    assert other.expected is not None
+    facts = search.facts_of(other.candidate, other.expected)
+    return second, replace(other, trials=choice.trials.fallen_back(facts))
 
 
 def _loss(trained: Trained, dataset: Dataset) -> float:

@@ -10,7 +10,7 @@ choice       the simplest candidate within one standard error of the best
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -68,6 +68,15 @@ class SearchTable(list[dict[str, Any]]):
         lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
         return format_table(lines, 100) if lines else "no search"
 
+    def fallen_back(self, facts: Mapping[str, Any]) -> SearchTable:
+        """The same if the candidate with these facts was used in place of the one chosen."""
+        rung = next(trial["rung"] for trial in self if trial["chosen"])
+        return SearchTable(
+            trial | ({"chosen": False, "failed": True} if trial["chosen"] else
+                     {"chosen": trial["rung"] == rung and facts.items() <= trial.items()})
+            for trial in self
+        )  # fmt: skip
+
 
 def _cell(value: Any) -> str:
     """Yes or nothing, up to four digits, or as it is."""
@@ -80,7 +89,7 @@ class Choice:
     """What the search chose, what it expects of it, and what it would choose next."""
 
     candidate: Candidate
-    runner_up: Candidate | None
+    runner_up: Choice | None  # in the same geometry
     expected: Evaluation | None  # held-out losses; None if nothing was evaluated
     trials: SearchTable
 
@@ -232,12 +241,18 @@ def run(
     def held_out(left: list[Candidate], stage: tuple[int, int, int]) -> list[Evaluation]:
         return evaluate(sample, left, splits(sample.targets, *stage, settings.seed), settings)
 
-    stages = rungs(n_labeled, sample.n_classes)
-    found = halving(
-        options, stages if len(options) > 1 else stages[-1:], held_out, _facts, complexity
-    )
+    # As many rungs as leave a few candidates for the last: two are compared on all rows at once.
+    n_rungs = max(1, math.ceil(math.log(len(options), FACTOR)))
+    stages = rungs(n_labeled, sample.n_classes)[-n_rungs:]
+    found = halving(options, stages, held_out, facts_of, complexity)
     taken, expected = found.last.pop(found.place)
-    return Choice(taken, found.last[0][0] if found.last else None, expected, found.trials)
+    # Rows are on the sphere by then: the one to fall back on has the same geometry.
+    others = [
+        Choice(own, None, evaluated, found.trials)
+        for own, evaluated in found.last
+        if (own.normalize, own.unlabeled) == (taken.normalize, taken.unlabeled)
+    ]
+    return Choice(taken, others[0] if others else None, expected, found.trials)
 
 
 def complexity(candidate: Candidate) -> tuple[bool, int, int, int, float]:
@@ -248,7 +263,7 @@ def complexity(candidate: Candidate) -> tuple[bool, int, int, int, float]:
     )  # fmt: skip
 
 
-def _facts(own: Candidate, found: Evaluation) -> dict[str, Any]:
+def facts_of(own: Candidate, found: Evaluation) -> dict[str, Any]:
     """A trial in plain values."""
     sharing = {} if own.sharing is None else {"sharing": own.sharing}
     return {
