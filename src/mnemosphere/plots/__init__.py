@@ -15,6 +15,7 @@ from mnemosphere.plots.novelty import novelty_histogram
 from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
 from mnemosphere.plots.recall import recall_strips
+from mnemosphere.plots.search import search
 from mnemosphere.plots.style import figure_style
 from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.training import learning_curves
@@ -38,6 +39,7 @@ __all__ = [
     "novelty_histogram",
     "recall_strips",
     "save",
+    "search",
     "split_spectrum",
     "terminal_gallery",
     "typical_rows",
