@@ -317,7 +317,8 @@ def test_class_weight_moves_the_prior(data):
 def test_streaming_comes_close_to_fitting(digits):
     x, test_x, y, test_y = digits
     settings = {"n_memories": 150, "normalize": "center", "varsigma": 0.75, "random_state": 0}
-    whole = mn.DAMClassifier(**settings, max_iter=15).fit(x, y).score(test_x, test_y)
+    whole = mn.DAMClassifier(**settings, objective="joint", max_iter=15).fit(x, y)
+    whole = whole.score(test_x, test_y)
     stream = mn.DAMClassifier(**settings)
     rng = np.random.default_rng(0)
     stream.partial_fit(x[:200], y[:200], classes=range(10))

@@ -26,7 +26,7 @@ from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.crossfit import ROWS_PER_MEMORY, Floats
-from mnemosphere.estimators.search import SearchTable, directed, growing, halving, is_close
+from mnemosphere.estimators.search import FACTOR, SearchTable, directed, halving, is_close
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans
@@ -88,8 +88,10 @@ def choose(
             found |= zip(cases, _disagreements(placed, cases, stage[1], generator), strict=True)
         return [found[own] for own in left]
 
-    first, *_ = growing(len(order), 2 * ROWS_PER_MEMORY * max(*NUMBERS, *numbers))
+    least = 2 * ROWS_PER_MEMORY * max(*NUMBERS, *numbers)
+    first = len(order) // FACTOR if len(order) >= FACTOR * least else len(order)
     stages = [(first, _REPEATS[0]), (len(order), _REPEATS[1])]
+    stages = stages if is_open else stages[1:]  # few candidates need no first look
     ranking = halving(options, stages, halves, _facts, _complexity, _ALIKE)
     (chosen, found), trials = ranking.last[ranking.place], ranking.trials
     if is_open:

@@ -66,8 +66,9 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_clusters : int or "auto"
-        Latent classes. "auto": as many as `class_prior` has, else the largest number, 2 to 29, that
-        is found again: two halves of the rows, clustered apart, divide all rows alike.
+        Latent classes. "auto": as many as `class_prior` has, else the largest number up to 29 that
+        is found again: two halves of the rows, clustered apart, divide all rows alike. It is 1 if
+        none is, or if one cloud of rows with their mean and covariance would be cut as reliably.
     n_memories : int or "auto"
         "auto": one per cluster, or eight (at most one for five distinct rows), whichever halves of
         the rows agree on better; eight with `growth` or `class_prior`.
@@ -124,7 +125,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     classes_ : 0 to n_clusters − 1
     n_clusters_ : how many there are
-    search_ : the trials behind an automatic choice, a list of dicts with their agreement
+    search_ : the trials behind an automatic choice, a list of dicts that prints as a table
     typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
     support_ : (P,) how many training rows each memory answers for
     history_ : one dict per pass; the last phase is that of the classes, with their loss

@@ -42,7 +42,7 @@ SHARING = (0.7, 1.0)  # ς relative to the analytic one: rows shared by more mem
 NOISES = (0.0, 0.4)  # of the conditional objective: none, and what suits images and noisy tables
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
-MOST_FITTED = 6000  # rows of the last rung: the ranking of larger ones is the same
+MOST_FITTED = 2000  # rows of the last rung: the ranking of larger ones is the same
 MOST_HELD = 2000  # held-out rows of a rung: enough to tell candidates apart
 MOST_SPLITS = 5  # cross-fitting of few rows
 MOST_LOST = 0.05  # of the rows may have no direction in a geometry
@@ -79,9 +79,9 @@ class SearchTable(list[dict[str, Any]]):
 
 
 def _cell(value: Any) -> str:
-    """Yes or nothing, up to four digits, or as it is."""
+    """Yes or nothing, up to four decimals, or as it is."""
     value = "yes" * value if isinstance(value, bool) else value
-    return f"{value:.4g}" if isinstance(value, float) else str(value or "")
+    return f"{round(value, 4):g}" if isinstance(value, float) else str(value or "")
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,10 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
 def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int]]:
     """(fitted rows, held-out rows, splits) of each rung for so many labeled rows."""
     last = min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_FITTED)
-    found = []
-    for fitted in growing(last, max(LEAST_FITTED, ROWS_PER_MEMORY * n_classes)):
+    sizes, found = [last], []
+    while sizes[0] // FACTOR >= max(LEAST_FITTED, ROWS_PER_MEMORY * n_classes):
+        sizes.insert(0, sizes[0] // FACTOR)
+    for fitted in sizes:
         held = min(n_rows - fitted, MOST_HELD)
         number = min(MOST_SPLITS, math.ceil(MOST_HELD / max(held, 1)), n_rows // max(held, 1))
         found.append((fitted, held, max(1, number)))
@@ -173,11 +175,6 @@ def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int]]:
     if len(found) == 1 and found[0][2] > fewer:  # then splits grow instead of rows
         found.insert(0, (*found[0][:2], fewer))
     return found
-
-
-def growing(last: int, least: int) -> list[int]:
-    """Rows of each rung, at least so many."""
-    return [*growing(last // FACTOR, least), last] if last // FACTOR >= least else [last]
 
 
 C = TypeVar("C")
@@ -209,7 +206,8 @@ def halving(
         left = [own for own, _ in ranked[: math.ceil(len(left) / FACTOR)]]
         start = {"rung": rung, "rows": stage[0]}
         trials += [start | facts(*pair) | {"chosen": False} for pair in ranked]
-    near = [k for k, (_, own) in enumerate(ranked) if is_close(own, ranked[0][1], slack)]
+    (_, best), *others = ranked
+    near = [0, *(k for k, (_, own) in enumerate(others, 1) if is_close(own, best, slack))]
     place = min(near, key=lambda k: complexity(ranked[k][0]))
     trials[place - len(ranked)]["chosen"] = True
     return Ranking(ranked, place, trials)
