@@ -55,7 +55,10 @@ def held():
 
 
 @LINUX
-@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".feather"])
+@pytest.mark.parametrize(
+    "suffix",
+    [".parquet", *(pytest.param(other, marks=pytest.mark.slow) for other in (".npy", ".feather"))],
+)
 def test_rows_in_files_are_never_held_together(tmp_path, suffix):
     path = tmp_path / f"rows{suffix}"
     write(path, N_ROWS)
