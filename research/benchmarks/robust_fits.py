@@ -266,7 +266,7 @@ def _entropy(y: Classes) -> float:
 
 
 def summary(measured: Sequence[Json]) -> Json:
-    """What the fits of all problems come to."""
+    """Summary of the fits of all problems."""
     behind, fallen, gains, over = [], [], [], []
     for own in measured:
         best = max(scores["accuracy"] for scores in own["baselines"].values())

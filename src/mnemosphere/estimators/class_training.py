@@ -56,6 +56,7 @@ _SGD_PASSES = 300
 _LEAST_HELD = 20  # rows for early stopping of SGD: fewer tell nothing
 _FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
 _FEW_MEMORIES = 200  # as many are counted for that: few models of small data have more
+_CLEARLY_WORSE = 4.0  # standard errors by which a trained model may miss what the search predicted
 _SLACK = 0.01  # of a log-loss: rounding and a lucky search are no failure
 
 
@@ -274,7 +275,7 @@ def _guarded(
     if choice.expected is None or choice.runner_up is None or trained.status == "interrupted":
         return trained, choice
     expected = choice.expected
-    limit = expected.mean + search.CLEARLY_WORSE * expected.error + _SLACK
+    limit = expected.mean + _CLEARLY_WORSE * expected.error + _SLACK
     if _loss(trained, dataset if held is None else held) <= limit:
         return trained, choice
     other = choice.runner_up

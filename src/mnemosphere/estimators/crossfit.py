@@ -42,7 +42,6 @@ Floats = NDArray[np.float64]
 JOINT_STEPS = 10  # exact steps of a joint model: further ones would overfit
 ROWS_PER_MEMORY = 5  # a candidate has at most one memory for so many fitted rows, as in a full fit
 SOFTER = 0.5  # standard errors by which a softer temperature may be worse
-_FILLED_UP = 1 << 12  # rows × memories of a small problem
 _TOGETHER = 1 << 21  # rows × memories of problems that are trained side by side
 # Logarithms of the temperatures at which candidates are evaluated: their loss is smooth in between.
 LOG_T = tuple(0.5 * k for k in range(-6, 11))

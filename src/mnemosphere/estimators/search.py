@@ -46,7 +46,6 @@ MOST_FITTED = 2000  # rows of the last rung: the ranking of larger ones is the s
 MOST_HELD = 2000  # held-out rows of a rung: enough to tell candidates apart
 MOST_SPLITS = 5  # cross-fitting of few rows
 MOST_LOST = 0.05  # of the rows may have no direction in a geometry
-CLEARLY_WORSE = 4.0  # standard errors by which a trained model may miss what the search predicted
 
 # Columns of a printed table.
 _COLUMNS = {
