@@ -21,20 +21,35 @@ from mnemosphere.numerics import sphere, vmf
 from quick_models import assert_same_bits, small
 
 
+def cross_fitted(estimator):
+    """As scikit-learn says of its own estimators that cross-validate."""
+    reason = "a row of weight 2 is held out once, a row given twice may be fitted and held out"
+    return dict.fromkeys(
+        (
+            "check_sample_weight_equivalence_on_dense_data",
+            "check_sample_weight_equivalence_on_sparse_data",
+        ),
+        reason,
+    )
+
+
 # The whole list where the choices are made, which is quick, and where they are "auto".
 @parametrize_with_checks(
     [
         mn.DAMClassifier(
             7, objective="joint", normalize="standard", varsigma=0.8, max_iter=3, random_state=0
         )
-    ]
+    ],
+    expected_failed_checks=cross_fitted,
 )
 def test_check_estimator(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([mn.DAMClassifier(objective="joint", random_state=0)])
+@parametrize_with_checks(
+    [mn.DAMClassifier(objective="joint", random_state=0)], expected_failed_checks=cross_fitted
+)
 def test_check_estimator_of_the_defaults(estimator, check):
     check(estimator)
 
@@ -151,14 +166,13 @@ def test_defaults_on_images(images):
     assert model.n_memories_ == 500
 
 
-def test_the_fifth_of_the_rows_counts_distinct_ones(make_clusters):
-    x, y = make_clusters(rows=205)
-    model = mn.DAMClassifier(
-        objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
-    for rows, labels in ((x, y), (np.r_[x, x], np.r_[y, y])):
-        tried = {trial["n_memories"] for trial in model.fit(rows, labels).search_}
-        assert max(tried) == 41
+def test_repeated_rows_are_known_by_heart():
+    """Twelve points with labels drawn at random: a held-out row has been seen before."""
+    rng = np.random.default_rng(0)
+    x, y = np.tile(rng.normal(size=(12, 3)), (8, 1)), np.tile(rng.integers(0, 2, 12), 8)
+    model = mn.DAMClassifier(random_state=0).fit(x, y)
+    assert model.score(x, y) == 1.0
+    assert model.n_memories_ <= 12
 
 
 # predictions and what is behind them
@@ -266,18 +280,15 @@ def test_history_and_choices_are_plain_values(fitted):
 # weights
 
 
-def test_weight_two_is_the_row_given_twice_bit_for_bit(data, fresh):
+def test_weight_two_trains_as_the_row_given_twice_bit_for_bit(data):
     rng = np.random.default_rng(0)
     weight = rng.integers(0, 4, 61)
     copies = rng.permutation(np.repeat(np.arange(61), weight))
     for settings in ({}, {"class_weight": "balanced"}, {"class_weight": {1: 3.0}}):
-        # With everything "auto" in the first of them.
-        model = (
-            small(**settings) if settings else mn.DAMClassifier(objective="joint", random_state=0)
-        )
-        model.set_params(max_iter=3)
-        weighted = clone(model).fit(data.x, data.y, sample_weight=weight)
-        assert_same_bits(weighted, clone(model).fit(data.x[copies], data.y[copies]), fresh.x)
+        weighted = small(**settings).fit(data.x, data.y, sample_weight=weight)
+        copied = small(**settings).fit(data.x[copies], data.y[copies])
+        assert np.array_equal(weighted.memories_, copied.memories_)
+        assert np.array_equal(weighted.class_weights_, copied.class_weights_)
 
 
 def test_unit_weights_are_no_weights(data, fresh):
@@ -295,9 +306,9 @@ def test_rows_that_differ_in_a_feature_of_small_numbers_are_not_the_same():
     ).fit(x, y)
     assert model.score(x, y) == 1.0
     twice = np.r_[x, x[::-1]]
-    model = small(normalize="standard")
-    weighted = clone(model).fit(x, y, sample_weight=np.full(60, 2))
-    assert_same_bits(weighted, clone(model).fit(twice, np.r_[y, y[::-1]]), x)
+    weighted = small(normalize="standard").fit(x, y, sample_weight=np.full(60, 2))
+    copied = small(normalize="standard").fit(twice, np.r_[y, y[::-1]])
+    assert np.array_equal(weighted.memories_, copied.memories_)
 
 
 def test_class_weight_moves_the_prior(data):

@@ -156,6 +156,30 @@ class StoredRows:
         return self
 
 
+def in_order(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Few rows in an order that does not depend on the one in which they came; weight 0 dropped."""
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    if rows.n_numbers > _FEW_NUMBERS:
+        return rows, targets, sample_weight
+    order, _ = _sort_copies(rows)
+    weight = None if sample_weight is None else sample_weight[order]
+    return rows.take(order), targets[order], weight
+
+
+def _weighted(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Rows of weight 0 dropped; weights that are all 1 are none."""
+    if sample_weight is not None and not bool((sample_weight > 0).all()):
+        kept = (sample_weight > 0).nonzero()[:, 0]
+        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+    if sample_weight is not None and bool((sample_weight == 1).all()):
+        sample_weight = None
+    return rows, targets, sample_weight
+
+
 def merge_copies(
     rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
 ) -> tuple[StoredRows, Tensor, Tensor | None]:
@@ -166,11 +190,7 @@ def merge_copies(
     where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
     come out in an order of their own.
     """
-    if sample_weight is not None and not bool((sample_weight > 0).all()):
-        kept = (sample_weight > 0).nonzero()[:, 0]
-        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    if sample_weight is not None and bool((sample_weight == 1).all()):
-        sample_weight = None
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
     few = rows.n_numbers <= _FEW_NUMBERS

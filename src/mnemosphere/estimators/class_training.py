@@ -18,20 +18,31 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.data.normalize import METRICS, SCALED, Normalizer
-from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.data.rows import StoredRows, in_order, merge_copies
 from mnemosphere.estimators import search
-from mnemosphere.estimators.crossfit import JOINT_STEPS, Candidate, Geometry, Sample, Settings
+from mnemosphere.estimators.crossfit import (
+    JOINT_STEPS,
+    NEGLIGIBLE,
+    Candidate,
+    Evaluation,
+    Geometry,
+    Sample,
+    Settings,
+)
 from mnemosphere.estimators.search import Choice, SearchTable
 from mnemosphere.estimators.setup import SOLVERS, Trained, check_room, precision_of
 from mnemosphere.estimators.start import start_joint, start_memories, usual_uniform_weight
 from mnemosphere.fitted import trained_with
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
+    at_temperature,
     best_temperature,
     label_log_loss,
     net_class_weights,
 )
+from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.training import few_labels
@@ -168,6 +179,8 @@ class ClassTraining:
                 "sphere needs 2: use normalize='standard'"
             )
         given = stored, weight
+        # The search takes copies for what they are: rows that come again.
+        each = in_order(stored, targets, weight)
         stored, targets, weight = merge_copies(stored, targets, weight)
         most = settings.n_memories or min(stored.n_rows, search.MAX_MEMORIES)
         # A pass has two products with the features and three with the classes.
@@ -175,10 +188,11 @@ class ClassTraining:
         dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
         check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
-            self.choice = current().once(
-                partial(_choose, stored, targets, weight, settings, seed=seed, dtype=dtype)
-            )
+            self.choice = current().once(partial(_choose, *each, settings, seed=seed, dtype=dtype))
         candidate = self.choice.candidate
+        if settings.n_memories is None and candidate.n_memories > stored.n_rows:
+            candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
+            self.choice = replace(self.choice, candidate=candidate)
         labeled = targets.sum(1) > 0
         if not candidate.unlabeled and not bool(labeled.all()):
             kept = labeled.nonzero()[:, 0]
@@ -253,11 +267,13 @@ def _choose(
 
 
 def _plain(options: Sequence[Candidate], sample: Sample) -> Candidate:
-    """What is taken without a search: many memories, the plain geometry of the kind of rows."""
+    """What is taken without a search: a few memories, the plain geometry of the kind of rows."""
     kind = "unit" if sample.is_sparse else "standard"
+    few = search.PER_CLASS[1] * sample.n_classes
 
     def distance(own: Candidate) -> tuple[bool, bool, int, float]:
-        return (own.normalize != kind, own.unlabeled, -own.n_memories, -(own.sharing or 0.0))
+        memories = abs(own.n_memories - few)
+        return (own.normalize != kind, own.unlabeled, memories, -(own.sharing or 0.0))
 
     return min(options, key=distance)
 
@@ -303,27 +319,66 @@ def _train(
         lineage = None
     else:
         result, net, lineage = _joint(candidate, dataset, settings, generator, callbacks, stage)
-    trained = Trained(net, net.p, 1.0, result.history, result.status, lineage)
-    if trained.status == "interrupted":
+    if result.status == "interrupted":
         temperature = 1.0
     elif held is not None:
         pairs = [(net, part.take(part.targets.sum(1) > 0)) for part in held.batches(None)]
         temperature = best_temperature(pairs)
     else:
         temperature = choice.temperature
+    params = result.params
+    if settings.n_memories is None and lineage is None:
+        rows = (held or dataset).sample(search.MOST_HELD, generator=generator)
+        params, net = _with_fewer_memories(params, net, temperature, rows)
+    trained = Trained(params, net.p, temperature, result.history, result.status, lineage)
     if candidate.objective == "joint" or gradient:
-        return trained._replace(params=result.params, temperature=temperature)
+        return trained
     rows = dataset.sample(DENSITY_ROWS, generator=generator)
     uniform = settings.uniform_weight
     density = fit_density(
-        result.params,
+        params,
         rows,
         learn_beta=settings.learn_beta,
-        uniform_weight=usual_uniform_weight(len(result.params.w)) if uniform is None else uniform,
+        uniform_weight=usual_uniform_weight(len(params.w)) if uniform is None else uniform,
     )
     # Classes are read at the slope that was trained, whatever the density has.
-    ratio = float(density.beta_eff / result.params.beta_eff)
+    ratio = float(density.beta_eff / params.beta_eff)
     return trained._replace(params=density, temperature=ratio * temperature)
+
+
+def _with_fewer_memories(
+    params: Parameters, net: Parameters, temperature: float, rows: Batch
+) -> tuple[Parameters, Parameters]:
+    """Both with memories merged, half of them at a time, while the rows are predicted as well.
+
+    As well: the mean log-loss is within one standard error of what it was, row by row. params: as
+    trained; net: with the weights that classes are read from, at that temperature.
+    """
+    rows = rows.take(rows.targets.sum(1) > 0)
+    reading = at_temperature(net, temperature)
+
+    def loss(params: Parameters) -> Evaluation:
+        losses = torch.stack(label_log_loss(params, rows)(0.0), -1)[..., None].cpu().numpy()
+        weight = torch.ones(len(losses)) if rows.sample_weight is None else rows.sample_weight
+        return Evaluation(losses, weight.double().cpu().numpy(), params.n_columns - 1)
+
+    before, source = loss(reading), torch.arange(net.n_memories, device=net.w.device)
+    while reading.n_memories >= 2 * (net.n_columns - 1):
+        merged = merge(reading, rows, reading.n_memories // 2)
+        if not search.is_close(loss(merged.params), before, NEGLIGIBLE):
+            break
+        reading, source = merged.params, merged.source[source]
+    if reading.n_memories == net.n_memories:
+        return params, net
+    place = torch.cat([source.new_zeros(1), source + 1])
+
+    def added(p: Tensor) -> Tensor:
+        return p.new_zeros(reading.n_memories + 1, *p.shape[1:]).index_add_(0, place, p)
+
+    def fewer(own: Parameters) -> Parameters:
+        return own.replace(w=reading.w.to(own.w), p=added(own.p), p_h=added(own.p_h))
+
+    return fewer(params), fewer(net)
 
 
 def _conditional(

@@ -81,8 +81,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": one per class, five per class or a fifth of the rows (at most 1000), whichever the
-        search finds best.
+        "auto": one, five or 25 per class or one per row (at most 1000), whichever the search finds
+        best; then those that the predictions do not need are merged.
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
@@ -102,7 +102,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         hold batch size, learning rate and the like.
     search : "auto", int or None
         How settings that are "auto" are chosen: by successive halving among all candidates, among
-        so many of them, or not at all (a fifth of the rows as memories, the joint likelihood).
+        so many of them, or not at all (five memories per class, the joint likelihood).
     max_iter : int or None
         Passes over the data; None: 10 exact or 6 incremental fixed-point passes, 20 of Adam, up to
         300 of SGD.

@@ -50,7 +50,7 @@ class Adam(GradientSolver):
     """
 
     angle: float = 0.1
-    learning_rate: float = 0.01
+    learning_rate: float = 0.005
     noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
