@@ -376,7 +376,7 @@ SETTINGS = {
         ("random_state", "seven"),
         ("device", 0),
         ("precision", "float16"),
-        ("verbose", -1),
+        ("encoder", -1),
     ]
 } | {
     "solver of batch size 0": (

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
@@ -43,7 +43,7 @@ from mnemosphere.fitted import (
 )
 from mnemosphere.interpret import is_novel
 from mnemosphere.interpret.certify import judged, labeled_rows
-from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import Encoded, encode, row_weights
 from mnemosphere.model.class_reading import best_temperature
@@ -128,9 +128,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
     callbacks : sequence of Callback
-        Told about every pass; `Checkpoint(path)` among them stores the run and resumes it.
-    verbose : int
-        1 shows a progress bar.
+        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
+        shows it.
+    encoder : None, "wordllama", a function or an object with `encode` or `embed`
+        For texts in place of X: what turns a list of them into vectors.
 
     Attributes
     ----------
@@ -173,7 +174,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "device": [str],
         "random_state": ["random_state"],
         "callbacks": "no_validation",
-        "verbose": ["verbose"],
+        "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
     }
 
     def __init__(
@@ -197,7 +198,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
-        verbose: int = 0,
+        encoder: Any = None,
     ) -> None:
         self.n_memories = n_memories
         self.objective = objective
@@ -217,7 +218,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-        self.verbose = verbose
+        self.encoder = encoder
 
     _attributes = ATTRIBUTES | {
         "temperature_": lambda m: m.calibration.temperature,
@@ -229,16 +230,17 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their soft labels.
 
-        X (n, N) an array, a frame or a tensor on any device; y (n,) labels of any type, or an
-        (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None. Or X a
-        `Dataset`, which has labels and weights of its own and may be larger than memory.
+        X (n, N) an array, a frame or a tensor on any device, or n texts if there is an encoder; y
+        (n,) labels of any type, or an (n, C) matrix of soft labels with row sums at most 1;
+        sample_weight (n,) or None. Or X a `Dataset`, which has labels and weights of its own and
+        may be larger than memory.
         """
         self._validate_params()
         settings = self.get_params(deep=False)
         with together(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = _fitted(settings, rows, trained)
+            self.model_ = with_texts(_fitted(settings, rows, trained), X)
         return self
 
     def partial_fit(
@@ -268,7 +270,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with operands(self.precision), reused():
             known = known_classes(model, y, classes, self.unlabeled)
             if model is None:
-                features, stored = learn_features(X, self.device, type(self).__name__)
+                features, stored = learn_features(
+                    X, self.device, type(self).__name__, encoder=self.encoder
+                )
                 coded = _encode(settings, y, stored, known, require_label=True)
                 weight = row_weights(coded, self.class_weight, sample_weight)
                 model, dataset = _begin_stream(settings, features, stored, coded, weight)
@@ -377,7 +381,7 @@ def _learn_from(
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
             classes = scan(given, settings["unlabeled"]).classes  # an error names the file
-    features, stored = learn_features(X, settings["device"], owner)
+    features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
     coded = _encode(settings, y, stored, classes, require_label=True)
     weight = row_weights(coded, settings["class_weight"], sample_weight)
     seed, callbacks = begin(

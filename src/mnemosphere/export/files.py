@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.texts import TextEncoder
 from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.features import Features
 from mnemosphere.files import (
@@ -99,6 +100,15 @@ _MODEL = _COMMON | {
     "normalize": one_of(*NORMALIZATIONS),
     "classes": mapping({"dtype": text, "values": items(lambda value, name: None, 1)}),
     "columns": COLUMNS,
+    "encoder": maybe(
+        mapping(
+            {
+                "name": text,
+                "numbers": whole(1),
+                "fingerprint": items(number(), 1),
+            }
+        )
+    ),
 }
 _HEADERS: dict[str, dict[str, Check]] = {
     "DAMClassifier": _MODEL | {
@@ -211,6 +221,9 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         "classes": _labels_out(model.classes),
         "own": plain(told),
     }
+    if features.encoder is not None:
+        name, n, told = (getattr(features.encoder, f) for f in ("name", "n_numbers", "fingerprint"))
+        header["encoder"] = {"name": name, "numbers": n, "fingerprint": list(told)}
     given = {p: {k: t for k, t in of.items() if t is not None} for p, of in parts.items()}
     return header, join_prefixes(given)
 
@@ -299,12 +312,14 @@ def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None
         return
     if not isinstance(name, str) or name not in _HEADERS:
         raise ValueError(f"estimator is {name!r}")
+    if not isinstance(header.get("settings"), dict):
+        raise ValueError(f"its settings are not those of a {name}")
+    if name in _KINDS:
+        header["settings"].pop("verbose", None)  # a setting once
     if name == "DAMClassifier":
         _bring_up_to_date(header)
     # Files of version 2 know only columns of numbers.
-    older: dict[str, Any] = {"columns": []} if "columns" in _HEADERS[name] else {}
-    if not isinstance(header.get("settings"), dict):
-        raise ValueError(f"its settings are not those of a {name}")
+    older: dict[str, Any] = {"columns": [], "encoder": None} if name in _KINDS else {}
     check_fields(older | header, _HEADERS[name])
     names = header["feature_names"]
     if names and len(names) != header["n_features_in"]:
@@ -361,6 +376,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         Encoding.from_json(columns) if columns else None,
         _named(strip_prefix(tensors, "features")),
         owner=name,
+        encoder=_text_encoder(header.get("encoder")),
     )
     if features.named is not None and len(features.named) != features.n_numbers:
         raise ValueError(f"features.names are of {len(features.named)} features")
@@ -451,6 +467,12 @@ def _encoder(
     if sum(len(layer.params.to_tensors()) for layer in layers) != len(tensors):
         raise ValueError("it has a tensor that is unknown")
     return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
+
+
+def _text_encoder(told: dict[str, Any] | None) -> TextEncoder | None:
+    if told is None:
+        return None
+    return TextEncoder(told["name"], told["numbers"], tuple(map(float, told["fingerprint"])))
 
 
 def _named(tensors: dict[str, Tensor]) -> tuple[str, ...] | None:

@@ -94,14 +94,17 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     entry), support (rows behind the memory), share of all rows, supported (False where fewer
     than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
     measured on them), nearest memory and overlap, features (those of the largest weight in the
-    overlap with it), typical_rows (their numbers in X, or what `name_rows` calls them).
+    overlap with it), typical_rows (their texts, what `name_rows` calls them, or their numbers in
+    X).
     """
     import pandas as pd
 
     params = model.params
     behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
     if X is not None:
-        behind = find_exemplars(params, model.normalizer, model.completed(X))
+        behind = _with_texts(
+            find_exemplars(params, model.normalizer, model.completed(X)), model.features.texts(X)
+        )
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(
@@ -126,7 +129,10 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
             "beta_split": beta_split,
             "nearest": [None if k < 0 else memory_name(k) for k in nearest],
             "nearest_overlap": overlap,
-            "features": _strongest(model, _TYPICAL)[1],
+            # Numbers of an encoded text tell nobody anything.
+            "features": [[]] * params.n_memories
+            if model.features.encoder
+            else _strongest(model, _TYPICAL)[1],
             "typical_rows": behind.as_lists(),
         }
     )
@@ -216,8 +222,7 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
         raise ValueError("no rows stand behind the memories of this model: fit it first")
     typical = model.exemplars.typical
     if isinstance(names, Mapping):
-        told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
-        found = np.array(told, dtype=object).reshape(typical.shape)
+        found = _names_of(typical, names)
     else:
         given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
         if given.ndim != 1 or len(given) <= typical.max():
@@ -227,6 +232,28 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
             )
         found = np.where(typical < 0, "", given[typical])
     return model.replace(exemplars=replace(model.exemplars, names=found))
+
+
+def with_texts(model: FittedModel, X: Any) -> FittedModel:
+    """The model with the texts of its typical rows, if X, which it was fitted to, holds texts."""
+    texts = model.features.texts(X)
+    if texts is None or model.exemplars is None:
+        return model
+    return model.replace(exemplars=_with_texts(model.exemplars, texts))
+
+
+def _with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
+    if texts is None:
+        return behind
+    rows = behind.typical[behind.typical >= 0].tolist()
+    named = {k: " ".join((texts[k] or "").split()) for k in rows}
+    return replace(behind, names=_names_of(behind.typical, named))
+
+
+def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[Any]:
+    """(P, 3) what these rows are called."""
+    told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
+    return np.array(told, dtype=object).reshape(typical.shape)
 
 
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
