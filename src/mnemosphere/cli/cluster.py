@@ -49,8 +49,9 @@ def cluster(
     from mnemosphere import plots
     from mnemosphere.cli import report
     from mnemosphere.cli.estimator_settings import build, resolve
-    from mnemosphere.cli.rows import about_data
+    from mnemosphere.cli.rows import about_data, text_encoder
     from mnemosphere.cli.train import fit
+    from mnemosphere.data.texts import PACKAGED
     from mnemosphere.plots.fitted import memories_of
 
     terminal = request.terminal
@@ -64,6 +65,8 @@ def cluster(
     rows = _load(request, data, max_memory)
     shape = _shape(rows, image_shape)
     model = build("DAMClusterer", settings)
+    if request.columns.text is not None:
+        model.encoder = text_encoder(request.columns.encoder or PACKAGED)
     model.random_state = seed
     with contextlib.nullcontext() if folder is None else folder.writing() as draft:
         seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
