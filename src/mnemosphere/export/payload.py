@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
@@ -23,6 +24,7 @@ _CERTIFY = 1e8  # rows times memories times features up to which a certificate t
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
+_LETTERS = 400  # of a text
 
 
 def payload(
@@ -66,7 +68,8 @@ def payload(
         "kind": known["kind"],
         "classes": known["classes"],
         "features": None if names is None else [show(name) for name in names],
-        "n_features": known["n_features"],
+        "n_features": model.features.n_numbers,
+        "encoder": None if model.features.encoder is None else model.features.encoder.name,
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if table is None else [float(table.min()), float(table.max())],
         "normalize": {
@@ -82,7 +85,7 @@ def payload(
             for level, end in zip(levels, ends, strict=True)
         ],
         "parents": _parents(model.lineage, levels),
-        "rows": None if packed is None else _rows(model, packed, chosen, y),
+        "rows": None if packed is None else _rows(model, X, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
         "verdicts": None
         if certificate is None
@@ -109,7 +112,10 @@ def _image_shape(
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
-        named = model.features.names is not None or model.normalizer.mean is not None
+        named = (
+            model.features.names is not None or model.normalizer.mean is not None
+            or model.features.encoder is not None
+        )  # fmt: skip
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None
@@ -186,15 +192,22 @@ def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]
 
 
 def _rows(
-    model: FittedModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
+    model: FittedModel, X: Any, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
 ) -> dict[str, Any]:
     assert chosen is not None
+    texts, threshold = model.features.texts(X), model.calibration.novelty_threshold
+    rejected = None
+    if threshold is not None:
+        rows = StoredRows.of(packed, model.device)
+        rejected = as_numpy(model.novelty_score(rows) > threshold).tolist()
     labels = None
     if y is not None and model.is_classifier:
         labels = label_columns(model, y)[chosen].tolist()
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
-    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist()}
+    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
+    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
+            "rejected": rejected}  # fmt: skip
 
 
 def _metric(metric: Tensor) -> dict[str, Any]:
@@ -216,6 +229,8 @@ def _strong_features(model: FittedModel) -> list[int]:
 def _certificate(model: FittedModel, X: Any, y: Any) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
     if X is None or (y is None and model.is_classifier):
+        return None
+    if model.is_classifier and (label_columns(model, y) < 0).any():
         return None
     cost = float(len(X)) * model.n_memories * model.params.n_features
     return None if cost > _CERTIFY else certify(model, X, y)
