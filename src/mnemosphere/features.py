@@ -165,7 +165,7 @@ def _learn_columns(frame: Any) -> Encoding | None:
     for note in notes:
         warnings.warn(note, UserWarning, stacklevel=5)
     if not encoding.names:
-        raise ValueError("no column of X is left to learn from: see the warnings about them")
+        raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
     return None if encoding.is_plain else encoding
 
 

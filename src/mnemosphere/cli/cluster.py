@@ -127,6 +127,17 @@ def _shape(rows: Rows | LargeRows, given: str | None) -> tuple[int, ...] | None:
     return parse_shape(given, n_features) or rows.table.image_shape
 
 
+def _typical(model: Any, cluster: int) -> str:
+    """A text like the memory that most rows of a cluster resemble."""
+    import numpy as np
+
+    from mnemosphere.text import short_text
+
+    own = np.where(model.memory_labels_ == cluster, model.support_, -1.0)
+    texts = model.model_.exemplars.as_lists()[int(own.argmax())]
+    return short_text(texts[0] if texts else None)
+
+
 @dataclass
 class _Found:
     """What a look at all rows tells of the clusters."""
@@ -147,6 +158,8 @@ class _Found:
                 "memories": int((model.memory_labels_ == k).sum()),
                 "probability": float(self.probability[k]) / n if n else None,
             }
+            if model.model_.features.encoder is not None:
+                line["typical"] = _typical(model, k)
             if self.labels:
                 known = sorted(
                     ((int(c[k]), name) for name, c in self.labels.items() if c[k]),

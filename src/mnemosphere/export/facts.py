@@ -40,6 +40,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "kind": model.kind,
         "n_memories": model.n_memories,
         "n_features": model.features.n_columns,
+        "encoder": None if model.features.encoder is None else model.features.encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
