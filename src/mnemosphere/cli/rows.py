@@ -157,7 +157,7 @@ def rows_for(
         wanted = [str(columns.text)]
     if label is None and about.get("label") in table.columns:
         label = about["label"]
-    if wanted and table.columns:
+    if wanted and table.columns and not opened.takes_texts:
         table = _with_columns(table, wanted, _unused(opened.first))
         columns = replace(columns, features=tuple(wanted))
     guess = "last" if labels else "named"
