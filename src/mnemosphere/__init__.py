@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from mnemosphere.export import to_onnx
     from mnemosphere.fitted import FittedModel
     from mnemosphere.interpret import explain_images, memory_pictures
+    from mnemosphere.labels import OUT_OF_SCOPE
     from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
 
 __all__ = [
+    "OUT_OF_SCOPE",
     "SGD",
     "Adam",
     "Callback",
@@ -54,6 +56,7 @@ _HOME = {
     **dict.fromkeys(("as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted",
+    "OUT_OF_SCOPE": "labels",
     "to_onnx": "export",
     **dict.fromkeys(("SGD", "Adam", "Callback", "Checkpoint", "FixedPoint"), "training"),
 }

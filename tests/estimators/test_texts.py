@@ -65,10 +65,16 @@ def test_texts_stand_behind_memories_and_reasons(model, data):
 
 
 def test_texts_of_other_topics_are_rejected(model, data):
-    judge = mn.as_estimator(model.model_).calibrate_novelty(data.x_test, 0.05)
-    odd = ["quokka wombat numbat", "", "change my PIN please"]
-    assert judge.predict_or_reject(odd).tolist() == [None, None, "change_pin"]
+    judge = mn.as_estimator(model.model_).calibrate(data.x_test)
+    odd = ["quokka wombat numbat bandicoot", "", "change my PIN please"]
+    assert judge.predict_or_reject(odd, rate=0.1).tolist() == [None, None, "change_pin"]
     assert np.isinf(judge.novelty_score(odd)[1])
+    few = ["Please upgrade my plan", "What does the premium plan cost?", "Switch me to premium"]
+    judge.add_class(few, "premium")
+    assert judge.predict(["How much is premium?"]).tolist() == ["premium"]
+    table = judge.memory_table()
+    own = table[table.label == "premium"]
+    assert {text for line in own.typical_rows for text in line} == {*few}
 
 
 def test_a_file_knows_its_encoder(model, data, tmp_path):

@@ -20,7 +20,7 @@ def texts():
     model = mn.DAMClassifier(
         20, objective="joint", varsigma=0.5, normalize="unit", random_state=0, encoder=hashed_words
     ).fit(d.x_train, d.y_train)
-    return model.calibrate_novelty(d.x_train, 0.01), [*d.x_test, *ODD], [*d.y_test, "?", "?"]
+    return model.calibrate(d.x_test), [*d.x_test, *ODD], [*d.y_test, "?", "?"]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_payload_has_texts_and_rejections(texts):
     assert found["encoder"] == "hashed_words"
     assert found["image"] is None
     assert found["rows"]["text"] == x
-    wanted = model.novelty_score(x) > model.novelty_threshold_
+    wanted = mn.interpret.is_rejected(model.model_, x, 0.05)
     assert found["rows"]["rejected"] == wanted.tolist()
     assert wanted[-1]
     known = {" ".join(text.split())[:200] for text in mn.data.load("banking-small").x_train}
@@ -61,7 +61,7 @@ def test_rows_are_searched_and_picked(browser, page, texts, width):
         ]  # fmt: skip
         assert browser.evaluate(SHOWN) == wanted
     browser.evaluate("$('search').value = ''; $('texts-kind').value = 'rejected'; rows.fillTexts()")
-    far = model.novelty_score(x) > model.novelty_threshold_
+    far = mn.interpret.is_rejected(model.model_, x, 0.05)
     assert browser.evaluate(SHOWN) == [text for text, odd in zip(x, far, strict=True) if odd]
     browser.evaluate("[...document.querySelectorAll('#texts .text-row')].at(-1).click()")
     browser.evaluate(WAIT)

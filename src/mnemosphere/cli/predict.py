@@ -28,7 +28,9 @@ _LETTERS = 20  # of a text on the terminal, at least
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
 _PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
 _CERTIFY = option("How far each row may move before its class changes: a proven radius.")
-_REJECT = option("No prediction for rows as novel as this share of held-out rows.", metavar="RATE")
+_REJECT = option(
+    "No prediction for rows as doubtful as this share of held-out rows.", metavar="RATE"
+)
 
 
 @command(rows=True, split=True)
@@ -55,12 +57,10 @@ def predict(
     terminal = request.terminal
     if out is not None:
         check_file(out, (*TABLES, ".npy"), overwrite=overwrite, inputs=(model, *data))
-    settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "rejects": reject is not None}
+    settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "reject": reject}
     settings["certify"] = certify
     files = large(data, request.columns, max_memory)
     opened = open_model(model, request.columns.encoder, labeled=prior is not None)
-    if reject is not None:
-        _set_threshold(opened, reject)
     if files is not None:
         _predict_files(request, opened, files, max_memory, out, settings)
         return
@@ -148,26 +148,10 @@ def _predict_files(
     terminal.say(f"wrote {out}: {len(rows)} rows, {like.shape[1]} columns")
 
 
-def _set_threshold(opened: Opened, rate: float) -> None:
-    """The threshold of novelty for another rate than the stored one."""
-    import numpy as np
-
-    from mnemosphere.interpret import rejection_threshold
-
-    scores = opened.record.get("novelty", {}).get("held_out")
-    if not scores:
-        raise ValueError(
-            f"no held-out rows are on record beside {opened.path}: train with --test-fraction, "
-            "or predict without --reject"
-        )
-    known = np.array([np.inf if score is None else score for score in scores])
-    model = opened.model
-    model.model_ = model.model_.recalibrate(novelty_threshold=rejection_threshold(known, rate))
-
-
 def _predictions(
-    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, rejects: bool, certify: bool
-) -> tuple[Any, Any]:
+    opened: Opened, rows: Rows, nearest: int, prior: str | None, *, reject: float | None,
+    certify: bool,
+) -> tuple[Any, Any]:  # fmt: skip
     """(a frame with one row per row, the probabilities alone)."""
     import numpy as np
 
@@ -183,11 +167,11 @@ def _predictions(
         model = interpret.with_class_prior(model, weights)
     proba = model.log_proba(rows.x).exp().cpu().numpy()
     found = model.classes[proba.argmax(axis=1)]
-    # Novelty is about the rows that were trained on, whatever classes are expected now.
-    rated = first.calibration.novelty_threshold is not None
-    novel = interpret.is_novel(first, rows.x) if rated else None
-    if rejects:
-        found = np.where(np.asarray(novel), None, found.astype(object))
+    # Novelty and rejection are about the rows that were trained on, whatever classes are expected.
+    score, threshold = first.novelty_score(rows.x).cpu().numpy(), interpret.novelty_threshold(first)
+    novel = None if threshold is None else score > threshold
+    if reject is not None:
+        found = np.where(interpret.is_rejected(first, rows.x, reject), None, found.astype(object))
     more: dict[str, Any] = {}
     if certify:
         opened.of_rows("--certify")

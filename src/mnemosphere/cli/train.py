@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from mnemosphere.cli.table_rows import LargeRows, Rows
 
 _NAMED = 5  # classes of the first line
-_REJECTED = 0.01  # share of held-out rows that the stored threshold counts as novel
-_KEPT_SCORES = 2000  # held-out novelty scores in the record, for other rates
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows",
         "max_memory", "image_shape", "seed", "shrink", "text", "encoder")  # fmt: skip
 
@@ -300,7 +298,6 @@ def _run(
     terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any,
     rows: Rows | LargeRows,    judged: Rows | None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
-    import numpy as np
 
     from mnemosphere import plots
     from mnemosphere.cli import report
@@ -333,11 +330,8 @@ def _run(
         x, y = (rows.x, rows.y) if rows.in_memory else sample_rows(rows.x, 0)[:2]
         model.model_ = shrink(model.model_, x, y, n_memories=own["shrink"])
     content = report.score(model, rows if judged is None else judged)
-    scores = np.empty(0)
     if judged is not None:
-        scores = np.sort(model.novelty_score(judged.x))
-        model.calibrate_novelty(judged.x, max(_REJECTED, 1.5 / (len(judged) + 1)))
-    few = np.unique(np.linspace(0, max(len(scores) - 1, 0), _KEPT_SCORES).round().astype(int))
+        model.calibrate(judged.x)
     if folder.writes:
         opened = Opened(model, {}, path, first)
         save(opened.whole, path)
@@ -351,7 +345,7 @@ def _run(
         "seed": own["seed"],
         **report.about_model(model),
         "search": list(model.search_),
-        "novelty": {"threshold": model.novelty_threshold_, "held_out": scores[few[: len(scores)]]},
+        "novelty": {"threshold": model.novelty_threshold_},
         "data": about_data(
             rows, rows=len(rows), test_rows=0 if judged is None else len(judged), seed=own["seed"],
             test_fraction=own["test_fraction"] if own["test"] is None else 0.0,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.evaluation import measures
+from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.machine import versions
 
 _BINS = 10
@@ -46,7 +47,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "varsigma": float(params.varsigma),
         "normalize": model.normalizer.kind,
         "temperature": model.calibration.temperature,
-        "novelty_threshold": model.calibration.novelty_threshold,
+        "novelty_threshold": novelty_threshold(model),
         "status": record.status,
         "n_iter": len(record.history),
         "seed": seed if isinstance(seed, int) else None,

@@ -17,6 +17,7 @@ from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.editing import at_level
+from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.numerics import sphere
 from mnemosphere.training.lineage import Lineage
 
@@ -25,6 +26,7 @@ _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
 _LETTERS = 400  # of a text
+_REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
 
 
 def payload(
@@ -195,11 +197,11 @@ def _rows(
     model: FittedModel, X: Any, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
 ) -> dict[str, Any]:
     assert chosen is not None
-    texts, threshold = model.features.texts(X), model.calibration.novelty_threshold
+    texts, known = model.features.texts(X), model.calibration.held_out
     rejected = None
-    if threshold is not None:
-        rows = StoredRows.of(packed, model.device)
-        rejected = as_numpy(model.novelty_score(rows) > threshold).tolist()
+    if known is not None and known.rejection.size:
+        rate = max(_REJECTED, 1 / (known.rejection.size + 1))
+        rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
     labels = None
     if y is not None and model.is_classifier:
         labels = label_columns(model, y)[chosen].tolist()

@@ -245,9 +245,13 @@ def with_texts(model: FittedModel, X: Any) -> FittedModel:
 def _with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
     if texts is None:
         return behind
-    rows = behind.typical[behind.typical >= 0].tolist()
-    named = {k: " ".join((texts[k] or "").split()) for k in rows}
-    return replace(behind, names=_names_of(behind.typical, named))
+    return replace(behind, names=row_texts(texts, behind.typical))
+
+
+def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The texts of these rows, each on one line and cut; "" for row −1."""
+    named = {k: " ".join((texts[k] or "").split()) for k in rows.ravel().tolist() if k >= 0}
+    return _names_of(rows, named)
 
 
 def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[Any]:
