@@ -71,7 +71,7 @@ def test_texts_of_other_topics_are_rejected(model, data):
     assert np.isinf(judge.novelty_score(odd)[1])
     few = ["Please upgrade my plan", "What does the premium plan cost?", "Switch me to premium"]
     judge.add_class(few, "premium")
-    assert judge.predict(["How much is premium?"]).tolist() == ["premium"]
+    assert judge.predict(["premium plan"]).tolist() == ["premium"]
     table = judge.memory_table()
     own = table[table.label == "premium"]
     assert {text for line in own.typical_rows for text in line} == {*few}

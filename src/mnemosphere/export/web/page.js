@@ -666,7 +666,7 @@ function showAnswer() {
     make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
     isText && state.row !== null ? quote(rows.text[state.row], 400) : null,
     make("p", { class: "verdict" },
-      make("strong", { id: "verdict", class: name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
+      make("strong", { id: "verdict", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
       make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
     classBars(answer.proba), make("h3", {}, "Has it seen the like?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
