@@ -207,7 +207,7 @@ def test_a_removed_class_is_nobodys(seven):
 def test_rejected_rows_propose_the_classes_that_are_missing(seven):
     missing = REST[Y[REST] > 6]
     found = seven.discover(X[missing], 3)
-    assert [len(own.rows) for own in found] == sorted((len(own.rows) for own in found))[::-1]
+    assert [len(own.rows) for own in found] == sorted(len(own.rows) for own in found)[::-1]
     label = np.empty(len(missing))
     for k, own in enumerate(found):
         label[own.rows] = k
