@@ -114,7 +114,7 @@ class Features:
 
     def texts(self, X: Any) -> list[str | None] | None:
         """The texts of X, None for one that is missing; None if X holds none."""
-        if self.encoder is None or X is None or _are_vectors(X):
+        if self.encoder is None or isinstance(X, FileDataset | None) or _are_vectors(X):
             return None
         return texts_of(X, None if self.columns is None else self.columns[0])[0]
 

@@ -239,7 +239,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with together(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = with_texts(_fitted(settings, rows, trained), X)
+            self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))
         return self
 
     def partial_fit(
@@ -462,13 +462,16 @@ def _encode(
     return coded
 
 
-def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> FittedModel:
-    """The fitted model, with exemplars."""
+def _fitted(
+    settings: Mapping[str, Any], rows: _Rows, trained: Trained, texts: list[str | None] | None
+) -> FittedModel:
+    """The fitted model, with exemplars, and their texts if the rows are texts."""
     training, dataset, params = rows.training, rows.dataset, trained.params
     record = record_of(settings, trained, training.trials)
     exemplars = find_exemplars(
         params, training.normalizer, rows.stored, rows.weight, dataset.n_rows
     )
+    exemplars = with_texts(exemplars, texts)
     model = FittedModel(
         "classifier", params, training.normalizer, rows.features, training.classes_,
         Calibration(trained.temperature, trained.class_weights),

@@ -210,7 +210,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         with together(), operands(self.precision), reused():
-            self.model_ = with_texts(self._fit(X, sample_weight), X)
+            self.model_ = self._fit(X, sample_weight)
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))
         _warn_degenerate(self.model_)
@@ -235,9 +235,10 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
             dataset = training.resolve(stored, weight, prior, seed)
         trained = training.train(dataset, prior, seed, callbacks)
         normalizer, params = training.normalizer, trained.params
+        exemplars = find_exemplars(params, normalizer, stored, weight, dataset.n_rows)
         return FittedModel(
             "clusterer", params, normalizer, features, np.arange(training.n_clusters_),
-            exemplars=find_exemplars(params, normalizer, stored, weight, dataset.n_rows),
+            exemplars=with_texts(exemplars, features.texts(X)),
             lineage=trained.lineage, record=record_of(settings, trained, training.trials),
             **trained_with(settings),
         )  # fmt: skip

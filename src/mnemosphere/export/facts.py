@@ -36,12 +36,15 @@ def label_columns(model: FittedModel, y: Any) -> NDArray[np.int64]:
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """Choices, how training ended, versions; with rows their checksum and what they measure."""
     settings, params, record = model.record.settings, model.params, model.record
+    encoder = model.features.encoder
+    if encoder is not None:
+        settings = {**settings, "encoder": encoder.name}
     seed = settings.get("random_state")
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_memories": model.n_memories,
         "n_features": model.features.n_columns,
-        "encoder": None if model.features.encoder is None else model.features.encoder.name,
+        "encoder": None if encoder is None else encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),

@@ -71,7 +71,7 @@ def payload(
         "classes": known["classes"],
         "features": None if names is None else [show(name) for name in names],
         "n_features": model.features.n_numbers,
-        "encoder": None if model.features.encoder is None else model.features.encoder.name,
+        "encoder": known["encoder"],
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if table is None else [float(table.min()), float(table.max())],
         "normalize": {
@@ -114,10 +114,8 @@ def _image_shape(
     if isinstance(given, str):
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
-        named = (
-            model.features.names is not None or model.normalizer.mean is not None
-            or model.features.encoder is not None
-        )  # fmt: skip
+        named = model.features.names is not None or model.normalizer.mean is not None
+        named |= model.features.encoder is not None
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None

@@ -200,7 +200,7 @@ def rename_class(model: FittedModel, label: object, into: object) -> FittedModel
 
 def hide_class(model: FittedModel, label: object) -> FittedModel:
     """The model with a class as part of "none of them": `predict` never names it."""
-    column = int(model.columns_of(np.asarray([label]))[0])
+    column = model.classes.tolist().index(label)
     others = [k for k in range(len(model.classes) + 1) if k != column]
     table = torch.eye(len(model.classes) + 1, dtype=torch.float64)[:, others]
     table[column, -1] = 1.0

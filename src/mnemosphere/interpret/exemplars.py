@@ -102,9 +102,8 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     params = model.params
     behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
     if X is not None:
-        behind = _with_texts(
-            find_exemplars(params, model.normalizer, model.completed(X)), model.features.texts(X)
-        )
+        behind = find_exemplars(params, model.normalizer, model.completed(X))
+        behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(
@@ -129,10 +128,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
             "beta_split": beta_split,
             "nearest": [None if k < 0 else memory_name(k) for k in nearest],
             "nearest_overlap": overlap,
-            # Numbers of an encoded text tell nobody anything.
-            "features": [[]] * params.n_memories
-            if model.features.encoder
-            else _strongest(model, _TYPICAL)[1],
+            "features": _strongest(model, _TYPICAL)[1],
             "typical_rows": behind.as_lists(),
         }
     )
@@ -176,9 +172,11 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
 def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
     """(weights, names) of the features of the largest weight in the overlap with each memory.
 
-    With a metric, weights are those of features, not of the coordinates behind it.
+    With a metric, weights are those of features, not of the coordinates behind it. Texts have none:
+    numbers of a vector tell nobody anything.
     """
     n = model.features.n_numbers
+    most = 0 if model.features.encoder is not None else most
     called = model.features.names or range(n)
     # Without the coordinate that "standard" appends.
     w = model.normalizer.pull_back(model.params.w)[:, :n]
@@ -234,18 +232,9 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
     return model.replace(exemplars=replace(model.exemplars, names=found))
 
 
-def with_texts(model: FittedModel, X: Any) -> FittedModel:
-    """The model with the texts of its typical rows, if X, which it was fitted to, holds texts."""
-    texts = model.features.texts(X)
-    if texts is None or model.exemplars is None:
-        return model
-    return model.replace(exemplars=_with_texts(model.exemplars, texts))
-
-
-def _with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
-    if texts is None:
-        return behind
-    return replace(behind, names=row_texts(texts, behind.typical))
+def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
+    """Typical rows by their texts, if the rows that they were found among are texts."""
+    return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
 
 
 def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
