@@ -6,7 +6,6 @@ import json
 
 import mpmath
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -387,16 +386,3 @@ def test_two_hundred_classes_fit_on_a_page(browser, tmp_path, monkeypatch):
         assert browser.evaluate("document.documentElement.scrollWidth") <= 390
         assert browser.evaluate("document.documentElement.scrollHeight") < 20_000
     assert silent(browser)
-
-
-def test_columns_that_are_no_numbers_are_taken_apart_in_their_places(browser, tmp_path):
-    rng = np.random.default_rng(0)
-    color, size = rng.choice(["red", "green", "blue"], 97), rng.normal(size=97)
-    frame = pd.DataFrame({"color": color, "size": size})
-    y = frame.color + np.where(size > 0, "+", "-")
-    model = mn.DAMClassifier(11, objective="joint", normalize="standard", random_state=0)
-    model.fit(frame, y)
-    model.explore(tmp_path / "page.html", frame, y)
-    browser.open(tmp_path / "page.html")
-    found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
-    np.testing.assert_allclose(found, model.predict_proba(frame), atol=1e-3)

@@ -48,6 +48,7 @@ def payload(
     layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
     here if that is a matter of seconds.
     """
+    texts = model.features.texts(X)
     chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
     table = None if X is None else as_numpy(model.completed(X).values).astype(np.float64)
     packed = None if table is None or chosen is None else table[chosen]
@@ -87,7 +88,7 @@ def payload(
             for level, end in zip(levels, ends, strict=True)
         ],
         "parents": _parents(model.lineage, levels),
-        "rows": None if packed is None else _rows(model, X, packed, chosen, y),
+        "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
         "verdicts": None
         if certificate is None
@@ -192,11 +193,11 @@ def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]
 
 
 def _rows(
-    model: FittedModel, X: Any, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
-) -> dict[str, Any]:
+    model: FittedModel, texts: list[str | None] | None, packed: NDArray[Any],
+    chosen: NDArray[np.int64] | None, y: Any,
+) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    texts, known = model.features.texts(X), model.calibration.held_out
-    rejected = None
+    known, rejected = model.calibration.held_out, None
     if known is not None and known.rejection.size:
         rate = max(_REJECTED, 1 / (known.rejection.size + 1))
         rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
