@@ -150,7 +150,7 @@ def baselines(data: Split) -> dict[str, Answers]:
     distance("k-NN distance", lambda x: -_nearest(data.x, x)[0][:, -1])
     distance("Mahalanobis distance", _mahalanobis(data))
     began = time.perf_counter()
-    machines = [LinearSVC(C=c).fit(data.x, data.y) for c in (0.1, 1, 10)]
+    machines = [LinearSVC(C=c).fit(data.x, data.y) for c in (0.1, 1)]
     machine = max(machines, key=lambda fit: float(fit.score(data.x_dev, data.y_dev)))
     margins = [machine.decision_function(x) for x in (data.x_dev, data.x_test)]
     taken = time.perf_counter() - began
