@@ -27,7 +27,7 @@ OTHER = {
         "tol": 1e-3, "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
     },
 }  # fmt: skip
-SAME = {"callbacks", "device", "max_iter"}
+SAME = {"callbacks", "device", "encoder", "max_iter"}
 SMALL = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
 
 

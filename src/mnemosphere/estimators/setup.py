@@ -40,8 +40,9 @@ PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is No
 _ENDED = ("converged", "stopped early", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
-# Settings that may change when a run goes on: they change nothing, or only how long it takes.
-_NO_MATTER = {"callbacks", "device", "max_iter"}
+# Settings that may change when a run goes on: they change nothing, or only how long it takes. An
+# encoder is known by the rows it makes.
+_NO_MATTER = {"callbacks", "device", "encoder", "max_iter"}
 
 
 class Trained(NamedTuple):
