@@ -25,6 +25,7 @@ from research.pages import (
     images,
     many,
     marks,
+    open_world,
     pictures,
     reproduced,
     rows,
@@ -38,6 +39,7 @@ from research.report import ROOT, STORED
 DOCS = (
     "benchmarks.md",
     "field.md",
+    "open-world.md",
     "theory.md",
     "theory-derivations.md",
     "trust.md",
@@ -45,7 +47,7 @@ DOCS = (
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-_MODULES = (tables, field, rows, many, trust, images, theory)
+_MODULES = (tables, field, rows, many, open_world, trust, images, theory)
 TABLES = {name: table for module in _MODULES for name, table in module.TABLES.items()}
 PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"

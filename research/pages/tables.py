@@ -415,7 +415,7 @@ def abilities_table() -> str:
         ],
         [
             "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know",
-            "`calibrate_novelty`, `predict_or_reject`",
+            "`calibrate`, `predict_or_reject`",
             f'AUROC {auroc:.3f} against Fashion-MNIST, `normalize="center", varsigma=0.25`',
         ],
         [

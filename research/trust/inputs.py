@@ -42,7 +42,7 @@ COMMON = {
     "precision": ["auto", "float32", "float64", "float16", None, torch.float32],
     "device": ["auto", "cpu", "cuda:99", "tpu", "", None, "meta"],
     "random_state": [0, 1, 2**32 - 1, 2**32, 2**63, -1, 1.5, "x", None, np.random.RandomState(0)],
-    "callbacks": [(), [], None, [3], "ab", mn.Callback()], "verbose": [0, False, -1, "x", None],
+    "callbacks": [(), [], None, [3], "ab", mn.Callback()], "encoder": [None, 3, "x"],
 }  # fmt: skip
 _NO_IMAGES = {"growth", "varsigma", "solver", "uniform_weight", "callbacks"}
 CHANGES: dict[str, dict[str, list[Any]]] = {

@@ -36,7 +36,7 @@ def models(seed: int = 0) -> dict[str, Any]:
     images = rng.random((29, 16))
     settings = {"objective": "joint", "varsigma": 0.9, "max_iter": 2, "random_state": seed}
     classifier = mn.DAMClassifier(7, growth=3, normalize="standard", **settings)
-    classifier.fit(x, np.array(["ant", "bee", "wasp"])[y]).calibrate_novelty(x, 0.1)
+    classifier.fit(x, np.array(["ant", "bee", "wasp"])[y]).calibrate(x)
     other = mn.DAMClassifier(
         5, **(settings | {"objective": "conditional"}), solver=mn.SGD(batch_size=16)
     )
@@ -69,7 +69,7 @@ def use(model: Any, x: np.ndarray) -> list[np.ndarray]:
             answers += [part.recall(x[:3]), part.sample(2, random_state=0)[0], part.memories_]
             part.memory_table()
             if part.novelty_threshold_ is not None:
-                answers.append(mn.interpret.is_novel(part.model_, x))
+                answers.append(mn.interpret.is_novel(part.model_, x, 0.1))
             if part.lineage_ is not None:
                 answers += [
                     mn.as_estimator(mn.interpret.at_level(part.model_, k)).transform(x)

@@ -38,11 +38,21 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
-    "check_whole", "like",
+    "Calibration", "Exemplars", "FittedModel", "HeldOut", "Record", "Snapshot", "Stream",
+    "as_numpy", "check_whole", "like",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
+
+    scale: tuple[float, float]  # standard deviations of novelty score and doubt
+    novelty: NDArray[np.float64]  # (n,) novelty scores
+    rejection: NDArray[np.float64]  # (n,) rejection scores
+    label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Calibration:
     temperature: float = 1.0  # of the shares of memories in a class
     # (P+1, C+1) class weights net of label smoothing, from which classes are read; None: p itself
     class_weights: Tensor | None = None
-    novelty_threshold: float | None = None  # of the novelty score
+    held_out: HeldOut | None = None  # None: not calibrated
 
 
 @dataclass(frozen=True)
@@ -258,6 +268,11 @@ class FittedModel:
     def log_proba(self, X: Any) -> Tensor:
         """Log P(y | x, y is one of the C classes), (n, C)."""
         return self.class_log_joint(X)[:, :-1].double().log_softmax(1)
+
+    def doubt(self, X: Any) -> Tensor:
+        """Minus the log of the largest probability of a class, "none of them" included, (n,)."""
+        joint = self.class_log_joint(X).double()
+        return joint.logsumexp(1) - joint[:, :-1].amax(1)
 
     def shares(self, X: Any) -> Tensor:
         """P(memory | x), (n, P)."""

@@ -39,6 +39,12 @@ def _is_figure(cell: str) -> bool:
     return not cell.strip("0123456789.,%+-−–·#e ")
 
 
+def short_text(text: str | None, most: int = 60) -> str:
+    """A text in quotes, on one line."""
+    line = " ".join((text or "").split())
+    return f'"{line if len(line) <= most else line[: most - 1] + "…"}"'
+
+
 def html_table(rows: Sequence[Mapping[str, str]]) -> str:
     """The same for a notebook."""
     heads = "".join(f"<th>{escape(name)}</th>" for name in rows[0])

@@ -137,7 +137,7 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
 
 @pytest.mark.parametrize(
     "record",
-    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}', '{"novelty": {"held_out": 1}}'],
+    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}', '{"novelty": {"threshold": "x"}}'],
     ids=["data", "deep", "open", "seed", "novelty"],
 )
 def test_a_damaged_record_is_one_line(run, tmp_path, trained, table, record):

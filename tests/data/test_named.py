@@ -30,6 +30,18 @@ def real_data():
         pytest.skip("set MNEMOSPHERE_DATA to a folder with the IDX files")
 
 
+def test_texts_in_the_package_are_real_and_named():
+    d = named.load("banking-small")
+    for x, y, n in ((d.x_train, d.y_train, 30), (d.x_test, d.y_test, 10)):
+        names, counts = np.unique(y, return_counts=True)
+        assert tuple(names) == d.class_names
+        assert (counts == n).all()
+        assert all(isinstance(text, str) and len(text) > 5 for text in x)
+    assert not {*d.x_train} & {*d.x_test}
+    assert "CC BY 4.0" in d.description
+    assert "100 test texts" in repr(d)
+
+
 @pytest.fixture
 def offline(monkeypatch):
     def fail(*args, **kwargs):
@@ -162,7 +174,7 @@ def test_repr_is_short(tmp_path):
 
 
 def test_unknown_name_lists_the_names():
-    with pytest.raises(ValueError, match="'mnits': try one of mnist-small, digits, mnist, fashion"):
+    with pytest.raises(ValueError, match="'mnits': try one of mnist-small, digits, banking-small,"):
         named.load("mnits")
 
 

@@ -376,7 +376,7 @@ SETTINGS = {
         ("random_state", "seven"),
         ("device", 0),
         ("precision", "float16"),
-        ("verbose", -1),
+        ("encoder", -1),
     ]
 } | {
     "solver of batch size 0": (
@@ -621,13 +621,13 @@ USE = {
         ValueError,
         r"rate must lie in \(0, 2\], in steps of 1/β_eff, got 3\.0",
     ),
-    "rejection without a threshold": (
+    "rejection without held-out rows": (
         lambda c: mn.interpret.is_novel(c.model.model_, c.x),
         ValueError,
-        r"no threshold yet: call calibrate_novelty\(X, rate=0\.01\) with held-out rows first",
+        r"not calibrated yet: call calibrate\(X, y\) with held-out rows first",
     ),
     "too few rows for the rate of rejection": (
-        lambda c: c.model.calibrate_novelty(c.x, rate=0.01),
+        lambda c: mn.interpret.is_novel(mn.interpret.calibrate(c.model.model_, c.x), c.x),
         ValueError,
         r"a rate of 0\.01 needs at least 99 held-out rows, got 61: pass more rows or a larger rate",
     ),

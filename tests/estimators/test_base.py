@@ -100,7 +100,7 @@ def both(data, fresh):
     model = small().fit(torch.from_numpy(data.x), torch.from_numpy(data.y))
     plain = small().fit(data.x, data.y)
     assert_same_bits(model, plain, fresh.x)
-    return model.calibrate_novelty(data.x, 0.1), plain.calibrate_novelty(data.x, 0.1)
+    return model.calibrate(data.x), plain.calibrate(data.x)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -289,7 +289,7 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     assert model.predict(rows)[0] == model.classes_[prior.argmax()]
     assert mn.interpret.novelty(model.model_, rows)[0] == 1.0
     assert model.novelty_score(rows)[0] == np.inf
-    assert mn.interpret.is_novel(model.calibrate_novelty(data.x, 0.1).model_, rows)[0]
+    assert mn.interpret.is_novel(model.calibrate(data.x).model_, rows, 0.1)[0]
     assert not model.transform(rows)[0].any()
     # The memories' shares and that of the uniform component make one, for every row.
     assert np.allclose(

@@ -45,7 +45,7 @@ def plain_search(params, soft, x, y, weight=None):
         each = class_formula.log_probabilities(shares, soft)
         own = each[np.arange(len(y)), y]
         total = len(y) if weight is None else weight.sum()
-        share = added * 3 / (total + 3)  # one row of each class is added
+        share = added * 2 / (total + 2)  # two rows of any class are added
         return -np.average((1 - share) * own + share * each[:, :3].mean(1), weights=weight)
 
     grid = np.linspace(np.log(0.1), np.log(50), 40)
@@ -139,13 +139,11 @@ def test_copies_of_the_row_at_the_threshold_are_kept_in_every_batch(precision):
     x = distinct[rng.integers(5, size=211)]
     model = mn.DAMClassifier(7, objective="joint", precision=precision, random_state=0)
     model.fit(rng.normal(size=(101, 61)) + 1, np.arange(101) % 2)
-    model.calibrate_novelty(x, 0.05)
-    assert model.novelty_threshold_ >= model.novelty_score(x).max()
+    model.calibrate(x)
     for size in (1, 2, 3, 7, 211):
-        parts = [
-            mn.interpret.is_novel(model.model_, x[k : k + size]) for k in range(0, len(x), size)
-        ]
-        assert np.concatenate(parts).mean() <= 0.05
+        for answer in (mn.interpret.is_novel, mn.interpret.is_rejected):
+            parts = [answer(model.model_, x[k : k + size], 0.05) for k in range(0, len(x), size)]
+            assert np.concatenate(parts).mean() <= 0.05
 
 
 def test_too_few_rows_for_the_rate():
@@ -168,23 +166,26 @@ def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
         7, objective="joint", varsigma=0.9, normalize="standard", random_state=0
     )
     model.fit(rows.x, labels)
-    with pytest.raises(ValueError, match="call calibrate_novelty"):
-        mn.interpret.is_novel(model.model_, rows.x)
-    model.calibrate_novelty(rows.x, rate=0.1)
-    score = model.novelty_score(rows.x)
-    assert model.novelty_threshold_ == pytest.approx(np.sort(score)[-6], rel=1e-4)  # ⌊0.1·62⌋ = 6
-    answer = model.predict_or_reject(rows.x)
-    novel = np.array([value is None for value in answer])
-    assert np.array_equal(novel, mn.interpret.is_novel(model.model_, rows.x))
-    assert novel.sum() == 5
-    assert np.array_equal(answer[~novel].astype(labels.dtype), model.predict(rows.x)[~novel])
+    with pytest.raises(ValueError, match="call calibrate"):
+        model.predict_or_reject(rows.x)
+    model.calibrate(rows.x)
+    answer = model.predict_or_reject(rows.x, 0.1)
+    rejected = np.array([value is None for value in answer])
+    # Both reasons, each in its own standard deviations: ⌊0.1·62⌋ = 6.
+    novelty, doubt = model.novelty_score(rows.x), -np.log(model.predict_proba(rows.x).max(1))
+    score = novelty / novelty.std() + doubt / doubt.std()
+    assert np.array_equal(rejected, score > np.sort(score)[-6] + 1e-5)
+    assert rejected.sum() == 5
+    kept = ~rejected
+    assert np.array_equal(answer[kept].astype(labels.dtype), model.predict(rows.x)[kept])
     # As a ranking, novelty and the score agree.
+    novel = mn.interpret.is_novel(model.model_, rows.x, 0.1)
     assert (
         mn.interpret.novelty(model.model_, rows.x[novel]).min()
         >= mn.interpret.novelty(model.model_, rows.x[~novel]).max()
     )
     far = -20 * rows.x[:5]
-    assert mn.interpret.is_novel(model.model_, far).all()
+    assert mn.interpret.is_novel(model.model_, far, 0.1).all()
 
 
 def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
@@ -214,7 +215,7 @@ def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
 def test_calibration_is_kept_in_the_file_and_dropped_by_training(noisy, tmp_path):
     model, held = noisy
     model = mn.as_estimator(model.model_.with_params(model.params_))
-    model.calibrate(held.x, held.y).calibrate_novelty(held.x, 0.02)
+    model.calibrate(held.x, held.y)
     assert model.temperature_ != 1.0
     model.save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")

@@ -341,9 +341,9 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
 
 def test_novelty_of_rows_from_elsewhere(data):
     fresh = blobs(seed=2).x  # other clusters, of which hardly one lies where these do
-    model = small().fit(data.x[::2]).calibrate_novelty(data.x[1::2], rate=0.05)
-    assert mn.interpret.is_novel(model.model_, data.x[1::2]).mean() <= 0.05
-    assert mn.interpret.is_novel(model.model_, fresh).mean() > 0.5
+    model = small().fit(data.x[::2]).calibrate(data.x[1::2])
+    assert mn.interpret.is_novel(model.model_, data.x[1::2], 0.05).mean() <= 0.05
+    assert mn.interpret.is_novel(model.model_, fresh, 0.05).mean() > 0.5
     score, weight = model.novelty_score(fresh), model.memory_prior_[0]
     assert np.allclose(
         mn.interpret.novelty(model.model_, fresh), weight / (weight + np.exp(-score)), rtol=1e-9

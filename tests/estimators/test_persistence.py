@@ -56,7 +56,6 @@ def test_settings_come_back(data, tmp_path):
         unlabeled=-1,
         label_smoothing=0.2,
         random_state=4,
-        verbose=0,
     ).fit(data.x, data.y)
     model.save(tmp_path / "model.safetensors")
     assert mn.load(tmp_path / "model.safetensors").get_params() == model.get_params()

@@ -37,11 +37,13 @@ Every prediction is the vote of a few memories, each a pattern with a soft label
 
     mnemosphere train my-table.csv --label species --out run
 
+    mnemosphere train tickets.csv --text message --label intent --out run
+
     mnemosphere predict run new.csv --out predictions.csv
 
 DATA is a file of your own (.csv, .tsv, .parquet, .feather, .npy, .npz, IDX) or the name of a
-data set (mnist-small, digits, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong usage or bad
-input, 130 interrupted, 141 closed pipe."""
+data set (mnist-small, digits, banking-small, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong
+usage or bad input, 130 interrupted, 141 closed pipe."""
 
 app = typer.Typer(
     cls=Shell,

@@ -52,7 +52,7 @@ def evaluate(
     terminal = request.terminal
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
-    opened = open_model(model, labeled=True)
+    opened = open_model(model, request.columns.encoder, labeled=True)
     every: Rows | LargeRows
     rows: Rows | LargeRows
     trained: Rows | LargeRows

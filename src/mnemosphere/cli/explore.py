@@ -38,7 +38,7 @@ def explore(
 
     inputs = (model,) if data is None else (model, data)
     check_file(out, [".html", ".htm"], overwrite=overwrite, inputs=inputs)
-    opened = open_model(model)
+    opened = open_model(model, request.columns.encoder)
     found = None if data is None else rows_for(opened, data, request.columns, request.split)
     shape = opened.shape(image_shape, found)
     x, y = (None, None) if found is None else (found.x, found.y)
@@ -65,7 +65,7 @@ def export(
 
     inputs = (model,) if data is None else (model, data)
     check_file(out, [".onnx", ".md"], overwrite=overwrite, inputs=inputs)
-    opened = open_model(model)
+    opened = open_model(model, request.columns.encoder)
     if out.suffix == ".onnx":
         to_onnx(opened.whole, out)
     else:

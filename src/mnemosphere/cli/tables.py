@@ -209,14 +209,16 @@ def _named(name: str) -> Table:
     d = load(name)
     parts = {"train": (d.x_train, d.y_train), "test": (d.x_test, d.y_test)}
     labels = np.concatenate([y for _, y in parts.values()])
-    if d.class_names != tuple(map(str, range(len(d.class_names)))):
+    if labels.dtype.kind in "iu" and d.class_names != tuple(map(str, range(len(d.class_names)))):
         labels = np.array(d.class_names)[labels]
     x = np.concatenate([x for x, _ in parts.values()])
     names = [f"{part}-{k}" for part, (x, _) in parts.items() for k in range(len(x))]
-    digest = hashlib.sha256(x.tobytes() + labels.tobytes()).hexdigest()
+    content = x.tobytes() if d.image_shape else "\0".join(x).encode()
+    digest = hashlib.sha256(content + labels.tobytes()).hexdigest()
     is_test = np.repeat([False, True], [len(d.x_train), len(d.x_test)])
+    values = x if d.image_shape else pd.DataFrame({"text": x})
     return Table(
-        name, x, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape
+        name, values, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape
     )
 
 

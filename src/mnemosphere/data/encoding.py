@@ -267,9 +267,10 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     kept = counts[counts >= least].index[:_MOST]
     like = _looks_like(list(counts.index))
     if counts[kept].sum() < _COVERED * counts.sum():
+        hint = "; encoder= or --text learns from texts" if like == _FREE_TEXT else ""
         notes.append(
             f"column {name!r} has {len(counts)} different texts in {n} rows and looks like {like}, "
-            "so it is left out"
+            f"so it is left out{hint}"
         )
         return Column(name, "left out")
     if like != _FREE_TEXT:

@@ -17,7 +17,7 @@ from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.progress import ProgressBar, looking
+from mnemosphere.estimators.progress import looking
 from mnemosphere.export.files import to_plain
 from mnemosphere.features import Features
 from mnemosphere.files import checksum
@@ -40,8 +40,9 @@ PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is No
 _ENDED = ("converged", "stopped early", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
-# Settings that may change when a run goes on: they change nothing, or only how long it takes.
-_NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
+# Settings that may change when a run goes on: they change nothing, or only how long it takes. An
+# encoder is known by the rows it makes.
+_NO_MATTER = {"callbacks", "device", "encoder", "max_iter"}
 
 
 class Trained(NamedTuple):
@@ -61,13 +62,13 @@ class Trained(NamedTuple):
 
 
 def learn_features(
-    X: Any, device: str, owner: str, *, encoded: bool = True
+    X: Any, device: str, owner: str, *, encoded: bool = True, encoder: Any = None
 ) -> tuple[Features, StoredRows]:
     """(the columns of training rows, the rows as numbers on the device), checked."""
     if isinstance(X, FileDataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     place = device_of(X, device)
-    features, rows = Features.learn(X, owner, encoded=encoded)
+    features, rows = Features.learn(X, owner, encoded=encoded, encoder=encoder)
     stored = StoredRows.of(rows, place)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
     if stored.is_dense and stored.values.is_floating_point():
@@ -135,7 +136,9 @@ def begin(
     given, seed = settings["callbacks"], draw_seed(settings["random_state"])
     if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
         raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
-    callbacks = [*([ProgressBar()] if settings["verbose"] else []), *given]
+    if isinstance(stored, FileDataset) and settings["encoder"] is not None:
+        raise TypeError("encoder takes texts in memory, got a Dataset: encode its texts first")
+    callbacks = list(given)
     group = current()
     if group.first and any(callback.needs_fingerprint for callback in callbacks):
         identity = {k: to_plain(v) for k, v in settings.items() if k not in _NO_MATTER}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.evaluation import measures
+from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.machine import versions
 
 _BINS = 10
@@ -35,17 +36,21 @@ def label_columns(model: FittedModel, y: Any) -> NDArray[np.int64]:
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """Choices, how training ended, versions; with rows their checksum and what they measure."""
     settings, params, record = model.record.settings, model.params, model.record
+    encoder = model.features.encoder
+    if encoder is not None:
+        settings = {**settings, "encoder": encoder.name}
     seed = settings.get("random_state")
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_memories": model.n_memories,
         "n_features": model.features.n_columns,
+        "encoder": None if encoder is None else encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
         "normalize": model.normalizer.kind,
         "temperature": model.calibration.temperature,
-        "novelty_threshold": model.calibration.novelty_threshold,
+        "novelty_threshold": novelty_threshold(model),
         "status": record.status,
         "n_iter": len(record.history),
         "seed": seed if isinstance(seed, int) else None,

@@ -15,6 +15,7 @@ from mnemosphere.data.windows import FLAT
 from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
 from mnemosphere.fitted import FittedModel
+from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.numerics.bessel import log_omega_ratio
 
 _OPSET = 17
@@ -41,7 +42,7 @@ def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
 
     Input: rows, float32 (batch, n_features), pixels with an encoder. Outputs: label (batch,) of
     the type of the classes; probabilities (batch, C) float32, those of `predict_proba`;
-    novelty_score (batch,) float32; is_novel (batch,) if `calibrate_novelty` has set a threshold.
+    novelty_score (batch,) float32; is_novel (batch,) after `calibrate`.
     """
     try:
         from onnx import checker, helper
@@ -234,8 +235,8 @@ def _answers(g: _Graph, model: FittedModel, unit: str, lost: str) -> list[str]:
     score = g("Where", lost, g.constant(np.inf, np.float64), score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)
-    if model.calibration.novelty_threshold is None:
+    limit = novelty_threshold(model)
+    if limit is None:
         return ["label", "probabilities", "novelty_score"]
-    threshold = g.constant(model.calibration.novelty_threshold, np.float64)
-    g("Greater", score, threshold, output="is_novel")
+    g("Greater", score, g.constant(limit, np.float64), output="is_novel")
     return ["label", "probabilities", "novelty_score", "is_novel"]

@@ -10,12 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.editing import at_level
+from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.numerics import sphere
 from mnemosphere.training.lineage import Lineage
 
@@ -23,6 +25,8 @@ _CERTIFY = 1e8  # rows times memories times features up to which a certificate t
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
+_LETTERS = 400  # of a text
+_REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
 
 
 def payload(
@@ -44,6 +48,7 @@ def payload(
     layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
     here if that is a matter of seconds.
     """
+    texts = model.features.texts(X)
     chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
     table = None if X is None else as_numpy(model.completed(X).values).astype(np.float64)
     packed = None if table is None or chosen is None else table[chosen]
@@ -66,7 +71,8 @@ def payload(
         "kind": known["kind"],
         "classes": known["classes"],
         "features": None if names is None else [show(name) for name in names],
-        "n_features": known["n_features"],
+        "n_features": model.features.n_numbers,
+        "encoder": known["encoder"],
         "image": None if shape is None else list(shape),
         "range": [0.0, 1.0] if table is None else [float(table.min()), float(table.max())],
         "normalize": {
@@ -82,7 +88,7 @@ def payload(
             for level, end in zip(levels, ends, strict=True)
         ],
         "parents": _parents(model.lineage, levels),
-        "rows": None if packed is None else _rows(model, packed, chosen, y),
+        "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
         "verdicts": None
         if certificate is None
@@ -110,6 +116,7 @@ def _image_shape(
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
         named = model.features.names is not None or model.normalizer.mean is not None
+        named |= model.features.encoder is not None
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None
@@ -186,15 +193,22 @@ def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]
 
 
 def _rows(
-    model: FittedModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
-) -> dict[str, Any]:
+    model: FittedModel, texts: list[str | None] | None, packed: NDArray[Any],
+    chosen: NDArray[np.int64] | None, y: Any,
+) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
+    known, rejected = model.calibration.held_out, None
+    if known is not None and known.rejection.size:
+        rate = max(_REJECTED, 1 / (known.rejection.size + 1))
+        rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
     labels = None
     if y is not None and model.is_classifier:
         labels = label_columns(model, y)[chosen].tolist()
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
-    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist()}
+    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
+    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
+            "rejected": rejected}  # fmt: skip
 
 
 def _metric(metric: Tensor) -> dict[str, Any]:
@@ -216,6 +230,8 @@ def _strong_features(model: FittedModel) -> list[int]:
 def _certificate(model: FittedModel, X: Any, y: Any) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
     if X is None or (y is None and model.is_classifier):
+        return None
+    if model.is_classifier and (label_columns(model, y) < 0).any():
         return None
     cost = float(len(X)) * model.n_memories * model.params.n_features
     return None if cost > _CERTIFY else certify(model, X, y)

@@ -97,12 +97,13 @@ def label_shares(targets: Tensor) -> Tensor:
     return plain / torch.where(total > 0, total, 1.0)
 
 
-def pseudo_labels(n_rows: float, n_classes: int) -> float:
-    """Smoothing of n held-out labels that adds one row of each class, spread over all rows.
+def pseudo_labels(n_rows: float) -> float:
+    """Smoothing of n held-out labels that adds two rows with labels spread over all classes.
 
-    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0.
+    As in Platt (1999), for any number of classes: without it, rows that are all right ask for
+    T = 0. One row per class would be most of the evidence if there are many classes.
     """
-    return n_classes / (n_rows + n_classes)
+    return 2 / (n_rows + 2)
 
 
 def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
@@ -143,8 +144,7 @@ def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
     seen), one pair or several.
     """
     total = sum(rows.total_weight for _, rows in held_out)
-    n_classes = held_out[0][0].n_columns - 1
-    smoothing = pseudo_labels(total, n_classes)
+    smoothing = pseudo_labels(total)
     reads = [(label_log_loss(params, rows), rows) for params, rows in held_out]
 
     def loss(log_t: float) -> float:
