@@ -21,6 +21,9 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
     shares, soft, _ = class_formula.of_model(model, x)
     beta = model.varsigma_ * model.beta_ / model.temperature_
     log_proba = model.predict_log_proba(fresh.x)
+    frequent = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
+    own = soft[1:, :-1] - (soft[1:, :-1] / frequent).min(1, keepdims=True) * frequent
+    own[own <= 0.003] = 0.0
     found = model.explain(fresh.x, n_nearest=3)
     for row in range(0, 47, 5):
         why, n = found.features(row), 5
@@ -30,17 +33,19 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
         a, b = np.argsort(-log_proba[row])[:2]
         assert (why.verdict, why.runner_up) == (a, b)
-        mean = []
+        mean, said = [], []
         for y in (a, b):
-            within = shares[row] * soft[:, y]
-            mean.append((within / within.sum())[1:] @ w)
+            within = shares[row, 1:] * own[:, y]  # without what repeats the class frequencies
+            mean.append(within / within.sum() @ w)
+            said.append(np.log(within.sum()))
         nearer = beta / 2 * ((x[row] - mean[1]) ** 2 - (x[row] - mean[0]) ** 2)
         np.testing.assert_allclose(why.difference, nearer[:n], rtol=1e-8, atol=1e-12)
         assert why.difference_constant == pytest.approx(nearer[n:].sum(), abs=1e-12)
         odds = log_proba[row, a] - log_proba[row, b]
         assert why.log_odds == pytest.approx(odds, abs=1e-10)
         summed = why.difference.sum() + why.difference_constant + why.difference_rest
-        assert summed == pytest.approx(odds, abs=1e-10)
+        assert summed == pytest.approx(said[0] - said[1], abs=1e-9)
+        assert summed + why.difference_frequencies == pytest.approx(odds, abs=1e-10)
         length = np.linalg.norm((fresh.x[row] - data.x.mean(0)) / data.x.std(0))
         unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
         np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
@@ -109,7 +114,7 @@ def named(data):
 
 
 def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
-    """Their slope along the sphere is β (m_a − m_b), by finite differences."""
+    """The slope of F_a − F_b along the sphere is β (m_a − m_b), by finite differences."""
     model = named
     row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
     why = model.explain(row[None]).features()
@@ -118,9 +123,11 @@ def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
     across = np.eye(5) - np.outer(row, row)
     a, b = why.verdict, why.runner_up
     for direction in np.eye(5):
-        ends = model.predict_log_proba(np.array([row + step * direction, row - step * direction]))
-        found = (ends[0, a] - ends[0, b] - ends[1, a] + ends[1, b]) / (2 * step)
-        assert found == pytest.approx(slope @ across @ direction, abs=1e-6)
+        moved = model.explain(np.array([row + step * direction, row - step * direction]))
+        ends = [moved.features(k) for k in range(2)]
+        assert all((end.verdict, end.runner_up) == (a, b) for end in ends)
+        above, below = (end.log_odds - end.difference_frequencies for end in ends)
+        assert (above - below) / (2 * step) == pytest.approx(slope @ across @ direction, abs=1e-6)
 
 
 def test_rows_by_name(named, data, tmp_path):
@@ -169,7 +176,8 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     # The strongest features of a memory are those of the largest weight in overlaps with it.
     weight = model.params_.w.numpy() @ model.model_.normalizer.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
-    assert [line[0] for line in model.memory_table()["features"]] == [names[k] for k in best]
+    table = model.memory_table()
+    assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]
     strongest = mn.interpret.strongest_features(model.model_, 1)
     assert strongest["weight"].tolist() == pytest.approx(
         weight[np.arange(7), best].tolist(), rel=1e-5

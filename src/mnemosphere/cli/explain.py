@@ -138,7 +138,7 @@ def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
 
 def _features(found: Explanation, k: int) -> dict[str, Any]:
     why = found.features(k)
-    apart = why.difference_rest + why.difference_constant
+    apart = why.difference_rest + why.difference_frequencies + why.difference_constant
     return {"features": why.as_dicts(), "apart_from_features": apart, "log_odds": why.log_odds}
 
 

@@ -41,7 +41,7 @@ from mnemosphere.fitted import (
     like,
     trained_with,
 )
-from mnemosphere.interpret import is_novel
+from mnemosphere.interpret import DecisionSummary, decision_summary, is_novel
 from mnemosphere.interpret.certify import judged, labeled_rows
 from mnemosphere.interpret.exemplars import find_exemplars
 from mnemosphere.interpret.recall import draw_seed
@@ -338,6 +338,15 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
             return accuracy(self._current(), X)
         own: float = super().score(X, y, sample_weight)
         return own
+
+    def decision_summary(self, X: ArrayLike) -> DecisionSummary:
+        """How many memories decide about rows, and how often none does.
+
+        How many hold 90% of the vote, how often the three strongest alone give the class, on how
+        many rows the uniform component or the class frequencies decide, and how many memories
+        repeat another. The vote is P(memory | x), as `explain` shows it.
+        """
+        return decision_summary(self.model_, X)
 
     def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Set `temperature_` to the one with the least log-loss of the classes of (X, y).

@@ -3,6 +3,7 @@
 from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
+from mnemosphere.interpret.decision import DecisionSummary, decision_summary
 from mnemosphere.interpret.density import is_novel, novelty, rejection_threshold, score_samples
 from mnemosphere.interpret.editing import (
     at_level,
@@ -31,6 +32,7 @@ __all__ = [
     "Certificate",
     "CertifiedRadius",
     "Counterfactual",
+    "DecisionSummary",
     "Explanation",
     "FeatureContributions",
     "ImageExplanation",
@@ -40,6 +42,7 @@ __all__ = [
     "certified_radius",
     "certify",
     "counterfactual",
+    "decision_summary",
     "decode",
     "encode",
     "evaluate",
