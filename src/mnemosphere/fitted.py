@@ -190,6 +190,12 @@ class FittedModel:
         """(P,) the memory that stands for each where a reader cannot distinguish them."""
         return alike(self.class_params)
 
+    @property
+    def distinct(self) -> Tensor:
+        """The memories that stand for themselves, in order."""
+        standing = self.standing
+        return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
+
     @cached_property
     def class_forward(self) -> kernel.LogJoint:
         """log_joint of `class_params`, with all that rows share computed once."""

@@ -83,9 +83,8 @@ def summarize(model: FittedModel, parts: Sequence[Votes]) -> DecisionSummary:
     """The summary of rows that were looked at in parts."""
     needed, same, uniform, frequencies = map(np.concatenate, zip(*parts, strict=True))
     middle, high = np.quantile(needed, [0.5, 0.9], method="inverted_cdf").tolist()
-    distinct = len(model.standing.unique())
     return DecisionSummary(
-        len(needed), model.n_memories, model.n_memories - distinct, middle, high,
+        len(needed), model.n_memories, model.n_memories - len(model.distinct), middle, high,
         float(same.mean()), float((uniform > 0.5).mean()), float((frequencies > 0.5).mean()),
     )  # fmt: skip
 

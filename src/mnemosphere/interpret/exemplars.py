@@ -90,12 +90,12 @@ def _overlaps(params: Parameters, x: Tensor) -> Tensor:
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     """One line per memory, as a pandas frame; those that repeat another share its line.
 
-    name (#17, counted from 0, as the index), n_alike (memories of which no reader could distinguish
-    one from another, that stand in this line), label and soft_label net of smoothing, purity (its
-    largest entry), support (rows behind the memory), share of all rows, supported (False where fewer
-    than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
-    measured on them), nearest memory and overlap, features (those of the largest weight in the
-    overlap with it), typical_rows (their numbers in X, or what `name_rows` calls them).
+    name (#17, counted from 0, as the index), n_alike (how many memories the line is about), label
+    and soft_label net of smoothing, purity (its largest entry), support (rows behind the memory),
+    share of all rows, supported (False where fewer than one row stands behind it), beta_split (NaN
+    unless rows are given: then all of this is measured on them), nearest memory and overlap,
+    features (those of the largest weight in the overlap with it), typical_rows (their numbers in X,
+    or what `name_rows` calls them).
     """
     import pandas as pd
 

@@ -333,7 +333,7 @@ def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> 
     params, standing = model.class_params, model.standing
     soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
     found = soft[shown]
-    if len(standing.unique()) < model.n_memories and not bool(lost.all()):
+    if len(model.distinct) < model.n_memories and not bool(lost.all()):
         scores = Scores(params, None, x.shape[0])(x[~lost], (~lost).nonzero()[:, 0])[:, 1:]
         for k in range(shown.shape[1]):
             others = standing != shown[~lost, k : k + 1]  # (n, P)
@@ -362,7 +362,7 @@ def _shares(model: FittedModel, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor
 
     A row without direction is like no memory: the uniform component has all of its share.
     """
-    distinct = model.standing.unique()
+    distinct = model.distinct
     n, k = x.shape[0], min(k, len(distinct))
     memory = distinct[:k].repeat(n, 1)
     share, uniform = x.new_zeros(n, k), x.new_ones(n)

@@ -6,7 +6,7 @@ impossible, however far its memories are. Let g' be soft labels without that par
 (`class_reading.frequency_part`), F_y = log Σ_μ p_μ g'_μy exp(h_μ) what the memories of class y say,
 and m_y = Σ_μ r_μ w_μ these memories by their shares r in it. For the odds of two classes a and b
 
-    log P(a|x) − log P(b|x) = β_eff Σ_i (m_a − m_b)_i (u_i − (m_a + m_b)_i/2) + weights + frequencies,
+    log P(a|x)/P(b|x) = β_eff Σ_i (m_a − m_b)_i (u_i − (m_a + m_b)_i/2) + weights + frequencies,
 
 so feature i speaks for the class whose memories are nearer to the row along i, by half the
 difference of the squared distances; β_eff (m_a − m_b) is the gradient of F_a − F_b. The weights are

@@ -27,8 +27,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = [
-    "at_temperature", "best_temperature", "frequency_part", "label_log_loss", "label_shares", "net_class_weights",
-    "precise", "pseudo_labels",
+    "at_temperature", "best_temperature", "frequency_part", "label_log_loss", "label_shares",
+    "net_class_weights", "precise", "pseudo_labels",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible

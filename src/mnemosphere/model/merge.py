@@ -89,7 +89,7 @@ def alike(params: Parameters, distance: float = _ALIKE, labels: float = _SAME_LA
     generator = torch.Generator().manual_seed(0)
     few = torch.randn(w.shape[1], min(_DIRECTIONS, w.shape[1]), generator=generator)
     seen = w @ torch.linalg.qr(few)[0].to(w)
-    for block in p.sum(1).argsort(descending=True, stable=True).split(_BLOCK):
+    for block in torch.split(p.sum(1).argsort(descending=True, stable=True), _BLOCK):
         near = torch.cdist(seen[block], seen) <= distance + _CDIST_ERROR  # (M, P)
         alone = near.sum(1) <= 1
         found[block[alone]] = block[alone]
@@ -114,7 +114,9 @@ def merge_duplicates(
     """
     tiny = _ROUNDING * torch.finfo(params.w.dtype).eps
     read = params if class_weights is None else params.replace(p=class_weights.to(params.p))
-    kept, place = alike(read, tiny, tiny).unique(return_inverse=True)
+    source = alike(read, tiny, tiny)
+    kept = (source == torch.arange(len(source), device=source.device)).nonzero()[:, 0]
+    place = torch.searchsorted(kept, source)
     if len(kept) == params.n_memories:
         return params, class_weights
     rows = torch.cat([place.new_zeros(1), place + 1])  # the uniform component stays the first
