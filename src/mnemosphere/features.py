@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any, Self
 
@@ -31,6 +31,8 @@ class Features:
     encoding: Encoding | None = None  # of a frame whose columns are not all numbers
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     owner: str = "DAMClassifier"  # the estimator that messages speak of
+    # (3, N) least and largest number in training, and 1 if all were whole; None if unknown
+    observed: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
     def names(self) -> list[str] | None:

@@ -80,12 +80,12 @@ def explain(
             if other is not None:
                 changes = {"found": other.found[k], "changes": other[k]}
                 record["instead"] = {"class": other.wanted[k], **changes}
-                record["instead"]["distance"] = _away(other, k, proven)
+                record["instead"]["distance"] = other.length(k)
         terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):
         show(terminal, found, rows, k)
         if proven is not None:
-            away = None if other is None else _away(other, k, proven)
+            away = None if other is None else other.length(k)
             terminal.say(*textwrap.wrap(proven.sentence(k, away), terminal.width), "")
         if other is not None:
             terminal.say(other.title(k, f"{rows.kind} {rows.names[k]}"))
@@ -107,16 +107,6 @@ def _other(opened: Opened, rows: Rows, instead: str, hold: list[str] | None) -> 
             raise ValueError(f"--instead {instead} is no class: use next or one of {known}")
         label = opened.model.classes_[opened.classes.index(instead)]
     return opened.of_rows("--instead").counterfactual(rows.x, label, hold=names_in(hold))
-
-
-def _away(other: Any, k: int, proven: Any) -> float | None:
-    """How far away the changed row lies, in the unit of the radius; None if there is none."""
-    import numpy as np
-
-    if not other.found[k] or not other.change[k].any():
-        return None
-    standard = proven is not None and proven.unit == "standard units"
-    return float(np.linalg.norm(other.change[k] if standard else other.after[k] - other.given[k]))
 
 
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:

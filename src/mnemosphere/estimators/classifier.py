@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
@@ -460,6 +461,7 @@ def _begin_stream(
     dataset = training.resolve(stored, coded.targets, weight, seed, streamed=True)
     params = training.first_parameters(dataset, seed)
     record = Record(settings=kept_settings(settings), search=training.trials)
+    features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
         "classifier", params, training.normalizer, features, coded.classes, record=record,
         **trained_with({**settings, "objective": "joint"}),
