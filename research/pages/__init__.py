@@ -27,6 +27,7 @@ from research.pages import (
     marks,
     pictures,
     reproduced,
+    robustness,
     rows,
     tables,
     theory,
@@ -38,6 +39,7 @@ from research.report import ROOT, STORED
 DOCS = (
     "benchmarks.md",
     "field.md",
+    "robustness.md",
     "theory.md",
     "theory-derivations.md",
     "trust.md",
@@ -45,9 +47,9 @@ DOCS = (
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-_MODULES = (tables, field, rows, many, trust, images, theory)
+_MODULES = (tables, field, rows, many, trust, images, theory, robustness)
 TABLES = {name: table for module in _MODULES for name, table in module.TABLES.items()}
-PICTURES = pictures.PICTURES | field.PICTURES
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 
