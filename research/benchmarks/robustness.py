@@ -46,7 +46,6 @@ ONE_NEIGHBOR, LOGISTIC, FOREST = "1-NN", "logistic regression", "random forest"
 BASELINES = (ONE_NEIGHBOR, LOGISTIC, FOREST)
 OURS = ("joint", "conditional", "grown")
 VARSIGMA = (0.15, 0.25, 0.4, 0.6, 0.8, 1.0)
-BETA = (0.1, 0.3, 1.0, 3.0)  # held, in units of the number of features
 
 
 class Kind(NamedTuple):
@@ -57,13 +56,17 @@ class Kind(NamedTuple):
     memories: int
     varsigma: float
     swept: tuple[int, ...]  # numbers of memories; the first is that of the other sweeps
+    beta: tuple[float, ...]  # held, in units of the number of features
 
 
 KINDS = {
-    "image": Kind(tuple(np.linspace(0, 4, 17).tolist()), "center", 1000, 0.25, (200, 50, 1000)),
-    "text": Kind(tuple(np.linspace(0, 1, 21).tolist()), "unit", 385, 0.4, (385, 154, 1000)),
-    "table": Kind(tuple(np.linspace(0, 3, 13).tolist()), "standard", 20, 0.6, (20, 5, 80)),
-}
+    "image": Kind(tuple(np.linspace(0, 4, 17).tolist()), "center", 1000, 0.25, (200, 50, 1000),
+                  (0.03, 0.1, 0.2, 0.4)),
+    "text": Kind(tuple(np.linspace(0, 1, 21).tolist()), "unit", 385, 0.4, (385, 154, 1000),
+                 (0.05, 0.1, 0.3, 1.0)),
+    "table": Kind(tuple(np.linspace(0, 3, 13).tolist()), "standard", 20, 0.6, (20, 5, 80),
+                  (0.1, 0.3, 1.0, 3.0)),
+}  # fmt: skip
 _HALVINGS = 20
 _TOWARD = 5  # rows of other classes that a forest is attacked toward
 _NEAR = 400  # foreign rows whose cells are looked at
@@ -273,7 +276,8 @@ def jobs(names: list[str], seeds: int) -> list[Job]:
     for seed in range(seeds):
         for name in sorted(names, key=lambda name: list(KINDS).index(kind_of(name))):
             found += [Job(name, method, seed) for method in (*OURS, *BASELINES)]
-            swept = {"varsigma": VARSIGMA, "beta": BETA, "memories": KINDS[kind_of(name)].swept}
+            kind = KINDS[kind_of(name)]
+            swept = {"varsigma": VARSIGMA, "beta": kind.beta, "memories": kind.swept}
             found += [Job(name, "joint", seed, key, v) for key, of in swept.items() for v in of]
     return found
 

@@ -169,7 +169,9 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     np.testing.assert_allclose(why.relevance, form.diagonal(), rtol=1e-10)
     assert why.pairs[0] == (*pairs.iloc[0][["feature", "other"]], pytest.approx(form[first]))
     assert why.as_dicts()[0]["relevance"] == pytest.approx(form.diagonal()[why.order()[0]])
-    assert {"relevance", "difference"} <= set(why.table()[0])
+    assert {"relevance rank", "difference"} <= set(why.table()[0])
+    assert why.relevance_rank[why.relevance.argmax()] == 1
+    assert sorted(why.relevance_rank) == list(range(1, len(names) + 1))
     assert f"counting together: {names[first[0]]}" in str(found)
     titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
     assert "relevance" in titles
@@ -186,7 +188,20 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     plain.fit(frame, data.y)
     assert mn.interpret.strongest_pairs(plain.model_).empty
     assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
-    assert "relevance" not in plain.explain(frame.iloc[:1]).features().table()[0]
+    assert "relevance rank" not in plain.explain(frame.iloc[:1]).features().table()[0]
+
+
+@pytest.mark.parametrize("normalize", ["whitened", "weighted"])
+def test_noise_ranks_below_the_features_that_tell_the_classes(normalize):
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 307)
+    x = rng.normal(size=(307, 7)) * [1, 1, 1, 1, 5, 1, 1]
+    x[:, 2] += 3.0 * y
+    x[:, 4] -= 15.0 * (y == 1)
+    model = mn.DAMClassifier(9, objective="joint", normalize=normalize, random_state=0).fit(x, y)
+    relevance = mn.interpret.relevances(model.model_)
+    assert set(np.argsort(-relevance)[:2]) == {2, 4}
+    assert relevance.mean() == pytest.approx(1.0)
 
 
 def test_a_clusterer_explains_too(data):

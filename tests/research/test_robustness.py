@@ -74,12 +74,15 @@ def test_the_study_writes_curves_that_fall_and_certificates_below_attacks(
     tmp_path, capsys, monkeypatch
 ):
     out = tmp_path / "r.json"
+    monkeypatch.setattr(robustness, "VARSIGMA", (0.6, 1.0))
+    few = robustness.KINDS["table"]._replace(swept=(5,), beta=(1.0,))
+    monkeypatch.setattr(robustness, "KINDS", robustness.KINDS | {"table": few})
     robustness.main(["--sets", "iris", "--rows", "17", "--memories", "5", "--out", str(out)])
     assert "conditional" in capsys.readouterr().out
     runs = json.loads(out.read_text())["runs"]
     first = [run["method"] for run in runs if not run["swept"]]
     assert first == ["joint", "conditional", "grown", *robustness.BASELINES]
-    assert [run["value"] for run in runs if run["swept"] == "varsigma"] == list(robustness.VARSIGMA)
+    assert [run["value"] for run in runs if run["swept"] == "varsigma"] == [0.6, 1.0]
     assert {run["swept"] for run in runs} == {"", "varsigma", "beta", "memories"}
     for run in runs:
         assert (np.diff(run["certified"]) <= 0).all()

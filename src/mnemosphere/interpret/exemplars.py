@@ -197,7 +197,9 @@ def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[l
 def relevances(model: FittedModel) -> Floats:
     """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
 
-    The diagonal of AᵀA, in standard units of the features; all 1 without a metric.
+    The diagonal of AᵀA, in standard units of the features; all 1 without a metric. Compare features
+    by rank: sizes are not shares of what the model learned. A feature of noise keeps about half of
+    the average, and more if no feature tells the classes.
     """
     a, n = model.normalizer.metric, model.features.n_numbers
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))

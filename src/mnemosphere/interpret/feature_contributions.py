@@ -97,6 +97,12 @@ class FeatureContributions:
             for i in self.order()
         ]  # fmt: skip
 
+    @property
+    def relevance_rank(self) -> NDArray[np.int64]:
+        """(N,) 1 for the feature that counts most in the metric: ranks mean more than sizes."""
+        found: NDArray[np.int64] = 1 + np.argsort(np.argsort(-self.relevance, kind="stable"))
+        return found
+
     def order(self) -> list[int]:
         """Features by the difference they made, the largest first."""
         return [int(i) for i in np.argsort(-np.abs(self.difference), kind="stable")]
@@ -107,7 +113,7 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        heads = [*(["relevance"] if self.pairs else []), "input", "verdict", "runner-up"]
+        heads = [*(["relevance rank"] if self.pairs else []), "input", "verdict", "runner-up"]
 
         def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
             value, relevance, *positions = cells or ("", "", "", "", "")
@@ -120,7 +126,7 @@ class FeatureContributions:
         lines = [
             line(
                 self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
-                f"{self.relevance[i]:.2f}", f"{self.position[i]:+.2f}",
+                str(self.relevance_rank[i]), f"{self.position[i]:+.2f}",
                 f"{self.verdict_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
             )
             for i in shown
