@@ -31,6 +31,9 @@ from research.field.peers import LVQ, Calibrated, KMeansPrototypes, TunedNeighbo
 
 OURS = "dam"
 PROTOTYPES = "k-means prototypes"
+# Columns of `decision_summary`; the first has an analogue for others.
+DECISION = ("memories_for_90", "memories_for_90_high", "same_by_three", "uniform_decides",
+            "frequencies_decide", "repeated_memories")  # fmt: skip
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
 TIMED_BY = (LOGISTIC, NEIGHBORS)  # both together are the measure of what a fit may cost
 # Methods whose model is a set of places in the space of rows, each with a label.

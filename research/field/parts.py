@@ -97,6 +97,22 @@ def whole(p: Any, classes: Any, n_classes: int) -> NDArray[np.float64]:
     return full
 
 
+def deciding(model: Any, x: Any) -> dict[str, float]:
+    """How few memories of ours decide about rows; the number of rows or prototypes of others."""
+    if hasattr(model, "decision_summary"):
+        told = model.decision_summary(x).as_dict()
+        return {key: float(told[key]) for key in methods.DECISION}
+    model = getattr(model, "model_", model)
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    last = getattr(last, "model_", last)
+    number = getattr(last, "n_neighbors", None)  # k of k-NN, support vectors, the nearest prototype
+    if hasattr(last, "n_support_"):
+        number = last.n_support_.sum()
+    elif hasattr(last, "prototypes_") or hasattr(last, "centroids_"):
+        number = 1
+    return {} if number is None else {methods.DECISION[0]: float(number)}
+
+
 def classify(
     table: Table,
     method: str,
@@ -125,6 +141,8 @@ def classify(
         found["bytes"].append(len(pickle.dumps(model)))
         if hasattr(model, "n_memories_"):
             counts.append(int(model.n_memories_))
+        for key, value in deciding(model, table.rows(test)).items():
+            found.setdefault(key, []).append(round(value, 6))
         pooled.append(p)
         truth.append(table.y[test])
     # Of all rows, each as predicted by the fold that did not see it: folds are too small to bin.

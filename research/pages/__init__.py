@@ -28,6 +28,7 @@ from research.pages import (
     open_world,
     pictures,
     reproduced,
+    robustness,
     rows,
     tables,
     theory,
@@ -40,6 +41,7 @@ DOCS = (
     "benchmarks.md",
     "field.md",
     "open-world.md",
+    "robustness.md",
     "theory.md",
     "theory-derivations.md",
     "trust.md",
@@ -47,9 +49,9 @@ DOCS = (
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-_MODULES = (tables, field, rows, many, open_world, trust, images, theory)
+_MODULES = (tables, field, rows, many, open_world, trust, images, theory, robustness)
 TABLES = {name: table for module in _MODULES for name, table in module.TABLES.items()}
-PICTURES = pictures.PICTURES | field.PICTURES
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any, Self
 
@@ -33,6 +33,8 @@ class Features:
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     owner: str = "DAMClassifier"  # the estimator that messages speak of
     encoder: TextEncoder | None = None  # of texts, which are then the only column
+    # (3, N) least and largest number in training, and 1 if all were whole; None if unknown
+    observed: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
     def names(self) -> list[str] | None:

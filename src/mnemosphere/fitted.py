@@ -31,6 +31,7 @@ from mnemosphere.labels import as_labels, class_index
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.class_reading import at_temperature, net_class_weights, precise
 from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega
@@ -193,6 +194,17 @@ class FittedModel:
     def class_params(self) -> Parameters:
         """Parameters whose log_joint gives the probabilities of classes: net, at temperature."""
         return at_temperature(precise(self.net), self.calibration.temperature)
+
+    @cached_property
+    def standing(self) -> Tensor:
+        """(P,) the memory that stands for each where a reader cannot distinguish them."""
+        return alike(self.class_params)
+
+    @property
+    def distinct(self) -> Tensor:
+        """The memories that stand for themselves, in order."""
+        standing = self.standing
+        return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
 
     @cached_property
     def class_forward(self) -> kernel.LogJoint:

@@ -152,7 +152,7 @@ def test_files_of_version_3_are_read(answers):
     model = mn.load(VERSION3 / "classifier.safetensors")
     np.testing.assert_allclose(model.novelty_score(frame), expected["novelty"], rtol=1e-9)
     assert model.lineage_.n_levels > 1
-    assert model.memory_table()["typical_rows"][0][0].startswith("flower ")
+    assert model.memory_table()["typical_rows"].iloc[0][0].startswith("flower ")
 
 
 def test_a_stream_goes_on_from_a_file_of_version_3(answers):

@@ -166,7 +166,7 @@ def test_explanations_of_rows_with_blanks_add_up_to_the_probabilities(normalize)
     proba = model.predict_proba(x[:41])
     np.testing.assert_allclose(why.proba, proba, rtol=1e-10)
     soft = class_formula.soft_labels_of(model)  # (P+1, C+1)
-    parts = np.einsum("bk,bkc->bc", why.share, soft[1:][why.memory])
+    parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
     parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
     np.testing.assert_allclose(parts / parts.sum(1, keepdims=True), proba, rtol=1e-8)
 

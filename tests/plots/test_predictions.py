@@ -169,7 +169,8 @@ class Reasons:
     contribution = np.random.default_rng(2).normal(size=(3, 17))
     constant = np.array([0.25, 0.0, 0.0])
     difference = np.random.default_rng(3).normal(size=17)
-    difference_constant, difference_rest, log_odds = 0.5, -0.25, float(difference.sum()) + 0.25
+    difference_constant, difference_rest, difference_frequencies = 0.5, -0.25, -1.5
+    log_odds = float(difference.sum()) - 1.25
     relevance, pairs = np.linspace(0.2, 1.8, 17), ()
 
     def order(self):
@@ -187,7 +188,7 @@ def test_bars_of_features_add_up(case):
     assert f"{Reasons.log_odds:+.2f}" in odds.get_title(loc="left")
     lines = [t.get_text() for t in places.get_yticklabels()]
     assert lines[0] == "feature 16  16.5"
-    assert lines[12:] == ["others (5)", "being average", "soft labels"]
+    assert lines[12:] == ["others (5)", "being average", "soft labels", "class frequencies"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), Reasons.position[16:4:-1])
     figure.draw_without_rendering()
 
@@ -197,7 +198,7 @@ def test_bars_of_features_add_up(case):
     _, relevance, overlap, *_ = plots.feature_figure(Weighed(), decision).axes
     assert "overlap" in overlap.get_title(loc="left")
     bars = [bar.get_width() for bar in relevance.containers[0]]
-    assert bars == pytest.approx([*Reasons.relevance[16:4:-1], 0, 0, 0])
+    assert bars == pytest.approx([*Reasons.relevance[16:4:-1], 0, 0, 0, 0])
 
 
 def test_texts_of_training_rows(case):

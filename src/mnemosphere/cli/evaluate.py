@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
@@ -40,7 +41,7 @@ def evaluate(
     overwrite: Overwrite = False,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Measure a model: accuracy, log-loss, calibration, every class, the worst rows.
+    """Measure a model: accuracy, log-loss, calibration, how few memories decide, the worst rows.
 
     Of a file that the model was trained on, and of data with a split, the held-out rows are taken,
     for --certify those trained on. --out draws the confusions.
@@ -124,6 +125,7 @@ def _certificate(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     from mnemosphere.estimators.remarks import no_better_than_chance
+    from mnemosphere.interpret import DecisionSummary
 
     facts = {
         "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
@@ -136,6 +138,8 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         if "rejected" in told:
             facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
+    for line in str(DecisionSummary(**found["decision"])).splitlines():
+        terminal.say(*textwrap.wrap(line, terminal.width))
     poor = no_better_than_chance(found, opened.model.class_weight)
     if poor is not None:
         terminal.note(f"note: {poor}")

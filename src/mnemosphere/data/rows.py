@@ -120,14 +120,20 @@ class StoredRows:
             rows = self.number[rows.to(self.number.device)]
         return [int(row) for row in rows.tolist()]
 
-    def always_missing(self) -> Tensor:
-        """Which features are NaN in every row, (N,)."""
-        missing = torch.ones(self.n_features, dtype=torch.bool, device=self.device)
+    def observed(self) -> Tensor:
+        """(3, N) least and largest number of each feature, and 1 if all are whole, of dense rows.
+
+        inf and −inf for a feature that is NaN in every row.
+        """
+        low = torch.full((self.n_features,), torch.inf, dtype=torch.float64, device=self.device)
+        high, whole = -low, torch.ones_like(low, dtype=torch.bool)
         for _, x in self.chunks():
-            if not bool(missing.any()):
-                break
-            missing &= x.isnan().all(0)
-        return missing
+            # NaN passes both: nothing is learned from it.
+            low, high = torch.fmin(low, _least(x)), torch.fmax(high, -_least(-x))
+            if bool(whole.any()):
+                some = x[:, whole]
+                whole[whole.clone()] = ((some == some.round()) | some.isnan()).all(0)
+        return torch.stack([low, high, whole.double()])
 
     def check_finite(self, names: Sequence[Any] | None = None, *, gaps: bool = False) -> Self:
         """Return self; ValueError names the first number that is none, by row and column.
@@ -154,6 +160,14 @@ class StoredRows:
                 f"row {number} of X is {what} in column {where}: drop the row or fill it in"
             )
         return self
+
+
+def _least(x: Tensor) -> Tensor:
+    """The least number of each column of x (n, N) that is not NaN; inf if there is none."""
+    found: Tensor = x.amin(0)
+    if bool(found.isnan().any()):
+        found = torch.where(x.isnan(), torch.inf, x).amin(0)
+    return found
 
 
 def in_order(

@@ -24,10 +24,11 @@ from mnemosphere.estimators.crossfit import (
     JOINT_STEPS,
     NEGLIGIBLE,
     Candidate,
-    Evaluation,
+    Floats,
     Geometry,
     Sample,
     Settings,
+    mean_and_error,
 )
 from mnemosphere.estimators.search import Choice, SearchTable
 from mnemosphere.estimators.setup import SOLVERS, Trained, check_room, precision_of
@@ -42,7 +43,7 @@ from mnemosphere.model.class_reading import (
     label_log_loss,
     net_class_weights,
 )
-from mnemosphere.model.merge import merge
+from mnemosphere.model.merge import gather, merge, merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.training import few_labels
@@ -327,9 +328,12 @@ def _train(
     else:
         temperature = choice.temperature
     params = result.params
-    if settings.n_memories is None and lineage is None:
-        rows = (held or dataset).sample(search.MOST_HELD, generator=generator)
-        params, net = _with_fewer_memories(params, net, temperature, rows)
+    if lineage is None:
+        params, own = merge_duplicates(params, net.p)
+        net = net if own is None else params.replace(p=own)
+        if settings.n_memories is None:
+            rows = (held or dataset).sample(search.MOST_HELD, generator=generator)
+            params, net = _with_fewer_memories(params, net, temperature, rows)
     trained = Trained(params, net.p, temperature, result.history, result.status, lineage)
     if candidate.objective == "joint" or gradient:
         return trained
@@ -357,28 +361,24 @@ def _with_fewer_memories(
     rows = rows.take(rows.targets.sum(1) > 0)
     reading = at_temperature(net, temperature)
 
-    def loss(params: Parameters) -> Evaluation:
-        losses = torch.stack(label_log_loss(params, rows)(0.0), -1)[..., None].cpu().numpy()
-        weight = torch.ones(len(losses)) if rows.sample_weight is None else rows.sample_weight
-        return Evaluation(losses, weight.double().cpu().numpy(), params.n_columns - 1)
+    weight = (
+        rows.targets.new_ones(rows.n_rows) if rows.sample_weight is None else rows.sample_weight
+    )
+
+    def loss(params: Parameters) -> Floats:
+        found: Floats = label_log_loss(params, rows)(0.0)[0].cpu().numpy()
+        return found
 
     before, source = loss(reading), torch.arange(net.n_memories, device=net.w.device)
     while reading.n_memories >= 2 * (net.n_columns - 1):
         merged = merge(reading, rows, reading.n_memories // 2)
-        if not search.is_close(loss(merged.params), before, NEGLIGIBLE):
+        worse, error = mean_and_error(loss(merged.params) - before, weight.double().cpu().numpy())
+        if worse > max(NEGLIGIBLE, error):
             break
         reading, source = merged.params, merged.source[source]
     if reading.n_memories == net.n_memories:
         return params, net
-    place = torch.cat([source.new_zeros(1), source + 1])
-
-    def added(p: Tensor) -> Tensor:
-        return p.new_zeros(reading.n_memories + 1, *p.shape[1:]).index_add_(0, place, p)
-
-    def fewer(own: Parameters) -> Parameters:
-        return own.replace(w=reading.w.to(own.w), p=added(own.p), p_h=added(own.p_h))
-
-    return fewer(params), fewer(net)
+    return gather(params, reading.w, source), gather(net, reading.w, source)
 
 
 def _conditional(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
@@ -41,6 +42,7 @@ from mnemosphere.fitted import (
     like,
     trained_with,
 )
+from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.certify import judged
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
@@ -357,6 +359,15 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         own: float = super().score(X, y, sample_weight)
         return own
 
+    def decision_summary(self, X: ArrayLike) -> DecisionSummary:
+        """How many memories decide about rows, and how often none does.
+
+        How many hold 90% of the vote, how often the three strongest alone give the class, on how
+        many rows the uniform component or the class frequencies decide, and how many memories
+        repeat another. The vote is P(memory | x), as `explain` shows it.
+        """
+        return decision_summary(self.model_, X)
+
     # Classes.
 
     def add_class(self, X: ArrayLike, label: object) -> Self:
@@ -492,6 +503,7 @@ def _begin_stream(
     dataset = training.resolve(stored, coded.targets, weight, seed, streamed=True)
     params = training.first_parameters(dataset, seed)
     record = Record(settings=kept_settings(settings), search=training.trials)
+    features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
         "classifier", params, training.normalizer, features, coded.classes, record=record,
         **trained_with({**settings, "objective": "joint"}),

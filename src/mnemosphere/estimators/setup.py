@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -71,13 +72,14 @@ def learn_features(
     features, rows = Features.learn(X, owner, encoded=encoded, encoder=encoder)
     stored = StoredRows.of(rows, place)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
-    if stored.is_dense and stored.values.is_floating_point():
-        never = stored.always_missing()
-        if bool(never.any()):
-            column = int(never.nonzero()[0])
-            name = repr((features.names or range(len(never)))[column])
-            raise ValueError(f"column {name} of X is NaN in every row: drop it")
-    return features, stored
+    if not stored.is_dense or not encoded:
+        return features, stored
+    observed = stored.observed().cpu().numpy()
+    never = np.isinf(observed[0])
+    if never.any():
+        name = repr((features.names or range(len(never)))[never.argmax()])
+        raise ValueError(f"column {name} of X is NaN in every row: drop it")
+    return replace(features, observed=observed), stored
 
 
 def device_of(X: Any, setting: str) -> torch.device:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.decision import decision_summary
 from mnemosphere.interpret.evaluation import measures
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.machine import versions
@@ -75,9 +76,10 @@ def checksum(X: Any, y: Any) -> str:
 
 
 def _measure(model: FittedModel, X: Any, y: Any) -> dict[str, Any]:
-    """Accuracy, log-loss, confusion and calibration on the labeled rows."""
+    """Accuracy, log-loss, confusion, calibration and how few memories decide."""
     truth = label_columns(model, y)
-    proba = as_numpy(model.log_proba(X).exp())
+    stored = model.stored(X)
+    proba = as_numpy(model.log_proba(stored).exp())
     labeled = truth >= 0
     truth, proba = truth[labeled], proba[labeled]
     if truth.size == 0:
@@ -91,6 +93,7 @@ def _measure(model: FittedModel, X: Any, y: Any) -> dict[str, Any]:
         "n": int(truth.size),
         "accuracy": float((truth == best).mean()),
         "log_loss": found["log_loss"],
+        "decision": decision_summary(model, stored).facts(),
         "confusion": pairs,
         "confused": wrong[:_PAIRS],
         "calibration": calibration_curve(sure, truth == best),

@@ -133,6 +133,10 @@ _HELD_OUT = {
     "scale": Array("S"), "novelty": Array("n", nan=True), "rejection": Array("n", nan=True),
     "label": Array("m"),
 }  # fmt: skip
+_FEATURES = {
+    "names": Array("bytes", "uint8", optional=True),
+    "observed": Array("3 N", optional=True),
+}
 _STATE = {
     "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
     "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
@@ -211,7 +215,7 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         "own": own_tensors,
         "held_out": {} if calibration.held_out is None else _held_out_out(calibration.held_out),
         "rows": {} if model.exemplars is None else _exemplars_out(model.exemplars),
-        "features": {"names": None if features.named is None else _as_bytes(list(features.named))},
+        "features": _features_out(features),
         "stream": {} if model.stream is None else _stream_out(model.stream, model.classes.tolist()),
     }
     header |= {
@@ -244,6 +248,12 @@ def _held_out_in(tensors: Mapping[str, Tensor]) -> HeldOut | None:
     if not (novelty > 0 and doubt > 0) or any((np.diff(s) < 0).any() for s in scores.values()):
         raise ValueError("its held-out scores are not sorted, or have no scale")
     return HeldOut((novelty, doubt), **scores)
+
+
+def _features_out(features: Features) -> dict[str, Tensor | None]:
+    names = None if features.named is None else _as_bytes(list(features.named))
+    seen = features.observed
+    return {"names": names, "observed": None if seen is None else torch.from_numpy(seen.copy())}
 
 
 def _exemplars_out(behind: Exemplars) -> dict[str, Tensor | None]:
@@ -394,12 +404,10 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         header["n_features_in"],
         tuple(header["feature_names"]) or None,
         Encoding.from_json(columns) if columns else None,
-        _named(strip_prefix(tensors, "features")),
         owner=name,
         encoder=_text_encoder(header.get("encoder")),
     )
-    if features.named is not None and len(features.named) != features.n_numbers:
-        raise ValueError(f"features.names are of {len(features.named)} features")
+    features = _features_in(features, strip_prefix(tensors, "features"))
     record = Record(settings, header["history"], header["status"], header["converged"])
     if name == _ENCODER:
         return _encoder(tuple(header["image_shape"]), features, record, tensors)
@@ -495,13 +503,18 @@ def _text_encoder(told: dict[str, Any] | None) -> TextEncoder | None:
     return TextEncoder(told["name"], told["numbers"], tuple(map(float, told["fingerprint"])))
 
 
-def _named(tensors: dict[str, Tensor]) -> tuple[str, ...] | None:
-    if not tensors:
-        return None
-    check_tensors(tensors, {"names": Array("bytes", "uint8")}, {})
+def _features_in(features: Features, tensors: dict[str, Tensor]) -> Features:
+    """Features with the names and the ranges that the file has."""
+    check_tensors(tensors, _FEATURES, {"N": features.n_numbers})
+    if "observed" in tensors:
+        features = dataclasses.replace(features, observed=tensors["observed"].numpy())
+    if "names" not in tensors:
+        return features
     told = _from_bytes(tensors["names"])
     items(text)(told, "features.names")
-    return tuple(told)
+    if len(told) != features.n_numbers:
+        raise ValueError(f"features.names are of {len(told)} features")
+    return dataclasses.replace(features, named=tuple(told))
 
 
 def _exemplars_in(tensors: dict[str, Tensor], sizes: dict[str, int]) -> Exemplars | None:

@@ -10,12 +10,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.encoding import written
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.certified import certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
+from mnemosphere.interpret.counterfactual import counterfactual
 from mnemosphere.interpret.editing import at_level
 from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.numerics import sphere
@@ -27,6 +30,7 @@ _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest
 _STRONG = 40  # features of a table that get a slider
 _LETTERS = 400  # of a text
 _REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
+_CHANGES = 3  # features of a counterfactual that are named
 
 
 def payload(
@@ -168,6 +172,7 @@ def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
         "w": pack_memories(classes, unit),
         "p": _single(params.p),
         "net": _single(classes.p) if model.is_classifier else None,
+        "standing": model.standing.tolist(),
         "temperature": model.calibration.temperature,
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
@@ -207,8 +212,34 @@ def _rows(
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
+    quick = texts is None and _is_quick(model, len(packed))
+    robust = _robust(model, packed) if quick else None
     return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
-            "rejected": rejected}  # fmt: skip
+            "rejected": rejected, "robust": robust}  # fmt: skip
+
+
+def _robust(model: FittedModel, rows: NDArray[Any]) -> list[str]:
+    """For each row how far it may move, and by which change it would get another class."""
+    stored = StoredRows.of(rows, model.device)  # numbers, as features have them
+    proven, other = certified_radius(model, stored), counterfactual(model, stored)
+    found = []
+    for k in range(len(rows)):
+        changes = [
+            f"{c['feature']} {_told(c['from'])} → {_told(c['to'])}" for c in other[k][:_CHANGES]
+        ]
+        named = model.features.names is not None and changes and other.found[k]
+        which = f" ({', '.join(changes)})" if named else ""
+        found.append(f"{proven.sentence(k, other.length(k))}{which}")
+    return found
+
+
+def _told(value: object) -> str:
+    return written(value) if isinstance(value, float) else show(value)
+
+
+def _is_quick(model: FittedModel, n_rows: int) -> bool:
+    """Whether a certificate takes seconds at most."""
+    return float(n_rows) * model.n_memories * model.params.n_features <= _CERTIFY
 
 
 def _metric(metric: Tensor) -> dict[str, Any]:
@@ -233,8 +264,7 @@ def _certificate(model: FittedModel, X: Any, y: Any) -> Certificate | None:
         return None
     if model.is_classifier and (label_columns(model, y) < 0).any():
         return None
-    cost = float(len(X)) * model.n_memories * model.params.n_features
-    return None if cost > _CERTIFY else certify(model, X, y)
+    return certify(model, X, y) if _is_quick(model, len(X)) else None
 
 
 def _typical(model: FittedModel) -> list[list[Any]] | None:

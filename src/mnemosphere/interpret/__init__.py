@@ -3,6 +3,7 @@
 from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
+from mnemosphere.interpret.decision import DecisionSummary, decision_summary
 from mnemosphere.interpret.density import novelty, score_samples
 from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.editing import (
@@ -47,6 +48,7 @@ __all__ = [
     "Certificate",
     "CertifiedRadius",
     "Counterfactual",
+    "DecisionSummary",
     "Explanation",
     "FeatureContributions",
     "ImageExplanation",
@@ -60,6 +62,7 @@ __all__ = [
     "certify",
     "counterfactual",
     "coverage_curve",
+    "decision_summary",
     "decode",
     "discover",
     "encode",

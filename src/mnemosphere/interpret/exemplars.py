@@ -88,14 +88,14 @@ def _overlaps(params: Parameters, x: Tensor) -> Tensor:
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
-    """One line per memory, as a pandas frame.
+    """One line per memory, as a pandas frame; those that repeat another share its line.
 
-    name (#17, counted from 0), label and soft_label net of smoothing, purity (its largest
-    entry), support (rows behind the memory), share of all rows, supported (False where fewer
-    than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
-    measured on them), nearest memory and overlap, features (those of the largest weight in the
-    overlap with it), typical_rows (their texts, what `name_rows` calls them, or their numbers in
-    X).
+    name (#17, counted from 0, as the index), n_alike (how many memories the line is about), label
+    and soft_label net of smoothing, purity (its largest entry), support (rows behind the memory),
+    share of all rows, supported (False where fewer than one row stands behind it), beta_split (NaN
+    unless rows are given: then all of this is measured on them), nearest memory and overlap,
+    features (those of the largest weight in the overlap with it), typical_rows (their texts, what
+    `name_rows` calls them, or their numbers in X).
     """
     import pandas as pd
 
@@ -109,34 +109,47 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
         behind = Exemplars(
             np.full((params.n_memories, _TYPICAL), -1), np.full(params.n_memories, np.nan)
         )
-    soft = as_numpy(model.class_params.p[1:].double())
-    soft = soft / soft.sum(axis=1, keepdims=True)
-    names = [*model.classes.tolist(), None]
-    nearest, overlap = _nearest(params)
-    return pd.DataFrame(
-        {
-            "name": [memory_name(m) for m in range(params.n_memories)],
-            "label": pd.Series([names[k] for k in soft.argmax(axis=1)], dtype=object),
-            "soft_label": [
-                {name: float(v) for name, v in zip(names, line, strict=True) if v > 0}
-                for line in soft
-            ],
-            "purity": soft.max(axis=1),
-            "share": behind.support / np.nansum(behind.support).clip(1e-300),
-            "support": behind.support,
-            "supported": behind.support >= 1,
-            "beta_split": beta_split,
-            "nearest": [None if k < 0 else memory_name(k) for k in nearest],
-            "nearest_overlap": overlap,
-            "features": _strongest(model, _TYPICAL)[1],
-            "typical_rows": behind.as_lists(),
-        }
+    shown, line, n_alike = np.unique(
+        as_numpy(model.standing), return_inverse=True, return_counts=True
     )
 
+    def added(values: NDArray[Any]) -> NDArray[Any]:
+        found = np.zeros((len(shown), *values.shape[1:]))
+        np.add.at(found, line, values)
+        return found
 
-def _nearest(params: Parameters) -> tuple[list[int], NDArray[np.float64]]:
+    soft = added(as_numpy(model.class_params.p[1:].double()))
+    soft = soft / soft.sum(axis=1, keepdims=True)
+    support = added(behind.support)
+    names = [*model.classes.tolist(), None]
+    called = [memory_name(m) for m in shown.tolist()]
+    nearest, overlap = _nearest(params.w[shown])
+    features, typical = _strongest(model, _TYPICAL)[1], behind.as_lists()
+    return pd.DataFrame(
+        {
+            "name": called,
+            "n_alike": n_alike,
+            "label": np.array([names[k] for k in soft.argmax(axis=1)], dtype=object),
+            "soft_label": [
+                {name: float(v) for name, v in zip(names, row, strict=True) if v > 0}
+                for row in soft
+            ],
+            "purity": soft.max(axis=1),
+            "share": support / np.nansum(support).clip(1e-300),
+            "support": support,
+            "supported": support >= 1,
+            "beta_split": beta_split[shown],
+            "nearest": [None if k < 0 else called[k] for k in nearest],
+            "nearest_overlap": overlap,
+            "features": [features[m] for m in shown],
+            "typical_rows": [typical[m] for m in shown],
+        }
+    ).set_index(shown)
+
+
+def _nearest(w: Tensor) -> tuple[list[int], NDArray[np.float64]]:
     """The memory nearest to each other than itself, and their overlap; −1 and NaN for one alone."""
-    w = params.w.double().cpu()
+    w = w.double().cpu()
     if len(w) == 1:
         return [-1], np.array([np.nan])
     nearest, overlaps = [], []
@@ -187,7 +200,9 @@ def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[l
 def relevances(model: FittedModel) -> Floats:
     """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
 
-    The diagonal of AᵀA, in standard units of the features; all 1 without a metric.
+    The diagonal of AᵀA, in standard units of the features; all 1 without a metric. Compare features
+    by rank: sizes are not shares of what the model learned. A feature of noise keeps about half of
+    the average, and more if no feature tells the classes.
     """
     a, n = model.normalizer.metric, model.features.n_numbers
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))

@@ -44,6 +44,7 @@ class Reasons(Protocol):
     difference: Array  # (N,) parts of the log-odds
     difference_constant: float
     difference_rest: float
+    difference_frequencies: float
     log_odds: float
     relevance: Array  # (N,) of the features in the metric
     pairs: list[tuple[str, str, float]]  # none without a metric
@@ -74,9 +75,9 @@ def feature_figure(
         names.append("being average")
         overlap.append(found.constant[0])
         odds.append(found.difference_constant)
-    names.append("soft labels")
-    overlap.append(0.0)
-    odds.append(found.difference_rest)
+    names += ["soft labels", "class frequencies"]
+    overlap += [0.0, 0.0]
+    odds += [found.difference_rest, found.difference_frequencies]
     if figure is None:
         figure = new_figure(11.0, float(np.clip(1.3 + 0.26 * len(names), 2.6, 6.0)))
     widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]

@@ -175,6 +175,15 @@ def test_criteria_are_counted(tmp_path):
     assert near.met
     calibrated = found["calibration error at most that of logistic regression"]
     assert calibrated.seen == "4 of 6 sets, 3 wanted"
+    assert not any("vote" in what for what in found)
+    for k, needed in enumerate([1, 2, 6, 5, 3, 4]):
+        figures = {"memories_for_90": [needed, needed], "memories_for_90_high": [9]}
+        figures |= {"same_by_three": [0.96, 0.99], "uniform_decides": [0.01]}
+        results.cells[f"s{k}", "dam"] |= figures
+    few, three, uniform = summary.few_memories(results, "dam")
+    assert few.seen == "5 of 6 sets, 6 wanted"
+    assert (few.met, three.met, uniform.met) == (False, True, True)
+    assert three.seen == "97.5%"
     slow = found["fit at most 5 times logistic regression + k-NN, sets under 10,000 rows"]
     assert slow.met
     assert slow.seen == "median 3.0, most 5.0 (s1), above 5 on 0 of 3"

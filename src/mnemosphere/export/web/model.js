@@ -201,6 +201,7 @@ class Model {
     this.nFeatures = level.w.length / this.nMemories;
     this.table = level.omega;
     this.temperature = level.temperature;
+    this.standing = level.standing; // the memory that stands for each where nobody could distinguish them
     this.floor = shared.floor;
     this.own = { beta: level.beta, varsigma: level.varsigma };
     this.turn({});

@@ -668,11 +668,18 @@ function showAnswer() {
     make("p", { class: "verdict" },
       make("strong", { id: "verdict", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
       make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
-    classBars(answer.proba), make("h3", {}, "Has it seen the like?"), gauge(answer));
+    classBars(answer.proba), ...proven(), make("h3", {}, "Has it seen the like?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
   showDeciders(answer);
   if (state.tab === "memories") soon("map", drawMap);
   say(empty ? "nothing drawn" : `${name}, ${percent(answer.proba[y])}`);
+}
+
+/** How far the row may move, proven for the model as it was saved. */
+function proven() {
+  const saved = state.level === data.levels.length - 1 && state.beta === null && state.varsigma === null && state.odds === null;
+  const told = saved && state.row !== null && data.rows?.robust ? data.rows.robust[state.row] : null;
+  return told ? [make("p", { class: "muted" }, `${told[0].toUpperCase()}${told.slice(1)}.`)] : [];
 }
 
 function gauge(answer) {
@@ -688,20 +695,23 @@ function gauge(answer) {
 }
 
 function showDeciders(answer) {
-  const top = largest(answer.share, Math.min(6, model().nMemories)).filter((m) => answer.share[m] > 5e-4);
+  const share = new Float64Array(answer.share.length); // memories that nobody could distinguish are shown as one
+  model().standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
+  const top = largest(share, Math.min(6, model().nMemories)).filter((m) => share[m] > 5e-4);
   const box = $("deciders");
   box.replaceChildren(make("h2", {}, "The memories that decide"));
   if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
+  else if (answer.uniform > 0.5) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
   const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model().memory(m)));
   const tile = isText ? "100%" : "108px";
   box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: `repeat(auto-fill, minmax(${tile}, 1fr))` } }, top.map((m) => {
     const y = labels()[m];
-    return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(answer.share[m])} of the decision, labeled ${className(y)}` },
-      ...(isText ? [] : [memoryPicture(m)]), make("div", { class: "share" }, make("i", { style: { width: percent(answer.share[m], 2), background: classColor(y) } })),
-      make("span", {}, make("b", {}, percent(answer.share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
+    return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(share[m])} of the decision, labeled ${className(y)}` },
+      ...(isText ? [] : [memoryPicture(m)]), make("div", { class: "share" }, make("i", { style: { width: percent(share[m], 2), background: classColor(y) } })),
+      make("span", {}, make("b", {}, percent(share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
       make("span", { class: "muted" }, `overlap ${overlap(m).toFixed(2)}`), ...(isText ? textsOf(m).slice(0, 3).map((text) => quote(text)) : []));
   })));
-  const rest = 1 - top.reduce((sum, m) => sum + answer.share[m], 0) - answer.uniform;
+  const rest = 1 - top.reduce((sum, m) => sum + share[m], 0) - answer.uniform;
   if (top.length > 0) box.append(make("p", { class: "muted", style: { marginTop: "10px" } }, `Other memories ${percent(Math.max(rest, 0), 1)}, the uniform component ${percent(answer.uniform, 1)}. A share counts for each ${groupWord} by the memory's soft label.`));
   if (!isImage && !isText && answer.x !== null) box.append(make("h3", {}, "Where this row stands out"), featureBars(answer.x, 10));
 }

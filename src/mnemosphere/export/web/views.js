@@ -551,6 +551,7 @@ function buildReport() {
     ...(report.rows ? [["rows given", report.rows.n.toLocaleString("en")], ["their SHA-256", report.rows.checksum]] : []), ...Object.entries(report.versions).map(([name, value]) => [name, value])];
   const cards = [];
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
+  if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "How few memories decide"), table(Object.entries(measured.decision))));
   cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(facts)), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(report.settings))));
   $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
 }
