@@ -26,7 +26,7 @@ class Captured:
     def __init__(
         self,
         act: Callable[[], None],
-        changed: Sequence[Tensor],
+        changed: list[Tensor],
         generators: Sequence[torch.Generator] = (),
     ) -> None:
         before, device = [t.clone() for t in changed], changed[0].device
