@@ -227,8 +227,10 @@ class CapturedSteps(Steps):
         return self._params.clone(), _copy_state(self._state)
 
     def _record(self, batch: Batch, share: float) -> tuple[Batch, Captured]:
-        # Targets made dense: a copy into an expanded view would go wrong.
-        here = Batch(*(t.clone(memory_format=torch.contiguous_format) for t in _tensors(batch)))
+        if isinstance(batch, Picked):
+            here = batch.taken
+        else:  # targets made dense: a copy into an expanded view would go wrong
+            here = Batch(*(t.clone(memory_format=torch.contiguous_format) for t in _tensors(batch)))
         if self._noise is not None:
             self._generators = self._noise.generators(here.x, 0)
 
@@ -265,7 +267,7 @@ def steps_for(
     if replayed:
         rows = dataset.rows if isinstance(dataset, ArrayDataset) else next(dataset.batches(size))
         # Sparse batches are each of another size; gaps are found on the host.
-        replayed = not (isinstance(rows.x, SparseRows) or rows.has_gaps)
+        replayed = not (issubclass(rows.kind, SparseRows) or rows.has_gaps)
     return (CapturedSteps if replayed else Steps)(params, state, solver, rule, noise)
 
 
