@@ -25,6 +25,7 @@ LAYERS = {
     "files": -1,
     "machine": -1,
     "text": -1,
+    "gpu": -1,  # plain tensors
     "numerics": 0,
     "model": 1,
     "theory": 1.5,
@@ -44,7 +45,7 @@ LAYERS = {
 }
 # Nothing imports theory but the names of the package.
 USES_THEORY = {"theory", "__init__"}
-CORE = {"schema", "files", "machine", "numerics", "model", "theory", "data", "training"}
+CORE = {"schema", "files", "machine", "gpu", "numerics", "model", "theory", "data", "training"}
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
 LAZY = {"data/named.py", "cli/tables.py"}  # may import the above inside functions
 # Imports inside functions: packages that need not be installed, and modules that need one of them.

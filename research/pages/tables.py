@@ -336,6 +336,19 @@ def step_table() -> str:
     return markdown(head, lines) + "\n\n" + source(run)
 
 
+def gpu_parts_table() -> str:
+    run = read("gpu_parts")
+    cases = run["seconds"]
+    lines = []
+    for part in [name for name in cases[0] if name not in ("case", "first", "nothing")]:
+        ratios = sorted((case[part] / case["nothing"], case["case"]) for case in cases)
+        middle = statistics.median(ratio for ratio, _ in ratios)
+        most, where = ratios[-1]
+        lines.append([part, f"{ratios[0][0]:.2f}", f"{middle:.2f}", f"{most:.2f}", where])
+    head = ["left out", "least", "median", "largest", "largest for"]
+    return markdown(head, lines) + "\n\n" + source(run)
+
+
 def maximize_table() -> str:
     run = read("maximize")
     lines = [
@@ -495,6 +508,7 @@ TABLES = {
     "clusters": clusters_table,
     "calibration": calibration_table,
     "step": step_table,
+    "gpu parts": gpu_parts_table,
     "maximize": maximize_table,
     "unsupervised pass": unsupervised_table,
 }

@@ -305,7 +305,7 @@ def flipped_bit(path):
         (lambda path: change(path, "best.w", 2.0), "is damaged: row 0 of memories has norm 2"),
         (lambda path: change(path, "state.w", torch.inf), "is damaged: state.w has numbers"),
         (lambda path: change(path, "generator", 0), "is damaged"),
-        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 5"),
+        (lambda path: rewrite(path, version=99), "has format version 99, this release reads 6"),
         (lambda path: rewrite(path, format="else"), "is not a mnemosphere-checkpoint file"),
     ],
     ids=lambda v: getattr(v, "__name__", None),

@@ -139,7 +139,8 @@ _FEATURES = {
 }
 _STATE = {
     "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
-    "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
+    "row_multipliers": Array("Q"), "passes": Array(low=0),
+    "marginal_error": Array(optional=True),  # of older files, and not used
 }  # fmt: skip
 _STREAMED = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
 _PARTS = ("params", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream")
@@ -539,6 +540,7 @@ def _stream_in(
         return None
     state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
     check_tensors(state, _STATE, sizes)
+    state.pop("marginal_error", None)
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
         raise ValueError(
             f"stream.state is of {state['w_bar'].dtype}, its memories {params.w.dtype}"

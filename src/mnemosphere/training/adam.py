@@ -12,7 +12,6 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import GradientSolver, SolverState
 
@@ -99,7 +98,6 @@ class Adam(GradientSolver):
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
-        join()
         scale = self._scale(state["step"])
         a, b = self.decay
         new: SolverState = {"step": state["step"] + 1}
