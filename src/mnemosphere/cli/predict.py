@@ -146,9 +146,8 @@ def _set_threshold(opened: Opened, rate: float) -> None:
             f"no held-out rows are on record beside {opened.path}: train with --test-fraction, "
             "or predict without --reject"
         )
-    known = np.array([np.inf if score is None else score for score in scores])
-    model = opened.model
-    model.model_ = model.model_.recalibrate(novelty_threshold=rejection_threshold(known, rate))
+    model, scores = opened.model, np.array(scores)
+    model.model_ = model.model_.recalibrate(novelty_threshold=rejection_threshold(scores, rate))
 
 
 def _predictions(

@@ -28,7 +28,7 @@ _NOTED = {
         "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
         "seed": whole(), "image_shape": maybe(items(whole(1))),
     },
-    "novelty": {"threshold": maybe(number()), "held_out": items(maybe(number()))},
+    "novelty": {"threshold": maybe(number()), "held_out": items(number())},
 }  # fmt: skip
 
 

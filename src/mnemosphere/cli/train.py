@@ -285,7 +285,7 @@ def fit(
     for warning in caught:
         text = str(warning.message)
         if "set aside" in text and rows.in_memory:
-            at = np.flatnonzero(np.isinf(model.novelty_score(rows.x)))
+            at = np.flatnonzero(model.model_.on_sphere(rows.x)[1].cpu().numpy())
             names = ", ".join(rows.names[at[:5]]) + (", …" if len(at) > 5 else "")
             text = f"{len(at)} rows have no direction and were set aside: {rows.kind} {names}"
         terminal.note(f"note: {text}")

@@ -437,6 +437,7 @@ def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> Fitte
         "classifier", params, training.normalizer, rows.features, training.classes_,
         Calibration(trained.temperature, trained.class_weights),
         label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
+        density=trained.density,
         record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
 

@@ -47,12 +47,13 @@ _NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
 class Trained(NamedTuple):
     """What a training ends with."""
 
-    params: Parameters  # the density of the rows
+    params: Parameters
     class_weights: Tensor  # (P+1, C+1) from which classes are read, net of smoothing
     temperature: float  # at which they are read
     history: tuple[PassRecord, ...]
     status: str
     lineage: Lineage | None = None
+    density: Parameters | None = None  # of the rows; None: `params`
 
     @property
     def class_params(self) -> Parameters:

@@ -83,10 +83,10 @@ def warn_set_aside(normalizer: Normalizer, given: StoredRows, weight: Tensor | N
     numbers = given.call(lost.nonzero()[:, 0])
     named = ", ".join(map(str, numbers[:_NAMED]))
     more = ", …" if len(numbers) > _NAMED else ""
+    hint = "" if normalizer.extra else "; normalize='standard' would keep them"
     warnings.warn(
         f"{len(numbers)} of {given.n_rows} rows of X are {normalizer.no_direction}, so they have "
-        f"no direction and were set aside: row {named}{more}; normalize='standard' would keep "
-        "them",
+        f"no direction and were set aside: row {named}{more}{hint}",
         UserWarning,
         stacklevel=4,
     )

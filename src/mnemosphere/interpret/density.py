@@ -58,5 +58,4 @@ def rejection_threshold(scores: Floats, rate: float) -> float:
             f"{scores.size}: pass more rows or a larger rate"
         )
     threshold = float(np.sort(scores)[-rank])
-    known = scores[np.isfinite(scores)]
-    return threshold + _ROUNDING * max(1.0, float(np.abs(known).max(initial=0.0)))
+    return threshold + _ROUNDING * max(1.0, float(np.abs(scores).max(initial=0.0)))

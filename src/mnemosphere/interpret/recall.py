@@ -133,7 +133,7 @@ def sample(
     generator = torch.Generator().manual_seed(draw_seed(random_state))
     index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
     x, drawn = retrieval.sample(
-        model.params.to(device="cpu"), int(n_samples), class_index=index, generator=generator
+        model.row_density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
     )
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
