@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Number
@@ -18,6 +17,7 @@ from torch import Tensor, sparse_csr, strided
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.encoding import Encoding, is_frame
 from mnemosphere.data.rows import as_given
+from mnemosphere.schema import warn_user
 
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -134,7 +134,7 @@ def _learn_columns(frame: Any) -> Encoding | None:
     """How the columns of a frame become numbers; None if they are numbers already."""
     encoding, notes = Encoding.fit(frame)
     for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warn_user(note)
     if not encoding.names:
         raise ValueError("no column of X is left to learn from: see the warnings about them")
     return None if encoding.is_plain else encoding

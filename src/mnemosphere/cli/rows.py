@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,16 @@ from mnemosphere.data.encoding import listed as quoted
 from mnemosphere.data.named import NAMES
 from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
 from mnemosphere.machine import available_memory
-from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
+from mnemosphere.schema import (
+    check_depth,
+    check_fields,
+    items,
+    maybe,
+    number,
+    text,
+    warn_user,
+    whole,
+)
 
 # What commands read of the record of a run, where it is there.
 _NOTED = {
@@ -166,12 +174,10 @@ def _with_columns(table: Table, wanted: Sequence[str], unused: set[str]) -> Tabl
             f"{quoted(needed)}: use the columns it was trained on"
         )
     if needed:
-        warnings.warn(
+        warn_user(
             f"{table.name} lacks {quoted(needed, len(needed))}: "
             f"{'this column counts' if len(needed) == 1 else 'these columns count'} as missing "
             "values",
-            UserWarning,
-            stacklevel=3,
         )
     values = table.values.assign(**dict.fromkeys(lost, np.nan))
     return replace(table, values=values)

@@ -16,7 +16,6 @@ from one frame and takes any other in chunks; it is plain data, so that model fi
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.schema import check_fields, items, one_of, text, whole
+from mnemosphere.schema import check_fields, items, one_of, text, warn_user, whole
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")
@@ -165,12 +164,10 @@ class Encoding:
                 x[:, place], odd = _encode(column, frame.iloc[:, k])
                 strange += [f"{value!r} in {column.name!r}" for value in odd]
         if strange:
-            warnings.warn(
+            warn_user(
                 f"categories that training did not have count as none of those it had: "
                 f"{', '.join(strange[:_SHOWN])}"
                 f"{f' and {len(strange) - _SHOWN} more' if len(strange) > _SHOWN else ''}",
-                UserWarning,
-                stacklevel=6,
             )
         return x
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
@@ -49,6 +48,7 @@ from mnemosphere.labels import Encoded, encode, row_weights
 from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import together
@@ -420,7 +420,7 @@ def _encode(
         # Rows without label are learned from as well.
         width = settings["n_memories"] if len(labeled) == stored.n_rows else "auto"
         for note in about_labels(coded.classes, counts, width, weighted=weighted):
-            warnings.warn(note, UserWarning, stacklevel=4)
+            warn_user(note)
         if settings["n_memories"] == "auto":
             check_worth_it(len(coded.classes), len(labeled))
     return coded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Integral
@@ -26,6 +25,7 @@ from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
@@ -167,11 +167,10 @@ def record_of(
     if settings["max_iter"] is None and trained.status == "max_iter" and len(losses) == 2:
         fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
         if fall > _STILL_FALLING:
-            warnings.warn(
+            warn_user(
                 f"not converged in {len(trained.history)} passes, the last lowered the loss by "
                 f"{fall:.1%}: raise max_iter",
                 ConvergenceWarning,
-                stacklevel=4,
             )
     return Record(
         kept_settings(settings), [record.as_dict() for record in trained.history], trained.status,

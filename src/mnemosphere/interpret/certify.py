@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from mnemosphere.labels import encode, row_weights, sample_weights
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
+from mnemosphere.schema import warn_user
 
 __all__ = ["Certificate", "certify", "judged", "labeled_rows", "warn_set_aside"]
 
@@ -84,9 +84,7 @@ def warn_set_aside(normalizer: Normalizer, given: StoredRows, weight: Tensor | N
     named = ", ".join(map(str, numbers[:_NAMED]))
     more = ", …" if len(numbers) > _NAMED else ""
     hint = "" if normalizer.extra else "; normalize='standard' would keep them"
-    warnings.warn(
+    warn_user(
         f"{len(numbers)} of {given.n_rows} rows of X are {normalizer.no_direction}, so they have "
         f"no direction and were set aside: row {named}{more}{hint}",
-        UserWarning,
-        stacklevel=4,
     )
