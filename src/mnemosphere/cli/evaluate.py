@@ -58,7 +58,7 @@ def evaluate(
     trained: Rows | LargeRows
     files = large(data, request.columns, max_memory)
     if files is None:
-        every = whole = rows_for(opened, data, request.columns, "all", labels=True)
+        every = whole = rows_for(opened, data, request.columns, "all", labels=True, measured=True)
         rows, trained = whole.part(request.split), whole.part(request.split, "train")
     else:
         every = read = files_for(opened, files, request.columns, max_memory, labels=True)

@@ -247,7 +247,9 @@ def cell(value: Any) -> str:
     """A value for people: numbers short, nothing for None."""
     if value is None or value != value:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    from mnemosphere.data.encoding import written
+
+    return written(value) if isinstance(value, float) else str(value)
 
 
 def cells(rows: list[dict[str, Any]], percent: bool = True) -> list[dict[str, str]]:

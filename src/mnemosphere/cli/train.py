@@ -349,8 +349,8 @@ def _run(
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_, "held_out": scores[few[: len(scores)]]},
         "data": about_data(
-            rows, rows=len(rows), test_rows=0 if judged is None else len(judged), seed=own["seed"],
-            test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
+            rows, id=own["id"], rows=len(rows), test_rows=0 if judged is None else len(judged),
+            seed=own["seed"], test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
         ),
     }  # fmt: skip
 

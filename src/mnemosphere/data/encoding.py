@@ -65,6 +65,7 @@ _STORED = 1000  # rare categories that are told from new ones
 _SHOWN = 5
 _DAY = 86_400_000_000  # microseconds
 _DAYS = 3_000_000  # from 1970 that still are a date
+_FOUR_DIGITS, _WHOLE = 1e4, 1e15  # numbers between are written without a power of ten
 
 
 def is_frame(X: Any) -> bool:
@@ -223,8 +224,9 @@ def written(value: float, kind: str = "number") -> str:
     """A number of a column of that kind, for people."""
     if np.isnan(value):
         return "blank"
-    day = kind == "date" and abs(value) < _DAYS
-    return str(np.datetime64(round(value), "D")) if day else f"{value:.4g}"
+    if kind == "date" and abs(value) < _DAYS:
+        return str(np.datetime64(round(value), "D"))
+    return f"{value:.0f}" if _FOUR_DIGITS <= abs(value) < _WHOLE else f"{value:.4g}"
 
 
 def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
