@@ -168,10 +168,12 @@ class Folder:
         self.draft.mkdir(parents=True, exist_ok=self.resume)
         try:
             yield self.draft
-        except BaseException:
+        except BaseException as error:
             stored = self.draft.glob(f"{CHECKPOINT}*")
             if not self.resume and all(path.suffix == ".run" for path in stored):
                 shutil.rmtree(self.draft, ignore_errors=True)
+            else:
+                error.add_note(f"{self.shown}.partial keeps what was trained")
             raise
 
     def finish(self, results: Mapping[str, Any]) -> None:

@@ -153,6 +153,11 @@ def _remarks() -> Callable[..., None]:
 
 def describe(error: Exception) -> tuple[str, int]:
     """(one line, exit code) of an exception."""
+    line, code = _described(error)
+    return "; ".join([line, *getattr(error, "__notes__", [])]), code
+
+
+def _described(error: Exception) -> tuple[str, int]:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.errno is not None:
         where = "" if error.filename is None else f"{error.filename}: "

@@ -62,6 +62,7 @@ _DATE = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})([ T].*)?")
 _CENTURY = 69  # two-digit years below it are of this century
 _FREE_TEXT = "an id or free text"
 _STORED = 1000  # rare categories that are told from new ones
+_LONGEST = 1000  # letters of a category
 _SHOWN = 5
 _DAY = 86_400_000_000  # microseconds
 _DAYS = 3_000_000  # from 1970 that still are a date
@@ -265,7 +266,7 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
     kept = counts[counts >= least].index[:_MOST]
     like = _looks_like(list(counts.index))
-    if counts[kept].sum() < _COVERED * counts.sum():
+    if counts[kept].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in kept):
         notes.append(
             f"column {name!r} has {len(counts)} different texts in {n} rows and looks like {like}, "
             "so it is left out"
@@ -279,7 +280,8 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
             f"column {name!r}: {len(rare)} rare categories count as none of the {len(kept)} others:"
             f" {listed(rare)}"
         )
-    return Column(name, "category", tuple(sorted(kept)), rare[:_STORED])
+    stored = tuple(value for value in rare if len(value) <= _LONGEST)[:_STORED]
+    return Column(name, "category", tuple(sorted(kept)), stored)
 
 
 def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str]) -> None:

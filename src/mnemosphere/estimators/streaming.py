@@ -98,10 +98,9 @@ def take_in_labeled(
     late = frozenset() if stream is None else stream.late
     if not first:
         arrived = ((new > 0.5) & (counts < 0.5)).tolist()
-        fresh = [label for label, here in zip(classes.tolist(), arrived, strict=True) if here]
-        late |= set(fresh)
+        late |= {label for label, here in zip(classes.tolist(), arrived, strict=True) if here}
         if stream is None:
-            _warn_of_losses(model, fresh)
+            _warn_of_losses(model, sorted(late - set(before)))
     counts = counts + new
     names = len(classes)
     soft = objectives.soft_labels(torch.arange(names), names, smoothing, dtype=torch.float64)

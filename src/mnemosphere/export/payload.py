@@ -19,7 +19,7 @@ from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.editing import at_level
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.sparse_rows import SparseRows, take_rows
+from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.training.lineage import Lineage
@@ -56,8 +56,8 @@ def payload(
     if X is not None:
         X = model.stored(X)
         chosen = _choose_rows(model, X.n_rows, y, max_rows)
-        some = X.take(torch.from_numpy(chosen))
-        packed, unit = _dense(some.values), _unit_rows(model, some)
+        some = X.take(torch.from_numpy(chosen)).dense()
+        packed, unit = as_numpy(some.values).astype(np.float64), _unit_rows(model, some)
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     levels = _levels(model)
@@ -133,10 +133,6 @@ def _image_shape(
     if int(np.prod(shape)) != n_features:
         raise ValueError(f"image_shape {shape} has {np.prod(shape)} values for {n_features}")
     return shape
-
-
-def _dense(values: Tensor) -> NDArray[np.float64]:
-    return as_numpy(values.to_dense() if isinstance(values, SparseRows) else values).astype(float)
 
 
 def _least(table: NDArray[Any]) -> float:

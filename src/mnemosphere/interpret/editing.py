@@ -80,7 +80,7 @@ def relabel_memory(
 def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
     """The model with these rows as further memories, each of the mean weight of a memory."""
     params = model.params
-    w, lost = on_sphere(model.completed(X), model.normalizer, params.w.dtype)
+    w, lost = on_sphere(model.completed(X).dense(), model.normalizer, params.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
