@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Number
@@ -19,6 +18,7 @@ from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.encoding import Encoding, is_frame
 from mnemosphere.data.rows import StoredRows, as_given
 from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
+from mnemosphere.schema import warn_user
 
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -165,7 +165,7 @@ def _learn_columns(frame: Any) -> Encoding | None:
     """How the columns of a frame become numbers; None if they are numbers already."""
     encoding, notes = Encoding.fit(frame)
     for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warn_user(note)
     if not encoding.names:
         raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
     return None if encoding.is_plain else encoding

@@ -5,8 +5,8 @@ functions of one and of rows. A row goes through
 
     X → numbers (checked, encoded) → unit rows (normalizer) → log_joint → probabilities, novelty
 
-chunk by chunk. A row without direction (all zeros, or constant where rows are centered) is like
-none of the memories: its class is that of the prior, its novelty 1.
+chunk by chunk. A row without direction (blank, all zeros, or constant where rows are centered) is
+like none of the memories: its class is that of the prior, its novelty 1.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class FittedModel:
     learns_beta: bool = True
     label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
     labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
+    density: Parameters | None = None  # of the rows, on the same sphere; None: `params`
     exemplars: Exemplars | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
@@ -151,7 +152,7 @@ class FittedModel:
             net = net_class_weights(params, self.smoothing)
         return replace(
             self, params=params, calibration=Calibration(class_weights=net), exemplars=None,
-            lineage=None, stream=None,
+            lineage=None, stream=None, density=None,
         )  # fmt: skip
 
     # What there is to read.
@@ -183,6 +184,11 @@ class FittedModel:
     def memories(self) -> Floats:
         """(P, N) memories in the features' units if there are such, else unit vectors."""
         return as_numpy(self.normalizer.restore(self.params.w))
+
+    @property
+    def row_density(self) -> Parameters:
+        """Parameters of the density of rows, from which samples are drawn."""
+        return self.params if self.density is None else self.density
 
     @property
     def net(self) -> Parameters:
@@ -298,8 +304,9 @@ class FittedModel:
 
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
-        prior, area = _log_prior(self.params), float(log_omega(0.0, self.params.n_features))
-        read = kernel.LogJoint(self.params)
+        params = self.row_density
+        prior, area = _log_prior(params), float(log_omega(0.0, params.n_features))
+        read = kernel.LogJoint(params)
         return _over(
             self.unit_rows(X),
             lambda x, lost: torch.where(lost[:, None], prior, read(x)).logsumexp(1).double() - area,
@@ -310,17 +317,21 @@ class FittedModel:
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
             values = x.new_ones(x.shape[0])
-            values[~lost] = retrieval.novelty(self.params, x[~lost])
+            values[~lost] = retrieval.novelty(self.row_density, x[~lost])
             return values
 
         return _over(self.unit_rows(X), read)
 
     def novelty_score(self, X: Any) -> Tensor:
-        """Minus the log of the memories' part of the density, (n,); infinite without direction."""
+        """Minus the log of the memories' part of the density, (n,).
+
+        A row without direction is as far as a row can be.
+        """
+        farthest = retrieval.largest_novelty_score(self.row_density)
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
-            scores = torch.full_like(lost, torch.inf, dtype=torch.float64)
-            scores[~lost] = retrieval.novelty_score(self.params, x[~lost]).double()
+            scores = torch.full_like(lost, farthest, dtype=torch.float64)
+            scores[~lost] = retrieval.novelty_score(self.row_density, x[~lost]).double()
             return scores
 
         return _over(self.unit_rows(X), read)

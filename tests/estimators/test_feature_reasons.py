@@ -99,7 +99,8 @@ def test_a_row_without_direction_has_the_odds_of_the_prior(data):
 
 def test_which_features_can_be_read():
     assert readable(["x1"] * 30)
-    assert not readable([f"pixel{k}" for k in range(91)])
+    assert readable([f"q{k}" for k in range(91)])
+    assert not readable([f"x{k}" for k in range(91)])
     assert not readable([f"vector[{k}]" for k in range(7)])
     assert readable([f"{a}{b}{k}" for k, (a, b) in enumerate(product("abcdefghi", repeat=2))])
 

@@ -150,7 +150,9 @@ def test_plain_frames_of_numbers_and_their_names_warn_of_nothing():
 
 LABELS = {
     "typo": (["setosa"] * 30 + ["virginica"] * 30 + ["virginca"], "'virginca' \\(near 'virginica'"),
-    "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has under 1% .*rarest 2 of 302.*balanced"),
+    "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has 1% of .*rarest 2 of 302.*balanced"),
+    "one": (["ok"] * 40, "y says 'ok' in every row"),
+    "unlabeled": ([0, 1, -1] * 20, "the label -1 counts as a class: pass unlabeled=-1"),
     "measured": (np.arange(70) * 3, "70 different numbers in 70 rows and looks like a measurement"),
 }
 

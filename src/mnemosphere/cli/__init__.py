@@ -8,6 +8,7 @@ loads neither torch nor pandas.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -90,6 +91,9 @@ def _global_options(
 
 def main() -> None:
     """Entry point of the console script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show β shows a question mark instead of a traceback.
         if hasattr(stream, "reconfigure"):

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -20,16 +19,26 @@ from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.cli.table_rows import LargeRows, Rows, choose, parse_shape
 from mnemosphere.cli.tables import HELD, Table, one_line, read_tables
 from mnemosphere.data.encoding import listed as quoted
+from mnemosphere.data.files import column_names
 from mnemosphere.data.named import NAMES
 from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
 from mnemosphere.machine import available_memory
-from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
+from mnemosphere.schema import (
+    check_depth,
+    check_fields,
+    items,
+    maybe,
+    number,
+    text,
+    warn_user,
+    whole,
+)
 
 # What commands read of the record of a run, where it is there.
 _NOTED = {
     "data": {
         "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
-        "seed": whole(), "image_shape": maybe(items(whole(1))),
+        "seed": whole(), "image_shape": maybe(items(whole(1))), "id": maybe(text),
     },
     "novelty": {"threshold": maybe(number())},
 }  # fmt: skip
@@ -141,12 +150,13 @@ def _record(path: Path) -> dict[str, Any]:
 
 def rows_for(
     opened: Opened, data: str | Sequence[str], columns: Columns, split: str | None = None, *,
-    labels: bool = False,
+    labels: bool = False, measured: bool = False,
 ) -> Rows:  # fmt: skip
     """The rows of DATA as the model takes them.
 
-    labels: they are needed. Then the rows are those held out, where the data have a split of their
-    own or the model was trained on this very file; else all, where the data have none of their own.
+    labels: they are needed. measured: figures are taken on them, so the rows are those held out, if
+    the data have a split of their own or the model was trained on this very file; else all. Labels
+    of rows that were trained on are left out, unless they are needed.
     """
     table = read_tables(listed(data), columns.max_rows)
     about, data = opened.record.get("data", {}), table.name
@@ -157,6 +167,8 @@ def rows_for(
         wanted = [str(columns.text)]
     if label is None and about.get("label") in table.columns:
         label = about["label"]
+    if columns.id is None and about.get("id") in table.columns:
+        columns = replace(columns, id=about["id"])
     if wanted and table.columns and not opened.takes_texts:
         table = _with_columns(table, wanted, _unused(opened.first))
         columns = replace(columns, features=tuple(wanted))
@@ -173,8 +185,11 @@ def rows_for(
     if labels and rows.y is None:
         raise ValueError(f"{data} has no labels: name their column with --label")
     held = {"checksum", "test_fraction", "seed"} <= about.keys()
-    if labels and rows.is_test is None and held and about["checksum"] == table.checksum:
+    if measured and rows.is_test is None and held and about["checksum"] == table.checksum:
         rows = rows.hold_out(about["test_fraction"], about["seed"])
+        assert rows.is_test is not None
+        if not labels and not rows.is_test.any():
+            rows = replace(rows, y=None)
     return _named_like(rows, wanted).part(split).encoded(opened.encoder)
 
 
@@ -201,12 +216,10 @@ def _with_columns(table: Table, wanted: Sequence[str], unused: set[str]) -> Tabl
             f"{quoted(needed)}: use the columns it was trained on"
         )
     if needed:
-        warnings.warn(
+        warn_user(
             f"{table.name} lacks {quoted(needed, len(needed))}: "
             f"{'this column counts' if len(needed) == 1 else 'these columns count'} as missing "
             "values",
-            UserWarning,
-            stacklevel=3,
         )
     values = table.values.assign(**dict.fromkeys(lost, np.nan))
     return replace(table, values=values)
@@ -270,6 +283,8 @@ def files_for(
     unused = _unused(opened.first)
     if opened.takes_texts:
         columns = _with_text(columns, wanted, str(files[0]))
+    if not labels and columns.id is None and about.get("id") in column_names(files[0]):
+        columns = replace(columns, id=about["id"])
     if labels and columns.label is None:
         columns = replace(columns, label=about.get("label"))
     rows = load_files(

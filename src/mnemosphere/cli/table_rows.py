@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from mnemosphere.cli.tables import Table, one_line
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
+from mnemosphere.schema import warn_user
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
@@ -180,11 +180,9 @@ def find_label(
         return None if guess_label == "no" else called
     full = [c for c in left if c not in (blank or ())] or left
     if full[-1] != left[-1]:
-        warnings.warn(
+        warn_user(
             f"the last column {left[-1]!r} is mostly blank, so {full[-1]!r} is taken for the "
             "label: name another one with --label",
-            UserWarning,
-            stacklevel=3,
         )
     return full[-1]
 

@@ -27,6 +27,7 @@ from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
 from mnemosphere.data.paths import expand
 from mnemosphere.machine import check_memory
+from mnemosphere.schema import warn_user
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
@@ -185,11 +186,9 @@ def _text_encoding(path: Path, opened: Any, *, whole: bool) -> str:
                 raise ValueError("it holds bytes that are no text") from error
         else:
             return "utf-8-sig"
-    warnings.warn(
+    warn_user(
         f"{path} is not UTF-8, so it is read as Windows-1252 (Latin-1): if letters are wrong, save "
         "it as UTF-8",
-        UserWarning,
-        stacklevel=6,
     )
     return "cp1252"
 
@@ -291,11 +290,9 @@ def _from_text(path: Path, suffix: str, max_rows: int | None) -> Table:
     frame = frame[kept].reset_index(drop=True)
     twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in head and c not in head]
     if has_header and twice:
-        warnings.warn(
+        warn_user(
             f"{path} has more than one column of the same name: the later ones are called "
             f"{listed(twice)}",
-            UserWarning,
-            stacklevel=6,
         )
     frame.columns = [str(name).strip() for name in frame.columns]
     # What pandas writes in front of a table unless it is told not to.

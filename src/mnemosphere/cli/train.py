@@ -287,7 +287,7 @@ def fit(
     for warning in caught:
         text = str(warning.message)
         if "set aside" in text and rows.in_memory:
-            at = np.flatnonzero(np.isinf(model.novelty_score(rows.x)))
+            at = np.flatnonzero(model.model_.on_sphere(rows.x)[1].cpu().numpy())
             names = ", ".join(rows.names[at[:5]]) + (", …" if len(at) > 5 else "")
             text = f"{len(at)} rows have no direction and were set aside: {rows.kind} {names}"
         terminal.note(f"note: {text}")
@@ -347,8 +347,8 @@ def _run(
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
         "data": about_data(
-            rows, rows=len(rows), test_rows=0 if judged is None else len(judged), seed=own["seed"],
-            test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
+            rows, id=own["id"], rows=len(rows), test_rows=0 if judged is None else len(judged),
+            seed=own["seed"], test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
         ),
     }  # fmt: skip
 

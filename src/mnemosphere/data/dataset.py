@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.schema import warn_user
 
 SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
 _CPU = torch.device("cpu")
@@ -542,12 +542,10 @@ class FileDataset(Dataset):
             return
         self._told.append(n_rows)
         if n_rows:
-            warnings.warn(
+            warn_user(
                 f"{n_rows} of {self.n_rows} rows have no direction (all zeros, or "
                 "constant where rows are centered) and were set aside; "
                 "normalize='standard' would keep them",
-                UserWarning,
-                stacklevel=2,
             )
 
     def shard(self, rank: int, size: int) -> FileShard:

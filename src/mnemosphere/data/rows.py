@@ -89,6 +89,13 @@ class StoredRows:
         """Whether every number is stored."""
         return not isinstance(self.values, SparseRows)
 
+    def dense(self) -> Self:
+        """The same with every number stored: for what shows or changes single rows."""
+        stored = self.values
+        if not isinstance(stored, SparseRows):
+            return self
+        return type(self)(stored.to_dense(), self.device, self.number)
+
     @property
     def n_numbers(self) -> int:
         """How many numbers are stored."""

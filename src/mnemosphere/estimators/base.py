@@ -134,8 +134,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def novelty_score(self, X: ArrayLike) -> Floats:
         """How far a row is from all memories, (n,): minus the log of their part of the density.
 
-        It ranks rows as the density does, and saturates at neither end. Infinite for a row
-        without direction.
+        It ranks rows as the density does, and saturates at neither end. A row without direction
+        is as far as a row can be.
         """
         scores: Floats = self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
         return scores

@@ -63,7 +63,10 @@ __all__ = ["ClassTraining"]
 HELD_OUT, HELD_OUT_FROM = 2000, 20_000  # rows kept for calibration and guard, of so many and more
 EXACT_ROWS = 10_000  # up to so many, joint models are trained by exact steps, as in the search
 START_ROWS = 50_000  # rows that memories start on
-DENSITY_ROWS = 10_000  # rows that the density of a conditional model is fitted to
+DENSITY_ROWS = 10_000  # rows that the weights of a conditional model are fitted to
+# A conditional model gets a density of its own: few memories, trained to tell classes apart, do not
+# describe the rows. As many rows for each memory of it, at most so many memories.
+_ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
 _SGD_PASSES = 300
 _LEAST_HELD = 20  # rows for early stopping of SGD: fewer tell nothing
 _FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
@@ -347,7 +350,22 @@ def _train(
     )
     # Classes are read at the slope that was trained, whatever the density has.
     ratio = float(density.beta_eff / params.beta_eff)
-    return trained._replace(params=density, temperature=ratio * temperature)
+    return trained._replace(
+        params=density,
+        temperature=ratio * temperature,
+        density=_density(candidate, dataset, settings, generator),
+    )
+
+
+def _density(
+    candidate: Candidate, dataset: Dataset, settings: _Settings, generator: torch.Generator
+) -> Parameters:
+    """A joint model of some of the rows, ς = 1: by it novelty is judged."""
+    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
+    n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
+    joint = replace(candidate, objective="joint", n_memories=n_memories, unlabeled=False)
+    plain = replace(settings, varsigma=1.0, beta=None, growth=None, solver=None, max_iter=None)
+    return _joint(joint, ArrayDataset(rows), plain, generator, (), "")[0].params
 
 
 def _with_fewer_memories(

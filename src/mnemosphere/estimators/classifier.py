@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -49,6 +48,7 @@ from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import together
@@ -467,7 +467,7 @@ def _encode(
         # Rows without label are learned from as well.
         width = settings["n_memories"] if len(labeled) == stored.n_rows else "auto"
         for note in about_labels(coded.classes, counts, width, weighted=weighted):
-            warnings.warn(note, UserWarning, stacklevel=4)
+            warn_user(note)
         if settings["n_memories"] == "auto":
             check_worth_it(len(coded.classes), len(labeled))
     return coded
@@ -487,6 +487,7 @@ def _fitted(
         "classifier", params, training.normalizer, rows.features, training.classes_,
         Calibration(trained.temperature, trained.class_weights),
         label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
+        density=trained.density,
         record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
     known = OUT_OF_SCOPE not in model.classes.tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
@@ -33,6 +32,7 @@ from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.schema import warn_user
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import together
@@ -350,9 +350,7 @@ def _warn_degenerate(model: FittedModel) -> None:
     empty = n_clusters - len(used)
     if empty or effective < max(_EVEN * n_clusters, _ALONE) <= n_clusters:
         told = f"{empty} of {n_clusters} clusters have no rows, and " if empty else ""
-        warnings.warn(
+        warn_user(
             f"{told}one cluster has {share.max():.0%} of the rows: ask for another n_clusters "
             "or another normalize",
-            UserWarning,
-            stacklevel=3,
         )

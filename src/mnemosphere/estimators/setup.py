@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,6 +26,7 @@ from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
@@ -49,12 +49,13 @@ _NO_MATTER = {"callbacks", "device", "encoder", "max_iter"}
 class Trained(NamedTuple):
     """What a training ends with."""
 
-    params: Parameters  # the density of the rows
+    params: Parameters
     class_weights: Tensor  # (P+1, C+1) from which classes are read, net of smoothing
     temperature: float  # at which they are read
     history: tuple[PassRecord, ...]
     status: str
     lineage: Lineage | None = None
+    density: Parameters | None = None  # of the rows; None: `params`
 
     @property
     def class_params(self) -> Parameters:
@@ -171,11 +172,10 @@ def record_of(
     if settings["max_iter"] is None and trained.status == "max_iter" and len(losses) == 2:
         fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
         if fall > _STILL_FALLING:
-            warnings.warn(
+            warn_user(
                 f"not converged in {len(trained.history)} passes, the last lowered the loss by "
                 f"{fall:.1%}: raise max_iter",
                 ConvergenceWarning,
-                stacklevel=4,
             )
     return Record(
         kept_settings(settings), [record.as_dict() for record in trained.history], trained.status,

@@ -143,7 +143,9 @@ _STATE = {
     "marginal_error": Array(optional=True),  # of older files, and not used
 }  # fmt: skip
 _STREAMED = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
-_PARTS = ("params", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream")
+_PARTS = (
+    "params", "density", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream",
+)  # fmt: skip
 
 
 def _any(value: Any, name: str) -> None:
@@ -211,6 +213,7 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         own_tensors = {"labels": torch.as_tensor(labels).to(torch.int32)}
     parts: dict[str, Mapping[str, Tensor | None]] = {
         "params": model.params.to_tensors(),
+        "density": {} if model.density is None else model.density.to_tensors(),
         "normalizer": model.normalizer.to_tensors(),
         "lineage": {} if model.lineage is None else model.lineage.to_tensors(),
         "own": own_tensors,
@@ -432,6 +435,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
             _held_out_in(strip_prefix(tensors, "held_out")),
         ),
         label_mass=kept.get("label_mass"),
+        density=Parameters.from_file(tensors, "density") if "density.w" in tensors else None,
         labels=kept["labels"].numpy().astype(np.int64) if "labels" in kept else None,
         exemplars=_exemplars_in(strip_prefix(tensors, "rows"), sizes),
         lineage=Lineage.from_tensors(tree) if tree else None,
@@ -456,6 +460,10 @@ def _check_model(model: FittedModel) -> None:
     wanted = model.normalizer.n_coordinates(model.features.n_numbers)
     if params.n_features != wanted or params.n_columns != len(model.classes) + 1:
         raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
+    density = model.row_density
+    density.check()
+    if (density.n_features, density.n_columns) != (params.n_features, params.n_columns):
+        raise ValueError(f"its density has {density.n_features} features")
     levels = () if model.lineage is None else model.lineage.models
     if any(level.n_features != params.n_features for level in levels):
         raise ValueError("a level of growth has another number of features")
@@ -474,7 +482,7 @@ def _check_model(model: FittedModel) -> None:
         if net is None or not abs(float(net.double().sum()) - 1) <= 1e-3:
             raise ValueError("net_class_weights do not sum to 1")
     x = params.w[:_PROBED].to(model.class_params.w)
-    scores = [model.class_forward(x), log_joint(params, params.w[:_PROBED])]
+    scores = [model.class_forward(x), *(log_joint(p, p.w[:_PROBED]) for p in (params, density))]
     if not all(bool(torch.isfinite(each).all()) for each in scores):
         raise ValueError("probabilities of its own memories are not finite")
 

@@ -91,6 +91,7 @@ function swatch(y) {
   return make("i", { class: "swatch", style: { background: classColor(y) }, "aria-hidden": "true" });
 }
 
+const written = (v) => (Number.isNaN(v) ? "missing" : number(v));
 const model = () => models[state.level];
 const later = {};
 /** Do something once in the next frame, however often it is asked for. */
@@ -130,7 +131,8 @@ function paint(canvas, values, own, floor = null) {
   const image = context.createImageData(width, height);
   for (let i = 0; i < width * height; i++) {
     for (let c = 0; c < 3; c++) {
-      const value = values[channels === 3 ? 3 * i + c : i];
+      const given = values[channels === 3 ? 3 * i + c : i];
+      const value = Number.isNaN(given) ? rows.background : given;
       let t = Math.min(Math.max((value - low) / span, 0), 1);
       if (rows.background > rows.pen) t = 1 - t;
       image.data[4 * i + c] = channels === 3 ? 255 * t : paper[c] + t * (ink[c] - paper[c]);
@@ -343,7 +345,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
           const until = performance.now() + 25;
           while (done.length < n && performance.now() < until) {
             const u = unitRows[done.length];
-            done.push(u === null ? null : Float32Array.from(models[level].overlaps(u)));
+            done.push(u === null ? null : models[level].overlaps(u));
           }
           if (done.length < n) { setTimeout(work, 0); return; }
           found.judge(level);
@@ -377,10 +379,10 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
     /** Least and largest value of a feature, of the memories where there are no rows. */
     span(j) {
       let [low, high] = [Infinity, -Infinity];
-      const take = (v) => { low = Math.min(low, v); high = Math.max(high, v); };
+      const take = (v) => { if (!Number.isNaN(v)) { low = Math.min(low, v); high = Math.max(high, v); } };
       for (let r = 0; r < n; r++) take(x[r * N + j]);
       for (let m = 0; n === 0 && m < model().nMemories; m++) take(normalizer.restore(model().memory(m))[j]);
-      return [low, high];
+      return low <= high ? [low, high] : [0, 1];
     },
     right(level) {
       return said[level].reduce((sum, s, r) => sum + (s.verdict === y[r] ? 1 : 0), 0);
@@ -628,8 +630,8 @@ function buildSliders() {
   const box = $("features");
   box.replaceChildren(...data.strong.filter((j) => j < data.n_features).map((j) => {
     const [low, high] = rows.span(j);
-    const out = make("output", {}, number(state.values[j]));
-    const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: (high - low) / 200 || 1, value: state.values[j], oninput: (e) => {
+    const out = make("output", {}, written(state.values[j]));
+    const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: "any", value: Number.isNaN(state.values[j]) ? (low + high) / 2 : state.values[j], oninput: (e) => {
       state.values[j] = Number(e.target.value);
       Object.assign(state, { drawn: true, row: null });
       out.textContent = number(state.values[j]);

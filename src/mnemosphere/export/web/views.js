@@ -67,7 +67,7 @@ function hide(what) {
     const cell = Math.floor(k / (channels || 1));
     const [i, j] = isImage ? [Math.floor(cell / width), cell % width] : [0, 0];
     const inside = Math.abs(i + 0.5 - height / 2) < height / 5 && Math.abs(j + 0.5 - width / 2) < width / 5;
-    const gone = { right: j >= width / 2, left: j < width / 2, top: i < height / 2, bottom: i >= height / 2, middle: inside, random: random() < 0.5, strong: strong.has(k), none: false }[what];
+    const gone = Number.isNaN(recalled.original[k]) || { right: j >= width / 2, left: j < width / 2, top: i < height / 2, bottom: i >= height / 2, middle: inside, random: random() < 0.5, strong: strong.has(k), none: false }[what];
     if (gone) known[k] = 0;
   }
   recalled.known = known;
@@ -661,9 +661,10 @@ function refresh() {
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
   const { kind, mean, scale, metric } = data.normalize;
-  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) });
+  const energy = data.normalize.energy && (await unpack(data.normalize.energy));
+  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy);
   const shared = { nClasses, floor: data.floor };
-  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)) }, shared)));
+  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)), density: level.density && { ...level.density, w: await unpackMemories(level.density.w) } }, shared)));
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows ?? {});
   rows.deviation = (j) => { const [low, high] = rows.span(j); return (high - low) / 4; };
@@ -682,6 +683,21 @@ async function start() {
   refresh();
   openTab("play");
   await rows.prepare(state.level);
+  await checkItself();
+}
+
+/** The page must say what Python said: a few answers came with it. */
+async function checkItself() {
+  const { x, proba, score, tolerance } = data.checks;
+  const given = await unpack(x);
+  let worst = 0;
+  proba.forEach((wanted, k) => {
+    const answer = answerFor(given.subarray(k * data.n_features, (k + 1) * data.n_features));
+    const apart = [...wanted.map((p, y) => p - answer.proba[y]), (score[k] - answer.score) / (1 + Math.abs(score[k]))];
+    for (const off of apart) worst = Math.abs(off) <= worst ? worst : Number.isNaN(off) ? Infinity : Math.abs(off);
+  });
+  $("check").hidden = worst <= tolerance;
+  $("check").textContent = worst <= tolerance ? "" : `This page does not answer as Python did (off by ${number(worst)} on ${proba.length} rows): do not trust it.`;
 }
 
 const preferred = matchMedia("(prefers-color-scheme: dark)");
