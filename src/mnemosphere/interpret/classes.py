@@ -42,9 +42,7 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
         generator = torch.Generator(x.device).manual_seed(0)
         near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
     beta, n_features = model.params.beta.double(), model.params.n_features
-    usual = (
-        mean_resultant(beta, n_features) / model.params.varsigma
-    )  # overlap of rows with memories
+    usual = mean_resultant(beta, n_features) / model.params.varsigma  # of a row and its memory
     turn = (usual / (x @ mean.T).mean()).clamp(0.0, 1.0)
     free = _free_direction(torch.cat([w.double(), x]))
     new = sphere.project(turn * sphere.project(near + mean) + (1 - turn**2).sqrt() * free)

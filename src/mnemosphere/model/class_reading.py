@@ -99,7 +99,7 @@ def label_shares(targets: Tensor) -> Tensor:
 
 
 def pseudo_labels(n_rows: float, n_classes: int) -> float:
-    """Smoothing of n held-out labels that adds a row per class, spread over all rows; three at most.
+    """Smoothing of n held-out labels that adds a row per class, three at most, spread over all.
 
     Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0. A row for
     each of many classes would outweigh what the others say: probabilities would be too low.
