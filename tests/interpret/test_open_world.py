@@ -100,7 +100,7 @@ def test_the_curve_counts_the_surest_rows(seven):
         n = round(point["coverage"] * len(REST))
         assert point["accuracy"] == pytest.approx(right[:n].mean())
     assert curve[0] == {"coverage": 1.0, "accuracy": right.mean()}  # 7, 8 and 9 are wrong
-    assert curve[10]["accuracy"] > 0.97 > 0.75 > curve[0]["accuracy"]
+    assert curve[10]["accuracy"] > 0.95 > 0.75 > curve[0]["accuracy"]
 
 
 # Out of scope
