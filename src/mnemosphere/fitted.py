@@ -83,6 +83,13 @@ class Exemplars:
         """The same without places where there is no row."""
         return [[row for row in line if row not in (-1, "")] for line in self.shown.tolist()]
 
+    def take(self, memories: NDArray[np.int64]) -> Exemplars:
+        """Those of some memories; −1: of a new one, without typical rows."""
+        new = (memories < 0)[:, None]
+        names = None if self.names is None else np.where(new, "", self.names[memories])
+        support = np.where(new[:, 0], 0.0, self.support[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names)
+
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -155,7 +155,7 @@ def test_rungs_grow_and_leave_rows_to_hold_out(rows, classes):
 def evaluation(losses):
     losses = np.asarray(losses, dtype=float)
     both = np.stack([losses, losses], 1)[:, :, None]
-    return Evaluation(both, np.ones(len(losses)))
+    return Evaluation(both, np.ones(len(losses)), 2)
 
 
 def test_the_simplest_within_one_standard_error_is_chosen():

@@ -100,14 +100,17 @@ def test_the_curve_counts_the_surest_rows(seven):
         n = round(point["coverage"] * len(REST))
         assert point["accuracy"] == pytest.approx(right[:n].mean())
     assert curve[0] == {"coverage": 1.0, "accuracy": right.mean()}  # 7, 8 and 9 are wrong
-    assert curve[10]["accuracy"] > 0.97 > 0.75 > curve[0]["accuracy"]
+    assert curve[10]["accuracy"] > 0.95 > 0.75 > curve[0]["accuracy"]
 
 
 # Out of scope
 
 
-@pytest.mark.parametrize("names", [list(range(10)), [f"digit {k}" for k in range(10)]])
-@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize(
+    ("names", "objective"),
+    [(list(range(10)), "joint"), ([f"digit {k}" for k in range(10)], "conditional")],
+    ids=["numbers", "texts"],
+)
 def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, tmp_path):
     labels = np.array(names, dtype=object)[Y]
     outside = np.where(Y > 6, mn.OUT_OF_SCOPE, labels)

@@ -167,7 +167,7 @@ def judged(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
 
 
 def plain_search(pairs):
-    """log T by SciPy, and the summed loss as a function of it: two rows of any class are added."""
+    """log T by SciPy, and the summed loss as a function of it: up to three rows are added."""
     n = sum(rows.total_weight for _, rows, _ in pairs)
 
     def loss(log_t, added=None):
@@ -179,7 +179,8 @@ def plain_search(pairs):
             soft = p / p.sum(1, keepdims=True)
             each = log_probabilities(shares, soft)
             own, classes = each[np.arange(len(index)), index], params.n_columns - 1
-            share = 2 / (n + 2) if added is None else added
+            few = min(classes, 3)
+            share = few / (n + few) if added is None else added
             own = (1 - share) * own + share * each[:, :classes].mean(1)
             weight = 1.0 if rows.sample_weight is None else rows.sample_weight.numpy()
             total -= (weight * own).sum()

@@ -156,12 +156,13 @@ class Evaluation:
 
     losses: Floats  # (rows, 2, temperatures): of the labels, and of labels spread over all classes
     weight: Floats  # (rows,)
+    n_classes: int
 
     @functools.cached_property
     def _means(self) -> Floats:
-        """Mean loss at each temperature, two rows of any class added: see `pseudo_labels`."""
+        """Mean loss at each temperature, one row of each class added: see `pseudo_labels`."""
         plain, spread = np.tensordot(self.weight / self.weight.sum(), self.losses, 1)
-        share = pseudo_labels(float(self.weight.sum()))
+        share = pseudo_labels(float(self.weight.sum()), self.n_classes)
         found: Floats = (1 - share) * plain + share * spread
         return found
 
@@ -262,7 +263,9 @@ def evaluate(
         for own in held
     ]
     return [
-        Evaluation(np.concatenate([own[k] for own in losses]), np.concatenate(weights))
+        Evaluation(
+            np.concatenate([own[k] for own in losses]), np.concatenate(weights), sample.n_classes
+        )
         for k in range(len(candidates))
     ]
 

@@ -2,19 +2,21 @@
 
 from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
+from mnemosphere.interpret.classes import (
+    add_class,
+    hide_class,
+    merge_classes,
+    remove_class,
+    rename_class,
+)
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
 from mnemosphere.interpret.decision import DecisionSummary, decision_summary
 from mnemosphere.interpret.density import novelty, score_samples
 from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.editing import (
-    add_class,
     at_level,
     from_parameters,
-    hide_class,
-    merge_classes,
     relabel_memory,
-    remove_class,
-    rename_class,
     shrink,
     with_class_prior,
     with_memories,

@@ -1,4 +1,4 @@
-"""Memories and classes taken out, relabeled or put in by hand: new models, no training.
+"""Memories taken out, relabeled or put in by hand: new models, no training.
 
 The weight p_h of a memory is held but for one factor that keeps the sum at 1. `class_prior`:
 
@@ -10,7 +10,7 @@ The weight p_h of a memory is held but for one factor that keeps the sum at 1. `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,19 +30,13 @@ from mnemosphere.fitted import (
     check_whole,
 )
 from mnemosphere.interpret.certify import labeled_rows
-from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.model.class_reading import net_class_weights
-from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior as change_prior
-from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.numerics import polytope
 
 KINDS = ("hold", "follow")
-_NEW_MEMORIES = 5  # of a class that is added
-_HEAD_START = 0.75  # log-weight: fresh rows lie further from a mean of few than those few
-_RIDGE = 1e-3  # of the mean squared length, where no direction is free
 
 
 def without_memories(
@@ -59,15 +53,7 @@ def without_memories(
     edited = torch.zeros(len(p), dtype=torch.bool, device=p.device)
     w = params.w[torch.from_numpy(kept).to(params.w.device)]
     new = _settle(params, w, p / p.sum(), edited, class_prior)
-    return _edited(model, new, _exemplars_of(model.exemplars, kept))
-
-
-def _exemplars_of(behind: Exemplars | None, kept: NDArray[np.int64]) -> Exemplars | None:
-    """Those of some memories."""
-    if behind is None:
-        return None
-    names = None if behind.names is None else behind.names[kept]
-    return Exemplars(behind.typical[kept], behind.support[kept], names)
+    return _edited(model, new, None if model.exemplars is None else model.exemplars.take(kept))
 
 
 def relabel_memory(
@@ -89,7 +75,7 @@ def relabel_memory(
 
 def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
     """The model with these rows as further memories, each of the mean weight of a memory."""
-    params, w = model.params, _directed(model, X)
+    params, w = model.params, directed(model, X)
     labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
     if len(labels) != len(w):
         raise ValueError(f"X has {len(w)} rows but y has {len(labels)}: one label per memory")
@@ -100,167 +86,6 @@ def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hol
     p = torch.cat([p, added])
     new = _settle(params, torch.cat([params.w, w]), p / p.sum(), edited, class_prior)
     return _edited(model, new, None)
-
-
-# Classes.
-
-
-def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
-    """The model with one more class, from a few rows of it; no other memory or weight changes.
-
-    Its memories are the rows (centers of five groups if there are more), halfway to their mean.
-    Trained memories lie further from their rows than a mean does from its own, so these are turned
-    towards a direction that neither memories nor rows have, until they lie as far. The weight of
-    the class is that of an average one times two. A study chose both (docs/open-world.md).
-    Rates and coverages stay those of the held-out rows: `calibrate` again to include the class.
-    """
-    _check_new(model, label)
-    params, net, n_classes = model.params, model.net, len(model.classes)
-    x = _directed(model, X).double()
-    mean, near = sphere.project(x.mean(0, keepdim=True)), x
-    if len(x) > _NEW_MEMORIES:
-        generator = torch.Generator(x.device).manual_seed(0)
-        near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
-    overlap = mean_resultant(params.beta.double(), params.n_features) / params.varsigma
-    turn = (overlap / (x @ mean.T).mean()).clamp(0.0, 1.0)
-    free = _free_direction(torch.cat([params.w.double(), x]))
-    w = turn * sphere.project(near + mean) + (1 - turn**2).sqrt() * free
-    w = torch.cat([params.w, sphere.project(w).to(params.w)])
-
-    def widened(p: Tensor, smoothing: float, factor: float) -> Tensor:
-        p = p.double()
-        soft = torch.full_like(p[0], smoothing / (n_classes + 2))
-        soft = torch.cat([soft[:-1], soft.new_tensor([soft[0] + 1 - smoothing]), soft[-1:]])
-        weight = factor * p[1:, :-1].sum() / n_classes / len(near)
-        old = torch.cat([p[:, :-1], torch.zeros_like(p[:, :1]), p[:, -1:]], 1)
-        found = torch.cat([old, (weight * soft).expand(len(near), -1)])
-        return found / found.sum()
-
-    behind, mass = model.exemplars, model.label_mass
-    if behind is not None:
-        typical = np.full((len(near), behind.typical.shape[1]), -1)
-        names = None if behind.names is None else np.full(typical.shape, "", object)
-        support = np.full(len(near), len(x) / len(near))
-        texts = model.features.texts(X)
-        if texts is not None and names is not None:
-            order = as_numpy((near @ x.T).topk(min(typical.shape[1], len(x)), dim=1).indices)
-            names[:, : order.shape[1]] = row_texts(texts, order)
-        behind = Exemplars(
-            np.concatenate([behind.typical, typical]),
-            np.concatenate([behind.support, support]),
-            None if names is None else np.concatenate([behind.names, names]),
-        )
-    if mass is not None:
-        mass = torch.cat([mass[:-1], mass.new_tensor([float(len(x))]), mass[-1:]])
-    wide = _reweighted(
-        model, w, widened(params.p, model.smoothing, 1.0), widened(net.p, 0.0, np.exp(_HEAD_START))
-    ).replace(classes=_with_label(model.classes, label), exemplars=behind, label_mass=mass)
-    return _map_classes(wide, wide.classes, torch.eye(n_classes + 2, dtype=torch.float64))
-
-
-def remove_class(model: FittedModel, label: object) -> FittedModel:
-    """The model without a class and the memories that are its own."""
-    column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
-    if n_classes == 1:
-        raise ValueError(f"{label!r} is the only class: keep it")
-    own = (model.net.p[1:, :-1].argmax(1) == column).cpu().numpy()
-    if own.all():
-        raise ValueError(f"every memory is of class {label!r}: none would be left")
-    kept = torch.from_numpy(np.flatnonzero(~own))
-    rows = torch.cat([torch.zeros(1, dtype=torch.long), 1 + kept]).to(model.device)
-    thin = _reweighted(
-        model, model.params.w[kept.to(model.device)], model.params.p[rows], model.net.p[rows]
-    )
-    table = torch.eye(n_classes + 1, dtype=torch.float64)
-    others = [k for k in range(n_classes + 1) if k != column]
-    thin = thin.replace(exemplars=_exemplars_of(model.exemplars, kept.numpy()))
-    return _map_classes(thin, np.delete(model.classes, column), table[:, others])
-
-
-def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
-    """The model with several classes as one, called `into`: its probability is their sum."""
-    columns = np.unique(as_numpy(model.columns_of(np.asarray(labels))))
-    names = model.classes.tolist()
-    others = [k for k in range(len(names)) if k not in columns]
-    if into in [names[k] for k in others]:
-        raise ValueError(
-            f"there is a class {into!r} already: merge with it, or choose another name"
-        )
-    table = torch.zeros(len(names) + 1, len(others) + 2, dtype=torch.float64)
-    table[others, range(len(others))] = 1.0
-    table[columns, len(others)] = 1.0
-    table[-1, -1] = 1.0
-    return _map_classes(model, _with_label(model.classes[others], into, model.classes), table)
-
-
-def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
-    """The model with another name for a class."""
-    return merge_classes(model, [label], into)
-
-
-def hide_class(model: FittedModel, label: object) -> FittedModel:
-    """The model with a class as part of "none of them": `predict` never names it."""
-    column = model.classes.tolist().index(label)
-    others = [k for k in range(len(model.classes) + 1) if k != column]
-    table = torch.eye(len(model.classes) + 1, dtype=torch.float64)[:, others]
-    table[column, -1] = 1.0
-    names = np.array(np.delete(model.classes, column).tolist())  # of numbers, if they are
-    return _map_classes(model, names, table)
-
-
-def _check_new(model: FittedModel, label: object) -> None:
-    if label in model.classes.tolist():
-        raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
-
-
-def _with_label(
-    classes: NDArray[Any], label: object, like: NDArray[Any] | None = None
-) -> NDArray[Any]:
-    """The classes and one more label of the same kind."""
-    like = classes if like is None else like
-    found = np.array([*classes.tolist(), label])
-    if found.dtype.kind != like.dtype.kind:
-        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r}")
-    return found
-
-
-def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> FittedModel:
-    """Columns of p, by a table (C+1, C'+1) of what goes where; classes (C',) are put in order."""
-    order = np.argsort(classes, kind="stable")
-    table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
-    p, net = (part.double() @ table for part in (model.params.p, model.net.p))
-    mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
-    found = _reweighted(model, model.params.w, p, net)
-    return found.replace(classes=classes[order], label_mass=mass)
-
-
-def _reweighted(model: FittedModel, w: Tensor, p: Tensor, net: Tensor) -> FittedModel:
-    """The model with other memories and class weights; held-out scores stay."""
-    p, net = ((part / part.sum()).to(model.params.p) for part in (p, net))
-    params = model.params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0))
-    found = model.replace(params=params, lineage=None, stream=None)
-    return found.recalibrate(class_weights=net)
-
-
-def _directed(model: FittedModel, X: Any) -> Tensor:
-    """Unit rows; ValueError if one has no direction."""
-    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.params.w.dtype)
-    if bool(lost.any()):
-        raise ValueError(
-            f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
-            "direction: drop it"
-        )
-    return x
-
-
-def _free_direction(rows: Tensor) -> Tensor:
-    """A unit vector (1, N) that is orthogonal to all rows (M, N), or nearly if they span it all."""
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(rows.shape[1], generator=generator, dtype=rows.dtype).to(rows)
-    gram = rows @ rows.T
-    gram.diagonal().add_(_RIDGE * gram.diagonal().mean())
-    free = start - torch.linalg.solve(gram, rows @ start) @ rows
-    return sphere.project(free[None])
 
 
 def from_parameters(
@@ -408,6 +233,17 @@ def at_level(model: FittedModel, level: int) -> FittedModel:
         p = model.lineage.sum_up(int(level), model.params.p)
         early = early.replace(p=p, p_q=model.params.p_q)
     return model.with_params(early)
+
+
+def directed(model: FittedModel, X: Any) -> Tensor:
+    """Unit rows; ValueError if one has no direction."""
+    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.params.w.dtype)
+    if bool(lost.any()):
+        raise ValueError(
+            f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
+            "direction: drop it"
+        )
+    return x
 
 
 def _settle(

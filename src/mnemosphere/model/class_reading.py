@@ -33,6 +33,7 @@ __all__ = [
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
+_MOST_PSEUDO_LABELS = 3
 _COLDEST, _HOTTEST = -4.0, 7.0  # of log T
 _COARSE = 12  # temperatures that are tried first
 _NEWTON = 100
@@ -113,13 +114,14 @@ def label_shares(targets: Tensor) -> Tensor:
     return plain / torch.where(total > 0, total, 1.0)
 
 
-def pseudo_labels(n_rows: float) -> float:
-    """Smoothing of n held-out labels that adds two rows with labels spread over all classes.
+def pseudo_labels(n_rows: float, n_classes: int) -> float:
+    """Smoothing of n held-out labels that adds a row per class, three at most, spread over all.
 
-    As in Platt (1999), for any number of classes: without it, rows that are all right ask for
-    T = 0. One row per class would be most of the evidence if there are many classes.
+    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0. A row for
+    each of many classes would outweigh what the others say: probabilities would be too low.
     """
-    return 2 / (n_rows + 2)
+    added = min(n_classes, _MOST_PSEUDO_LABELS)
+    return added / (n_rows + added)
 
 
 def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
@@ -160,7 +162,8 @@ def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
     seen), one pair or several.
     """
     total = sum(rows.total_weight for _, rows in held_out)
-    smoothing = pseudo_labels(total)
+    n_classes = held_out[0][0].n_columns - 1
+    smoothing = pseudo_labels(total, n_classes)
     reads = [(label_log_loss(params, rows), rows) for params, rows in held_out]
 
     def loss(log_t: float) -> float:
