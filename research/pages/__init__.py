@@ -20,19 +20,7 @@ from mnemosphere.cli.estimator_settings import ESTIMATORS, described
 from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
-from research.pages import (
-    field,
-    images,
-    many,
-    marks,
-    pictures,
-    reproduced,
-    rows,
-    tables,
-    theory,
-    theory_facts,
-    trust,
-)
+from research.pages import field, marks, pictures, reproduced, tables, theory_facts
 from research.report import ROOT, STORED
 
 DOCS = (
@@ -40,13 +28,11 @@ DOCS = (
     "field.md",
     "theory.md",
     "theory-derivations.md",
-    "trust.md",
     "more-than-one-machine.md",
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-_MODULES = (tables, field, rows, many, trust, images, theory)
-TABLES = {name: table for module in _MODULES for name, table in module.TABLES.items()}
+TABLES = tables.TABLES | field.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"

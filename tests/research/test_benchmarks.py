@@ -12,40 +12,8 @@ import torch
 
 from mnemosphere import DAMClassifier
 from mnemosphere.data import load
-from research import fits
 from research.benchmarks import conditional, processor
-from research.benchmarks.training_time import StopAtGoal, slope
 from research.image_peers import Rows
-
-
-def test_training_ends_with_the_first_pass_that_reaches_the_goal(problem):
-    made = problem(5, rows=211, features=7, memories=11, labels="full", clustered=True)
-    rows, validation = fits.split_tail(made.batch, 0.4)
-
-    def train(*callbacks):
-        return fits.continue_training(
-            made.params, rows, fits.sgd(learning_rate=0.3, momentum=0.5, batch_size=37),
-            passes=9, validation=validation, callbacks=callbacks,
-        )  # fmt: skip
-
-    reached = [record.validation_accuracy for record in train().history]
-    # Higher than all passes before, and not the first.
-    first = next(k for k in range(1, len(reached)) if reached[k] > max(reached[:k]))
-    watch = StopAtGoal(reached[first])
-    result = train(watch)
-    assert result.status == "reached"
-    assert len(result.history) == first + 1
-    assert watch.accuracy == reached[first]
-    # The last parameters, whichever pass had the lowest validation loss.
-    assert fits.accuracy(watch.params, validation) == reached[first]
-    never = StopAtGoal(1.1)
-    assert len(train(never).history) == 9
-
-
-def test_slopes_are_exponents():
-    sizes = [10, 20, 50]
-    assert slope(sizes, [3.0 * n**1.5 for n in sizes]) == pytest.approx(1.5)
-    assert slope([10], [1.0]) is None
 
 
 def test_fidelity_asks_the_memory_of_largest_overlap():

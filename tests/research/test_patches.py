@@ -74,9 +74,9 @@ def test_a_part_leaves_a_report_after_every_line(tmp_path, monkeypatch, capsys):
             stored = patches.report.read_json(tmp_path / "out.json", "")
             assert [result["accuracy"] for result in stored["results"]] == list(range(1, k + 1))
 
-    monkeypatch.setitem(patches.PARTS, "study", two_lines)
-    words = ["study", "--quick", "--device", "cpu", "--out", str(tmp_path / "out.json")]
+    monkeypatch.setitem(patches.PARTS, "deeper", two_lines)
+    words = ["deeper", "--quick", "--device", "cpu", "--out", str(tmp_path / "out.json")]
     patches.main(words)
     assert "line 2" in capsys.readouterr().out
     stored = patches.report.read_json(tmp_path / "out.json", "")
-    assert stored["command"] == "python -m research patches study --quick --device cpu"
+    assert stored["command"] == "python -m research patches deeper --quick --device cpu"
