@@ -16,7 +16,7 @@ from research.report import Json
 POINT = 0.01  # accuracy: "within a point"
 NEAR = (methods.NEIGHBORS, methods.LOGISTIC, methods.SVM)
 MOST = 2 / 3  # of the sets: a method that is still being measured is not ranked
-TIMED = ("time", "drawn")
+TIMED = ("time",)
 SMALL, MOST_TIMES = 10_000, 5  # rows below which the cost of a fit is judged, and by what
 
 
