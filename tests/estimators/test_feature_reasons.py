@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,6 @@ import pytest
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.text import readable
 
 
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
@@ -90,13 +88,6 @@ def test_a_row_without_direction_has_the_odds_of_the_prior(data):
     odds = model.predict_log_proba(np.zeros((1, 5)))[0]
     assert why.log_odds == pytest.approx(np.sort(odds)[-1] - np.sort(odds)[-2], abs=1e-12)
     assert str(found)
-
-
-def test_which_features_can_be_read():
-    assert readable(["x1"] * 30)
-    assert not readable([f"pixel{k}" for k in range(91)])
-    assert not readable([f"vector[{k}]" for k in range(7)])
-    assert readable([f"{a}{b}{k}" for k, (a, b) in enumerate(product("abcdefghi", repeat=2))])
 
 
 @pytest.fixture(scope="module")
@@ -179,18 +170,3 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     assert mn.interpret.strongest_pairs(plain.model_).empty
     assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
     assert "relevance" not in plain.explain(frame.iloc[:1]).features().table()[0]
-
-
-def test_a_clusterer_explains_too(data):
-    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
-    found = model.explain(data.x[:7])
-    np.testing.assert_allclose(found.proba, model.predict_proba(data.x[:7]), rtol=1e-9)
-    assert found.verdict.tolist() == model.predict(data.x[:7]).tolist()
-
-
-def test_one_cluster_has_no_runner_up(data):
-    model = mn.DAMClusterer(1, n_memories=3, random_state=0).fit(data.x)
-    found = model.explain(data.x[:2])
-    assert not found.shows_features
-    assert "then" not in str(found)
-    assert found.features(1).log_odds == 0.0

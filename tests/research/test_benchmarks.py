@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 
@@ -13,7 +12,6 @@ import torch
 from mnemosphere import DAMClassifier
 from mnemosphere.data import load
 from research.benchmarks import conditional, processor
-from research.image_peers import Rows
 
 
 def test_fidelity_asks_the_memory_of_largest_overlap():
@@ -64,54 +62,9 @@ def test_the_study_of_the_conditional_objective_reports_each_data_set(tmp_path, 
             assert line["lowest"] > 80
 
 
-def test_patches_are_encoded_once_for_each_seed(monkeypatch):
-    digits = load("digits")
-    train, test = (Rows(torch.from_numpy(x[:150]), y[:150]) for x, y in (
-        (digits.x_train, digits.y_train), (digits.x_test, digits.y_test)))  # fmt: skip
-    seeds = []
-    plain = conditional.encode
-
-    def counted(everything, train, test, seed):
-        seeds.append(seed)
-        return plain(everything, train, test, seed, n_memories=8, n_patches=2000, patch=3, grid=2)
-
-    monkeypatch.setattr(conditional, "encode", counted)
-    args = argparse.Namespace(seeds=2, memories=[10, 20], device="cpu")
-    fits = conditional.study(conditional.CASES["mnist-patches"], train, test, args)
-    assert seeds == [0, 1]
-    assert len(fits) == 4
-    assert all(fit["encoding_seconds"] > 0 for fit in fits)
-
-
 def test_the_products_of_a_pass_are_those_with_all_rows(problem, monkeypatch):
     monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
     made = problem(5, rows=131, features=7, memories=11)
     x, w = made.batch.x.double(), made.params.w.double()
     found = processor.products(made.params, made.batch, narrowed=False)
     torch.testing.assert_close(found.double(), torch.einsum("bn,mn,bk->mk", x, w, x))
-
-
-@pytest.mark.parametrize(
-    ("name", "shapes", "kind"),
-    [
-        ("aten::mm", [[2000, 784], [784, 1000]], "large products"),
-        ("aten::addmm_", [[1000, 784], [1000, 2000], [2000, 784], [], []], "large products"),
-        ("aten::mm", [[2000, 11], [11, 1000]], "small products"),
-        ("aten::addmm_", [[11, 1000], [11, 2000], [2000, 1000], [], []], "small products"),
-        ("aten::exp_", [[2000, 1000]], "exponentials"),
-        ("aten::exp2_", [[2000, 1000]], "exponentials"),
-        ("aten::expand", [[2000, 1000]], "other operations"),
-        ("aten::sub_", [[2000, 1000], [2000, 1], []], "other operations"),
-    ],
-)
-def test_operations_of_a_profile_are_told_apart(name, shapes, kind):
-    assert processor.kind_of(name, shapes) == kind
-
-
-def test_each_iteration_of_k_means_is_timed(tmp_path):
-    pytest.importorskip("faiss")
-    rows = np.random.default_rng(0).normal(size=(97, 5)).astype(np.float32)
-    np.save(tmp_path / "rows.npy", rows)
-    times = processor.kmeans(tmp_path / "rows.npy", 7)
-    assert len(times) == processor.ITERATIONS
-    assert min(times) >= 0

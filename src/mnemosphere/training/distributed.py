@@ -20,7 +20,6 @@ import socket
 import sys
 import time
 import traceback
-import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -98,7 +97,7 @@ class Processes(Group):
         self.same(None)  # whoever is missing is named here
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
-        """Sums over all processes, each in its own precision, as one buffer."""
+        """Sums over all processes, each in its own precision."""
         return self._sum(tensors, dist.all_reduce)
 
     def sum_on_first(self, *tensors: Tensor) -> list[Tensor]:
@@ -145,21 +144,18 @@ class Processes(Group):
         return self.same(found)  # type: ignore[no-any-return]
 
     def _sum(self, tensors: Sequence[Tensor], exchange: Callable[[Tensor], Any]) -> list[Tensor]:
-        singles = [t for t in tensors if t.dtype == torch.float32]
-        others = [t for t in tensors if t.dtype != torch.float32]
-        if not singles or not others:
-            return self._flat(tensors, torch.float32 if singles else torch.float64, exchange)
-        # Doubles go as three singles each, in a place of this process: nothing of them is lost.
-        device = singles[0].device
-        left = torch.cat([t.reshape(-1).to(device, torch.float64) for t in others])
-        table = singles[0].new_zeros(self.size, 3, len(left))
-        for part in table[self.rank]:
-            part.copy_(left)
-            left = left - part
-        *singles, table = self._flat([*singles, table], torch.float32, exchange)
-        parts = torch.split(table.double().sum((0, 1)), [t.numel() for t in others])
-        found = [iter(singles), (p.view(t.shape).to(t) for p, t in zip(parts, others, strict=True))]
-        return [next(found[t.dtype != torch.float32]) for t in tensors]
+        found: dict[int, Tensor] = {}
+        for dtype in (torch.float32, torch.float64):  # whole numbers go as doubles
+            own = [
+                k
+                for k, t in enumerate(tensors)
+                if (t.dtype == torch.float32) == (dtype == torch.float32)
+            ]
+            if own:
+                found |= zip(
+                    own, self._flat([tensors[k] for k in own], dtype, exchange), strict=True
+                )
+        return [found[k] for k in range(len(tensors))]
 
     def _flat(
         self, tensors: Sequence[Tensor], dtype: torch.dtype, exchange: Callable[[Tensor], Any]
@@ -277,10 +273,13 @@ def _join() -> None:
         local = int(os.environ.get("LOCAL_RANK", 0))
         torch.cuda.set_device(local % torch.cuda.device_count())
     timeout = timedelta(seconds=float(os.environ.get(_TIMEOUT, 1800)))
-    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))  # type: ignore[attr-defined]
-    start = _agree(store, rank, size, timeout.total_seconds())
-    store = dist.distributed_c10d.PrefixStore(start, store)
-    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout)
+    try:  # torch keeps the starts of a group apart by torchrun's count of restarts
+        dist.init_process_group(init_method="env://", timeout=timeout)
+    except RuntimeError as error:
+        raise DistributedError(
+            f"rank {os.environ['RANK']} on {socket.gethostname()} waited {timeout.total_seconds():g} s "
+            f"for the other {int(os.environ['WORLD_SIZE']) - 1} processes to start"
+        ) from error
     atexit.register(_part)
 
 
@@ -288,38 +287,6 @@ def _part() -> None:
     """Close connections before Python ends: it aborts where threads of theirs are left."""
     if dist.is_initialized():
         dist.destroy_process_group()
-
-
-def _agree(store: Any, rank: int, size: int, seconds: float) -> str:
-    """A name for this start of the group, which no process of an earlier one has.
-
-    After a fault torchrun starts processes with the store of those before them, addresses and all.
-    Each leaves a name of its own; rank 0 writes down those it finds, until all find theirs there.
-    """
-    own, deadline = uuid.uuid4().hex, time.monotonic() + seconds
-
-    def read(key: str) -> str:
-        return store.get(key).decode() if store.check([key]) else ""
-
-    store.set(f"name{rank}", own)
-    while time.monotonic() < deadline:
-        if rank == 0:
-            store.set("names", " ".join(read(f"name{k}") or "?" for k in range(size)))
-        names = read("names")
-        if names.split(" ")[rank : rank + 1] == [own]:
-            store.set(f"seen{rank}", names)
-            if rank == 0 and all(read(f"seen{k}") == names for k in range(size)):
-                store.set("start", names)
-            if read("start") == names:
-                return names.partition(" ")[0]
-        time.sleep(0.02)
-    late = [k for k in range(size) if read(f"seen{k}") != names] if own in names else [0]
-    which = ", ".join(f"rank {k}" for k in late)
-    error = DistributedError(f"{which} of {size} did not start within {seconds:g} s, for which "
-                             f"rank {rank} on {socket.gethostname()} waited")  # fmt: skip
-    again = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    error.tells = store.compare_set(f"late{again}", "", own).decode() == own
-    raise error
 
 
 @contextlib.contextmanager
