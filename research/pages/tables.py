@@ -422,18 +422,6 @@ def processor_passes() -> str:
     return table(columns, rows, *runs)
 
 
-def processor_fits() -> str:
-    rows = [
-        {**found, "processor": device(run)}
-        for run in map(read, ("processor_amx", "processor_arm")) for found in run["profile"]
-    ]  # fmt: skip
-    columns = {
-        "processor": "{processor}", "rows": "{rows:,}", "precision": "{precision}",
-        "fit, s": "{seconds:.1f}", "accuracy, %": "{accuracy:.2f}",
-    }  # fmt: skip
-    return table(columns | {kind: f"{{shares[{kind}]:.0%}}" for kind in rows[0]["shares"]}, rows)
-
-
 # --- rows in files, texts, processes, theory
 
 
@@ -558,7 +546,6 @@ TABLES: dict[str, Callable[[], str]] = {
         "p̄, relative": "{p_bar:.1e}", "mean loss": "{loss:.1e}",
     }, precision=AUTO),
     "processor passes": processor_passes,
-    "processor fits": processor_fits,
     "large files": large_table,
     "text": text_table,
     "text terms": terms_table,

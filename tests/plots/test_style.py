@@ -37,11 +37,11 @@ def test_names_are_short_and_no_formulas():
 
 def test_drawing_touches_no_global_state(tmp_path, monkeypatch):
     """Neither the settings of all nor pyplot, which holds figures and a backend for all."""
+    before = dict(mpl.rcParams)
     for name in [name for name in sys.modules if name.startswith("mnemosphere.plots")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(mnemosphere, "plots", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # so that to import it fails
-    before = dict(mpl.rcParams)
     fresh = importlib.import_module("mnemosphere.plots")
     assert fresh is not plots
     fresh.save(fresh.confusion_matrix([[3, 1], [0, 2]], ["a", "b"]), tmp_path / "c.png")
