@@ -124,9 +124,7 @@ def test_defaults_on_images(images):
 
 def test_the_fifth_of_the_rows_counts_distinct_ones(make_clusters):
     x, y = make_clusters(rows=205)
-    model = mn.DAMClassifier(
-        objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories="auto", max_iter=1)
     for rows, labels in ((x, y), (np.r_[x, x], np.r_[y, y])):
         tried = {trial["n_memories"] for trial in model.fit(rows, labels).search_}
         assert max(tried) == 41

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits, load_iris
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
-from quick_models import assert_same_model
+from quick_models import assert_same_model, small
 
 NAN = float("nan")
 
@@ -43,14 +43,7 @@ def test_the_rewritten_file_is_fine_when_nothing_is_changed(fitted, fresh, saved
 
 def test_checkpoint_is_no_model(data, tmp_path):
     path = tmp_path / "run.safetensors"
-    mn.DAMClassifier(
-        3,
-        objective="joint",
-        normalize="unit",
-        varsigma=0.9,
-        max_iter=1,
-        callbacks=[mn.Checkpoint(path)],
-    ).fit(*data)
+    small(n_memories=3, max_iter=1, callbacks=[mn.Checkpoint(path)]).fit(*data)
     with pytest.raises(
         ValueError, match="is not a mnemosphere-model file but mnemosphere-checkpoint"
     ):
@@ -262,9 +255,7 @@ def test_the_precision_of_a_stream_is_that_of_its_memories(tmp_path):
 
 
 def test_what_could_not_be_read_is_not_written(data, tmp_path):
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories=5, max_iter=1)
     model.fit(*data)
     model.model_ = model.model_.recalibrate(temperature=NAN)
     with pytest.raises(ValueError, match="this model cannot be saved: temperature is nan"):

@@ -10,6 +10,7 @@ import pytest
 
 import class_formula
 import mnemosphere as mn
+from quick_models import small
 
 
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
@@ -77,9 +78,7 @@ def test_single_precision_and_a_table_with_names(data):
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="unit", varsigma=0.9, max_iter=3, random_state=0
-    )
+    model = small()
     model.fit(data.x, data.y)
     found = model.explain(np.zeros((1, 5)))
     why = found.features()

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import mnemosphere as mn
+from quick_models import small
 
 # density, novelty, shares
 
@@ -138,9 +139,7 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
 
 
 def test_certificate_of_a_converged_model(data):
-    model = mn.DAMClassifier(
-        3, objective="joint", normalize="unit", varsigma=0.9, tol=1e-9, max_iter=900, random_state=0
-    ).fit(data.x, data.y)
+    model = small(n_memories=3, tol=1e-9, max_iter=900).fit(data.x, data.y)
     found = model.certify(data.x, data.y)
     assert found.converged
     assert found.beta_eff == pytest.approx(0.9 * model.beta_)
@@ -149,9 +148,7 @@ def test_certificate_of_a_converged_model(data):
 
 def test_certificate_of_a_copy_that_came_to_rest(data):
     names = np.array(["ant", "bee", "wasp"])
-    model = mn.DAMClassifier(
-        3, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories=3, max_iter=1)
     model.fit(data.x, names[data.y])
     before, proba = model.params_, model.predict_proba(data.x)
     assert not model.certify(data.x, names[data.y], max_iter=0).converged

@@ -14,7 +14,7 @@ from safetensors import safe_open
 from sklearn.base import clone
 
 import mnemosphere as mn
-from quick_models import assert_same_model
+from quick_models import assert_same_model, small
 
 NAN = float("nan")
 
@@ -86,9 +86,7 @@ def test_objects_among_the_settings_come_back(data, fresh, tmp_path, settings):
 def test_what_belongs_to_the_machine_is_not_stored(data, tmp_path):
     """Callbacks and the device are those of whoever loads the model."""
     store = mn.Checkpoint(tmp_path / "run")
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, device="cpu"
-    )
+    model = small(n_memories=5, max_iter=1, device="cpu")
     model.set_params(callbacks=[store]).fit(*data).save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert (loaded.callbacks, loaded.device) == ((), "auto")
@@ -96,9 +94,7 @@ def test_what_belongs_to_the_machine_is_not_stored(data, tmp_path):
 
 @pytest.mark.parametrize("marker", [NAN, "?", object()], ids=["nan", "text", "object"])
 def test_marker_of_unlabeled_rows(data, tmp_path, marker):
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, unlabeled=marker
-    )
+    model = small(n_memories=5, max_iter=1, unlabeled=marker)
     model.fit(data.x, np.where(np.arange(61) < 30, "a", "b").astype(object))
     model.save(tmp_path / "model.safetensors")
     back = mn.load(tmp_path / "model.safetensors").unlabeled
@@ -120,18 +116,14 @@ def test_marker_of_unlabeled_rows(data, tmp_path, marker):
     ids=["int8", "uint64", "float", "str", "object"],
 )
 def test_labels_of_several_types(data, fresh, tmp_path, names):
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=2, random_state=0
-    )
+    model = small(n_memories=5, max_iter=2)
     model.fit(data.x, names[data.y]).save(tmp_path / "model.safetensors")
     assert_same_model(model, mn.load(tmp_path / "model.safetensors"), fresh.x)
 
 
 def test_feature_names(data, tmp_path):
     frame = pd.DataFrame(data.x, columns=list("abcde"))
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories=5, max_iter=1)
     model.fit(frame, data.y).save(tmp_path / "model.safetensors")
     loaded = mn.load(tmp_path / "model.safetensors")
     assert loaded.feature_names_in_.tolist() == list("abcde")
@@ -193,7 +185,7 @@ def test_full_disk_leaves_the_old_file_and_no_litter(fitted, fresh, tmp_path, mo
 
 def test_labels_that_cannot_be_saved(data, tmp_path):
     days = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[D]")
-    model = mn.DAMClassifier(3, objective="joint", normalize="unit", varsigma=0.9, max_iter=1)
+    model = small(n_memories=3, max_iter=1)
     model.fit(data.x, days[data.y])
     with pytest.raises(
         ValueError, match=r"labels of dtype datetime64\[D\] cannot be saved: use numbers, strings"
