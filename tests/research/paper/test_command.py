@@ -130,9 +130,3 @@ def test_one_failure_does_not_stop_the_others(run, registry, tmp_path):
     assert "fig1 failed: unexpected RuntimeError: an accident" in shown.stderr
     shown = run("reproduce", "fig1", *options, code=1)
     assert "error: unexpected RuntimeError: an accident" in shown.stderr
-
-
-def test_the_real_list_names_the_papers_figures(run):
-    listed = {row["name"]: row for row in run("reproduce", "--list", "--json").json["experiments"]}
-    assert {"fig1", "fig2", "fig3", "table1"} <= set(listed)
-    assert "accuracy_table" in listed["table1"]["title"]
