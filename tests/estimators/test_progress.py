@@ -28,11 +28,6 @@ def test_progress_bar_goes_to_standard_error(data, capsys, monkeypatch):
     assert "7 memories" in err
 
 
-def test_quiet_by_default(data, capsys):
-    mn.DAMClassifier(**SETTINGS).fit(*data)
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize("solver", ["sgd", "fixed-point"])
 def test_figures_of_the_passes_and_the_splits(make_clusters, solver):
     x, y = make_clusters(rows=305)

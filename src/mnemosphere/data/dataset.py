@@ -414,11 +414,6 @@ class ArrayDataset(InMemory):
         return random_order(self.rows.n_rows, self.device, generator)
 
 
-def is_dense_array(dataset: Dataset) -> bool:
-    """Whether rows are there as one dense array."""
-    return isinstance(dataset, ArrayDataset) and not issubclass(dataset.rows.kind, SparseRows)
-
-
 @dataclass(frozen=True)
 class StreamedBatch(ArrayDataset):
     """One batch of a stream, which counts as a set share of a pass over rows without end."""

@@ -109,7 +109,7 @@ def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.d
     """Raise ValueError if so many memories cannot be held, before they are made."""
     each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
     asked = f"n_memories={n_memories}"
-    check_memory(each * n_memories, rows.device, asked, "use fewer memories")
+    check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
 
 
 def put_on_sphere(

@@ -55,13 +55,6 @@ class Batch:
             taken.__dict__["has_gaps"] = False
         return taken
 
-    def some_of_each(self, rows: slice) -> Self:
-        """Some of the rows, of each problem where there are several."""
-        if self.x.ndim == 2:
-            return self.take(rows)
-        weight = None if self.sample_weight is None else self.sample_weight[:, rows]
-        return type(self)(self.x[:, rows], self.targets[:, rows], weight)
-
     def to(self, *, dtype: torch.dtype) -> Self:
         """The same in another precision."""
         weight = None if self.sample_weight is None else self.sample_weight.to(dtype)
