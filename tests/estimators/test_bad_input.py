@@ -218,7 +218,6 @@ SETTINGS = {
         ("label_smoothing", -0.1),
         ("normalize", "l2"),
         ("max_iter", 0),
-        ("tol", -1.0),
         ("uniform_weight", -1.0),
         ("class_weight", "even"),
         ("random_state", "seven"),

@@ -79,7 +79,7 @@ def fitted(data):
         {},
         {"varsigma": 0.8},
         {"growth": 5},
-        {"solver": mn.SGD(0.003, batch_size=40), "max_iter": 5, "tol": 0.0},
+        {"solver": mn.SGD(0.003, batch_size=40, tol=0.0), "max_iter": 5},
         {"normalize": "standard"},
         {"precision": "float32"},
         {"smoothing": 0.0},
@@ -304,7 +304,7 @@ def test_novelty_of_rows_from_elsewhere(data):
 
 
 def test_certificate_and_shrinking(data):
-    model = small(n_memories=10, max_iter=500, tol=1e-9).fit(data.x)
+    model = small(n_memories=10, max_iter=500, solver=mn.FixedPoint(tol=1e-9)).fit(data.x)
     found = model.certify(data.x)
     assert found.beta_eff == pytest.approx(model.beta_)
     assert found.residual.w.max() < 1e-3  # the memories did converge

@@ -40,10 +40,10 @@ def without_time(history):
 
 TRAININGS = {
     "exact": ({"max_iter": 6}, {""}),
-    "fixed point": ({"solver": mn.FixedPoint(20), "max_iter": 6}, {""}),
-    "sgd": ({"solver": mn.SGD(batch_size=20), "max_iter": 6}, {""}),
+    "fixed point": ({"solver": mn.FixedPoint(20, tol=0.0), "max_iter": 6}, {""}),
+    "sgd": ({"solver": mn.SGD(batch_size=20, tol=0.0), "max_iter": 6}, {""}),
     "growth": ({"growth": 3, "varsigma": 1.0, "max_iter": 4}, {".phase0", ".phase1", ".phase2"}),
-    "conditional": ({"objective": "conditional", "max_iter": 3}, {""}),
+    "conditional": ({"objective": "conditional", "solver": "auto", "max_iter": 3}, {""}),
     "few labels": ({"unlabeled": -1, "max_iter": 3}, {".settle", ""}),
     "few labels, growth": (
         {"unlabeled": -1, "growth": 4, "max_iter": 2},
@@ -58,7 +58,8 @@ def test_interrupted_anywhere_it_goes_on_with_the_same_bits(make_clusters, tmp_p
     x, y = make_clusters(rows=97, spread=2.0)
     if "unlabeled" in settings:
         y = np.where(np.arange(97) < 11, y, -1)
-    settings = {"normalize": "standard", "varsigma": 0.7, "tol": 0.0} | settings
+    plain = {"normalize": "standard", "varsigma": 0.7, "solver": mn.FixedPoint(tol=0.0)}
+    settings = plain | settings
     whole = small(**settings).fit(x, y)
     n = len(whole.history_)
     for after in sorted({1, n // 2, n - 1}):
@@ -90,9 +91,13 @@ def test_a_run_goes_on_for_longer_and_not_for_shorter(data, tmp_path):
     small(max_iter=2, callbacks=[store]).fit(*data)
     with pytest.raises(ValueError, match="has 2 passes, more than max_iter=1: raise max_iter"):
         small(max_iter=1, callbacks=[store]).fit(*data)
-    longer = small(max_iter=4, tol=0.0).fit(*data)
-    small(max_iter=2, tol=0.0, callbacks=[mn.Checkpoint(tmp_path / "two")]).fit(*data)
-    more = small(max_iter=4, tol=0.0, callbacks=[mn.Checkpoint(tmp_path / "two")]).fit(*data)
+    longer = small(max_iter=4, solver=mn.FixedPoint(tol=0.0)).fit(*data)
+    small(
+        max_iter=2, solver=mn.FixedPoint(tol=0.0), callbacks=[mn.Checkpoint(tmp_path / "two")]
+    ).fit(*data)
+    more = small(
+        max_iter=4, solver=mn.FixedPoint(tol=0.0), callbacks=[mn.Checkpoint(tmp_path / "two")]
+    ).fit(*data)
     assert np.array_equal(longer.class_weights_, more.class_weights_)
 
 
@@ -114,8 +119,8 @@ class PressCtrlC(mn.Callback):
 @pytest.mark.parametrize(
     "settings",
     [
-        {},
-        {"solver": mn.FixedPoint(10)},
+        {"solver": mn.FixedPoint(tol=0.0)},
+        {"solver": mn.FixedPoint(10, tol=0.0)},
         {"solver": "sgd"},
         {"growth": 1},
         {"objective": "conditional"},
@@ -124,7 +129,12 @@ class PressCtrlC(mn.Callback):
 )
 @pytest.mark.parametrize("when", [1, 5])
 def test_interruption_leaves_a_usable_model(data, settings, when):
-    model = small(n_memories=5, **settings, max_iter=30, tol=0.0, callbacks=[PressCtrlC(when)])
+    model = small(
+        n_memories=5,
+        **settings,
+        max_iter=30,
+        callbacks=[PressCtrlC(when)],
+    )
     model.fit(data.x, data.y)
     assert model.status_ == "interrupted"
     probability = model.predict_proba(data.x)
@@ -144,7 +154,12 @@ def test_a_real_signal():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         x = np.random.default_rng(0).normal(size=(200, 5))
         model = mn.DAMClassifier(
-            9, normalize="unit", varsigma=0.9, max_iter=10**6, tol=0.0, callbacks=[Signal()]
+            9,
+            normalize="unit",
+            varsigma=0.9,
+            max_iter=10**6,
+            solver=mn.FixedPoint(tol=0.0),
+            callbacks=[Signal()],
         )
         model.fit(x, x[:, 0] > 0)
         return model.status_, len(model.history_), model.score(x, x[:, 0] > 0)

@@ -139,7 +139,7 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
 
 
 def test_certificate_of_a_converged_model(data):
-    model = small(n_memories=3, tol=1e-9, max_iter=900).fit(data.x, data.y)
+    model = small(n_memories=3, solver=mn.FixedPoint(tol=1e-9), max_iter=900).fit(data.x, data.y)
     found = model.certify(data.x, data.y)
     assert found.converged
     assert found.beta_eff == pytest.approx(0.9 * model.beta_)
@@ -158,8 +158,9 @@ def test_certificate_of_a_copy_that_came_to_rest(data):
     assert 2 < found.n_iter < 100
     assert f"3 memories, after {found.n_iter} exact passes on a copy: " in found.summary()
     # The same as training to the end would have given, and the model is as it was.
-    to_the_end = clone(model).set_params(max_iter=found.n_iter + 1, tol=0.0)
-    to_the_end.set_params(solver=mn.FixedPoint(batch_size=None)).fit(data.x, names[data.y])
+    exact = mn.FixedPoint(batch_size=None, tol=0.0)
+    to_the_end = clone(model).set_params(max_iter=found.n_iter + 1, solver=exact)
+    to_the_end.fit(data.x, names[data.y])
     torch.testing.assert_close(found.params.w, to_the_end.params_.w)
     torch.testing.assert_close(found.params.beta, to_the_end.params_.beta)
     assert model.params_ is before

@@ -42,7 +42,13 @@ def digits() -> Any:
 def image_model(digits: Any) -> mn.DAMClassifier:
     """A hundred memories of handwritten digits."""
     model = mn.DAMClassifier(
-        100, objective="joint", normalize="center", varsigma=0.23, max_iter=4, tol=0, random_state=0
+        100,
+        objective="joint",
+        normalize="center",
+        varsigma=0.23,
+        max_iter=4,
+        solver=mn.FixedPoint(tol=0),
+        random_state=0,
     )
     return model.fit(digits.x_train, digits.y_train)
 

@@ -133,7 +133,7 @@ def judged(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
 
 def plain_search(pairs):
     """log T by SciPy, and the summed loss as a function of it: up to three rows are added."""
-    n = sum(rows.total_weight for _, rows, _ in pairs)
+    n = sum(rows.n_rows for _, rows, _ in pairs)
 
     def loss(log_t, added=None):
         total = 0.0

@@ -87,7 +87,6 @@ class _Settings:
     normalize: str
     solver: FixedPoint | SGD | Adam | None
     max_iter: int | None
-    tol: float
     label_smoothing: float
     uniform_weight: float | None
     search: int | str | None = "auto"
@@ -104,7 +103,7 @@ class _Settings:
             known("n_memories"), given["objective"], given["growth"], known("varsigma"),
             known("beta", "learn"), given["normalize"],
             SOLVERS.get(solver) if isinstance(solver, str) else solver, given["max_iter"],
-            given["tol"], trained_with(given)["smoothing"], known("uniform_weight"),
+            trained_with(given)["smoothing"], known("uniform_weight"),
             given["search"],
         )  # fmt: skip
 
@@ -471,14 +470,14 @@ def _joint(
     if settings.growth is not None:
         grown = grow(
             params, dataset, solver, max_memories=width, rule=rule, phase_iter=phase_iter,
-            max_iter=passes, tol=settings.tol, validation=validation, patience=patience,
+            max_iter=passes, tol=solver.tol, validation=validation, patience=patience,
             generator=generator, callbacks=callbacks, stage=stage,
         )  # fmt: skip
         result = FitResult(grown.params, grown.state, (*history, *grown.history), grown.status)
         counts = solver.label_counts(grown.state, dataset.n_rows)
         return result, _net(result, settings, counts), grown.lineage
     result = fit(
-        params, dataset, solver, rule=rule, max_iter=passes, tol=settings.tol,
+        params, dataset, solver, rule=rule, max_iter=passes, tol=solver.tol,
         validation=validation, patience=patience, generator=generator, callbacks=callbacks,
         stage=stage,
     )  # fmt: skip

@@ -106,8 +106,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     max_iter : int or None
         Passes over the data; None: 10 exact or 6 incremental fixed-point passes, 20 of Adam, up to
         300 of SGD.
-    tol : float
-        Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
     uniform_weight : float or "auto"
@@ -165,7 +163,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "solver": [StrOptions({"auto", "fixed-point", "sgd", "adam"}), FixedPoint, SGD, Adam],
         "search": [StrOptions({"auto"}), _COUNT, None],
         "max_iter": [_COUNT, None],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "uniform_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "unlabeled": "no_validation",
@@ -189,7 +186,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         solver: str | FixedPoint | SGD | Adam = "auto",
         search: int | str | None = "auto",
         max_iter: int | None = None,
-        tol: float = 1e-4,
         label_smoothing: float = 0.1,
         uniform_weight: float | str = "auto",
         unlabeled: object = None,
@@ -209,7 +205,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.solver = solver
         self.search = search
         self.max_iter = max_iter
-        self.tol = tol
         self.label_smoothing = label_smoothing
         self.uniform_weight = uniform_weight
         self.unlabeled = unlabeled

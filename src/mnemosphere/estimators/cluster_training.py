@@ -58,7 +58,6 @@ class ClusterTraining:
     normalize: str
     solver: str | FixedPoint | SGD
     max_iter: int | None
-    tol: float
     uniform_weight: float
     precision: str
     # What `resolve` settles.
@@ -162,13 +161,13 @@ class ClusterTraining:
         if self.growth is not None:
             grown = grow(
                 params, dataset, solver, rule=rule, max_memories=width, phase_iter=phase_iter,
-                max_iter=passes, tol=self.tol, generator=generator, callbacks=callbacks,
+                max_iter=passes, tol=solver.tol, generator=generator, callbacks=callbacks,
             )  # fmt: skip
             return Trained(
                 grown.params, grown.params.p, 1.0, grown.history, grown.status, grown.lineage
             )
         result = fit(
-            params, dataset, solver, rule=rule, max_iter=passes, tol=self.tol,
+            params, dataset, solver, rule=rule, max_iter=passes, tol=solver.tol,
             generator=generator, callbacks=callbacks,
         )  # fmt: skip
         return Trained(result.params, result.params.p, 1.0, result.history, result.status)
@@ -197,8 +196,9 @@ class ClusterTraining:
         if trained.status == "interrupted" or n_clusters in (1, params.n_memories):
             return trained._replace(params=params)
         rows = dataset.without_labels(n_clusters + 1)
-        solver: Solver = solver_of(self.solver, dataset.n_rows, self.beta, dataset.device)
-        if isinstance(solver, SGD):
+        given = solver_of(self.solver, dataset.n_rows, self.beta, dataset.device)
+        solver: Solver = given
+        if isinstance(given, SGD):
             passes = self.max_iter or _SGD_PASSES
         else:
             size = min(max(dataset.n_rows // 20, _CLASS_ROWS), dataset.n_rows)
@@ -206,7 +206,7 @@ class ClusterTraining:
             passes = self.max_iter or math.ceil(_CLASS_STEPS * size / dataset.n_rows)
         rule = objectives.Unsupervised(self.smoothing)
         result = fit(
-            params, rows, solver, rule=rule, max_iter=passes, tol=self.tol,
+            params, rows, solver, rule=rule, max_iter=passes, tol=given.tol,
             generator=generator, callbacks=callbacks, stage="classes",
             phase=history[-1].phase + 1 if history else 1,
         )  # fmt: skip

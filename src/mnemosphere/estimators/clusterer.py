@@ -94,8 +94,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     max_iter : int or None
         Passes over the data for the memories, and again for the classes. None: up to 50 exact or
         6 incremental fixed-point passes, then 60 steps of the class weights; 30 and 30 of SGD.
-    tol : float
-        Stop when a pass changes the loss by less than this, relative; 0 to switch off.
     uniform_weight : float
         Weight P_0 of the uniform component relative to a memory.
     precision : {"auto", "float64", "float32", "bfloat16"}
@@ -146,7 +144,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "normalize": [StrOptions({"auto", *NORMALIZATIONS} - {*METRICS})],  # which need labels
         "solver": [StrOptions({"fixed-point", "sgd"}), FixedPoint, SGD],
         "max_iter": [_COUNT, None],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "uniform_weight": [Interval(Real, 0, None, closed="left")],
         "precision": [StrOptions({"auto", "float64", "float32", "bfloat16"})],
         "device": [str],
@@ -168,7 +165,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         normalize: str = "auto",
         solver: str | FixedPoint | SGD = "fixed-point",
         max_iter: int | None = None,
-        tol: float = 1e-4,
         uniform_weight: float = 1.0,
         precision: str = "auto",
         device: str = "auto",
@@ -186,7 +182,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.normalize = normalize
         self.solver = solver
         self.max_iter = max_iter
-        self.tol = tol
         self.uniform_weight = uniform_weight
         self.precision = precision
         self.device = device

@@ -162,7 +162,7 @@ class Evaluation:
     def _means(self) -> Floats:
         """Mean loss at each temperature, one row of each class added: see `pseudo_labels`."""
         plain, spread = np.tensordot(self.weight / self.weight.sum(), self.losses, 1)
-        share = pseudo_labels(float(self.weight.sum()), self.n_classes)
+        share = pseudo_labels(len(self.weight), self.n_classes)
         found: Floats = (1 - share) * plain + share * spread
         return found
 

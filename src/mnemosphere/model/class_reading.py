@@ -114,7 +114,7 @@ def label_shares(targets: Tensor) -> Tensor:
     return plain / torch.where(total > 0, total, 1.0)
 
 
-def pseudo_labels(n_rows: float, n_classes: int) -> float:
+def pseudo_labels(n_rows: int, n_classes: int) -> float:
     """Smoothing of n held-out labels that adds a row per class, three at most, spread over all.
 
     Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0. A row for
@@ -163,7 +163,7 @@ def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
     """
     total = sum(rows.total_weight for _, rows in held_out)
     n_classes = held_out[0][0].n_columns - 1
-    smoothing = pseudo_labels(total, n_classes)
+    smoothing = pseudo_labels(sum(rows.n_rows for _, rows in held_out), n_classes)
     reads = [(label_log_loss(params, rows), rows) for params, rows in held_out]
 
     def loss(log_t: float) -> float:

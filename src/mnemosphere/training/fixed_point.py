@@ -17,7 +17,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.distributed import current
-from mnemosphere.training.solver import SolverState
+from mnemosphere.training.solver import SolverState, check_tol
 
 __all__ = ["FixedPoint"]
 
@@ -63,6 +63,8 @@ class FixedPoint:
         are looked for there. For memories that start with the labels of their rows: they hardly
         change any more, and their exact maximizer takes longer than all else of a step. An
         estimator decides by its start.
+    tol : float >= 0
+        Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
     """
 
@@ -71,8 +73,10 @@ class FixedPoint:
     learn_weights: bool | None = None
     half_life: float | None = None
     once_per_pass: bool = False
+    tol: float = 1e-4
 
     def __post_init__(self) -> None:
+        check_tol(self.tol)
         size = self.batch_size
         if size is not None and size != "auto" and not (isinstance(size, int) and size >= 1):
             raise ValueError(f"batch_size must be >= 1, None or 'auto', got {size!r}")

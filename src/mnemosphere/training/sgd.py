@@ -12,7 +12,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.training.solver import GradientSolver, SolverState
+from mnemosphere.training.solver import GradientSolver, SolverState, check_tol
 
 __all__ = ["SGD"]
 
@@ -48,6 +48,8 @@ class SGD(GradientSolver):
         Rows that take no part in the training and judge it.
     patience : int
         Passes without improvement on them before stopping.
+    tol : float >= 0
+        Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
     """
 
@@ -59,12 +61,14 @@ class SGD(GradientSolver):
     tolerance: float | None = 1e-7
     validation_fraction: float = 0.1
     patience: int = 3
+    tol: float = 1e-4
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be > 0, got {self.learning_rate}")
         if self.learning_rate > _MOST_RATE:
             raise ValueError(f"learning_rate must be <= {_MOST_RATE}, got {self.learning_rate}")
+        check_tol(self.tol)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
         if min(self.batch_size, self.sweeps, self.patience) < 1:

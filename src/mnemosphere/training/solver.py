@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Protocol, Self
 
@@ -13,10 +14,16 @@ from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 
-__all__ = ["GradientSolver", "Solver", "SolverState"]
+__all__ = ["GradientSolver", "Solver", "SolverState", "check_tol"]
 
 # A solver's memory between steps: named tensors, so that a checkpoint can hold it.
 SolverState = dict[str, Tensor]
+
+
+def check_tol(tol: float) -> None:
+    """ValueError unless a change of the loss can be compared with it."""
+    if not 0 <= tol < math.inf:
+        raise ValueError(f"tol must be finite and >= 0, got {tol}")
 
 
 class Solver(Protocol):
