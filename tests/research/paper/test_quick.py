@@ -15,7 +15,11 @@ KEYS = {
     "versions", "seconds", "finished", "measured", "paper", "remarks", "pictures",
 }  # fmt: skip
 
-NAMES = [name for name in REGISTRY if name != "fig4"]  # which test_unsupervised.py runs, smaller
+SLOW = {"fig2", "fig4-starts", "prior", "regularizer"}  # what table1 and fig4 run, other settings
+NAMES = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+    for name in REGISTRY if name != "fig4"  # which test_unsupervised.py runs, smaller
+]  # fmt: skip
 
 
 def accuracy(result):
@@ -83,6 +87,7 @@ def test_fig1_learns_clean_memories(quick_runs):
         assert (np.diff(curve[1]) > 0).all()
 
 
+@pytest.mark.slow
 def test_fig2_low_beta_makes_twins(quick_runs):
     rows = {
         (row["case"], row["solver"]): row["memory"]
