@@ -60,16 +60,16 @@ def main(argv: list[str]) -> None:
         run["reject"] = []
         order = rng.permutation(len(digits))
         held, fresh = order[: len(order) // 2], order[len(order) // 2 :]
+        model.calibrate(digits[held])
         for rate in RATES:
-            model.calibrate_novelty(digits[held], rate)
-            kept = ~interpret.is_novel(model.model_, digits[fresh])
+            kept = ~interpret.is_novel(model.model_, digits[fresh], rate)
             wrong = model.predict(digits[fresh]) != data.y_test[fresh]
             run["reject"].append(
                 {
                     "rate": rate,
                     "digits rejected": round(float(1 - kept.mean()), 5),
                     "clothes rejected": round(
-                        float(interpret.is_novel(model.model_, clothes).mean()), 5
+                        float(interpret.is_novel(model.model_, clothes, rate).mean()), 5
                     ),
                     "error of digits kept": round(float(wrong[kept].mean()), 5),
                     "error of digits rejected": (

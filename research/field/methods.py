@@ -102,24 +102,6 @@ FRAMES: dict[str, Make] = {
 BOTH = (OURS, "dam-joint")
 
 
-# The defaults with one thing changed: what each of them gains.
-CHANGED: dict[str, Make] = {
-    OURS: CLASSIFIERS[OURS],
-    "joint": CLASSIFIERS["dam-joint"],
-    "conditional": lambda c: mn.DAMClassifier(objective="conditional", random_state=c.seed),
-    "no search": lambda c: mn.DAMClassifier(search=None, random_state=c.seed),
-    "standardized rows": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
-    "ς = 1": lambda c: mn.DAMClassifier(varsigma=1.0, random_state=c.seed),
-    "equal weights of memories": lambda c: mn.DAMClassifier(
-        solver=mn.FixedPoint(learn_weights=False), random_state=c.seed
-    ),
-    "a fifth of the rows, always": lambda c: mn.DAMClassifier(
-        max(c.n_rows // 5, 2 * c.n_classes), random_state=c.seed
-    ),
-    "half of the rows": lambda c: mn.DAMClassifier(c.n_rows // 2, random_state=c.seed),
-}
-
-
 class SphericalKMeans:
     """Spherical k-means of faiss: standardized rows on the unit sphere, centers too."""
 

@@ -17,7 +17,7 @@ POINT = 0.01  # accuracy: "within a point"
 NEAR = (methods.NEIGHBORS, methods.LOGISTIC, methods.SVM)
 MOST = 2 / 3  # of the sets: a method that is still being measured is not ranked
 FEW = 5  # memories
-TIMED = ("time", "drawn")
+TIMED = ("time",)
 SMALL, MOST_TIMES = 10_000, 5  # rows below which the cost of a fit is judged, and by what
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         DAMClassifier,
         DAMClusterer,
         PatchEncoder,
+        ProgressBar,
         as_estimator,
         load,
         save,
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from mnemosphere.export import to_onnx
     from mnemosphere.fitted import FittedModel
     from mnemosphere.interpret import explain_images, memory_pictures
+    from mnemosphere.labels import OUT_OF_SCOPE
     from mnemosphere.training import SGD, Adam, Callback, Checkpoint, FixedPoint
 
 __all__ = [
+    "OUT_OF_SCOPE",
     "SGD",
     "Adam",
     "Callback",
@@ -30,6 +33,7 @@ __all__ = [
     "FittedModel",
     "FixedPoint",
     "PatchEncoder",
+    "ProgressBar",
     "__version__",
     "as_estimator",
     "data",
@@ -48,10 +52,11 @@ __version__ = "0.1.0"
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
     "Dataset": "data.dataset",
-    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder", "ProgressBar"), "estimators"),
     **dict.fromkeys(("as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted",
+    "OUT_OF_SCOPE": "labels",
     "to_onnx": "export",
     **dict.fromkeys(("SGD", "Adam", "Callback", "Checkpoint", "FixedPoint"), "training"),
 }

@@ -5,8 +5,8 @@ functions of one and of rows. A row goes through
 
     X → numbers (checked, encoded) → unit rows (normalizer) → log_joint → probabilities, novelty
 
-chunk by chunk. A row without direction (all zeros, or constant where rows are centered) is like
-none of the memories: its class is that of the prior, its novelty 1.
+chunk by chunk. A row without direction (blank, all zeros, or constant where rows are centered) is
+like none of the memories: its class is that of the prior, its novelty 1.
 """
 
 from __future__ import annotations
@@ -39,11 +39,21 @@ from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
-    "check_whole", "like",
+    "Calibration", "Exemplars", "FittedModel", "HeldOut", "Record", "Snapshot", "Stream",
+    "as_numpy", "check_whole", "like",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
+
+    scale: tuple[float, float]  # standard deviations of novelty score and doubt
+    novelty: NDArray[np.float64]  # (n,) novelty scores
+    rejection: NDArray[np.float64]  # (n,) rejection scores
+    label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,7 @@ class Calibration:
     temperature: float = 1.0  # of the shares of memories in a class
     # (P+1, C+1) class weights net of label smoothing, from which classes are read; None: p itself
     class_weights: Tensor | None = None
-    novelty_threshold: float | None = None  # of the novelty score
+    held_out: HeldOut | None = None  # None: not calibrated
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,13 @@ class Exemplars:
     def as_lists(self) -> list[list[Any]]:
         """The same without places where there is no row."""
         return [[row for row in line if row not in (-1, "")] for line in self.shown.tolist()]
+
+    def take(self, memories: NDArray[np.int64]) -> Exemplars:
+        """Those of some memories; −1: of a new one, without typical rows."""
+        new = (memories < 0)[:, None]
+        names = None if self.names is None else np.where(new, "", self.names[memories])
+        support = np.where(new[:, 0], 0.0, self.support[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names)
 
 
 @dataclass(frozen=True)
@@ -118,6 +135,7 @@ class FittedModel:
     learns_beta: bool = True
     label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
     labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
+    density: Parameters | None = None  # of the rows, on the same sphere; None: `params`
     exemplars: Exemplars | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
@@ -141,7 +159,7 @@ class FittedModel:
             net = net_class_weights(params, self.smoothing)
         return replace(
             self, params=params, calibration=Calibration(class_weights=net), exemplars=None,
-            lineage=None, stream=None,
+            lineage=None, stream=None, density=None,
         )  # fmt: skip
 
     # What there is to read.
@@ -173,6 +191,11 @@ class FittedModel:
     def memories(self) -> Floats:
         """(P, N) memories in the features' units if there are such, else unit vectors."""
         return as_numpy(self.normalizer.restore(self.params.w))
+
+    @property
+    def row_density(self) -> Parameters:
+        """Parameters of the density of rows, from which samples are drawn."""
+        return self.params if self.density is None else self.density
 
     @property
     def net(self) -> Parameters:
@@ -271,6 +294,11 @@ class FittedModel:
         """Log P(y | x, y is one of the C classes), (n, C)."""
         return self.class_log_joint(X)[:, :-1].double().log_softmax(1)
 
+    def doubt(self, X: Any) -> Tensor:
+        """Minus the log of the largest probability of a class, "none of them" included, (n,)."""
+        joint = self.class_log_joint(X).double()
+        return joint.logsumexp(1) - joint[:, :-1].amax(1)
+
     def shares(self, X: Any) -> Tensor:
         """P(memory | x), (n, P)."""
 
@@ -283,8 +311,9 @@ class FittedModel:
 
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
-        prior, area = _log_prior(self.params), float(log_omega(0.0, self.params.n_features))
-        read = kernel.LogJoint(self.params)
+        params = self.row_density
+        prior, area = _log_prior(params), float(log_omega(0.0, params.n_features))
+        read = kernel.LogJoint(params)
         return _over(
             self.unit_rows(X),
             lambda x, lost: torch.where(lost[:, None], prior, read(x)).logsumexp(1).double() - area,
@@ -295,17 +324,21 @@ class FittedModel:
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
             values = x.new_ones(x.shape[0])
-            values[~lost] = retrieval.novelty(self.params, x[~lost])
+            values[~lost] = retrieval.novelty(self.row_density, x[~lost])
             return values
 
         return _over(self.unit_rows(X), read)
 
     def novelty_score(self, X: Any) -> Tensor:
-        """Minus the log of the memories' part of the density, (n,); infinite without direction."""
+        """Minus the log of the memories' part of the density, (n,).
+
+        A row without direction is as far as a row can be.
+        """
+        farthest = retrieval.largest_novelty_score(self.row_density)
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
-            scores = torch.full_like(lost, torch.inf, dtype=torch.float64)
-            scores[~lost] = retrieval.novelty_score(self.params, x[~lost]).double()
+            scores = torch.full_like(lost, farthest, dtype=torch.float64)
+            scores[~lost] = retrieval.novelty_score(self.row_density, x[~lost]).double()
             return scores
 
         return _over(self.unit_rows(X), read)

@@ -15,6 +15,9 @@ from torch import Tensor
 
 from mnemosphere.model.objectives import soft_labels
 
+# The label of rows that are known to belong to none of the classes.
+OUT_OF_SCOPE = "out of scope"
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -164,6 +167,14 @@ def _is_missing_tensor(y: Tensor, unlabeled: object) -> Tensor:
     return (y == unlabeled) & torch.ones_like(y, dtype=torch.bool)
 
 
+def in_scope(y: Any) -> NDArray[np.bool_]:
+    """Which labels are not `OUT_OF_SCOPE`, (n,); all soft ones."""
+    labels = np.zeros(len(y)) if isinstance(y, Tensor) else np.asarray(y)
+    if labels.ndim != 1 or labels.dtype.kind not in "UO":
+        return np.ones(len(labels), dtype=bool)
+    return np.array([label != OUT_OF_SCOPE for label in labels.tolist()], dtype=bool)
+
+
 def _no_value(y: NDArray[Any]) -> NDArray[np.bool_]:
     """Where y is None, NaN, NaT or a data frame's missing value."""
     if y.dtype.kind == "O":
@@ -196,7 +207,7 @@ def class_index(
         found, plain = _unique_labels(y)
         index = torch.from_numpy(plain).to(device)
     if classes is None:  # each three times: scikit-learn warns of labels that occur once
-        check_classification_targets(np.repeat(found, 3))
+        check_classification_targets(np.repeat(found[in_scope(found)].tolist(), 3))
         return found, index
     # "1" is not 1: NumPy would compare them as strings.
     alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")
@@ -221,13 +232,20 @@ def _unique_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         )
     if y.dtype.kind == "f" and np.isinf(y).any():
         raise ValueError(f"label {np.flatnonzero(np.isinf(y))[0]} of y is infinite: drop the row")
+    inside = np.ones(len(y), dtype=bool)
     if y.dtype.kind == "O":
-        kinds = sorted({type(v).__name__ for v in y.tolist()})
+        inside = in_scope(y)
+        kinds = sorted({type(v).__name__ for v in y[inside].tolist()})
         if len(kinds) > 1:
             raise ValueError(f"y mixes labels of types {', '.join(kinds)}: make them one type")
-        y = np.asarray(y.tolist())
-    found, index = np.unique(y, return_inverse=True)
-    return found, index.astype(np.int64)
+        inside |= kinds == ["str"]  # sorted with the others
+        y = np.asarray(y[inside].tolist())
+    found, known = np.unique(y, return_inverse=True)
+    index = np.full(len(inside), len(found), dtype=np.int64)
+    index[inside] = known
+    if not inside.all():
+        found = np.array([*found.tolist(), OUT_OF_SCOPE], dtype=object)
+    return found, index
 
 
 def class_weights(

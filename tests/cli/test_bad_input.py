@@ -81,7 +81,7 @@ def test_train_says_what_is_wrong(run, tmp_path, folder, table, case):
 
 
 USE = {
-    "row": (["explain", "{run}", "{table}", "--row", "500"], "no line '500' in"),
+    "row": (["explain", "{run}", "{table}", "--row", "500"], "no tag '500' in"),
     "picture": (["explain", "{run}", "{table}", "--out", "why.txt"], "end the name in .png"),
     "split": (["evaluate", "{run}", "{table}", "--split", "half"], "--split must be train, test"),
     "no split": (["evaluate", "{run}", "{fresh}", "--split", "test"], "no test rows of its own"),
@@ -137,7 +137,7 @@ def test_folders_of_others_are_never_replaced(run, tmp_path, table, kit):
 
 @pytest.mark.parametrize(
     "record",
-    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}', '{"novelty": {"held_out": 1}}'],
+    ['{"data": 3}', "[" * 5000, "{", '{"data": {"seed": "x"}}', '{"novelty": {"threshold": "x"}}'],
     ids=["data", "deep", "open", "seed", "novelty"],
 )
 def test_a_damaged_record_is_one_line(run, tmp_path, trained, table, record):

@@ -36,7 +36,7 @@ def test_predictions_read_back_are_those_of_the_model(run, tmp_path, trained, fr
     assert found["prediction"].tolist() == model.predict(x).tolist()
     assert found["tag"].tolist() == table["tag"].tolist()
     np.testing.assert_allclose(found["novelty"], mn.interpret.novelty(model.model_, x), rtol=1e-11)
-    assert found["novel"].tolist() == mn.interpret.is_novel(model.model_, x).tolist()
+    assert found["novel"].tolist() == (model.novelty_score(x) > model.novelty_threshold_).tolist()
     why = model.explain(x, 3)
     for k in range(3):
         assert found[f"memory_{k + 1}"].tolist() == [f"#{m}" for m in why.memory[:, k]]
@@ -52,13 +52,13 @@ def test_npy_holds_the_probabilities(run, tmp_path, trained, fresh, kit):
     )
 
 
-def test_columns_are_found_by_name_and_rows_called_by_line(run, tmp_path, trained, fresh, kit):
+def test_columns_are_found_by_name_the_id_column_too(run, tmp_path, trained, fresh, kit):
     table, path = fresh
     mixed = table[[*kit.names[::-1], "kind", "tag"]]
     mixed.to_csv(tmp_path / "mixed.csv", index=False)
     one, two = (run("predict", trained, p, "--json").json for p in (path, tmp_path / "mixed.csv"))
     assert one["predictions"] == two["predictions"]
-    assert [row["line"] for row in one["predictions"]] == [str(k) for k in range(2, 43)]
+    assert [row["tag"] for row in one["predictions"]] == table["tag"].tolist()
 
 
 def test_prior_is_bayes_rule(run, trained, fresh, kit):
@@ -75,20 +75,18 @@ def test_rejection_at_another_rate(run, trained, fresh, kit):
     table, path = fresh
     rows = run("predict", trained, path, "--reject", "0.4", "--json").json["predictions"]
     model = mn.load(trained / "model.safetensors")
-    held = json.loads((trained / "results.json").read_text())["novelty"]["held_out"]
-    # 18 rows were held out: the 7th largest score is the threshold for 0.4.
-    threshold = sorted(held)[-7]
-    novel = model.novelty_score(table[kit.names]) > threshold
+    rejected = [value is None for value in model.predict_or_reject(table[kit.names], 0.4)]
+    assert [row["prediction"] is None for row in rows] == rejected
+    assert 0 < sum(rejected) < 41
+    novel = model.novelty_score(table[kit.names]) > model.novelty_threshold_
     assert [row["novel"] for row in rows] == novel.tolist()
-    assert [row["prediction"] is None for row in rows] == novel.tolist()
-    assert 0 < novel.sum() < 41
 
 
 def test_the_terminal_shows_all_columns_at_any_width(run, trained, fresh):
     for width in ("40", "80", "300"):
         text = run("predict", trained, fresh[1], env={"COLUMNS": width}).stdout
         assert all(len(line) <= int(width) for line in text.splitlines())
-        for name in ("line", "prediction", "probability cat", "novelty", "memory 3", "share 3"):
+        for name in ("tag", "prediction", "probability cat", "novelty", "memory 3", "share 3"):
             assert name in text
 
 
@@ -98,7 +96,7 @@ def test_an_existing_file_stays(run, tmp_path, trained, fresh):
     assert "p.csv exists" in run("predict", trained, fresh[1], "--out", out, code=2).error
     assert out.read_text() == "mine"
     run("predict", trained, fresh[1], "--out", out, "--overwrite")
-    assert out.read_text().startswith("line,")
+    assert out.read_text().startswith("tag,")
     before = fresh[1].read_text()
     refused = run("predict", trained, fresh[1], "--out", fresh[1], "--overwrite", code=2)
     assert "is what is read" in refused.error

@@ -93,17 +93,6 @@ def test_a_frame_with_names_in_single_precision(data):
     assert found._repr_html_().count("<table>") == 3
 
 
-def test_rows_of_unit_norm_stay_so(data):
-    x = data.x / np.linalg.norm(data.x, axis=1, keepdims=True)
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="none", varsigma=0.9, max_iter=5, random_state=0
-    )
-    found = model.fit(x, data.y).counterfactual(x[:17])
-    check(model, x[:17], found)
-    assert found.found.all()
-    np.testing.assert_allclose(np.linalg.norm(found.rows, axis=1), 1.0, rtol=1e-12)
-
-
 def test_a_class_that_no_row_gets():
     weights = np.array([[0.1, 0.05, 0.0], [0.4, 0.02, 0.0], [0.4, 0.02, 0.0]])
     model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [-1, 0.0]], weights, beta=5.0))
@@ -113,13 +102,6 @@ def test_a_class_that_no_row_gets():
     assert np.array_equal(found.rows, x)
     assert not found.change.any()
     assert "no such change was found" in str(found)
-
-
-def test_clusters_too(data):
-    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
-    found = model.counterfactual(data.x[:7], 2)
-    assert found.found.all()
-    assert (model.predict(found.rows) == 2).all()
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def fitted(folder: Path, names: tuple[str, ...]) -> dict[str, Any]:
             "memories": model.memories_, "weights": model.class_weights_, "beta": model.beta_,
             "loss": model.history_[-1]["loss"], "support": model.support_,
             "temperature": getattr(model, "temperature_", 1.0),
-            "threshold": model.calibrate_novelty(rows, 0.1).novelty_threshold_,
+            "threshold": model.calibrate(rows).novelty_threshold_,
             "lost": [w.category.__name__ for w in caught if "row" in str(w.message)],
         }  # fmt: skip
         if name == "standard":

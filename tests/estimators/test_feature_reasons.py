@@ -12,6 +12,7 @@ import pytest
 import class_formula
 import mnemosphere as mn
 from mnemosphere.text import readable
+from quick_models import small
 
 
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
@@ -84,9 +85,7 @@ def test_single_precision_and_a_table_with_names(data):
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="unit", varsigma=0.9, max_iter=3, random_state=0
-    )
+    model = small()
     model.fit(data.x, data.y)
     found = model.explain(np.zeros((1, 5)))
     why = found.features()
@@ -99,7 +98,8 @@ def test_a_row_without_direction_has_the_odds_of_the_prior(data):
 
 def test_which_features_can_be_read():
     assert readable(["x1"] * 30)
-    assert not readable([f"pixel{k}" for k in range(91)])
+    assert readable([f"q{k}" for k in range(91)])
+    assert not readable([f"x{k}" for k in range(91)])
     assert not readable([f"vector[{k}]" for k in range(7)])
     assert readable([f"{a}{b}{k}" for k, (a, b) in enumerate(product("abcdefghi", repeat=2))])
 
@@ -202,18 +202,3 @@ def test_noise_ranks_below_the_features_that_tell_the_classes(normalize):
     relevance = mn.interpret.relevances(model.model_)
     assert set(np.argsort(-relevance)[:2]) == {2, 4}
     assert relevance.mean() == pytest.approx(1.0)
-
-
-def test_a_clusterer_explains_too(data):
-    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
-    found = model.explain(data.x[:7])
-    np.testing.assert_allclose(found.proba, model.predict_proba(data.x[:7]), rtol=1e-9)
-    assert found.verdict.tolist() == model.predict(data.x[:7]).tolist()
-
-
-def test_one_cluster_has_no_runner_up(data):
-    model = mn.DAMClusterer(1, n_memories=3, random_state=0).fit(data.x)
-    found = model.explain(data.x[:2])
-    assert not found.shows_features
-    assert "then" not in str(found)
-    assert found.features(1).log_odds == 0.0

@@ -81,8 +81,7 @@ def test_answers_batch_by_batch(source, rows, model):
     assert model.score(source) == model.score(*rows)
     one, other = small().fit(source), small().fit(source)
     assert one.calibrate(source).temperature_ == other.calibrate(*rows).temperature_
-    assert (one.calibrate_novelty(source, 0.1).novelty_threshold_
-            == other.calibrate_novelty(x, 0.1).novelty_threshold_)  # fmt: skip
+    assert one.novelty_threshold_ == other.novelty_threshold_
     assert one.certify(source, max_iter=0).as_dict() == other.certify(*rows, max_iter=0).as_dict()
 
 
@@ -143,7 +142,7 @@ def test_classes_given_and_columns_that_differ(source, rows, model, monkeypatch)
 def test_looks_at_all_rows_have_a_bar_of_their_own(source, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("COLUMNS", "120")
-    small(verbose=1, max_iter=1).fit(reopened(source))
+    small(callbacks=[mn.ProgressBar()], max_iter=1).fit(reopened(source))
     told = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
     n_rows, n_bytes = source.n_rows, size_of(source.n_bytes)
     assert re.search(rf"looking at .* {n_rows:,} of {n_rows:,} rows, {n_bytes} of {n_bytes}", told)

@@ -89,14 +89,6 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
     np.testing.assert_allclose(rows["beta_split"], wanted[shown])
 
 
-def test_a_memory_without_a_row_is_flagged():
-    weights = np.full((3, 3), 0.1)
-    model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [-1, 0.0]], weights, beta=50.0))
-    table = model.memory_table(np.array([[1, 0.1], [1, -0.1]]), [0, 1])
-    assert table["supported"].tolist() == [True, False]
-    assert table["typical_rows"].map(len).tolist() == [2, 0]
-
-
 def test_rows_behind_memories_are_in_the_file(fitted, data, tmp_path):
     fitted.save(tmp_path / "m.safetensors")
     back = mn.load(tmp_path / "m.safetensors")
@@ -107,10 +99,3 @@ def test_rows_behind_memories_are_in_the_file(fitted, data, tmp_path):
     smaller.save(tmp_path / "s.safetensors")
     assert mn.load(tmp_path / "s.safetensors").typical_rows_ is None
     assert smaller.memory_table()["support"].isna().all()
-
-
-def test_a_clusterer_has_them_too(data):
-    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
-    table = model.memory_table(data.x)
-    assert table["label"].tolist() == model.memory_labels_.tolist()
-    assert model.support_.sum() == pytest.approx(model.transform(data.x).sum())

@@ -76,4 +76,4 @@ def wine_model(wines: Any) -> mn.DAMClassifier:
     model = mn.DAMClassifier(
         11, objective="joint", normalize="standard", varsigma=0.6, random_state=0
     ).fit(x, y)
-    return model.calibrate(x, y).calibrate_novelty(x, 0.05)
+    return model.calibrate(x, y)

@@ -45,7 +45,7 @@ def demo(
         _MEMORIES, objective="joint", normalize="center", max_iter=_PASSES, random_state=seed
     )
     seconds = fit(model, train, terminal)
-    model.calibrate_novelty(test.x)
+    model.calibrate(test.x)
     content = {
         **report.score(model, test),
         **report.about_model(model),

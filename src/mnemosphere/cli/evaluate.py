@@ -53,13 +53,13 @@ def evaluate(
     terminal = request.terminal
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
-    opened = open_model(model, labeled=True)
+    opened = open_model(model, request.columns.encoder, labeled=True)
     every: Rows | LargeRows
     rows: Rows | LargeRows
     trained: Rows | LargeRows
     files = large(data, request.columns, max_memory)
     if files is None:
-        every = whole = rows_for(opened, data, request.columns, "all", labels=True)
+        every = whole = rows_for(opened, data, request.columns, "all", labels=True, measured=True)
         rows, trained = whole.part(request.split), whole.part(request.split, "train")
     else:
         every = read = files_for(opened, files, request.columns, max_memory, labels=True)
@@ -107,9 +107,8 @@ def _novelty(opened: Opened, rows: Rows | LargeRows, other: str) -> dict[str, An
         for given in (rows, rows_for(opened, other, Columns()))
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
-    # A row without direction is infinitely far: beyond all others is far enough here.
-    ranked = np.nan_to_num(np.concatenate(scores), posinf=np.finfo(float).max)
-    found = {"other": other, "rows": len(scores[1]), "auroc": float(roc_auc_score(truth, ranked))}
+    auroc = float(roc_auc_score(truth, np.concatenate(scores)))
+    found = {"other": other, "rows": len(scores[1]), "auroc": auroc}
     threshold = opened.model.novelty_threshold_
     if threshold is not None:
         inside, outside = (float(np.mean(s > threshold)) for s in scores)

@@ -57,7 +57,7 @@ def explain(
     terminal = request.terminal
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
-    opened = open_model(model)
+    opened = open_model(model, request.columns.encoder)
     rows = rows_for(opened, data, request.columns, request.split or ("all" if row else None))
     rows = rows.called(row or [rows.names[0]])
     shape = opened.shape(image_shape, rows)
@@ -68,7 +68,8 @@ def explain(
     else:
         found = explain_images(opened.whole, rows.images, nearest)
     other = None if instead is None else _other(opened, rows, instead, hold)
-    proven = opened.model.certified_radius(rows.x) if opened.encoder is None else None
+    readable = opened.encoder is None and not opened.takes_texts
+    proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json_only:

@@ -89,6 +89,13 @@ class StoredRows:
         """Whether every number is stored."""
         return not isinstance(self.values, SparseRows)
 
+    def dense(self) -> Self:
+        """The same with every number stored: for what shows or changes single rows."""
+        stored = self.values
+        if not isinstance(stored, SparseRows):
+            return self
+        return type(self)(stored.to_dense(), self.device, self.number)
+
     @property
     def n_numbers(self) -> int:
         """How many numbers are stored."""
@@ -170,6 +177,30 @@ def _least(x: Tensor) -> Tensor:
     return found
 
 
+def in_order(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Few rows in an order that does not depend on the one in which they came; weight 0 dropped."""
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    if rows.n_numbers > _FEW_NUMBERS:
+        return rows, targets, sample_weight
+    order, _ = _sort_copies(rows)
+    weight = None if sample_weight is None else sample_weight[order]
+    return rows.take(order), targets[order], weight
+
+
+def _weighted(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Rows of weight 0 dropped; weights that are all 1 are none."""
+    if sample_weight is not None and not bool((sample_weight > 0).all()):
+        kept = (sample_weight > 0).nonzero()[:, 0]
+        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+    if sample_weight is not None and bool((sample_weight == 1).all()):
+        sample_weight = None
+    return rows, targets, sample_weight
+
+
 def merge_copies(
     rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
 ) -> tuple[StoredRows, Tensor, Tensor | None]:
@@ -180,11 +211,7 @@ def merge_copies(
     where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
     come out in an order of their own.
     """
-    if sample_weight is not None and not bool((sample_weight > 0).all()):
-        kept = (sample_weight > 0).nonzero()[:, 0]
-        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    if sample_weight is not None and bool((sample_weight == 1).all()):
-        sample_weight = None
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
     few = rows.n_numbers <= _FEW_NUMBERS

@@ -20,7 +20,7 @@ from mnemosphere import interpret
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.files import ahead
 from mnemosphere.estimators import saving
-from mnemosphere.estimators.from_files import check_features, gathered, sample_rows
+from mnemosphere.estimators.from_files import check_features, sample_rows
 from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore
@@ -41,7 +41,7 @@ ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
     "beta_": lambda m: float(m.params.beta),
     "varsigma_": lambda m: m.params.varsigma,
     "normalize_": lambda m: m.normalizer.kind,
-    "novelty_threshold_": lambda m: m.calibration.novelty_threshold,
+    "novelty_threshold_": interpret.novelty_threshold,
     "search_": lambda m: SearchTable(m.record.search),
     "history_": lambda m: m.record.history,
     "n_iter_": lambda m: len(m.record.history),
@@ -134,25 +134,23 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def novelty_score(self, X: ArrayLike) -> Floats:
         """How far a row is from all memories, (n,): minus the log of their part of the density.
 
-        It ranks rows as the density does, and saturates at neither end. Infinite for a row
-        without direction.
+        It ranks rows as the density does, and saturates at neither end. A row without direction
+        is as far as a row can be.
         """
         scores: Floats = self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
         return scores
 
-    def calibrate_novelty(self, X: ArrayLike, rate: float = 0.01) -> Self:
-        """Set `novelty_threshold_` so that a share `rate` of new rows like X counts as novel.
+    def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Keep the scores of rows that were not trained on, by which rates and coverages hold.
 
-        Pass rows that were not trained on; labels are not needed. The promise is for the average
-        over draws of X: with n rows, a new one of their kind is rejected with probability at most
-        `rate`. Without repeated rows it is at least `rate` − 1/(n+1); copies of the row at the
-        threshold are all kept, so with them it can be less.
+        With labels, a classifier also gets the `temperature_` with the least log-loss of their
+        classes. The promises are for the average over draws of X: with n rows, a new one of their
+        kind is rejected with probability at most `rate`, and without repeated rows at least
+        `rate` − 1/(n+1). Training and shrinking drop the calibration.
         """
-        found = (
-            gathered(self.novelty_score, X) if isinstance(X, FileDataset) else self.novelty_score(X)
-        )
-        threshold = interpret.rejection_threshold(as_numpy(found), rate)
-        self.model_ = self.model_.recalibrate(novelty_threshold=threshold)
+        given = sample_rows(X, 0) if isinstance(X, FileDataset) else (X, y, sample_weight)
+        found = interpret.calibrate(self._current(), *given)
+        self.model_ = self.model_.replace(calibration=found.calibration)
         return self
 
     def recall(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -12,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
+from mnemosphere import interpret
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import NORMALIZATIONS
 from mnemosphere.data.rows import StoredRows
@@ -24,7 +24,6 @@ from mnemosphere.estimators.from_files import (
     accuracy,
     features_of,
     learn_labeled,
-    sample_rows,
     scan,
 )
 from mnemosphere.estimators.progress import looking
@@ -42,14 +41,14 @@ from mnemosphere.fitted import (
     like,
     trained_with,
 )
-from mnemosphere.interpret import DecisionSummary, decision_summary, is_novel
-from mnemosphere.interpret.certify import judged, labeled_rows
-from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.interpret import DecisionSummary, decision_summary
+from mnemosphere.interpret.certify import judged
+from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
-from mnemosphere.labels import Encoded, encode, row_weights
-from mnemosphere.model.class_reading import best_temperature
+from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import together
@@ -82,8 +81,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": one per class, five per class or a fifth of the rows (at most 1000), whichever the
-        search finds best.
+        "auto": one, five or 25 per class or one per row (at most 1000), whichever the search finds
+        best; then those that the predictions do not need are merged.
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
@@ -103,7 +102,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         hold batch size, learning rate and the like.
     search : "auto", int or None
         How settings that are "auto" are chosen: by successive halving among all candidates, among
-        so many of them, or not at all (a fifth of the rows as memories, the joint likelihood).
+        so many of them, or not at all (five memories per class, the joint likelihood).
     max_iter : int or None
         Passes over the data; None: 10 exact or 6 incremental fixed-point passes, 20 of Adam, up to
         300 of SGD.
@@ -129,9 +128,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
     callbacks : sequence of Callback
-        Told about every pass; `Checkpoint(path)` among them stores the run and resumes it.
-    verbose : int
-        1 shows a progress bar.
+        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
+        shows it.
+    encoder : None, "wordllama", a function or an object with `encode` or `embed`
+        For texts in place of X: what turns a list of them into vectors.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     memory_prior_, class_prior_ : their row and column sums
     beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
     temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
-    novelty_threshold_ : None, or what `calibrate_novelty` set
+    novelty_threshold_ : the novelty score of one held-out row in a hundred; None before `calibrate`
     search_ : the trials of the search, a list of dicts that prints as a table
     objective_ : the objective that was chosen
     typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
@@ -174,7 +174,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "device": [str],
         "random_state": ["random_state"],
         "callbacks": "no_validation",
-        "verbose": ["verbose"],
+        "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
     }
 
     def __init__(
@@ -198,7 +198,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
-        verbose: int = 0,
+        encoder: Any = None,
     ) -> None:
         self.n_memories = n_memories
         self.objective = objective
@@ -218,7 +218,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-        self.verbose = verbose
+        self.encoder = encoder
 
     _attributes = ATTRIBUTES | {
         "temperature_": lambda m: m.calibration.temperature,
@@ -230,16 +230,18 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their soft labels.
 
-        X (n, N) an array, a frame or a tensor on any device; y (n,) labels of any type, or an
-        (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None. Or X a
-        `Dataset`, which has labels and weights of its own and may be larger than memory.
+        X (n, N) an array, a frame or a tensor on any device, or n texts if there is an encoder; y
+        (n,) labels of any type, or an (n, C) matrix of soft labels with row sums at most 1;
+        sample_weight (n,) or None. Or X a `Dataset`, which has labels and weights of its own and
+        may be larger than memory. Rows with the label `mnemosphere.OUT_OF_SCOPE` belong to no
+        class: rows like them are rejected.
         """
         self._validate_params()
         settings = self.get_params(deep=False)
         with together(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = _fitted(settings, rows, trained)
+            self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))
         return self
 
     def partial_fit(
@@ -269,7 +271,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with operands(self.precision), reused():
             known = known_classes(model, y, classes, self.unlabeled)
             if model is None:
-                features, stored = learn_features(X, self.device, type(self).__name__)
+                features, stored = learn_features(
+                    X, self.device, type(self).__name__, encoder=self.encoder
+                )
                 coded = _encode(settings, y, stored, known, require_label=True)
                 weight = row_weights(coded, self.class_weight, sample_weight)
                 model, dataset = _begin_stream(settings, features, stored, coded, weight)
@@ -317,15 +321,30 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         found: NDArray[Any] = self._rowwise(X, _predict)
         return found
 
-    def predict_or_reject(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row, None if the row is novel; an array of objects."""
+    def predict_or_reject(self, X: ArrayLike, rate: float = 0.05) -> NDArray[Any]:
+        """The most probable class of each row, None if it is rejected; an array of objects.
+
+        A row is rejected if it resembles no memory, or is undecided between classes, more than a
+        share `rate` of the rows that `calibrate` was given.
+        """
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
             answer = as_numpy(_predict(model, rows)).astype(object)
-            answer[as_numpy(is_novel(model, rows))] = None
+            answer[interpret.is_rejected(model, rows, rate)] = None
             return answer
 
         found: NDArray[Any] = self._rowwise(X, read)
+        return found
+
+    def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[NDArray[Any]]:
+        """Classes of each row, most probable first, among which the true one is as often as asked.
+
+        Conformal prediction sets: with probability at least `coverage` for rows like those that
+        `calibrate` was given with labels, on average over draws of them.
+        """
+        found: list[NDArray[Any]] = self._rowwise(
+            X, lambda model, rows: interpret.predict_set(model, rows, coverage)
+        )
         return found
 
     def score(
@@ -349,22 +368,40 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         return decision_summary(self.model_, X)
 
-    def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Set `temperature_` to the one with the least log-loss of the classes of (X, y).
+    # Classes.
 
-        Pass labeled rows that were not trained on. `fit` does so by itself; rows of another
-        source, or many more of them, may tell it better. Further training, shrinking and the like
-        start again at 1.
+    def add_class(self, X: ArrayLike, label: object) -> Self:
+        """Know one more class from now on, from a few rows of it; nothing is trained.
+
+        Five rows will do. The other classes keep their memories; `calibrate` again for exact rates.
         """
-        model = self._current()
-        given = sample_rows(X, 0) if isinstance(X, FileDataset) else (X, y, sample_weight)
-        rows = labeled_rows(model, *given)
-        labeled = rows.targets.sum(1) > 0
-        if not bool(labeled.any()):
-            raise ValueError("no row of y has a label: pass labeled rows to calibrate")
-        found = best_temperature([(model.net, rows.take(labeled))])
-        self.model_ = self.model_.recalibrate(temperature=found)
+        self.model_ = interpret.add_class(self.model_, X, label)
         return self
+
+    def remove_class(self, label: object) -> Self:
+        """Forget a class and the memories that are its own."""
+        self.model_ = interpret.remove_class(self.model_, label)
+        return self
+
+    def merge_classes(self, labels: Sequence[Any], into: object) -> Self:
+        """Take several classes for one, called `into`, from now on."""
+        self.model_ = interpret.merge_classes(self.model_, labels, into)
+        return self
+
+    def rename_class(self, label: object, into: object) -> Self:
+        """Call a class by another name."""
+        self.model_ = interpret.rename_class(self.model_, label, into)
+        return self
+
+    def discover(
+        self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: int = 0
+    ) -> list[interpret.ProposedClass]:
+        """Classes that rows may belong to which `predict_or_reject` rejected, largest first.
+
+        Each has the numbers of its rows, most typical first, to name it by and to pass to
+        `add_class`. n_classes: how many; "auto": the number with the best silhouette.
+        """
+        return interpret.discover(self.model_, X, n_classes, random_state=random_state)
 
 
 def _predict(model: FittedModel, rows: Any) -> Any:
@@ -387,7 +424,7 @@ def _learn_from(
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
             classes = scan(given, settings["unlabeled"]).classes  # an error names the file
-    features, stored = learn_features(X, settings["device"], owner)
+    features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
     coded = _encode(settings, y, stored, classes, require_label=True)
     weight = row_weights(coded, settings["class_weight"], sample_weight)
     seed, callbacks = begin(
@@ -430,25 +467,31 @@ def _encode(
         # Rows without label are learned from as well.
         width = settings["n_memories"] if len(labeled) == stored.n_rows else "auto"
         for note in about_labels(coded.classes, counts, width, weighted=weighted):
-            warnings.warn(note, UserWarning, stacklevel=4)
+            warn_user(note)
         if settings["n_memories"] == "auto":
             check_worth_it(len(coded.classes), len(labeled))
     return coded
 
 
-def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> FittedModel:
-    """The fitted model, with exemplars."""
+def _fitted(
+    settings: Mapping[str, Any], rows: _Rows, trained: Trained, texts: list[str | None] | None
+) -> FittedModel:
+    """The fitted model, with exemplars, and their texts if the rows are texts."""
     training, dataset, params = rows.training, rows.dataset, trained.params
     record = record_of(settings, trained, training.trials)
     exemplars = find_exemplars(
         params, training.normalizer, rows.stored, rows.weight, dataset.n_rows
     )
-    return FittedModel(
+    exemplars = with_texts(exemplars, texts)
+    model = FittedModel(
         "classifier", params, training.normalizer, rows.features, training.classes_,
         Calibration(trained.temperature, trained.class_weights),
         label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
+        density=trained.density,
         record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
+    known = OUT_OF_SCOPE not in model.classes.tolist()
+    return model if known else interpret.hide_class(model, OUT_OF_SCOPE)
 
 
 def _begin_stream(

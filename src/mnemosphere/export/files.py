@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.texts import TextEncoder
 from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.features import Features
 from mnemosphere.files import (
@@ -38,6 +39,7 @@ from mnemosphere.fitted import (
     Calibration,
     Exemplars,
     FittedModel,
+    HeldOut,
     Record,
     Snapshot,
     Stream,
@@ -95,21 +97,24 @@ _COMMON: dict[str, Check] = {
     "status": text,
     "converged": flag,
 }
+_TEXTS: dict[str, Check] = {
+    "name": text, "numbers": whole(1), "fingerprint": items(number(), 1),
+}  # fmt: skip
 _MODEL = _COMMON | {
     "normalize": one_of(*NORMALIZATIONS),
     "classes": mapping({"dtype": text, "values": items(lambda value, name: None, 1)}),
     "columns": COLUMNS,
+    "encoder": maybe(mapping(_TEXTS)),
 }
 _HEADERS: dict[str, dict[str, Check]] = {
     "DAMClassifier": _MODEL | {
         "own": mapping({
             "selection": items(scalars),
             "temperature": number(0, 1e300, above=True),
-            "novelty_threshold": maybe(number()),
             "objective": one_of("joint", "conditional"),
         })
     },
-    "DAMClusterer": _MODEL | {"own": mapping({"novelty_threshold": maybe(number())})},
+    "DAMClusterer": _MODEL | {"own": mapping({})},
     _ENCODER: _COMMON | {"image_shape": items(whole(1), 1)},
 }  # fmt: skip
 # P memories, Q = P+1, C classes and "none of them", K classes.
@@ -124,16 +129,23 @@ _ROWS = {
     "typical": Array("P 3", "int64", low=-1), "support": Array("P", low=0, nan=True),
     "names": Array("bytes", "uint8", optional=True),
 }  # fmt: skip
+_HELD_OUT = {
+    "scale": Array("S"), "novelty": Array("n", nan=True), "rejection": Array("n", nan=True),
+    "label": Array("m"),
+}  # fmt: skip
 _FEATURES = {
     "names": Array("bytes", "uint8", optional=True),
     "observed": Array("3 N", optional=True),
 }
 _STATE = {
     "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
-    "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
+    "row_multipliers": Array("Q"), "passes": Array(low=0),
+    "marginal_error": Array(optional=True),  # of older files, and not used
 }  # fmt: skip
 _STREAMED = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
-_PARTS = ("params", "normalizer", "lineage", "own", "rows", "features", "stream")
+_PARTS = (
+    "params", "density", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream",
+)  # fmt: skip
 
 
 def _any(value: Any, name: str) -> None:
@@ -191,7 +203,7 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         header |= {"estimator": _ENCODER, "image_shape": list(model.image_shape)}
         return header, join_prefixes(layers)
     features, calibration = model.features, model.calibration
-    told: dict[str, Any] = {"novelty_threshold": calibration.novelty_threshold}
+    told: dict[str, Any] = {}
     if model.is_classifier:
         told |= {"selection": record.search, "temperature": calibration.temperature}
         told["objective"] = model.objective
@@ -201,9 +213,11 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         own_tensors = {"labels": torch.as_tensor(labels).to(torch.int32)}
     parts: dict[str, Mapping[str, Tensor | None]] = {
         "params": model.params.to_tensors(),
+        "density": {} if model.density is None else model.density.to_tensors(),
         "normalizer": model.normalizer.to_tensors(),
         "lineage": {} if model.lineage is None else model.lineage.to_tensors(),
         "own": own_tensors,
+        "held_out": {} if calibration.held_out is None else _held_out_out(calibration.held_out),
         "rows": {} if model.exemplars is None else _exemplars_out(model.exemplars),
         "features": _features_out(features),
         "stream": {} if model.stream is None else _stream_out(model.stream, model.classes.tolist()),
@@ -215,8 +229,29 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         "classes": _labels_out(model.classes),
         "own": plain(told),
     }
+    if features.encoder is not None:
+        name, n, told = (getattr(features.encoder, f) for f in ("name", "n_numbers", "fingerprint"))
+        header["encoder"] = {"name": name, "numbers": n, "fingerprint": list(told)}
     given = {p: {k: t for k, t in of.items() if t is not None} for p, of in parts.items()}
     return header, join_prefixes(given)
+
+
+def _held_out_out(scores: HeldOut) -> dict[str, Tensor]:
+    found = {k: torch.tensor(v, dtype=torch.float64) for k, v in vars(scores).items()}
+    # The score of a row without direction is infinite; files hold finite numbers and NaN.
+    return {name: torch.where(t.isinf(), torch.nan, t) for name, t in found.items()}
+
+
+def _held_out_in(tensors: Mapping[str, Tensor]) -> HeldOut | None:
+    if not tensors:
+        return None
+    check_tensors(tensors, _HELD_OUT, {"S": 2})
+    novelty, doubt = tensors["scale"].tolist()
+    scores = {name: np.nan_to_num(t.numpy(), nan=np.inf) for name, t in tensors.items()}
+    del scores["scale"]
+    if not (novelty > 0 and doubt > 0) or any((np.diff(s) < 0).any() for s in scores.values()):
+        raise ValueError("its held-out scores are not sorted, or have no scale")
+    return HeldOut((novelty, doubt), **scores)
 
 
 def _features_out(features: Features) -> dict[str, Tensor | None]:
@@ -309,12 +344,16 @@ def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None
         return
     if not isinstance(name, str) or name not in _HEADERS:
         raise ValueError(f"estimator is {name!r}")
-    if name == "DAMClassifier":
-        _bring_up_to_date(header)
-    # Files of version 2 know only columns of numbers.
-    older: dict[str, Any] = {"columns": []} if "columns" in _HEADERS[name] else {}
     if not isinstance(header.get("settings"), dict):
         raise ValueError(f"its settings are not those of a {name}")
+    if name in _KINDS:
+        header["settings"].pop("verbose", None)  # a setting once
+    if name == "DAMClassifier":
+        _bring_up_to_date(header)
+    if isinstance(header.get("own"), dict):  # a threshold stood in place of held-out scores
+        header["own"].pop("novelty_threshold", None)
+    # Files of version 2 know only columns of numbers.
+    older: dict[str, Any] = {"columns": [], "encoder": None} if name in _KINDS else {}
     check_fields(older | header, _HEADERS[name])
     names = header["feature_names"]
     if names and len(names) != header["n_features_in"]:
@@ -370,6 +409,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         tuple(header["feature_names"]) or None,
         Encoding.from_json(columns) if columns else None,
         owner=name,
+        encoder=_text_encoder(header.get("encoder")),
     )
     features = _features_in(features, strip_prefix(tensors, "features"))
     record = Record(settings, header["history"], header["status"], header["converged"])
@@ -392,9 +432,10 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         Calibration(
             float(own.get("temperature", 1.0)),
             kept["net_class_weights"].to(params.p) if "net_class_weights" in kept else None,
-            None if own["novelty_threshold"] is None else float(own["novelty_threshold"]),
+            _held_out_in(strip_prefix(tensors, "held_out")),
         ),
         label_mass=kept.get("label_mass"),
+        density=Parameters.from_file(tensors, "density") if "density.w" in tensors else None,
         labels=kept["labels"].numpy().astype(np.int64) if "labels" in kept else None,
         exemplars=_exemplars_in(strip_prefix(tensors, "rows"), sizes),
         lineage=Lineage.from_tensors(tree) if tree else None,
@@ -419,6 +460,10 @@ def _check_model(model: FittedModel) -> None:
     wanted = model.normalizer.n_coordinates(model.features.n_numbers)
     if params.n_features != wanted or params.n_columns != len(model.classes) + 1:
         raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
+    density = model.row_density
+    density.check()
+    if (density.n_features, density.n_columns) != (params.n_features, params.n_columns):
+        raise ValueError(f"its density has {density.n_features} features")
     levels = () if model.lineage is None else model.lineage.models
     if any(level.n_features != params.n_features for level in levels):
         raise ValueError("a level of growth has another number of features")
@@ -437,7 +482,7 @@ def _check_model(model: FittedModel) -> None:
         if net is None or not abs(float(net.double().sum()) - 1) <= 1e-3:
             raise ValueError("net_class_weights do not sum to 1")
     x = params.w[:_PROBED].to(model.class_params.w)
-    scores = [model.class_forward(x), log_joint(params, params.w[:_PROBED])]
+    scores = [model.class_forward(x), *(log_joint(p, p.w[:_PROBED]) for p in (params, density))]
     if not all(bool(torch.isfinite(each).all()) for each in scores):
         raise ValueError("probabilities of its own memories are not finite")
 
@@ -459,6 +504,12 @@ def _encoder(
     if sum(len(layer.params.to_tensors()) for layer in layers) != len(tensors):
         raise ValueError("it has a tensor that is unknown")
     return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
+
+
+def _text_encoder(told: dict[str, Any] | None) -> TextEncoder | None:
+    if told is None:
+        return None
+    return TextEncoder(told["name"], told["numbers"], tuple(map(float, told["fingerprint"])))
 
 
 def _features_in(features: Features, tensors: dict[str, Tensor]) -> Features:
@@ -497,6 +548,7 @@ def _stream_in(
         return None
     state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
     check_tensors(state, _STATE, sizes)
+    state.pop("marginal_error", None)
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
         raise ValueError(
             f"stream.state is of {state['w_bar'].dtype}, its memories {params.w.dtype}"

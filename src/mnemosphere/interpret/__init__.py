@@ -2,9 +2,17 @@
 
 from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
+from mnemosphere.interpret.classes import (
+    add_class,
+    hide_class,
+    merge_classes,
+    remove_class,
+    rename_class,
+)
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
 from mnemosphere.interpret.decision import DecisionSummary, decision_summary
-from mnemosphere.interpret.density import is_novel, novelty, rejection_threshold, score_samples
+from mnemosphere.interpret.density import novelty, score_samples
+from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.editing import (
     at_level,
     from_parameters,
@@ -27,6 +35,16 @@ from mnemosphere.interpret.explanation import Explanation, Reason, explain
 from mnemosphere.interpret.feature_contributions import FeatureContributions
 from mnemosphere.interpret.images import ImageExplanation, explain_images, memory_pictures
 from mnemosphere.interpret.recall import RecallPath, decode, encode, recall, recall_path, sample
+from mnemosphere.interpret.rejection import (
+    calibrate,
+    coverage_curve,
+    is_novel,
+    is_rejected,
+    novelty_threshold,
+    predict_set,
+    rejection_score,
+    rejection_threshold,
+)
 
 __all__ = [
     "Certificate",
@@ -36,30 +54,43 @@ __all__ = [
     "Explanation",
     "FeatureContributions",
     "ImageExplanation",
+    "ProposedClass",
     "Reason",
     "RecallPath",
+    "add_class",
     "at_level",
+    "calibrate",
     "certified_radius",
     "certify",
     "counterfactual",
+    "coverage_curve",
     "decision_summary",
     "decode",
+    "discover",
     "encode",
     "evaluate",
     "explain",
     "explain_images",
     "from_parameters",
+    "hide_class",
     "is_novel",
+    "is_rejected",
     "memory_pictures",
     "memory_table",
+    "merge_classes",
     "name_features",
     "name_rows",
     "novelty",
+    "novelty_threshold",
+    "predict_set",
     "recall",
     "recall_path",
+    "rejection_score",
     "rejection_threshold",
     "relabel_memory",
     "relevances",
+    "remove_class",
+    "rename_class",
     "sample",
     "score_samples",
     "shrink",

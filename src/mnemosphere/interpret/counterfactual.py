@@ -167,7 +167,8 @@ def counterfactual(
     search is local, so what it finds is not proved to be the smallest, but it is verified by
     `predict`.
     """
-    stored, given = model.completed(X), model.stored(X)
+    given = model.stored(X).dense()
+    stored = model.completed(given)
     x = stored.values.to(stored.device).double()  # (n, N)
     names = [str(n) for n in model.features.names or [f"x{i}" for i in range(x.shape[1])]]
     columns = model.features.encoding or Encoding(tuple(Column(name, "number") for name in names))

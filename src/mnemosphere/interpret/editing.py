@@ -53,11 +53,7 @@ def without_memories(
     edited = torch.zeros(len(p), dtype=torch.bool, device=p.device)
     w = params.w[torch.from_numpy(kept).to(params.w.device)]
     new = _settle(params, w, p / p.sum(), edited, class_prior)
-    behind = model.exemplars
-    if behind is not None:
-        names = None if behind.names is None else behind.names[kept]
-        behind = Exemplars(behind.typical[kept], behind.support[kept], names)
-    return _edited(model, new, behind)
+    return _edited(model, new, None if model.exemplars is None else model.exemplars.take(kept))
 
 
 def relabel_memory(
@@ -79,13 +75,7 @@ def relabel_memory(
 
 def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
     """The model with these rows as further memories, each of the mean weight of a memory."""
-    params = model.params
-    w, lost = on_sphere(model.completed(X), model.normalizer, params.w.dtype)
-    if bool(lost.any()):
-        raise ValueError(
-            f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
-            "direction: drop it"
-        )
+    params, w = model.params, directed(model, X)
     labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
     if len(labels) != len(w):
         raise ValueError(f"X has {len(w)} rows but y has {len(labels)}: one label per memory")
@@ -185,10 +175,15 @@ def with_class_prior(
     other = model.with_params(
         change_prior(model.params, torch.cat([new, p_q[-1:]]), memory_weights)
     )
-    # The same change for the weights that classes are read from.
-    net = model.net
-    changed = change_prior(net, net.p.double().sum(0) * ratio, memory_weights).p
-    return other.recalibrate(temperature=model.calibration.temperature, class_weights=changed)
+
+    # The same change for the weights that classes are read from, and for the density.
+    def changed(params: Parameters) -> Parameters:
+        return change_prior(params, params.p.double().sum(0) * ratio, memory_weights)
+
+    density = None if model.density is None else changed(model.density)
+    return other.replace(density=density).recalibrate(
+        temperature=model.calibration.temperature, class_weights=changed(model.net).p
+    )
 
 
 def _prior_weights(
@@ -221,7 +216,8 @@ def shrink(
     """A smaller model: the memories that the loss misses least are merged away."""
     check_whole(n_memories, "n_memories")
     rows = labeled_rows(model, X, y)
-    return model.with_params(merge(model.params, rows, int(n_memories), model.rule).params)
+    merged = merge(model.params, rows, int(n_memories), model.rule).params
+    return model.with_params(merged).replace(density=model.density)
 
 
 def at_level(model: FittedModel, level: int) -> FittedModel:
@@ -237,6 +233,17 @@ def at_level(model: FittedModel, level: int) -> FittedModel:
         p = model.lineage.sum_up(int(level), model.params.p)
         early = early.replace(p=p, p_q=model.params.p_q)
     return model.with_params(early)
+
+
+def directed(model: FittedModel, X: Any) -> Tensor:
+    """Unit rows; ValueError if one has no direction."""
+    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.params.w.dtype)
+    if bool(lost.any()):
+        raise ValueError(
+            f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
+            "direction: drop it"
+        )
+    return x
 
 
 def _settle(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import precision_recall_fscore_support
 
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.decision import Votes, summarize, votes
@@ -77,8 +77,10 @@ def measures(
     if not len(truth):
         empty = np.zeros((n_classes, n_classes), dtype=np.int64)
         return {"confusion": empty, "log_loss": None, "calibration_error": None}
+    confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
+    np.add.at(confusion, (truth, best), 1)
     return {
-        "confusion": confusion_matrix(truth, best, labels=np.arange(n_classes)),
+        "confusion": confusion,
         "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()) + 0.0,
         "calibration_error": calibration_error(sure, best == truth),
     }

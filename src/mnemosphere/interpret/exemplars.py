@@ -94,8 +94,8 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     and soft_label net of smoothing, purity (its largest entry), support (rows behind the memory),
     share of all rows, supported (False where fewer than one row stands behind it), beta_split (NaN
     unless rows are given: then all of this is measured on them), nearest memory and overlap,
-    features (those of the largest weight in the overlap with it), typical_rows (their numbers in X,
-    or what `name_rows` calls them).
+    features (those of the largest weight in the overlap with it), typical_rows (their texts, what
+    `name_rows` calls them, or their numbers in X).
     """
     import pandas as pd
 
@@ -103,6 +103,7 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
     if X is not None:
         behind = find_exemplars(params, model.normalizer, model.completed(X))
+        behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(
@@ -184,9 +185,11 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
 def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
     """(weights, names) of the features of the largest weight in the overlap with each memory.
 
-    With a metric, weights are those of features, not of the coordinates behind it.
+    With a metric, weights are those of features, not of the coordinates behind it. Texts have none:
+    numbers of a vector tell nobody anything.
     """
     n = model.features.n_numbers
+    most = 0 if model.features.encoder is not None else most
     called = model.features.names or range(n)
     # Without the coordinate that "standard" appends.
     w = model.normalizer.pull_back(model.params.w)[:, :n]
@@ -232,8 +235,7 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
         raise ValueError("no rows stand behind the memories of this model: fit it first")
     typical = model.exemplars.typical
     if isinstance(names, Mapping):
-        told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
-        found = np.array(told, dtype=object).reshape(typical.shape)
+        found = _names_of(typical, names)
     else:
         given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
         if given.ndim != 1 or len(given) <= typical.max():
@@ -243,6 +245,23 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
             )
         found = np.where(typical < 0, "", given[typical])
     return model.replace(exemplars=replace(model.exemplars, names=found))
+
+
+def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
+    """Typical rows by their texts, if the rows that they were found among are texts."""
+    return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
+
+
+def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The texts of these rows, each on one line and cut; "" for row −1."""
+    named = {k: " ".join((texts[k] or "").split()) for k in rows.ravel().tolist() if k >= 0}
+    return _names_of(rows, named)
+
+
+def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[Any]:
+    """(P, 3) what these rows are called."""
+    told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
+    return np.array(told, dtype=object).reshape(typical.shape)
 
 
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:

@@ -26,7 +26,7 @@ from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import format_table, html_table, readable
+from mnemosphere.text import format_table, html_table, readable, short_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -90,6 +90,7 @@ class Explanation:
     patterns: NDArray[Any] = field(repr=False)  # (m, N) every memory among these once, in order
     typical_rows: NDArray[Any] | None  # (n, k, 3) training rows: numbers, −1 for none, or names
     source: Source = field(repr=False)
+    texts: list[str | None] | None = field(default=None, kw_only=True)  # of rows that are such
 
     @property
     def verdict(self) -> NDArray[Any]:
@@ -181,7 +182,10 @@ class Explanation:
         first, *rest = named
         more = ", …" if len(rest) + 1 < len(order) else ""
         after = f", then {', '.join(rest)}{more}" if rest else ""
-        return f"{f'row {row}' if name is None else name}: {first}{after}"
+        name = f"row {row}" if name is None else name
+        if self.texts is not None:
+            name += f" {short_text(self.texts[row])}"
+        return f"{name}: {first}{after}"
 
     def remark(self, row: int) -> str:
         """What a reader has to know first if no memory or no feature decided; else empty."""
@@ -300,7 +304,8 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     `predict_proba`; its features are shown and taken apart as `encode` fills them in.
     """
     check_whole(n_nearest, "n_nearest", 1)
-    params, given, stored = model.class_params, model.stored(X), model.completed(X)
+    params, given = model.class_params, model.stored(X)
+    stored = model.completed(given)
     exact, lost = on_sphere(stored, model.normalizer, torch.float64)
     x = seen = exact.to(params.w.dtype)
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
@@ -325,6 +330,7 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
             params, model.normalizer, stored.values, given.values, list(map(str, names)),
             model.features.kinds,
         ),
+        texts=model.features.texts(X),
     )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ __all__ = [
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
+_MOST_PSEUDO_LABELS = 3
 _COLDEST, _HOTTEST = -4.0, 7.0  # of log T
 _COARSE = 12  # temperatures that are tried first
 _NEWTON = 100
@@ -114,11 +115,13 @@ def label_shares(targets: Tensor) -> Tensor:
 
 
 def pseudo_labels(n_rows: float, n_classes: int) -> float:
-    """Smoothing of n held-out labels that adds one row of each class, spread over all rows.
+    """Smoothing of n held-out labels that adds a row per class, three at most, spread over all.
 
-    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0.
+    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0. A row for
+    each of many classes would outweigh what the others say: probabilities would be too low.
     """
-    return n_classes / (n_rows + n_classes)
+    added = min(n_classes, _MOST_PSEUDO_LABELS)
+    return added / (n_rows + added)
 
 
 def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:

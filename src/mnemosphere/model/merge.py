@@ -119,13 +119,19 @@ def merge_duplicates(
     place = torch.searchsorted(kept, source)
     if len(kept) == params.n_memories:
         return params, class_weights
-    rows = torch.cat([place.new_zeros(1), place + 1])  # the uniform component stays the first
+    merged = gather(params, params.w[kept], place)
+    return merged, None if class_weights is None else _added(class_weights, place, len(kept))
 
-    def added(t: Tensor) -> Tensor:
-        return t.new_zeros(len(kept) + 1, *t.shape[1:]).index_add_(0, rows, t)
 
-    merged = params.replace(w=params.w[kept], p=added(params.p), p_h=added(params.p_h))
-    return merged, None if class_weights is None else added(class_weights)
+def gather(params: Parameters, w: Tensor, source: Tensor) -> Parameters:
+    """Parameters with memories w, each with the weights of all memories that went into it."""
+    p, p_h = (_added(t, source, len(w)) for t in (params.p, params.p_h))
+    return params.replace(w=w.to(params.w), p=p, p_h=p_h)
+
+
+def _added(t: Tensor, source: Tensor, n_memories: int) -> Tensor:
+    rows = torch.cat([source.new_zeros(1), source + 1])  # the uniform component stays the first
+    return t.new_zeros(n_memories + 1, *t.shape[1:]).index_add_(0, rows, t)
 
 
 def _pairs(params: Parameters, pull: Tensor, p_bar: Tensor, limit: int) -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ Nothing of size (rows × P) is held: rows go by in chunks. Recall has a module o
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores, check_rows, class_column
 from mnemosphere.numerics import vmf
-from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
 
@@ -119,6 +120,12 @@ def novelty_score(params: Parameters, x: Tensor) -> Tensor:
     for rows in chunks(x.shape[0], params.n_memories, x.device):
         out[rows] = -scores(x[rows], rows)[:, 1:].logsumexp(1)  # (B, P) -> (B,)
     return out
+
+
+def largest_novelty_score(params: Parameters) -> float:
+    """No row has a larger one: it would lie opposite to all memories."""
+    log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
+    return float(params.beta_eff) + log_ratio - math.log(float(params.p[1:].double().sum()))
 
 
 def expected_memory(params: Parameters, x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
 from mnemosphere.plots.agreement import agreement_figure, agreement_map
+from mnemosphere.plots.coverage import coverage_curve
 from mnemosphere.plots.decision import Decision
 from mnemosphere.plots.features import feature_figure, typical_rows
 from mnemosphere.plots.gallery import (
@@ -27,6 +28,7 @@ __all__ = [
     "class_weight_histogram",
     "class_weights",
     "confusion_matrix",
+    "coverage_curve",
     "explanation_strip",
     "feature_figure",
     "figure_style",

@@ -1,0 +1,347 @@
+"""The open world of embeddings: known classes, rows of unknown ones, and classes added later.
+
+    python -m research open_world --vectors DIR --jobs 16
+
+DIR holds NAME.npz files with x_train, y_train, x_dev, … of the texts (`SETS`). Of the classes a
+share is known in training, drawn by seed; test rows of the others, and those labeled "oos", are
+open. Every method is fitted to the training rows of known classes, chooses what it has to choose
+on the dev rows of known classes, and rejects a tenth of those. Each seed is a part of its own, so
+an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score, log_loss, roc_auc_score
+from sklearn.svm import LinearSVC
+
+import mnemosphere as mn
+from mnemosphere.interpret.evaluation import calibration_error
+from research import report
+from research.benchmarks._options import parser
+
+SETS = ("banking-minilm", "banking-wordllama", "clinc-wordllama")
+SHARES = (1.0, 0.25, 0.5, 0.75)
+OPEN, RATE, SURE = "open", 0.1, 0.95
+_NEIGHBORS = 5
+_EXAMPLES, _NEW_CLASSES = 5, 10
+_CHUNK = 1000
+
+Floats = NDArray[np.floating[Any]]
+Labels = NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training, dev and test rows of one seed."""
+
+    x: Floats
+    y: Labels
+    x_dev: Floats
+    y_dev: Labels
+    x_test: Floats
+    y_test: Labels  # OPEN for classes that are not known
+    classes: Labels  # known ones
+    more: tuple[Floats, Labels, Floats, Labels]  # training and test rows of the others
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a method says of dev and test rows."""
+
+    predicted: Labels  # of test rows
+    dev_score: Floats  # the higher, the sooner a row is rejected
+    score: Floats
+    proba: Floats | None = None  # of test rows
+    seconds: float = 0.0
+
+
+def load(path: Path) -> dict[str, NDArray[Any]]:
+    """Unit rows and labels."""
+    found = report.read_arrays(path)
+    for part in ("train", "dev", "test"):
+        x = found[f"x_{part}"].astype(np.float32)
+        found[f"x_{part}"] = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return found
+
+
+def split(data: dict[str, NDArray[Any]], share: float, seed: int) -> Split:
+    """Known classes by seed."""
+    classes = np.unique(data["y_train"])
+    known = np.random.default_rng(seed).permutation(classes)[: round(share * len(classes))]
+    inside = {part: np.isin(data[f"y_{part}"], known) for part in ("train", "dev", "test")}
+    test = data["y_test"]
+    other = ~inside["train"], ~inside["test"] & np.isin(test, classes)
+    return Split(
+        data["x_train"][inside["train"]], data["y_train"][inside["train"]],
+        data["x_dev"][inside["dev"]], data["y_dev"][inside["dev"]],
+        data["x_test"], np.where(inside["test"], test, OPEN), np.sort(known),
+        (data["x_train"][other[0]], data["y_train"][other[0]],
+         data["x_test"][other[1]], test[other[1]]),
+    )  # fmt: skip
+
+
+# Methods.
+
+
+def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
+    """Default settings; then what each reason for rejection does alone."""
+    began = time.perf_counter()
+    model = mn.DAMClassifier(random_state=seed).fit(data.x, data.y)
+    model.calibrate(data.x_dev, data.y_dev)
+    proba = model.predict_proba(data.x_test)
+    fitted = model.model_
+    dev, test = (mn.interpret.rejection_score(fitted, x) for x in (data.x_dev, data.x_test))
+    seconds = time.perf_counter() - began
+    predicted = model.classes_[proba.argmax(1)]
+    novelty = [model.novelty_score(x) for x in (data.x_dev, data.x_test)]
+    doubt = [fitted.doubt(x).numpy() for x in (data.x_dev, data.x_test)]
+    larger = [
+        np.maximum(*(np.searchsorted(np.sort(part[0]), part[k]) for part in (novelty, doubt)))
+        for k in (0, 1)
+    ]
+    places = [
+        model.predict_proba(data.x_dev).argmax(1), np.searchsorted(model.classes_, predicted)
+    ]  # fmt: skip
+    limits = np.full(len(model.classes_), threshold(dev))
+    for k in range(len(limits)):
+        own = dev[places[0] == k]
+        if len(own) + 1 >= 1 / RATE:
+            limits[k] = threshold(own)
+    return model, {
+        "ours": Answers(predicted, dev, test, proba, seconds),
+        "ours, novelty alone": Answers(predicted, *novelty),
+        "ours, doubt alone": Answers(predicted, *doubt),
+        "ours, larger of two ranks": Answers(predicted, *larger),
+        "ours, threshold per class": Answers(
+            predicted, dev - limits[places[0]], test - limits[places[1]]
+        ),
+    }
+
+
+def baselines(data: Split) -> dict[str, Answers]:
+    """Logistic regression, distances on top of it, a linear SVM and a router of examples."""
+    began = time.perf_counter()
+    fits = [LogisticRegression(C=c, max_iter=1000).fit(data.x, data.y) for c in (1, 10, 100)]
+    best = min(fits, key=lambda fit: log_loss(data.y_dev, fit.predict_proba(data.x_dev)))
+    proba, dev = best.predict_proba(data.x_test), best.predict_proba(data.x_dev)
+    seconds = time.perf_counter() - began
+    predicted = best.classes_[proba.argmax(1)]
+    found = {"logistic regression": Answers(predicted, -dev.max(1), -proba.max(1), proba, seconds)}
+
+    def distance(name: str, read: Callable[[Floats], Floats]) -> None:
+        began = time.perf_counter()
+        scores = read(data.x_dev), read(data.x_test)
+        taken = seconds + time.perf_counter() - began
+        found[name] = Answers(predicted, *scores, seconds=taken)
+
+    distance("k-NN distance", lambda x: -_nearest(data.x, x)[0][:, -1])
+    distance("Mahalanobis distance", _mahalanobis(data))
+    began = time.perf_counter()
+    machines = [LinearSVC(C=c).fit(data.x, data.y) for c in (0.1, 1)]
+    machine = max(machines, key=lambda fit: float(fit.score(data.x_dev, data.y_dev)))
+    margins = [machine.decision_function(x) for x in (data.x_dev, data.x_test)]
+    taken = time.perf_counter() - began
+    said = machine.classes_[margins[1].argmax(1)]
+    found["one-vs-rest SVM"] = Answers(said, *(-m.max(1) for m in margins), seconds=taken)
+    began = time.perf_counter()
+    routed = [_routed(data, x) for x in (data.x_dev, data.x_test)]
+    taken = time.perf_counter() - began
+    found["semantic-router's rule"] = Answers(
+        routed[1][0], routed[0][1], routed[1][1], seconds=taken
+    )
+    return found
+
+
+def _nearest(known: Floats, x: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """(overlaps, numbers) of the nearest known rows, nearest first."""
+    overlaps, numbers = [], []
+    for cut in range(0, len(x), _CHUNK):
+        overlap = x[cut : cut + _CHUNK] @ known.T
+        near = np.argpartition(-overlap, _NEIGHBORS, axis=1)[:, :_NEIGHBORS]
+        value = np.take_along_axis(overlap, near, 1)
+        order = np.argsort(-value, axis=1)
+        overlaps.append(np.take_along_axis(value, order, 1))
+        numbers.append(np.take_along_axis(near, order, 1))
+    return np.concatenate(overlaps), np.concatenate(numbers)
+
+
+def _mahalanobis(data: Split) -> Callable[[Floats], Floats]:
+    """The smallest distance to a class mean, by the covariance within classes (Lee et al. 2018)."""
+    place = np.searchsorted(data.classes, data.y)
+    means = np.stack([data.x[place == k].mean(0) for k in range(len(data.classes))])
+    within = np.cov((data.x - means[place]).T)
+    within += 1e-3 * np.trace(within) / len(within) * np.eye(len(within))
+    root = np.linalg.cholesky(np.linalg.inv(within))
+    centers = means @ root
+
+    def read(x: Floats) -> Floats:
+        rows = x @ root
+        squared = (rows**2).sum(1)[:, None] + (centers**2).sum(1) - 2 * rows @ centers.T
+        least: Floats = squared.min(1)
+        return least
+
+    return read
+
+
+def _routed(data: Split, x: Floats) -> tuple[Labels, Floats]:
+    """The rule of semantic-router: among the five most similar examples, the route whose examples
+    are most similar on average, if that average passes its threshold.
+
+    Its own thresholds per route are found from examples that belong to no route, which this
+    protocol has not: the threshold is set as for the others.
+    """
+    overlap, number = _nearest(data.x, x)
+    labels = data.y[number]
+    score = np.stack(
+        [(overlap * (labels == labels[:, [k]])).sum(1) / (labels == labels[:, [k]]).sum(1)
+         for k in range(_NEIGHBORS)], 1
+    )  # fmt: skip
+    best = score.argmax(1)
+    return labels[np.arange(len(x)), best], -score.max(1)
+
+
+# Measures.
+
+
+def threshold(scores: Floats) -> float:
+    """The score above which a tenth of the dev rows lies."""
+    return mn.interpret.rejection_threshold(scores, RATE)
+
+
+def coverage(score: Floats, right: NDArray[np.bool_]) -> float:
+    """The largest share of rows that can be answered with 95% of the answers right."""
+    order = np.argsort(score, kind="stable")
+    accuracy = np.cumsum(right[order]) / np.arange(1, len(right) + 1)
+    good = np.flatnonzero(accuracy >= SURE)
+    return float((good[-1] + 1) / len(right)) if len(good) else 0.0
+
+
+def measures(data: Split, said: Answers) -> dict[str, float]:
+    """All figures of one method."""
+    truth, known = data.y_test, data.y_test != OPEN
+    right = said.predicted == truth
+    answer = np.where(said.score > threshold(said.dev_score), OPEN, said.predicted)
+    found = {
+        "known_accuracy": float(right[known].mean()),
+        "coverage": coverage(said.score[known], right[known]),
+        "rejected": float((answer == OPEN)[known].mean()),
+        "f1": float(f1_score(truth, answer, average="macro")),
+        "accuracy": float((answer == truth).mean()),
+        "seconds": said.seconds,
+    }
+    if not known.all():
+        found["auroc"] = float(roc_auc_score(~known, said.score))
+        found["open_coverage"] = coverage(said.score, right)
+    if said.proba is not None:
+        own, of = said.proba[known], truth[known]
+        found["log_loss"] = float(log_loss(of, own, labels=data.classes))
+        found["calibration_error"] = calibration_error(own.max(1), right[known]) or 0.0
+    return found
+
+
+def new_classes(data: Split, model: mn.DAMClassifier, seed: int) -> dict[str, float]:
+    """One class at a time, from five examples: its recall, and what the others lose."""
+    x, y, x_new, y_new = data.more
+    known = data.y_test != OPEN
+    rows, labels = data.x_test[known], data.y_test[known]
+    before = float(model.score(rows, labels))
+    means = np.stack([data.x[data.y == name].mean(0) for name in data.classes])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    rng, lines = np.random.default_rng(seed), []
+    for name in rng.permutation(np.unique(y_new))[:_NEW_CLASSES]:
+        few = rng.permutation(x[y == name])[:_EXAMPLES]
+        began = time.perf_counter()
+        wider = mn.as_estimator(mn.interpret.add_class(model.model_, few, name))
+        seconds = time.perf_counter() - began
+        own = x_new[y_new == name]
+        mean = few.mean(0) / np.linalg.norm(few.mean(0))
+        lines.append(
+            (float(np.mean(wider.predict(own) == name)),
+             float(np.mean(own @ mean > (own @ means.T).max(1))),
+             float(wider.score(rows, labels)) - before, seconds)
+        )  # fmt: skip
+    names = ("recall", "centroid_recall", "change", "seconds")
+    return dict(zip(names, np.mean(lines, axis=0).tolist(), strict=True))
+
+
+def measure(vectors: Path, folder: Path, name: str, share: float, seed: int) -> None:
+    """One part."""
+
+    def run() -> dict[str, Any]:
+        warnings.simplefilter("ignore")  # of rare classes, and of solvers that stop early
+        data = split(load(vectors / f"{name}.npz"), share, seed)
+        model, said = ours(data, seed)
+        said |= baselines(data)
+        found: dict[str, Any] = {
+            "methods": {method: measures(data, own) for method, own in said.items()},
+            "chosen": {
+                "memories": model.n_memories_, "normalize": model.normalize_,
+                "objective": model.objective_,
+            },
+        }  # fmt: skip
+        if share == max(own for own in SHARES if own < 1):
+            found["new_class"] = new_classes(data, model, seed)
+        return found
+
+    report.Parts(folder).step(f"{name}-{share:g}-{seed}", run)
+
+
+def main(argv: list[str]) -> None:
+    """Measure all parts, several at a time, and gather them."""
+    made = parser(__doc__, "open_world")
+    made.add_argument("--vectors", type=Path, required=True, help="folder with the npz files")
+    made.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    made.add_argument("--shares", nargs="+", type=float, default=list(SHARES), choices=SHARES)
+    made.add_argument("--seeds", type=int, default=10)
+    made.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
+    args = made.parse_args(argv)
+    folder = args.out.with_suffix("")
+    report.make_folder(folder)
+    parts = [(n, s, k) for k in range(args.seeds) for n in args.sets for s in args.shares]
+    os.environ["OMP_NUM_THREADS"] = "1"  # for the processes to come
+    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(measure, args.vectors, folder, *part): part for part in parts}
+        for done, future in enumerate(as_completed(running), 1):
+            future.result()
+            print(f"{done} of {len(parts)}:", *running[future], flush=True)
+    stored = report.Parts(folder)
+    sets = []
+    for name in args.sets:
+        sizes = {k: len(v) for k, v in load(args.vectors / f"{name}.npz").items() if k[0] == "y"}
+        results = {
+            f"{share:g}": _gathered(
+                [stored.step(f"{name}-{share:g}-{k}", dict) for k in range(args.seeds)]
+            )
+            for share in args.shares
+        }
+        sets.append({"name": name, **sizes, "results": results})
+    command = report.command_line(["open_world", *argv])
+    report.write(args.out, {**report.head(command, seeds=range(args.seeds)), "sets": sets})
+
+
+def _gathered(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Each figure as the list over seeds."""
+    found: dict[str, Any] = {
+        "methods": {
+            method: {key: [round(run["methods"][method][key], 5) for run in runs] for key in own}
+            for method, own in runs[0]["methods"].items()
+        },
+        "chosen": [run["chosen"] for run in runs],
+    }
+    if "new_class" in runs[0]:
+        keys = runs[0]["new_class"]
+        found["new_class"] = {key: [round(r["new_class"][key], 5) for r in runs] for key in keys}
+    return found

@@ -1,0 +1,127 @@
+"""The tables of the open world: embeddings, rejection, classes added later."""
+
+from __future__ import annotations
+
+import statistics
+
+from research.pages.marks import markdown
+from research.pages.stored import RESULTS, command, device, read
+from research.report import Json
+
+NAMES = {
+    "banking-minilm": "BANKING77, MiniLM",
+    "banking-wordllama": "BANKING77, wordllama",
+    "clinc-wordllama": "CLINC150, wordllama",
+}
+OPEN = ("0.25", "0.5", "0.75")
+# Macro F1 at 25, 50 and 75% of the classes known, mean of ten seeds, BERT fine-tuned: TEXTOIR
+# (Zhang et al. 2021) and DA-ADB (Zhang et al. 2023).
+PUBLISHED = {
+    "MSP": ((50.1, 71.2, 83.6), (51.2, 72.7, 83.5)),
+    "DOC": ((65.7, 78.2, 83.8), (75.9, 83.9, 87.9)),
+    "ADB": ((71.6, 81.3, 86.1), (78.2, 85.2, 88.9)),
+    "DA-ADB": ((73.7, 82.5, 85.7), (79.9, 85.6, 88.4)),
+}
+NONE = "Not measured yet: `python -m research open_world --vectors DIR`."
+
+
+def _run() -> Json | None:
+    return read("open_world") if (RESULTS / "open_world.json").exists() else None
+
+
+def _mean(values: list[float], scale: float = 100.0, digits: int = 1) -> str:
+    return f"{scale * statistics.fmean(values):.{digits}f}"
+
+
+def _cell(own: Json, key: str, scale: float = 100.0, digits: int = 1) -> str:
+    return _mean(own[key], scale, digits) if key in own else "–"
+
+
+def known_table() -> str:
+    """Known classes only."""
+    run = _run()
+    if run is None:
+        return NONE
+    head = ["vectors", "method", "accuracy, %", "log-loss", "calibration error, %",
+            "answered at 95% accuracy, %", "seconds"]  # fmt: skip
+    rows = [
+        [NAMES[data["name"]], method, _cell(own, "known_accuracy"), _cell(own, "log_loss", 1, 3),
+         _cell(own, "calibration_error"), _cell(own, "coverage"), _cell(own, "seconds", 1)]
+        for data in run["sets"]
+        for method, own in data["results"]["1"]["methods"].items()
+        if not method.startswith("ours,")
+    ]  # fmt: skip
+    return markdown(head, rows) + f"\n\n{command(run)}, {device(run)} per fit."
+
+
+def open_table() -> str:
+    """F1, AUROC and accuracy with a share of the classes known, beside the published ones."""
+    run = _run()
+    if run is None:
+        return NONE
+    head = ["vectors", "method", "F1 at 25 / 50 / 75% known", "AUROC", "accuracy",
+            "answered at 95% accuracy"]  # fmt: skip
+    rows = []
+    for k, data in enumerate(run["sets"]):
+        for method in data["results"]["0.25"]["methods"]:
+            if method.startswith("ours,"):
+                continue
+            parts = [data["results"][share]["methods"][method] for share in OPEN]
+            rows.append([NAMES[data["name"]], method] + [
+                " / ".join(_cell(own, key) for own in parts)
+                for key in ("f1", "auroc", "accuracy", "open_coverage")
+            ])  # fmt: skip
+        if k != 1:  # once for each set of texts
+            rows += [
+                [f"{NAMES[data['name']].partition(',')[0]}, BERT fine-tuned", f"{name}, published",
+                 " / ".join(f"{v:.1f}" for v in figures[k > 0]), "–", "–", "–"]
+                for name, figures in PUBLISHED.items()
+            ]  # fmt: skip
+    return markdown(head, rows)
+
+
+def reasons_table() -> str:
+    """What each reason for rejection does alone."""
+    run = _run()
+    if run is None:
+        return NONE
+    names = {
+        "ours": "sum of both, in standard deviations (used)",
+        "ours, novelty alone": "novelty alone",
+        "ours, doubt alone": "doubt alone",
+        "ours, larger of two ranks": "the larger of two ranks",
+        "ours, threshold per class": "the sum, a threshold per class",
+    }
+    rows = [
+        [text, *(
+            " / ".join(_cell(data["results"][s]["methods"][method], "f1") for s in OPEN)
+            for data in run["sets"]
+        )]
+        for method, text in names.items()
+    ]  # fmt: skip
+    return markdown(["rejection score", *(NAMES[data["name"]] for data in run["sets"])], rows)
+
+
+def new_class_table() -> str:
+    """Classes from five examples."""
+    run = _run()
+    if run is None:
+        return NONE
+    rows = []
+    for data in run["sets"]:
+        own = data["results"]["0.75"]["new_class"]
+        rows.append([
+            NAMES[data["name"]], _cell(own, "recall"), _cell(own, "centroid_recall"),
+            _cell(own, "change", 100, 2).replace("-", "−"), _cell(own, "seconds", 1000),
+        ])  # fmt: skip
+    head = ["vectors", "recall of the new class, %", "of a nearest centroid, %",
+            "change for the others, points", "milliseconds"]  # fmt: skip
+    return markdown(head, rows)
+
+
+TABLES = {
+    "open world known": known_table,
+    "open world open": open_table,
+    "open world reasons": reasons_table,
+    "open world new class": new_class_table,
+}

@@ -1,0 +1,174 @@
+"""Classes added, removed, merged and renamed: new models, no training.
+
+Held-out scores stay as they are, so rates and coverages are about the rows and classes of before:
+`calibrate` again to include the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.editing import directed
+from mnemosphere.interpret.exemplars import row_texts
+from mnemosphere.model.kmeans import spherical_kmeans
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+from mnemosphere.numerics.bessel import mean_resultant
+
+_NEW_MEMORIES = 5
+_HEAD_START = 2.0  # weight of a new class: fresh rows lie further from few rows than those do
+_RIDGE = 1e-3  # of the mean squared length, where no direction is free
+
+
+def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
+    """The model with one more class, from a few rows of it; the other memories stay.
+
+    Its memories are the rows (centers of five groups if there are more), halfway to their mean.
+    Memories of the conditional objective lie further from their rows than a mean does from its own,
+    so the new ones are turned towards a direction that neither memories nor rows have, until they
+    lie as far. The class has twice the weight of an average one.
+    """
+    names = model.classes.tolist()
+    if label in names:
+        raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
+    x, w = directed(model, X).double(), model.params.w
+    near, mean = x, sphere.project(x.mean(0, keepdim=True))
+    if len(x) > _NEW_MEMORIES:
+        generator = torch.Generator(x.device).manual_seed(0)
+        near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
+    beta, n_features = model.params.beta.double(), model.params.n_features
+    usual = mean_resultant(beta, n_features) / model.params.varsigma  # of a row and its memory
+    turn = (usual / (x @ mean.T).mean()).clamp(0.0, 1.0)
+    free = _free_direction(torch.cat([w.double(), x]))
+    new = sphere.project(turn * sphere.project(near + mean) + (1 - turn**2).sqrt() * free)
+    table = torch.eye(len(names) + 1, dtype=torch.float64)
+    table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
+    wide = _map_classes(model, _with_label(names, label, model.classes), table)
+    column = wide.classes.tolist().index(label)
+
+    def extended(p: Tensor, smoothing: float, factor: float) -> Tensor:
+        soft = torch.full_like(p[0], smoothing / p.shape[1])
+        soft[column] += 1 - smoothing
+        weight = factor * p[1:, :-1].sum() / len(names) / len(new)
+        return torch.cat([p, (weight * soft).expand(len(new), -1)])
+
+    behind, mass = model.exemplars, wide.label_mass
+    if behind is not None:
+        behind = behind.take(np.append(np.arange(model.n_memories), np.full(len(new), -1)))
+        behind.support[model.n_memories :] = len(x) / len(new)
+        texts = model.features.texts(X)
+        if texts is not None and behind.names is not None:
+            order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
+            behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
+    if mass is not None:
+        mass[column] += len(x)
+    density = wide.density
+    if density is not None:  # there the rows themselves are memories
+        p = extended(density.p, model.smoothing, 1.0)
+        density = _weighted(density, torch.cat([density.w, near.to(w)]), p)
+    return _reweighted(
+        wide, torch.cat([w, new.to(w)]), extended(wide.params.p, model.smoothing, 1.0),
+        extended(wide.net.p, 0.0, _HEAD_START),
+    ).replace(exemplars=behind, label_mass=mass, density=density)  # fmt: skip
+
+
+def remove_class(model: FittedModel, label: object) -> FittedModel:
+    """The model without a class and the memories that are its own."""
+    column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
+    kept = as_numpy((model.net.p[1:, :-1].argmax(1) != column).nonzero()[:, 0])
+    if n_classes == 1 or not kept.size:
+        raise ValueError(f"every memory is of class {label!r}: none would be left")
+    left = [k for k in range(n_classes + 1) if k != column]
+    table = torch.eye(n_classes + 1, dtype=torch.float64)[:, left]
+    thin = _map_classes(model, np.delete(model.classes, column), table)
+    memories = torch.from_numpy(kept).to(model.device)
+    rows = torch.cat([torch.zeros_like(memories[:1]), 1 + memories])
+    density = thin.density
+    if density is not None and model.density is not None:
+        others = (model.density.p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
+        p = density.p[torch.cat([torch.zeros_like(others[:1]), 1 + others])]
+        density = _weighted(density, density.w[others], p) if len(others) else None
+    behind = None if model.exemplars is None else model.exemplars.take(kept)
+    return _reweighted(
+        thin, model.params.w[memories], thin.params.p[rows], thin.net.p[rows]
+    ).replace(exemplars=behind, density=density)
+
+
+def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
+    """The model with several classes as one, called `into`: its probability is their sum."""
+    columns = np.unique(as_numpy(model.columns_of(np.asarray(labels))))
+    others = np.setdiff1d(np.arange(len(model.classes)), columns)
+    names = model.classes[others].tolist()
+    if into in names:
+        raise ValueError(f"there is a class {into!r} already: merge it too, or take another name")
+    table = torch.zeros(len(model.classes) + 1, len(others) + 2, dtype=torch.float64)
+    table[others, np.arange(len(others))] = 1.0
+    table[columns, len(others)] = 1.0
+    table[-1, -1] = 1.0
+    return _map_classes(model, _with_label(names, into, model.classes), table)
+
+
+def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
+    """The model with another name for a class."""
+    return merge_classes(model, [label], into)
+
+
+def hide_class(model: FittedModel, label: object) -> FittedModel:
+    """The model with a class as part of "none of them": `predict` never names it."""
+    column = model.classes.tolist().index(label)
+    others = [k for k in range(len(model.classes) + 1) if k != column]
+    table = torch.eye(len(model.classes) + 1, dtype=torch.float64)[:, others]
+    table[column, -1] = 1.0
+    names = np.array(np.delete(model.classes, column).tolist())  # of numbers, if they are
+    return _map_classes(model, names, table)
+
+
+def _with_label(names: list[Any], label: object, like: NDArray[Any]) -> NDArray[Any]:
+    """Names and one more of the same kind."""
+    found = np.array([*names, label])
+    if found.dtype.kind != like.dtype.kind:
+        raise ValueError(f"a label must be like {like[0].item()!r}, got {label!r}")
+    return found
+
+
+def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> FittedModel:
+    """Columns of p, by a table (C+1, C'+1) of what goes where; classes (C',) are put in order."""
+    order = np.argsort(classes, kind="stable")
+    table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
+    p, net = (part.double() @ table for part in (model.params.p, model.net.p))
+    mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
+    density = model.density
+    if density is not None:
+        density = _weighted(density, density.w, density.p.double() @ table)
+    found = _reweighted(model, model.params.w, p, net)
+    return found.replace(classes=classes[order], label_mass=mass, density=density)
+
+
+def _reweighted(model: FittedModel, w: Tensor, p: Tensor, net: Tensor) -> FittedModel:
+    """The model with other memories and class weights, each scaled to sum to 1."""
+    params = _weighted(model.params, w, p)
+    net = (net.double() / net.double().sum()).to(params.p)
+    return model.replace(params=params, lineage=None, stream=None).recalibrate(class_weights=net)
+
+
+def _weighted(params: Parameters, w: Tensor, p: Tensor) -> Parameters:
+    """Other memories with these class weights, scaled to sum to 1."""
+    p = (p.double() / p.double().sum()).to(params.p)
+    return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0))
+
+
+def _free_direction(rows: Tensor) -> Tensor:
+    """A unit vector (1, N) that is orthogonal to all rows (M, N), or nearly if they span it all."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(rows.shape[1], generator=generator, dtype=rows.dtype).to(rows)
+    gram = rows @ rows.T
+    gram.diagonal().add_(_RIDGE * gram.diagonal().mean())
+    free = start - torch.linalg.solve(gram, rows @ start) @ rows
+    return sphere.project(free[None])

@@ -1,0 +1,169 @@
+"""Which rows get no class, which sets of classes a row gets, and how held-out rows settle both.
+
+There are two reasons to reject a row: it resembles no memory (its novelty score is high), or it is
+undecided between classes (the largest probability is low: doubt, its negative logarithm). The
+rejection score is the sum of both, each in units of its standard deviation among held-out rows.
+A study of BANKING77 and CLINC150 compared it with the sum and the larger of two ranks, Fisher's
+sum of log p-values, entropy in place of doubt, and thresholds per class (docs/open-world.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mnemosphere.fitted import FittedModel, Floats, HeldOut, as_numpy, like
+from mnemosphere.interpret.certify import labeled_rows
+from mnemosphere.labels import encode, in_scope
+from mnemosphere.model.class_reading import best_temperature
+
+NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
+_ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
+_POINTS = 21  # of a coverage–accuracy curve
+
+
+# Held-out rows.
+
+
+def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> FittedModel:
+    """The model with temperature and held-out scores of rows that were not trained on.
+
+    Without labels the temperature stays as it is, and there are no prediction sets. Rows that are
+    labeled `OUT_OF_SCOPE` are left out: rates and coverages are about the others.
+    """
+    stored = model.stored(X)
+    index = torch.full((stored.n_rows,), -1)
+    if y is not None and model.is_classifier:
+        kept = in_scope(y)
+        if not kept.all():
+            stored = stored.take(torch.from_numpy(kept.nonzero()[0]).to(stored.device))
+            y = np.asarray(y)[kept]
+            sample_weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
+        rows = labeled_rows(model, stored, y, sample_weight)
+        labeled = rows.targets.sum(1) > 0
+        if not bool(labeled.any()):
+            raise ValueError("no row of y has a label: pass labeled rows to calibrate")
+        found = best_temperature([(model.net, rows.take(labeled))])
+        model = model.recalibrate(temperature=found)
+        settings = model.record.settings
+        index = encode(
+            y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"), smoothing=0.0,
+            require_label=False, device=model.device,
+        ).index  # fmt: skip
+    known = index >= 0
+    own = -model.log_proba(stored)[known, index[known]]
+    novelty, doubt = (as_numpy(f(stored)) for f in (model.novelty_score, model.doubt))
+    scale = _deviation(novelty), _deviation(doubt)
+    scores = (novelty, novelty / scale[0] + doubt / scale[1], as_numpy(own))
+    return model.recalibrate(held_out=HeldOut(scale, *(np.sort(part) for part in scores)))
+
+
+def _deviation(scores: Floats) -> float:
+    """Standard deviation of the finite scores, 1 if they are all alike."""
+    known = scores[np.isfinite(scores)]
+    return float(known.std()) if known.size and np.ptp(known) > 0 else 1.0
+
+
+def held_out(model: FittedModel) -> HeldOut:
+    """The scores of held-out rows; ValueError before `calibrate`."""
+    found = model.calibration.held_out
+    if found is None:
+        raise ValueError("not calibrated yet: call calibrate(X, y) with held-out rows first")
+    return found
+
+
+def rejection_threshold(scores: Floats, rate: float) -> float:
+    """The score above which a row is rejected: at most `rate` of rows like these, on average.
+
+    With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same law lies
+    above it with probability at most k/(n+1) ≤ rate, whatever the law. The threshold is that score
+    and a margin for rounding: a score depends on the batch that a row is in by a few units in the
+    last place, and a copy of the row at the threshold must not be rejected in one batch only.
+    """
+    if not 0 < rate < 1:
+        raise ValueError(f"rate must lie between 0 and 1, got {rate}")
+    # A rounding error must not cost a rank: 0.29 * 100 is 28.999999999999996.
+    rank = int(np.floor(rate * (scores.size + 1) * (1 + 1e-12)))
+    if rank < 1:
+        raise ValueError(
+            f"a rate of {rate:g} needs at least {int(np.ceil(1 / rate)) - 1} held-out rows, got "
+            f"{scores.size}: pass more rows or a larger rate"
+        )
+    return float(np.sort(scores)[-rank]) + _margin(scores)
+
+
+def _margin(scores: Floats) -> float:
+    """Of rounding."""
+    known = scores[np.isfinite(scores)]
+    return _ROUNDING * max(1.0, float(np.abs(known).max(initial=0.0)))
+
+
+# Answers.
+
+
+def novelty_threshold(model: FittedModel) -> float | None:
+    """The novelty score above which a row counts as novel in exports; None before `calibrate`."""
+    found = model.calibration.held_out
+    if found is None or not found.novelty.size:
+        return None
+    return rejection_threshold(found.novelty, max(NOVEL, 1 / (found.novelty.size + 1)))
+
+
+def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
+    """Which rows are further from all memories than a share `rate` of held-out rows, (n,)."""
+    threshold = rejection_threshold(held_out(model).novelty, rate)
+    found: NDArray[np.bool_] = like(X, model.novelty_score(X) > threshold)
+    return found
+
+
+def rejection_score(model: FittedModel, X: Any) -> Floats:
+    """How novel and how undecided each row is, in standard deviations of held-out rows, (n,)."""
+    novelty, doubt = held_out(model).scale
+    found: Floats = like(X, model.novelty_score(X) / novelty + model.doubt(X) / doubt)
+    return found
+
+
+def is_rejected(model: FittedModel, X: Any, rate: float) -> NDArray[np.bool_]:
+    """Which rows have a higher rejection score than a share `rate` of held-out rows, (n,)."""
+    threshold = rejection_threshold(held_out(model).rejection, rate)
+    return as_numpy(rejection_score(model, X)) > threshold
+
+
+def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:
+    """The classes of each row's conformal prediction set, most probable first.
+
+    A set holds the classes with −log P(y|x) up to the k-th smallest of the n labeled held-out rows,
+    k = ⌈coverage·(n+1)⌉. The true class of a new row from the same law is in it with probability
+    at least `coverage` and at most `coverage` + 1/(n+1) without ties, on average over draws of the
+    held-out rows (Sadinle, Lei and Wasserman 2019). If more rows than that are right, the sets of
+    the least sure ones are empty.
+    """
+    if not 0 < coverage < 1:
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
+    known = held_out(model).label
+    if not known.size:
+        raise ValueError("the held-out rows had no labels: call calibrate(X, y) with labels")
+    rank = int(np.ceil(coverage * (known.size + 1) * (1 - 1e-12)))
+    limit = np.inf if rank > known.size else known[rank - 1] + _margin(known)
+    log_p = as_numpy(model.log_proba(X))
+    order = np.argsort(-log_p, axis=1, kind="stable")
+    sizes = (-log_p <= limit).sum(1)
+    return [model.classes[line[:size]] for line, size in zip(order, sizes, strict=True)]
+
+
+def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]:
+    """Accuracy of the rows that are answered, from all of them to the surest twentieth.
+
+    A row of a class that the model does not know counts as wrong if it is answered.
+    """
+    order = np.argsort(as_numpy(rejection_score(model, X)), kind="stable")
+    best = model.classes[as_numpy(model.log_proba(X).argmax(1))]
+    right = (as_numpy(y) == best)[order]
+    shares = np.linspace(1.0, 0.0, _POINTS)[:-1]
+    counts = np.maximum(np.round(shares * len(right)).astype(int), 1)
+    return [
+        {"coverage": float(n / len(right)), "accuracy": float(right[:n].mean())} for n in counts
+    ]

@@ -1,0 +1,248 @@
+"""Rates, coverages and classes that come and go, on scikit-learn's digits."""
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from sklearn.datasets import load_digits
+from sklearn.metrics import adjusted_rand_score, roc_auc_score
+
+import mnemosphere as mn
+from mnemosphere import interpret
+
+X, Y = load_digits(return_X_y=True)
+UNIT = X - X.mean(1, keepdims=True)
+UNIT /= np.linalg.norm(UNIT, axis=1, keepdims=True)
+FIT, REST = np.arange(0, 1797, 3), np.setdiff1d(np.arange(1797), np.arange(0, 1797, 3))
+
+
+def fit(labels, per_class=2, rows=FIT, **settings):
+    kept = rows[[label is not None for label in labels[rows]]]
+    n_classes = len(set(labels[kept].tolist()))
+    settings = {"objective": "conditional", "normalize": "center", "search": None} | settings
+    model = mn.DAMClassifier(per_class * n_classes, random_state=0, **settings)
+    return model.fit(X[kept], np.array(labels[kept].tolist()))
+
+
+def known_only(*classes):
+    return np.array([label if label in classes else None for label in Y.tolist()], dtype=object)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return fit(Y.astype(object))
+
+
+@pytest.fixture(scope="module")
+def seven():
+    """A model of 0 to 6, and the rows that were not trained on."""
+    return fit(known_only(*range(7))).calibrate(*(part[REST[Y[REST] < 7]] for part in (X, Y)))
+
+
+# Promises
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
+def test_the_rejection_rate_is_the_promised_one_over_40_draws(digits, rate):
+    count, rng = 0, np.random.default_rng(0)
+    for _ in range(40):
+        order = rng.permutation(REST)
+        model = interpret.calibrate(digits.model_, X[order[:900]], Y[order[:900]])
+        count += int(interpret.is_rejected(model, X[order[900:960]], rate).sum())
+    assert binomtest(count, 40 * 60, rate).pvalue > 0.01
+
+
+@pytest.mark.parametrize("coverage", [0.8, 0.95, 0.99])
+def test_prediction_sets_cover_as_promised_over_40_draws(digits, coverage):
+    count, rng = 0, np.random.default_rng(1)
+    for _ in range(40):
+        order = rng.permutation(REST)
+        model = interpret.calibrate(digits.model_, X[order[:900]], Y[order[:900]])
+        sets = interpret.predict_set(model, X[order[900:960]], coverage)
+        count += sum(y in own for y, own in zip(Y[order[900:960]], sets, strict=True))
+    assert binomtest(count, 40 * 60, coverage).pvalue > 0.01
+
+
+def test_sets_hold_the_classes_above_the_quantile(digits):
+    some, other = REST[:99], REST[99:]
+    model = mn.as_estimator(interpret.calibrate(digits.model_, X[some], Y[some]))
+    proba = model.predict_proba(X[other])
+    limit = np.sort(-np.log(model.predict_proba(X[some])[np.arange(99), Y[some]]))[94]  # ⌈0.95·100⌉
+    for own, p in zip(model.predict_set(X[other], 0.95), proba, strict=True):
+        assert own.tolist() == [k for k in np.argsort(-p) if -np.log(p[k]) <= limit + 1e-5]
+    # 99 rows cannot tell 99.5% from all.
+    assert all(len(own) == 10 for own in model.predict_set(X[other[:3]], 0.995))
+    for bad in (0.0, 1.0):
+        with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
+            model.predict_set(X[:2], bad)
+    unlabeled = mn.as_estimator(interpret.calibrate(digits.model_, X[some]))
+    assert unlabeled.temperature_ == digits.temperature_
+    with pytest.raises(ValueError, match=r"had no labels: call calibrate\(X, y\)"):
+        unlabeled.predict_set(X[:2])
+
+
+def test_a_row_without_direction_is_rejected_and_stays_so_in_a_file(digits, tmp_path):
+    rows = np.vstack([X[REST[:99]], np.zeros((1, 64))])
+    model = mn.as_estimator(interpret.calibrate(digits.model_, rows))
+    assert model.predict_or_reject(np.zeros((1, 64)), 0.02)[0] is None
+    model.save(tmp_path / "m.safetensors")
+    loaded = mn.load(tmp_path / "m.safetensors")
+    for name in ("scale", "novelty", "rejection", "label"):
+        one, two = (getattr(m.model_.calibration.held_out, name) for m in (model, loaded))
+        np.testing.assert_array_equal(one, two)
+    assert np.array_equal(model.predict_or_reject(X), loaded.predict_or_reject(X))
+
+
+def test_the_curve_counts_the_surest_rows(seven):
+    curve = interpret.coverage_curve(seven.model_, X[REST], Y[REST])
+    score = interpret.rejection_score(seven.model_, X[REST])
+    right = (seven.predict(X[REST]) == Y[REST])[np.argsort(score, kind="stable")]
+    for point in curve:
+        n = round(point["coverage"] * len(REST))
+        assert point["accuracy"] == pytest.approx(right[:n].mean())
+    assert curve[0] == {"coverage": 1.0, "accuracy": right.mean()}  # 7, 8 and 9 are wrong
+    assert curve[10]["accuracy"] > 0.95 > 0.75 > curve[0]["accuracy"]
+
+
+# Out of scope
+
+
+@pytest.mark.parametrize(
+    ("names", "objective"),
+    [(list(range(10)), "joint"), ([f"digit {k}" for k in range(10)], "conditional")],
+    ids=["numbers", "texts"],
+)
+def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, tmp_path):
+    labels = np.array(names, dtype=object)[Y]
+    outside = np.where(Y > 6, mn.OUT_OF_SCOPE, labels)
+    settings = {"objective": objective, "normalize": "center", "random_state": 0, "search": None}
+    told = mn.DAMClassifier(32, **settings).fit(X[FIT], outside[FIT])
+    assert told.classes_.tolist() == names[:7]
+    assert told.classes_.dtype == np.array(names[:7]).dtype
+    inside = FIT[Y[FIT] < 7]
+    plain = mn.DAMClassifier(28, **settings).fit(X[inside], np.array(labels[inside].tolist()))
+    found = []
+    for model in (told, plain):
+        model.calibrate(X[REST], outside[REST])  # rows out of scope are left out
+        assert model.model_.calibration.held_out.novelty.size == (Y[REST] < 7).sum()
+        found.append(roc_auc_score(Y[REST] > 6, interpret.rejection_score(model.model_, X[REST])))
+    assert found[0] > found[1]
+    assert told.predict_proba(X[REST]).shape[1] == 7
+    told.save(tmp_path / "m.safetensors")
+    again = mn.load(tmp_path / "m.safetensors")
+    assert np.array_equal(again.predict_or_reject(X[REST]), told.predict_or_reject(X[REST]))
+
+
+# Classes
+
+
+# Memories of the conditional objective are far from rows of their own in few dimensions.
+@pytest.mark.parametrize(
+    ("per_class", "objective", "most"), [(5, "joint", 0.005), (2, "conditional", 0.04)]
+)
+def test_a_class_from_five_rows(per_class, objective, most):
+    recall, centroid, change, rng = [], [], [], np.random.default_rng(0)
+    for new in (0, 3, 9):
+        others = known_only(*(k for k in range(10) if k != new))
+        base = fit(others, per_class, objective=objective)
+        old, own = REST[Y[REST] != new], REST[Y[REST] == new]
+        means = np.stack([UNIT[FIT[Y[FIT] == k]].mean(0) for k in base.classes_])
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+        for _ in range(3):
+            few = rng.permutation(FIT[Y[FIT] == new])[:5]
+            wide = mn.as_estimator(base.model_).add_class(X[few], new)
+            assert wide.classes_.tolist() == list(range(10))
+            assert np.array_equal(wide.memories_[: base.n_memories_], base.memories_)
+            recall.append(np.mean(wide.predict(X[own]) == new))
+            change.append(wide.score(X[old], Y[old]) - base.score(X[old], Y[old]))
+            mean = UNIT[few].mean(0) / np.linalg.norm(UNIT[few].mean(0))
+            centroid.append(np.mean(UNIT[own] @ mean > (UNIT[own] @ means.T).max(1)))
+    assert np.mean(recall) >= np.mean(centroid)
+    assert np.mean(change) > -most
+
+
+@pytest.mark.parametrize("n_rows", [1, 5, 40])
+def test_adding_and_removing_a_class_leaves_no_trace(seven, n_rows, tmp_path):
+    new = FIT[Y[FIT] == 8][:n_rows]
+    wide = mn.as_estimator(seven.model_).add_class(X[new], 8)
+    assert wide.n_memories_ == seven.n_memories_ + min(n_rows, 5)
+    assert wide.support_.sum() == pytest.approx(seven.support_.sum() + n_rows)
+    np.testing.assert_allclose(wide.predict_proba(X).sum(1), 1.0)
+    back = mn.as_estimator(wide.model_).remove_class(8)
+    assert np.array_equal(back.classes_, seven.classes_)
+    np.testing.assert_allclose(back.predict_proba(X), seven.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(back.novelty_score(X), seven.novelty_score(X), rtol=1e-5)
+    wide.save(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(
+        mn.load(tmp_path / "m.safetensors").predict_proba(X), wide.predict_proba(X)
+    )
+
+
+def test_merged_classes_have_the_sum_of_their_probabilities(seven):
+    proba = seven.predict_proba(X)
+    merged = mn.as_estimator(seven.model_).merge_classes([1, 2, 5], 9)
+    assert merged.classes_.tolist() == [0, 3, 4, 6, 9]
+    expected = np.column_stack([proba[:, [0, 3, 4, 6]], proba[:, [1, 2, 5]].sum(1)])
+    np.testing.assert_allclose(merged.predict_proba(X), expected, atol=1e-6)
+    np.testing.assert_allclose(merged.novelty_score(X), seven.novelty_score(X), rtol=1e-5)
+    assert mn.as_estimator(seven.model_).merge_classes([1, 2], 2).classes_.size == 6
+
+
+def test_a_renamed_class_keeps_its_probabilities(seven):
+    renamed = mn.as_estimator(seven.model_).rename_class(0, 11)
+    assert renamed.classes_.tolist() == [1, 2, 3, 4, 5, 6, 11]
+    np.testing.assert_allclose(
+        renamed.predict_proba(X), np.roll(seven.predict_proba(X), -1, axis=1), atol=1e-6
+    )
+    assert np.array_equal(
+        np.equal(renamed.predict_or_reject(X), None), np.equal(seven.predict_or_reject(X), None)
+    )
+
+
+def test_a_removed_class_is_nobodys(seven):
+    less = mn.as_estimator(seven.model_).remove_class(4)
+    own = REST[Y[REST] == 4]
+    assert 4 not in less.predict(X)
+    assert (less.novelty_score(X[own]) > seven.novelty_score(X[own])).mean() > 0.9
+    others = REST[(Y[REST] < 7) & (Y[REST] != 4)]
+    assert less.score(X[others], Y[others]) >= seven.score(X[others], Y[others]) - 0.005
+
+
+def test_rejected_rows_propose_the_classes_that_are_missing(seven):
+    missing = REST[Y[REST] > 6]
+    found = seven.discover(X[missing], 3)
+    assert [len(own.rows) for own in found] == sorted(len(own.rows) for own in found)[::-1]
+    label = np.empty(len(missing))
+    for k, own in enumerate(found):
+        label[own.rows] = k
+        assert own.nearest in range(7)
+        mean = UNIT[missing[own.rows]].mean(0)
+        overlap = UNIT[missing[own.rows]] @ mean / np.linalg.norm(mean)
+        assert np.all(np.diff(overlap) < 1e-6)
+        assert own.overlap == pytest.approx(overlap.mean(), rel=1e-3)
+    assert adjusted_rand_score(Y[missing], label) > 0.6
+    assert 2 <= len(seven.discover(X[missing])) <= len(missing) // 20
+    # Told what they are, the model knows them.
+    for own in found:
+        rows = missing[own.rows[:5]]
+        name = int(np.bincount(Y[rows]).argmax())
+        if name not in seven.classes_:
+            seven = mn.as_estimator(seven.model_).add_class(X[rows], name)
+    assert seven.score(X[REST], Y[REST]) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.add_class(X[:5], 3), "there is a class 3 already"),
+        (lambda m: m.add_class(X[:5], "x"), "a label must be like 0, got 'x'"),
+        (lambda m: m.add_class(np.zeros((2, 64)), 7), "row 0 of X .* has no direction"),
+        (lambda m: m.remove_class(8), r"labels \[8\] that are not among the classes"),
+        (lambda m: m.merge_classes([1, 2], 3), "there is a class 3 already"),
+        (lambda m: m.rename_class(1, 2), "there is a class 2 already"),
+        (lambda m: m.discover(X[:5], 7), "5 rows cannot make 7 classes"),
+        (lambda m: m.discover(X[:5], 0), "n_classes must be a whole number >= 1"),
+    ],
+)
+def test_clear_errors(seven, change, message):
+    with pytest.raises(ValueError, match=message):
+        change(mn.as_estimator(seven.model_))

@@ -1,0 +1,78 @@
+"""The benchmark of embeddings: its protocol, its measures and its tables."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from research.benchmarks import open_world
+from research.pages import open_world as page
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Eight clusters in 13 dimensions, and test rows of no class, as a set of vectors."""
+    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("vectors")
+    centers, found = rng.normal(size=(8, 13)), {}
+    for part, n in (("train", 160), ("dev", 120), ("test", 80)):
+        y = np.arange(n) % 8
+        found[f"x_{part}"] = (centers[y] + 0.5 * rng.normal(size=(n, 13))).astype(np.float16)
+        found[f"y_{part}"] = np.array([f"class {k}" for k in y])
+    found["x_test"] = np.concatenate([found["x_test"], rng.normal(size=(9, 13))])
+    found["y_test"] = np.append(found["y_test"], ["oos"] * 9)
+    np.savez(path / "banking-minilm.npz", **found)
+    return path
+
+
+def test_rows_of_unknown_classes_are_open(folder):
+    data = open_world.load(folder / "banking-minilm.npz")
+    own = open_world.split(data, 0.25, 3)
+    assert len(own.classes) == 2
+    assert set(own.y) == set(own.y_dev) == set(own.classes)
+    assert (own.y_test == open_world.OPEN).sum() == 60 + 9
+    assert set(own.more[3]).isdisjoint({*own.classes, "oos"})
+    np.testing.assert_allclose(np.linalg.norm(own.x_test, axis=1), 1.0, rtol=1e-5)
+    other = open_world.split(data, 0.25, 4)
+    assert set(other.classes) != set(own.classes)
+
+
+def test_coverage_is_that_of_all_cuts():
+    rng = np.random.default_rng(0)
+    score, right = rng.random(211), rng.random(211) < 0.94
+    order = np.argsort(score)
+    cuts = [n for n in range(1, 212) if right[order[:n]].mean() >= 0.95]
+    assert open_world.coverage(score, right) == max(cuts, default=0) / 211
+
+
+def test_a_route_has_the_mean_of_its_nearest_examples(folder):
+    data = open_world.split(open_world.load(folder / "banking-minilm.npz"), 0.75, 0)
+    said, score = open_world._routed(data, data.x_test)
+    for k, x in enumerate(data.x_test):
+        near = np.argsort(-(data.x @ x))[:5]
+        means = {y: np.mean([data.x[j] @ x for j in near if data.y[j] == y]) for y in data.y[near]}
+        assert -score[k] == pytest.approx(max(means.values()), rel=1e-5)
+        assert means[said[k]] == pytest.approx(max(means.values()), rel=1e-5)
+
+
+def test_a_part_is_measured_once_and_shown(folder, tmp_path, monkeypatch):
+    for share in open_world.SHARES:
+        if share in (0.5, 0.25):  # as one that was measured
+            stored = (tmp_path / "banking-minilm-1-0.json").read_text()
+            (tmp_path / f"banking-minilm-{share:g}-0.json").write_text(stored)
+        open_world.measure(folder, tmp_path, "banking-minilm", share, 0)
+    parts = {s: json.loads((tmp_path / f"banking-minilm-{s:g}-0.json").read_text())
+             for s in open_world.SHARES}  # fmt: skip
+    own = parts[0.75]["methods"]["ours"]
+    assert own["known_accuracy"] > 0.8
+    assert own["auroc"] > 0.7
+    assert parts[0.75]["new_class"]["recall"] > 0.3
+    results = {f"{s:g}": open_world._gathered([part]) for s, part in parts.items()}
+    run = {"command": "c", "device": "x86_64", "threads": 1,
+           "sets": [{"name": "banking-minilm", "results": results}]}  # fmt: skip
+    monkeypatch.setattr(page, "_run", lambda: run)
+    tables = {name: table() for name, table in page.TABLES.items()}
+    assert f"/ {100 * own['f1']:.1f} |" in tables["open world open"]
+    assert "DA-ADB, published | 73.7 / 82.5 / 85.7" in tables["open world open"]
+    assert all("None" not in table for table in tables.values())
