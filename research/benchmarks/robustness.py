@@ -184,7 +184,7 @@ def _to_other_cells(
         if count == _CELLS:
             left = min(left, float(bounds[k]))
             break
-        best = min(best, _to_cell(row, others[near[k]], mine, best))
+        best = min(best, _to_cell(row, others[near[k]], mine, square[own], best))
     return min(best, left), best
 
 
@@ -195,16 +195,17 @@ def _to_plane(ahead: Floats, gap: Floats) -> Floats:
     return found
 
 
-def _to_cell(row: Floats, center: Floats, mine: Floats, limit: float) -> float:
+def _to_cell(row: Floats, center: Floats, mine: Floats, square: Floats, limit: float) -> float:
     """Distance from a row to the points nearer to `center` than to all of `mine`.
 
+    square: squared distances of the row to `mine`.
     The nearest point of a polyhedron {δ: G δ ≥ h} by non-negative least squares (Lawson and Hanson
     1974, problem LDP), with planes added as they are violated.
     """
-    g, h = 2 * (center - mine), ((row - center) ** 2).sum() - ((row - mine) ** 2).sum(1)
+    h = ((row - center) ** 2).sum() - square
     active = np.argsort(-h)[:_CONSTRAINTS]
     while True:
-        matrix = np.vstack([g[active].T, h[active]])
+        matrix = np.vstack([2 * (center - mine[active]).T, h[active]])
         target = np.append(np.zeros(len(row)), 1.0)
         weights, _ = nnls(matrix, target, maxiter=30 * matrix.shape[1])
         rest = matrix @ weights - target
@@ -212,7 +213,7 @@ def _to_cell(row: Floats, center: Floats, mine: Floats, limit: float) -> float:
             return np.inf  # no such point
         change = -rest[:-1] / rest[-1]
         length = float(np.linalg.norm(change))
-        slack = g @ change - h
+        slack = 2 * (center @ change - mine @ change) - h
         worst = np.argsort(slack)[:_CONSTRAINTS]
         worst = worst[slack[worst] < -1e-7 * (1 + np.abs(h).max())]
         new = np.setdiff1d(worst, active)
@@ -350,6 +351,10 @@ def measured(work: list[Job], args: Any) -> Iterator[Json]:
             yield done.result()
 
 
+def _job_of(line: Json) -> Job:
+    return Job(*(line[name] for name in Job._fields))
+
+
 def main(argv: list[str]) -> None:
     made = parser(__doc__, "robustness")
     known = [*IMAGES, TEXTS, *TABLES]
@@ -360,14 +365,18 @@ def main(argv: list[str]) -> None:
     made.add_argument("--seeds", type=int, default=1)
     made.add_argument("--jobs", type=int, default=1, help="processes, one thread each")
     made.add_argument("--device", default="cpu", help="of our fits: cpu or cuda")
+    made.add_argument("--resume", action="store_true", help="keep the fits that --out has")
     add_data(made)
     args = made.parse_args(argv)
     work, lines = jobs(args.sets, args.seeds), []
-    for line in measured(work, args):
+    if args.resume and args.out.exists():
+        lines = report.read_json(args.out, "delete it")["runs"]
+    done = {_job_of(line) for line in lines}
+    place = {job: k for k, job in enumerate(work)}
+    for line in measured([job for job in work if job not in done], args):
         shown = ("set", "method", "swept", "value", "accuracy", "radius", "attack", "seconds")
         print(len(lines) + 1, "of", len(work), {key: line[key] for key in shown}, flush=True)
         lines.append(line)
-        place = {job: k for k, job in enumerate(work)}
-        lines.sort(key=lambda one: place[Job(*(one[field] for field in Job._fields))])
+        lines.sort(key=lambda one: place.get(_job_of(one), -1))
         command = report.command_line(["robustness", *argv])
         report.write(args.out, {**report.head(command, seeds=range(args.seeds)), "runs": lines})

@@ -79,6 +79,9 @@ def test_the_study_writes_curves_that_fall_and_certificates_below_attacks(
     monkeypatch.setattr(robustness, "KINDS", robustness.KINDS | {"table": few})
     robustness.main(["--sets", "iris", "--rows", "17", "--memories", "5", "--out", str(out)])
     assert "conditional" in capsys.readouterr().out
+    before = out.read_bytes()
+    robustness.main(["--sets", "iris", "--resume", "--out", str(out)])  # nothing is left to do
+    assert out.read_bytes() == before
     runs = json.loads(out.read_text())["runs"]
     first = [run["method"] for run in runs if not run["swept"]]
     assert first == ["joint", "conditional", "grown", *robustness.BASELINES]

@@ -280,7 +280,8 @@ def _robust(model: FittedModel, rows: NDArray[Any]) -> list[str]:
             f"{c['feature']} {_told(c['from'])} → {_told(c['to'])}" for c in other[k][:_CHANGES]
         ]
         named = model.features.names is not None and changes and other.found[k]
-        which = f" ({', '.join(changes)})" if named else ""
+        more = ", …" if len(other[k]) > _CHANGES else ""
+        which = f" ({', '.join(changes)}{more})" if named else ""
         found.append(f"{proven.sentence(k, other.length(k))}{which}")
     return found
 
