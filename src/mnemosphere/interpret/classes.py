@@ -144,11 +144,9 @@ def _memories_like(params: Parameters, x: Tensor) -> Tensor:
     shared = mean / mean.norm().clamp_min(1e-12)
     common = (w @ shared.T).mean()
 
-    def rest(rows: Tensor) -> Tensor:
-        return rows - (rows @ shared.T) * shared
-
-    near = sphere.project(rest(sphere.project(near + sphere.project(x.mean(0, keepdim=True)))))
-    own = rest(x)
+    near = sphere.project(near + sphere.project(x.mean(0, keepdim=True)))
+    near = sphere.project(near - (near @ shared.T) * shared)
+    own = x - (x @ shared.T) * shared
     squared, of_mean = own.square().sum(1).mean(), own.mean(0).square().sum()
     # Mean overlap of two rows over the length of the mean: that of a fresh row with its direction.
     pairs = (n * of_mean - squared) / (n - 1) if n > 1 else squared
