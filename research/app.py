@@ -9,8 +9,8 @@ import typer
 
 from mnemosphere.cli.shell import Shell
 from research.paper.command import reproduce
-from research.theory import training_commands  # noqa: F401  registers its commands
-from research.theory.commands import theory_app
+from research.theory import commands, training_commands  # noqa: F401  they register commands
+from research.theory.study import theory_app
 
 app = typer.Typer(
     cls=Shell,

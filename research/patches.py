@@ -1,12 +1,8 @@
 """Two layers, `PatchEncoder` and `DAMClassifier`: what to choose, and what it comes to.
 
-python -m research patches study --device cuda    choices, judged by the last training rows alone
-python -m research patches final --device cuda    test accuracy, with 100 and 1000 memories
-python -m research patches deeper --device cuda   what else might help, judged like the study
-python -m research patches small --device cuda    few rows
+python -m research patches deeper --device cuda   what else might help, judged by held-out rows
 python -m research patches labels --device cuda   few labels among many rows
 python -m research patches peers --device cuda    other classifiers on the same rows
-python -m research patches whole --device cpu     seconds and peak memory of one fit from pixels
 python -m research patches pictures               two layers of the data inside the package, drawn
 
 Each writes a report after every line, so that an interrupted one is of use. --quick takes the data
@@ -29,7 +25,6 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
 from mnemosphere import (
-    Adam,
     DAMClassifier,
     PatchEncoder,
     explain_images,
@@ -40,7 +35,6 @@ from mnemosphere.data import NamedData, load
 from mnemosphere.plots.fitted import memories_of
 from research import report
 from research.benchmarks import _options
-from research.benchmarks.one_pass import peak
 from research.image_peers import SVM_ROWS, Rows, convolutional, neighbors, svm
 
 FULL, QUICK = ("mnist", "fashion-mnist"), ("mnist-small",)
@@ -51,25 +45,6 @@ CLASSIFIER: dict[str, Any] = {"objective": "conditional"}
 ENCODED: dict[str, Any] = {"normalize": "unit"}  # soft counts lie on the sphere already
 WITHOUT: dict[str, Any] = {"objective": "joint", "unlabeled": -1}
 FEW_PASSES: dict[str, Any] = {"max_iter": 6}  # of five times as many rows
-
-# One setting at a time away from the defaults.
-ENCODERS: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    **{f"patch {k}": {"patch": k} for k in (4, 6, 8)},
-    "patches 4 and 8, 80 memories each": {"patch": (4, 8), "n_memories": 80},
-    **{f"{k} patch memories": {"n_memories": k} for k in (64, 256)},
-    **{f"grid {k}": {"grid": k} for k in (4, 6)},
-    **{f"beta {k}": {"beta": float(k)} for k in (20, 45)},
-    **{f"power {k}": {"power": k} for k in (0.35, 0.75)},
-    "not centered": {"normalize": "unit"},
-    "stride 2": {"stride": 2},
-}
-CLASSIFIERS: dict[str, dict[str, Any]] = {
-    "classifier: joint": {"objective": "joint"},
-    **{f"classifier: noise {k}": {"solver": Adam(noise=k)} for k in (0.0, 0.5, 1.5)},
-    "classifier: 30 passes": {"max_iter": 30},
-    **{f"classifier: {kind}": {"normalize": kind} for kind in ("center", "standard")},
-}
 
 
 class Fitted(NamedTuple):
@@ -241,23 +216,6 @@ class Job:
             yield (name, *self.rows(name))
 
 
-def study(job: Job) -> None:
-    """Settings one at a time, judged by rows held back from training."""
-    encoders = dict(list(ENCODERS.items())[:3]) if job.quick else ENCODERS
-    classifiers = dict(list(CLASSIFIERS.items())[:1]) if job.quick else CLASSIFIERS
-    for name, everything, _ in job.each():
-        train, held = held_back(everything)
-        for n_memories in job.memories:
-            for seed in job.seeds:
-                for what, settings in encoders.items():
-                    coded = encode(train.x, train, held, seed, **settings)
-                    _tell(job, name, what, n_memories, seed, coded, train, held, settings, {})
-                    if settings:
-                        continue
-                    for kind, other in classifiers.items():
-                        _tell(job, name, kind, n_memories, seed, coded, train, held, {}, other)
-
-
 def _tell(
     job: Job,
     name: str,
@@ -285,20 +243,6 @@ def _tell(
     )  # fmt: skip
 
 
-def final(job: Job) -> None:
-    """The defaults, shifted rows too, and one layer on all training rows, judged by test rows."""
-    for name, train, test in job.each():
-        for seed in job.seeds:
-            coded = encode(train.x, train, test, seed)
-            for n_memories in job.memories:
-                _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
-        for seed in job.seeds:
-            _shifts(job, name, "two layers, shifted rows too", seed, train, test)
-        for seed in job.seeds:
-            for n_memories in job.memories:
-                _one_layer(job, name, n_memories, seed, train, test)
-
-
 def _shifts(job: Job, name: str, what: str, seed: int, train: Rows, test: Rows) -> None:
     """Rows moved by a pixel to learn from as well, so five times as many."""
     more = shifted(train)
@@ -322,18 +266,6 @@ def deeper(job: Job) -> None:
             coded = encode(below.train, Rows(below.train, train.y), Rows(below.test, held.y), seed,
                            **top)  # fmt: skip
             _tell(job, name, "three layers", most, seed, coded, train, held, top, {})
-
-
-def small(job: Job) -> None:
-    """Small data sets."""
-    for name in ("mnist-small", "digits"):
-        train, test = job.rows(name)
-        for seed in job.seeds:
-            coded = encode(train.x, train, test, seed)
-            for n_memories in ("auto", 100):
-                _tell(job, name, "two layers", n_memories, seed, coded, train, test, {}, {})
-                _one_layer(job, name, n_memories, seed, train, test)
-            _neighbors_and_svm(job, name, seed, train, test)
 
 
 def labels(job: Job) -> None:
@@ -395,16 +327,6 @@ def peers(job: Job) -> None:
                 _neighbors_and_svm(job, name, seed, train, test)
 
 
-def whole(job: Job) -> None:
-    """One fit of both layers from pixels: its parts in seconds, its peak memory."""
-    for name, train, test in job.each():
-        for seed in job.seeds:
-            coded = encode(train.x, train, test, seed)
-            _tell(job, name, "two layers", job.memories[-1], seed, coded, train, test, {}, {})
-            job.add(f"{name} seed {seed}: {peak() / 1e9:.2f} GB at most",
-                    data=name, what="peak memory", seed=seed, bytes=peak())  # fmt: skip
-
-
 def pictures(job: Job) -> None:
     """Ten memories of the second layer, an image in doubt, a mistake; beside the report."""
     train, test = job.rows("mnist-small")
@@ -446,21 +368,11 @@ def _neighbors_and_svm(
 # --- the command
 
 PARTS: dict[str, Callable[[Job], None]] = {
-    "study": study,
-    "final": final,
     "deeper": deeper,
-    "small": small,
     "labels": labels,
     "peers": peers,
-    "whole": whole,
     "pictures": pictures,
 }
-_SEEDS = {"study": 1, "final": 3, "deeper": 1, "small": 3, "labels": 3, "peers": 1, "whole": 1,
-          "pictures": 1}  # fmt: skip
-_MEMORIES = {
-    "study": [200], "final": [100, 1000], "deeper": [1000], "small": [1000], "labels": [1000],
-    "peers": [1000], "whole": [1000], "pictures": [100],
-}  # fmt: skip
 
 
 def main(words: list[str]) -> None:
@@ -471,16 +383,14 @@ def main(words: list[str]) -> None:
     )
     made.add_argument("part", choices=[*PARTS])
     made.add_argument("--quick", action="store_true", help="small ones, data inside the package")
-    made.add_argument("--seeds", type=int, help="how many; 3 for figures, 1 for the study")
-    made.add_argument("--memories", type=int, nargs="+", help="of the second layer")
+    made.add_argument("--seeds", type=int, default=1)
+    made.add_argument("--memories", type=int, nargs="+", default=[1000])
     made.add_argument("--sets", nargs="+", default=FULL, help="data sets")
     made.add_argument("--out", type=Path, help="file of the report")
     _options.add_device(made, "auto")
     _options.add_data(made)
     options = made.parse_args(words)
     options.device = _options.pick_device(options.device).type
-    options.seeds = options.seeds or _SEEDS[options.part]
-    options.memories = options.memories or _MEMORIES[options.part]
     options.out = options.out or _options.OUT / f"patches-{options.part}.json"
     PARTS[options.part](Job(options, words))
     print(f"report: {options.out}", file=sys.stderr)

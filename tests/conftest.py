@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 _LONG = {
     "test_docs.py", "test_quick.py", "test_large_files.py", "test_page.py", "test_classifier.py",
     "test_interruption.py", "test_finite.py", "test_distributed.py", "test_threads.py",
-    "test_stories.py", "test_trust.py", "test_files.py", "test_train.py",
+    "test_stories.py", "test_files.py", "test_train.py",
 }  # fmt: skip
 
 

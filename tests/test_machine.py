@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-
-import numpy as np
 import pytest
 import torch
 
@@ -27,42 +24,6 @@ def test_devices_that_cannot_be_used(name):
         machine.pick_device(name)
 
 
-def test_versions_are_those_that_run():
-    found = machine.versions()
-    assert found == {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
-
-
-def test_the_processor_has_a_name(monkeypatch):
-    assert machine.device_name() == machine.device_name(torch.device("cpu")) != ""
-
-    def broken(*args, **kwargs):
-        raise OSError("no such file")
-
-    monkeypatch.setattr(machine.Path, "read_text", broken)
-    assert machine.device_name("cpu") in (platform.processor(), platform.machine())
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("processor : 0\nmodel name\t: Fast Chip 9\nmodel name\t: Fast Chip 9\n", "Fast Chip 9"),
-        ("processor : 0\nBogoMIPS : 50\n", platform.machine()),
-    ],
-)
-def test_the_name_comes_from_the_system(monkeypatch, text, expected):
-    monkeypatch.setattr(machine.Path, "read_text", lambda *args, **kwargs: text)
-    assert machine.device_name() == expected
-
-
-def test_a_gpu_is_asked_for_its_own(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device[-1]}")
-    assert machine.device_name("cuda:3") == "GPU 3"
-
-
 def test_more_memory_than_there_is_is_refused():
     free = machine.available_memory()
     assert 1e6 < free < 1e15
@@ -71,17 +32,7 @@ def test_more_memory_than_there_is_is_refused():
         machine.check_memory(1e15, "cpu", "it", "use less")
 
 
-def test_memory_is_not_bounded_where_the_system_does_not_tell(monkeypatch):
-    monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: "")
-    assert machine.available_memory() == float("inf")
-
-
 @pytest.mark.parametrize(("told", "size"), [("2048K", 1 << 21), ("1024K\n", 1 << 20), ("?", 0)])
 def test_the_cache_of_a_core(monkeypatch, told, size):
     monkeypatch.setattr(machine.Path, "read_text", lambda *_, **__: told)
     assert machine.core_cache.__wrapped__() == size
-
-
-def test_a_cache_that_nobody_tells_of(monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "Path", lambda _: tmp_path / "none")
-    assert machine.core_cache.__wrapped__() == 0

@@ -11,7 +11,6 @@ The fixed point starts from training rows and takes a fixed number of passes ove
 
 Cost counts every product of a row with a memory, in units of a training pass over the training
 rows at the full width: training, curvature, and the forward passes over validation rows.
-`--curvature-cost P` instead times one curvature phase against one training pass at width P.
 """
 
 from __future__ import annotations
@@ -20,18 +19,14 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
 
 import torch
 
-from mnemosphere.model import Batch, Nearest, Parameters, accumulate, objectives
-from mnemosphere.model.curvature import Descent
-from mnemosphere.training import Callback, GrowthResult, Run, Solver, SplitRecord, Splitting
+from mnemosphere.model import Batch, Nearest, Parameters
+from mnemosphere.training import Callback, GrowthResult, Solver, SplitRecord, Splitting
 from research import fits, report
 from research.benchmarks._options import digits_parser
 from research.report import synchronize
-
-METHODS = {"nearest": Nearest, "descent": Descent}
 
 
 class PrintSplits(Callback):
@@ -47,19 +42,6 @@ class PrintSplits(Callback):
         )
 
 
-class PrintPasses(Callback):
-    """One line per pass."""
-
-    def on_pass(self, run: Run) -> None:
-        """Print the loss."""
-        record = run.history[-1]
-        print(
-            f"    {record.n_memories} pass {record.n_iter} loss {record.loss:.4f} "
-            f"validation {record.validation_loss} beta {record.beta:.1f} {record.seconds:.2f} s",
-            flush=True,
-        )
-
-
 def run(data: Batch, validation: Batch | None, args: argparse.Namespace, seed: int) -> GrowthResult:
     """One growth from args.initial to args.memories."""
     generator = torch.Generator().manual_seed(seed)
@@ -71,18 +53,14 @@ def run(data: Batch, validation: Batch | None, args: argparse.Namespace, seed: i
         data,
         solver,
         max_memories=args.memories,
-        splitting=Splitting(
-            fraction=args.fraction,
-            delta=args.delta or None,
-            curvature=METHODS[args.curvature](),
-        ),
-        passes=args.phase_passes or (100 if sgd else 1),
-        final_passes=args.final_passes or (100 if sgd else 6),
+        splitting=Splitting(delta=0.25, curvature=Nearest()),
+        passes=100 if sgd else 1,
+        final_passes=100 if sgd else 6,
         validation=validation,
         patience=1 if sgd else None,
         tol=args.tol,
         generator=generator,
-        callbacks=[PrintSplits(), *([PrintPasses()] if args.verbose else [])],
+        callbacks=[PrintSplits()],
     )
 
 
@@ -100,52 +78,14 @@ def cost(result: GrowthResult, n_rows: int, n_validation: int) -> dict[str, floa
     }
 
 
-def curvature_cost(data: Batch, args: argparse.Namespace) -> dict[str, object]:
-    """Seconds of one curvature phase and of one training pass, each the best of three."""
-    generator = torch.Generator().manual_seed(0)
-    start = fits.data_start(data, args.curvature_cost, generator=generator)
-    solver = fits.fixed_point(batch_size=fits.BATCH)
-    params = fits.train_from(start, data, solver, passes=2, generator=generator).params
-
-    def best(work: Callable[[], object]) -> float:
-        times = []
-        for _ in range(3):
-            synchronize(args.device)
-            began = time.perf_counter()
-            work()
-            synchronize(args.device)
-            times.append(time.perf_counter() - began)
-        return min(times)
-
-    arguments = (params, data, objectives.joint)
-    training = best(lambda: accumulate(*arguments))
-    out: dict[str, object] = {"memories": args.curvature_cost, "training_pass_s": training}
-    for name, method in METHODS.items():
-        seconds = best(lambda method=method: method()(*arguments, generator=generator))
-        passes = method()(*arguments, generator=generator).passes
-        out[name] = {
-            "seconds": round(seconds, 3),
-            "in_training_passes": round(seconds / training, 3),
-            "arithmetic_in_passes": round(passes, 3),
-        }
-    return out
-
-
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = digits_parser(__doc__, "growth", seeds=1)
     parser.set_defaults(device="auto")
     parser.add_argument("--solver", choices=["sgd", "fixed-point"], default="fixed-point")
     parser.add_argument("--initial", type=int, default=16)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--phase-passes", type=int, help="at most, in all phases but the last")
-    parser.add_argument("--final-passes", type=int, help="at most, in the last phase")
     parser.add_argument("--tol", type=float, default=0.0, help="relative, ends a phase")
-    parser.add_argument("--delta", type=float, default=0.25, help="0: by line search")
-    parser.add_argument("--fraction", type=float, default=1.0, help="of the memories, at most")
-    parser.add_argument("--curvature", choices=list(METHODS), default="nearest")
-    parser.add_argument("--curvature-cost", type=int, metavar="P")
     parser.add_argument("--rows", type=int, help="training rows used; all if not given")
-    parser.add_argument("--verbose", action="store_true")
     return parser.parse_args(argv)
 
 
@@ -179,27 +119,23 @@ def main(argv: list[str]) -> None:
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     command = report.command_line(["growth", *argv])
     content = report.head(command, device=args.device, seeds=seeds)
-    if args.curvature_cost:
-        content["curvature_cost"] = curvature_cost(data, args)
-        print(json.dumps(content, indent=1))
-    else:
-        validation = None
-        if args.solver == "sgd":
-            data, validation = fits.split_tail(data, 0.1)
-        n_validation = 0 if validation is None else validation.n_rows
-        rows = []
-        for seed in seeds:
-            synchronize(args.device)
-            began = time.perf_counter()
-            result = run(data, validation, args, seed)
-            synchronize(args.device)
-            row = row_of(result, test, seed, time.perf_counter() - began)
-            row["cost"] = cost(result, data.n_rows, n_validation)
-            rows.append(row)
-            shown = {k: v for k, v in row.items() if k != "splits"}
-            print(json.dumps(shown), flush=True)
-        content["rows"] = rows
-        content["mean_accuracy"] = round(statistics.fmean(r["accuracy"] for r in rows), 3)
-        content["mean_cost"] = round(statistics.fmean(r["cost"]["total"] for r in rows), 3)
-        print(f"mean accuracy {content['mean_accuracy']}%, cost {content['mean_cost']} passes")
+    validation = None
+    if args.solver == "sgd":
+        data, validation = fits.split_tail(data, 0.1)
+    n_validation = 0 if validation is None else validation.n_rows
+    rows = []
+    for seed in seeds:
+        synchronize(args.device)
+        began = time.perf_counter()
+        result = run(data, validation, args, seed)
+        synchronize(args.device)
+        row = row_of(result, test, seed, time.perf_counter() - began)
+        row["cost"] = cost(result, data.n_rows, n_validation)
+        rows.append(row)
+        shown = {k: v for k, v in row.items() if k != "splits"}
+        print(json.dumps(shown), flush=True)
+    content["rows"] = rows
+    content["mean_accuracy"] = round(statistics.fmean(r["accuracy"] for r in rows), 3)
+    content["mean_cost"] = round(statistics.fmean(r["cost"]["total"] for r in rows), 3)
+    print(f"mean accuracy {content['mean_accuracy']}%, cost {content['mean_cost']} passes")
     report.write(args.out, content)

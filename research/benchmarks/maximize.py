@@ -21,7 +21,7 @@ from mnemosphere.model import accumulate, maximize_bound, objectives
 from mnemosphere.numerics import polytope
 from research import fits, report
 from research.benchmarks._options import parser
-from research.benchmarks.one_pass import problem, products
+from research.benchmarks._random import problem, products
 
 N_MEMORIES, N_CLASSES = 1000, 10
 

@@ -30,7 +30,6 @@ from mnemosphere.data import ArrayDataset, load
 from mnemosphere.model import Batch, Parameters, accumulate, from_memories, objectives
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.products import operands
-from mnemosphere.model.streams import join, overlapping
 from mnemosphere.numerics import sphere
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
@@ -158,10 +157,8 @@ def _replayed(act: Callable[[], object]) -> Callable[[], object]:
         act()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph), overlapping(torch.device("cuda")):
-        kept = act()  # until they join
-        join()
-    del kept
+    with torch.cuda.graph(graph):
+        act()
     return graph.replay
 
 

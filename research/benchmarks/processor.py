@@ -1,16 +1,12 @@
-"""A pass and a fit on a processor: beside an iteration of faiss's k-means, and where time goes.
+"""A pass on a processor, compared with an iteration of spherical k-means by faiss.
 
-    python -m research processor passes profile --threads 2 --data DIR
-    python -m research processor passes --rows 60000 --data DIR
+    python -m research processor --threads 2 --data DIR
+    python -m research processor --rows 60000 --data DIR
 
-passes: one pass over rows of MNIST on the sphere (two large products, exponentials, statistics) in
+One pass over rows of MNIST on the sphere (two large products, exponentials, statistics) in
 each precision the processor has units for, the two products alone, and one iteration of spherical
 k-means by faiss on the same rows with as many means and threads, in a process of its own. They
 take turns; each is taken at its fastest.
-
-profile: a fit with the settings of the other benchmarks, and the share of its time in large
-products, exponentials, small products (with class weights), other operations on tensors, and
-outside of them (the exact maximizer, which is NumPy, and Python).
 """
 
 from __future__ import annotations
@@ -28,9 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.profiler import ProfilerActivity
 
-from mnemosphere import DAMClassifier
 from mnemosphere.data import NamedData, load
 from mnemosphere.model import Batch, Parameters, accumulate, objectives
 from mnemosphere.model.kernel import chunks
@@ -40,7 +34,6 @@ from research.benchmarks._options import add_data, parser
 
 PEER = Path(__file__).with_name("_kmeans.py")
 ITERATIONS = 3
-LARGE = 64  # the least side of a large product
 
 
 def precisions() -> list[str]:
@@ -105,47 +98,9 @@ def passes(data: NamedData, n_rows: int, n_memories: int, repeats: int) -> dict[
     return found
 
 
-def kind_of(name: str, shapes: list[list[int]]) -> str:
-    """To which share an operation counts."""
-    if name in ("aten::mm", "aten::addmm", "aten::addmm_"):
-        sides = [side for shape in shapes if len(shape) == 2 for side in shape]
-        return "large products" if min(sides) >= LARGE else "small products"
-    if name.rstrip("_") in ("aten::exp", "aten::exp2", "aten::_softmax"):
-        return "exponentials"
-    return "other operations"
-
-
-def profile(data: NamedData, n_rows: int, n_memories: int, precision: str) -> dict[str, Any]:
-    """Seconds of a fit, its accuracy, and shares of its time."""
-    x, y = data.x_train[:n_rows], data.y_train[:n_rows]
-    settings = {**fits.CLASSIFIER, "precision": precision, "objective": "joint"}
-    model = DAMClassifier(n_memories, **settings, random_state=0, device="cpu")
-    seconds = []
-    for _ in range(2):  # the first warms up
-        began = time.perf_counter()
-        model.fit(x, y)
-        seconds.append(time.perf_counter() - began)
-    with torch.profiler.profile(activities=[ProfilerActivity.CPU], record_shapes=True) as run:
-        began = time.perf_counter()
-        model.fit(x, y)
-        whole = time.perf_counter() - began
-    shares = dict.fromkeys(("large products", "exponentials", "small products"), 0.0)
-    shares |= {"other operations": 0.0, "outside of tensors": 1.0}
-    for event in run.key_averages(group_by_input_shape=True):
-        share = 1e-6 * event.self_cpu_time_total / whole
-        shares[kind_of(event.key, event.input_shapes)] += share
-        shares["outside of tensors"] -= share
-    right = float(np.mean(model.predict(data.x_test) == data.y_test))
-    return {
-        "rows": n_rows, "memories": n_memories, "precision": precision,
-        "seconds": seconds[-1], "accuracy": 100 * right, "shares": shares,
-    }  # fmt: skip
-
-
 def main(words: list[str]) -> None:
-    """Run the parts that are asked for."""
+    """Measure, print, store."""
     made = parser(__doc__, "processor")
-    made.add_argument("parts", nargs="+", choices=["passes", "profile"])
     made.add_argument("--threads", type=int, default=torch.get_num_threads())
     made.add_argument("--rows", type=int, default=24_000)
     made.add_argument("--memories", type=int, default=1000)
@@ -155,13 +110,6 @@ def main(words: list[str]) -> None:
     torch.set_num_threads(args.threads)
     data = load("mnist", directory=args.data)
     result = report.head(report.command_line(["processor", *words]))
-    if "passes" in args.parts:
-        result["passes"] = passes(data, args.rows, args.memories, args.repeats)
-        print(result["passes"], flush=True)
-        report.write(args.out, result)
-    if "profile" in args.parts:
-        result["profile"] = []
-        for precision in precisions():
-            result["profile"].append(profile(data, args.rows, args.memories, precision))
-            print(result["profile"][-1], flush=True)
-        report.write(args.out, result)
+    result["passes"] = passes(data, args.rows, args.memories, args.repeats)
+    print(result["passes"], flush=True)
+    report.write(args.out, result)

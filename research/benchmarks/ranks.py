@@ -38,7 +38,7 @@ from mnemosphere.training import SGD, Adam, FixedPoint, alone, fit, grow
 from mnemosphere.training.distributed import Processes, current
 from research import report
 from research.benchmarks._options import add_device, parser
-from research.benchmarks.one_pass import N_FEATURES, problem
+from research.benchmarks._random import N_FEATURES, problem
 
 
 def measure(n_rows: int, n_memories: int, passes: int) -> dict[str, Any]:

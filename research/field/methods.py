@@ -31,6 +31,9 @@ from research.field.peers import LVQ, Calibrated, KMeansPrototypes, TunedNeighbo
 
 OURS = "dam"
 PROTOTYPES = "k-means prototypes"
+# Columns of `decision_summary`; the first has an analogue for others.
+DECISION = ("memories_for_90", "memories_for_90_high", "same_by_three", "uniform_decides",
+            "frequencies_decide", "repeated_memories")  # fmt: skip
 NEIGHBORS, LOGISTIC, SVM = "k-NN", "logistic regression", "RBF SVM"
 TIMED_BY = (LOGISTIC, NEIGHBORS)  # both together are the measure of what a fit may cost
 # Methods whose model is a set of places in the space of rows, each with a label.
@@ -97,24 +100,6 @@ FRAMES: dict[str, Make] = {
 
 
 BOTH = (OURS, "dam-joint")
-
-
-# The defaults with one thing changed: what each of them gains.
-CHANGED: dict[str, Make] = {
-    OURS: CLASSIFIERS[OURS],
-    "joint": CLASSIFIERS["dam-joint"],
-    "conditional": lambda c: mn.DAMClassifier(objective="conditional", random_state=c.seed),
-    "no search": lambda c: mn.DAMClassifier(search=None, random_state=c.seed),
-    "standardized rows": lambda c: mn.DAMClassifier(normalize="standard", random_state=c.seed),
-    "ς = 1": lambda c: mn.DAMClassifier(varsigma=1.0, random_state=c.seed),
-    "equal weights of memories": lambda c: mn.DAMClassifier(
-        solver=mn.FixedPoint(learn_weights=False), random_state=c.seed
-    ),
-    "a fifth of the rows, always": lambda c: mn.DAMClassifier(
-        max(c.n_rows // 5, 2 * c.n_classes), random_state=c.seed
-    ),
-    "half of the rows": lambda c: mn.DAMClassifier(c.n_rows // 2, random_state=c.seed),
-}
 
 
 class SphericalKMeans:

@@ -1,10 +1,8 @@
-"""What is measured: one cell per data set and method, in each of eight parts.
+"""What is measured: one cell per data set and method, in each of six parts.
 
 classify     accuracy, log-loss, calibration error, cost, on the folds of a cross-validation
 time         a fit of ours between one of logistic regression and one of k-NN, in one run
-drawn        the same on drawn tables
 frames       classify, on tables with names, categories and blanks
-changed      classify, for our defaults with one thing changed
 cluster      agreement with the classes, which nobody was told, on the training rows of the folds
 few-labels   test accuracy with five labels per class, the other training rows unlabeled
 novelty      rows of a class left out of training told from test rows of the others, by AUROC
@@ -29,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 
-from research.field import drawn, frames, methods, scores, sets
+from research.field import frames, methods, scores, sets
 from research.field.methods import Case
 from research.field.sets import Table
 from research.report import Json
@@ -97,13 +95,29 @@ def whole(p: Any, classes: Any, n_classes: int) -> NDArray[np.float64]:
     return full
 
 
+def deciding(model: Any, x: Any) -> dict[str, float]:
+    """How few memories of ours decide about rows; the number of rows or prototypes of others."""
+    if hasattr(model, "decision_summary"):
+        told = model.decision_summary(x).as_dict()
+        return {key: float(told[key]) for key in methods.DECISION}
+    model = getattr(model, "model_", model)
+    last = model.steps[-1][1] if hasattr(model, "steps") else model
+    last = getattr(last, "model_", last)
+    number = getattr(last, "n_neighbors", None)  # k of k-NN, support vectors, the nearest prototype
+    if hasattr(last, "n_support_"):
+        number = last.n_support_.sum()
+    elif hasattr(last, "prototypes_") or hasattr(last, "centroids_"):
+        number = 1
+    return {} if number is None else {methods.DECISION[0]: float(number)}
+
+
 def classify(
     table: Table,
     method: str,
     n_folds: int,
     seed: int,
     memories: list[int] | None,
-    makes: dict[str, methods.Make] = methods.CLASSIFIERS | methods.CHANGED,
+    makes: dict[str, methods.Make] = methods.CLASSIFIERS,
 ) -> Json:
     found: dict[str, list[float]] = {
         key: [] for key in ("accuracy", "log_loss", "fit_seconds", "predict_seconds", "bytes")
@@ -125,6 +139,8 @@ def classify(
         found["bytes"].append(len(pickle.dumps(model)))
         if hasattr(model, "n_memories_"):
             counts.append(int(model.n_memories_))
+        for key, value in deciding(model, table.rows(test)).items():
+            found.setdefault(key, []).append(round(value, 6))
         pooled.append(p)
         truth.append(table.y[test])
     # Of all rows, each as predicted by the fold that did not see it: folds are too small to bin.
@@ -210,14 +226,12 @@ PARTS = {
         {"accuracy": True, "log_loss": False, "calibration_error": False},
     ),
     "time": Part({m: methods.CLASSIFIERS[m] for m in methods.BOTH}, timed, {}),
-    "drawn": Part({methods.OURS: methods.CLASSIFIERS[methods.OURS]}, timed, {}, drawn),
     "frames": Part(
         methods.FRAMES,
         partial(classify, makes=methods.FRAMES),
         {"accuracy": True, "log_loss": False, "calibration_error": False},
         frames,
     ),
-    "changed": Part(methods.CHANGED, classify, {"accuracy": True, "log_loss": False}),
     "cluster": Part(methods.CLUSTERERS, cluster, {"rand_index": True, "mutual_information": True}),
     "few-labels": Part(methods.FEW_LABELS, few_labels, {"accuracy": True}),
     "novelty": Part(methods.DETECTORS, novelty, {"auroc": True}),

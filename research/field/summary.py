@@ -16,7 +16,8 @@ from research.report import Json
 POINT = 0.01  # accuracy: "within a point"
 NEAR = (methods.NEIGHBORS, methods.LOGISTIC, methods.SVM)
 MOST = 2 / 3  # of the sets: a method that is still being measured is not ranked
-TIMED = ("time", "drawn")
+FEW = 5  # memories
+TIMED = ("time",)
 SMALL, MOST_TIMES = 10_000, 5  # rows below which the cost of a fit is judged, and by what
 
 
@@ -128,7 +129,26 @@ def criteria(results: Results, timed: Results, ours: str = methods.OURS) -> list
         lower = int((error.of(ours) <= error.of(methods.LOGISTIC)).sum())
         what, wanted = "calibration error at most that of logistic regression", math.ceil(n / 2)
         found.append(Criterion(what, f"{lower} of {n} sets, {wanted} wanted", lower >= wanted))
-    return [*found, *cost_of_a_fit(timed, ours)]
+    return [*found, *few_memories(results, ours), *cost_of_a_fit(timed, ours)]
+
+
+def few_memories(results: Results, ours: str) -> list[Criterion]:
+    """Do a few memories decide? If that is measured."""
+    cells = [results.cells.get((name, ours), {}) for name in outside(results)]
+    cells = [cell for cell in cells if methods.DECISION[0] in cell]
+    if not cells:
+        return []
+    needed, _, three, uniform = ([mean(c, key) for c in cells] for key in methods.DECISION[:4])
+    few, n = sum(k <= FEW for k in needed), len(cells)
+    wanted, all_three, most = math.ceil(0.9 * n), float(np.mean(three)), float(np.mean(uniform))
+    return [
+        Criterion(f"at most {FEW} memories hold 90% of the vote, median over rows",
+                  f"{few} of {n} sets, {wanted} wanted", few >= wanted),
+        Criterion("the three strongest memories give the class on 97% of rows",
+                  f"{all_three:.1%}", all_three >= 0.97),
+        Criterion("the uniform component decides on at most 2% of rows", f"{most:.1%}",
+                  most <= 0.02),
+    ]  # fmt: skip
 
 
 def cost_of_a_fit(timed: Results, ours: str) -> list[Criterion]:

@@ -22,17 +22,13 @@ from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import (
     field,
-    images,
-    many,
     marks,
     open_world,
     pictures,
     reproduced,
-    rows,
+    robustness,
     tables,
-    theory,
     theory_facts,
-    trust,
 )
 from research.report import ROOT, STORED
 
@@ -40,16 +36,15 @@ DOCS = (
     "benchmarks.md",
     "field.md",
     "open-world.md",
+    "robustness.md",
     "theory.md",
     "theory-derivations.md",
-    "trust.md",
     "more-than-one-machine.md",
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-_MODULES = (tables, field, rows, many, open_world, trust, images, theory)
-TABLES = {name: table for module in _MODULES for name, table in module.TABLES.items()}
-PICTURES = pictures.PICTURES | field.PICTURES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 

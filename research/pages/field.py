@@ -170,29 +170,6 @@ def part_table(part: str) -> str:
     return f"{table}\n\n{rule}\n\n{how(results)}"
 
 
-def drawn_table() -> str:
-    """One line per drawn table: what a fit takes, and how many times its measure that is."""
-    results = Results.read("drawn")
-    if not results.cells:
-        return "Not measured yet: `python -m research field drawn`."
-    ratios = summary.fit_ratios(results, methods.OURS)
-    lines = []
-    for name in sorted(ratios, key=lambda n: results.sets[n]["rows"]):
-        facts, cell = results.sets[name], results.cells[name, methods.OURS]
-        clumps = name.split("-")[-1] if facts["kind"] == "clumps" else ""
-        shape = f"{facts['rows']:,} × {facts['features']}"
-        peers = sum(summary.mean(cell, peer) for peer in methods.TIMED_BY)
-        seconds = (summary.mean(cell, "fit_seconds"), peers)
-        lines.append(
-            [facts["kind"], shape, str(facts["classes"]), clumps, *map(short, seconds),
-             f"{ratios[name]:.1f}"]
-        )  # fmt: skip
-    head = ["drawn as", "rows × features", "classes", "clumps per class", "dam, s"]
-    table = markdown([*head, "logistic regression + k-NN, s", "times"], lines)
-    seen = summary.cost_of_a_fit(results, methods.OURS)[0].seen
-    return f"{table}\n\nTimes: {seen}.\n\n{how(results)}"
-
-
 def cost_source() -> str:
     run = _cost()
     return f"- `{run['command']}`, {device(run)}"
@@ -285,7 +262,6 @@ TABLES: dict[str, Callable[[], str]] = {
         "accuracy", lambda v: f"{v:.1f}", factor=100.0, part="frames"
     ),
     "field cost": cost_source,
-    "field drawn": drawn_table,
-    **_parts(("frames", "changed", "cluster", "few-labels", "novelty")),
+    **_parts(("frames", "cluster", "few-labels", "novelty")),
 }
 PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}

@@ -3,164 +3,197 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 
+from research.benchmarks.conditional import CASES
 from research.pages.marks import markdown
 from research.pages.stored import (
+    MINUS,
     RESULTS,
-    average,
+    Values,
+    collect,
     command,
-    conditional_runs,
     device,
-    growth_runs,
-    percent,
+    grouped,
+    of,
     read,
-    signed,
-    solver,
     source,
-    sources,
-    width,
+    table,
 )
-from research.report import Json
-
-PAPER = {"beta=6": 79, "beta=10": 85, "beta=14": 89, "beta=18": 91, "varsigma=0.25": 96}
-SETTINGS = {"varsigma=0.25": "β learned, ς = 0.25"} | {
-    f"beta={b}": f"β = {b} held, ς = 1" for b in (6, 10, 14, 18)
-}
+from research.paper.experiment import finished_folders, read_result
+from research.report import STORED, Json
 
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+LEARNED = "varsigma=0.25"  # the last setting of Table 1
+AUTO = "bfloat16"  # what "auto" takes on a GPU
+
+
+def table1() -> tuple[Json, dict[str, Json]]:
+    """The stored run of Table 1, and what each solver reaches at its last setting."""
+    run = read_result(finished_folders(STORED / "paper", "table1")[-1])
+    rows = [row for row in run["measured"]["rows"] if row["case"] == LEARNED]
+    return run, {row["solver"]: row for row in grouped(rows, "solver")}
+
+
+def growth_runs() -> list[Json]:
+    """Every stored growth, smallest final width first; `name` and `solver` of each."""
+    runs = [read(path.stem) for path in RESULTS.glob("growth_*.json")]
+    for run in runs:
+        run["solver"] = "SGD" if "--solver sgd" in run["command"] else "fixed point"
+        run["width"] = run["rows"][0]["memories"]
+        run["name"] = f"{run['rows'][0]['levels'][0]['memories']} → {run['width']}"
+    return sorted(runs, key=lambda run: (run["solver"], run["width"]))
+
+
+def conditional_runs() -> dict[str, Json]:
+    """The data sets that are measured, in the order of the study."""
+    found = {name: RESULTS / f"conditional_{name}.json" for name in CASES}
+    return {name: read(path.stem) for name, path in found.items() if path.exists()}
+
+
+# --- README
 
 
 def summary_table() -> str:
-    """The README's: one line per claim, and the commands behind them."""
-    sgd, fixed = read("accuracy_table_sgd"), read("accuracy_table_fixed_point")
-    learned = [r for r in sgd["rows"] if r["setting"] == "varsigma=0.25"]
-    average_passes = round(statistics.fmean(r["passes"] for r in learned))
-    passes = fixed["rows"][0]["passes"]
-    claims: list[tuple[str, list[Json], float, list[Json]]] = [
-        (f"{sgd['memories']} memories, the paper's SGD", learned, average_passes, [sgd]),
-        (f"{fixed['memories']} memories, fixed point", fixed["rows"], passes, [fixed]),
-    ]
+    """One line per claim, and the commands behind them."""
+    paper, by_solver = table1()
+    claims = [
+        (f"1000 memories, {name}", by_solver[solver]["accuracy"], by_solver[solver]["passes"],
+         [paper])
+        for name, solver in (("the paper's SGD", "sgd"), ("fixed point", "fixed-point"))
+    ]  # fmt: skip
     kinds: dict[str, list[Json]] = {}
     for run in growth_runs():
-        first = run["rows"][0]["levels"][0]["memories"]
-        kinds.setdefault(f"grown {first} → {width(run)}, {solver(run)}", []).append(run)
+        kinds.setdefault(f"grown {run['name']}, {run['solver']}", []).append(run)
     for name, runs in kinds.items():
-        rows = [row for run in runs for row in run["rows"]]
-        cost = statistics.fmean(r["cost"]["total"] for r in rows)
-        claims.append((name, rows, round(cost, 1), runs))
-    commands: list[str] = []
-    lines = []
-    for name, rows, cost, runs in claims:
-        numbers = []
-        for run in runs:
-            commands.append(command(run).strip("`"))
-            numbers.append(f"({len(commands)})")
-        seeds = f"{len(rows)} seed{'s' if len(rows) > 1 else ''}"
-        accuracy = percent(r["accuracy"] for r in rows)
-        lines.append([name, f"{accuracy}, {seeds}", f"{cost:g} passes", " ".join(numbers)])
-    table = markdown(["MNIST", "test accuracy", "cost", "command"], lines)
+        rows = collect(row for run in runs for row in run["rows"])
+        claims.append((name, rows["accuracy"], rows["cost"]["total"], runs))
+    commands = list(dict.fromkeys(run["command"] for *_, runs in claims for run in runs))
+    lines = [
+        [name, f"{accuracy:percent}, {len(accuracy)} seed{'s' if len(accuracy) > 1 else ''}",
+         f"{float(f'{cost:.1f}'):g} passes",
+         " ".join(f"({commands.index(run['command']) + 1})" for run in runs)]
+        for name, accuracy, cost, runs in claims
+    ]  # fmt: skip
     listed = "\n".join(f"{text}  # ({k})" for k, text in enumerate(commands, start=1))
     hidden = "<details><summary>The commands</summary>"
-    return f"{table}\n\n{hidden}\n\n```bash\n{listed}\n```\n\n</details>"
+    head = ["MNIST", "test accuracy", "cost", "command"]
+    return f"{markdown(head, lines)}\n\n{hidden}\n\n```bash\n{listed}\n```\n\n</details>"
 
 
-def accuracy_table() -> str:
-    """Table (accuracy_table) of the paper, and the fixed point beside it."""
-    rows = []
-    for name in ("sgd", "fixed_point"):
-        run = read(f"accuracy_table_{name}")
-        for setting in dict.fromkeys(r["setting"] for r in run["rows"]):
-            mine = [r for r in run["rows"] if r["setting"] == setting]
-            rows.append(
-                [
-                    {"sgd": "SGD", "fixed_point": "fixed point"}[name],
-                    SETTINGS[setting],
-                    f"{PAPER[setting]}%" if name == "sgd" else "",
-                    percent(r["accuracy"] for r in mine),
-                    f"{statistics.fmean(r['passes'] for r in mine):.0f}",
-                    f"{statistics.fmean(r['beta'] for r in mine):.4g}",
-                    f"{statistics.fmean(r['seconds'] for r in mine):.3g}",
-                ]
-            )
-    head = ["solver", "setting", "paper", "test accuracy", "passes", "final β", "seconds"]
-    return (
-        markdown(head, rows) + "\n\n" + sources("accuracy_table_sgd", "accuracy_table_fixed_point")
-    )
+ABILITIES = {
+    "[classify](docs/getting-started.md), and say why": (
+        "`fit`, `predict`, `explain`",
+        "1000 memories, {fixed[passes]:.0f} passes: {fixed[accuracy]:.1f}%",
+    ),
+    "[higher accuracy](docs/user-guide.md#objective), memories less prototypical": (
+        '`objective="conditional"`',
+        "{sharp[0][memories]} memories: {sharp[0][accuracy]:.1f}%; {sharp[1][memories]} memories: "
+        "{sharp[1][accuracy]:.1f}%",
+    ),
+    "learn from [few labels](docs/user-guide.md#few-labels)": (
+        "`unlabeled=-1`",
+        "{few[labels]} labels: {few[all rows]:.1f}%, without the other rows "
+        "{few[labeled rows alone]:.1f}%",
+    ),
+    "[recall](docs/user-guide.md#recall) what is hidden or damaged": (
+        "`recall`, NaN is unknown",
+        "{hidden[share]:.0%} of the pixels hidden: {hidden[fixed-point][completed]:.1f}% right, "
+        "as damaged {hidden[damaged]:.1f}%",
+    ),
+    "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know": (
+        "`calibrate_novelty`, `predict_or_reject`",
+        "AUROC {novel[auroc][fashion-mnist][novelty_score]:.3f} against Fashion-MNIST, "
+        '`normalize="center", varsigma=0.25`',
+    ),
+    "[grow](docs/user-guide.md#growth) by splitting memories": (
+        "`growth=16`, `interpret.at_level`",
+        "{grown[name]} memories: {grown[rows][0][accuracy]:.1f}%, every smaller model on the way",
+    ),
+    "find classes [without labels](docs/user-guide.md#clustering-without-labels)": (
+        "`DAMClusterer`",
+        "",
+    ),
+}
+
+
+def abilities_table() -> str:
+    """What there is, how it is called, what it reached on MNIST."""
+    found = {
+        "fixed": table1()[1]["fixed-point"],
+        "sharp": conditional_runs()["mnist"]["results"],
+        "few": grouped(read("semi_supervised")["runs"], "labels")[0],
+        "hidden": collect(run["hidden"][-1] for run in read("recall")["runs"]),
+        "novel": collect(read("novelty")["runs"]),
+        "grown": growth_runs()[-1],
+    }
+    lines = [[what, by, text.format(**found)] for what, (by, text) in ABILITIES.items()]
+    return markdown(["it can", "by", "on MNIST, test rows"], lines)
+
+
+# --- benchmarks.md
 
 
 def growth_table() -> str:
+    runs = growth_runs()
+    columns = {
+        "solver": "{solver}", "memories": "{name}", "seeds": "{n}",
+        "test accuracy": "{all[accuracy]:percent}",
+        "cost in full passes": "{all[cost][total]:.2f}",
+        "of it curvature": "{all[cost][curvature]:.2f}",
+    }  # fmt: skip
+    rows = [run | {"all": collect(run["rows"]), "n": len(run["rows"])} for run in runs]
+    listed = "\n".join(f"- {command(run)}, {device(run)}" for run in runs)
+    return f"{table(columns, rows)}\n\nIn this order:\n\n{listed}"
+
+
+def label_split_table() -> str:
+    """Growth at fixed class weights, with classes shared out, and with δ sought as well."""
+    run = read("label_splits")
+    settings = {"learned": ("ς = 0.25, β learned", 64), "beta=6": ("ς = 1, β = 6", 16)}
+    ways = {(False, False): "fixed class weights", (True, False): "classes shared out",
+            (True, True): "and δ sought"}  # fmt: skip
     rows = []
-    for run in growth_runs():
-        cost = [r["cost"] for r in run["rows"]]
-        parts = {k: statistics.fmean(c[k] for c in cost) for k in cost[0]}
-        rows.append(
-            [
-                solver(run),
-                f"{run['rows'][0]['levels'][0]['memories']} → {width(run)}",
-                len(run["rows"]),
-                percent(r["accuracy"] for r in run["rows"]),
-                f"{parts['total']:.2f}",
-                f"{parts['curvature']:.2f}",
-            ]
-        )
-    head = ["solver", "memories", "seeds", "test accuracy", "cost in full passes",
-            "of it curvature"]  # fmt: skip
-    listed = [f"- {command(run)}, {device(run)}" for run in growth_runs()]
-    return markdown(head, rows) + "\n\nIn this order:\n\n" + "\n".join(listed)
-
-
-def time_table() -> str:
-    run = read("training_time")
-    rows = []
-    for r in run["rows"]:
-        rows.append(
-            [
-                r["memories"],
-                "fixed point" if r["solver"] == "fixed-point" else "SGD",
-                "split" if r["growth"] else "none",
-                f"{r['seconds']:.3g}",
-                f"{r['products']:.4g}",
-                f"{r['cost_in_full_passes']:.3g}",
-                "yes" if r["reached_target"] else "no",
-                f"{r['test_accuracy']:.2f}%",
-            ]
-        )
-    head = ["memories", "solver", "growth", "seconds", "products (10⁶)", "in full passes",
-            "target reached", "test accuracy"]  # fmt: skip
-    return markdown(head, rows) + "\n\n" + sources("training_time")
-
-
-def exponent_table() -> str:
-    rows = [
-        [
-            "fixed point" if e["solver"] == "fixed-point" else "SGD",
-            "split" if e["growth"] else "none",
-            f"{min(e['sizes'])}–{max(e['sizes'])}",
-            f"{e['products']:.2f}",
-            f"{e['seconds']:.2f}",
+    for own in grouped(run["rows"], "data", "setting", "classes", "search"):
+        setting, size = settings[own["setting"]]
+        last = collect(levels[-1] for levels in own["levels"])
+        sizes = sorted(set(last["memories"]))
+        middle = [
+            v["accuracy"] for levels in own["levels"] for v in levels if v["memories"] == size
         ]
-        for e in read("training_time")["exponents"]
-    ]
-    return markdown(["solver", "growth", "memories", "products ∝ P^", "seconds ∝ P^"], rows)
+        splits = [split for splits in own["splits"] for split in splits if split["n_split"]]
+        rows.append(own | {
+            "last": last, "setting": setting, "way": ways[own["classes"], own["search"]],
+            "sizes": f"{own['levels'][0][0]['memories']} → {'–'.join(map(str, sizes[:: len(sizes) - 1 or 1]))}",
+            "middle": f"{Values(middle):percent}" or "never there",
+            "raised": "" if own["search"] else sum(split["delta"] < 0.25 for split in splits),
+        })  # fmt: skip
+    order = {"mnist": 0, "fashion-mnist": 1}
+    rows.sort(key=lambda row: (order[row["data"]], row["setting"] != settings["learned"][0]))
+    columns = {
+        "data": "{data}", "setting": "{setting}", "splits": "{way}", "memories": "{sizes}",
+        "accuracy at 64 or 16": "{middle}", "at the end": "{last[accuracy]:percent}",
+        "cost in full passes": "{last[cost]:.1f}", "splits made smaller": "{raised}",
+    }  # fmt: skip
+    return table(columns, rows, run)
 
 
 def conditional_table() -> str:
     """The conditional objective on each data set, mean and range over the seeds."""
     runs = conditional_runs()
-    if not runs:
-        return "Not measured yet: `python -m research conditional --seeds 10 --data DIR`."
     names = DATASETS | {f"{k}-patches": f"{v}, patches" for k, v in DATASETS.items()}
-    lines = [
-        [names.get(name, "BANKING77, MiniLM vectors"), line["memories"],
-         f"{line['accuracy']:.2f}% ({line['lowest']:.2f}–{line['highest']:.2f})",
-         f"{line['log_loss']:.3f}", f"{line['fidelity']:.1f}%", line["seeds"],
-         f"{line['encoding_seconds'] + line['seconds']:.2g}"]
-        for name, run in runs.items() for line in run["results"]
+    rows = [
+        row | {"data": names.get(name, "BANKING77, MiniLM vectors"),
+               "all": row["encoding_seconds"] + row["seconds"]}
+        for name, run in runs.items() for row in run["results"]
     ]  # fmt: skip
-    head = ["data", "memories", "test accuracy", "log-loss", "class of the nearest memory", "seeds",
-            "seconds"]  # fmt: skip
-    sources = dict.fromkeys(source(run) for run in runs.values())
-    return markdown(head, lines) + "\n\n" + "\n".join(sources)
+    columns = {
+        "data": "{data}", "memories": "{memories}",
+        "test accuracy": "{accuracy:.2f}% ({lowest:.2f}–{highest:.2f})",
+        "log-loss": "{log_loss:.3f}", "class of the nearest memory": "{fidelity:.1f}%",
+        "seeds": "{seeds}", "seconds": "{all:.2g}",
+    }  # fmt: skip
+    return table(columns, rows, *runs.values())
 
 
 def robust_table() -> str:
@@ -169,332 +202,374 @@ def robust_table() -> str:
         return "Not measured yet: `python -m research robust_fits --jobs 2`."
     run = read("robust_fits")
     found, noise = run["summary"], run["summary"]["noise_log_loss_over_chance"]
-    lines = [
-        ["fits", f"{found['fits']} on {found['problems']} problems"],
-        ["mean accuracy relative to the better baseline", f"{signed(100 * found['mean_gain'])}"],
-        ["fits more than five points below it", f"{found['share_behind']:.1%}"],
-        ["fits below the median of their problem", str(len(found["below_median"]))],
-        ["log-loss on noise labels, in units of chance",
-         f"{noise['mean']:.3f} (at most {noise['highest']:.3f})"],
-    ]  # fmt: skip
-    return f"{markdown(['', ''], lines)}\n\n{source(run)}"
-
-
-def few_labels_table() -> str:
-    run = read("semi_supervised")
-    lines = []
-    for labels in dict.fromkeys(r["labels"] for r in run["runs"]):
-        rows = [r for r in run["runs"] if r["labels"] == labels]
-        some = "gain" in rows[0]
-        lines.append(
-            [
-                labels,
-                percent(r["labeled rows alone"] for r in rows) if some else "",
-                percent(r["all rows"] for r in rows),
-                ", ".join(signed(r["gain"]) for r in rows) if some else "",
-            ]
-        )
-    head = ["labels", "labeled rows alone", "with all 60,000 rows", "points gained, seed by seed"]
-    return markdown(head, lines) + "\n\n" + source(run)
+    lines = {
+        "fits": f"{found['fits']} on {found['problems']} problems",
+        "mean accuracy relative to the better baseline": f"{Values([100 * found['mean_gain']]):signed}",
+        "fits more than five points below it": f"{found['share_behind']:.1%}",
+        "fits below the median of their problem": str(len(found["below_median"])),
+        "log-loss on noise labels, in units of chance": f"{noise['mean']:.3f} (at most {noise['highest']:.3f})",
+    }  # fmt: skip
+    return f"{markdown(['', ''], list(lines.items()))}\n\n{source(run)}"
 
 
 def recall_table() -> str:
     run = read("recall")
-    runs = run["runs"]
-    lines = [["none", percent(r["intact"] for r in runs), "", "", ""]]
-    for k, case in enumerate(runs[0]["hidden"]):
-        mine = [r["hidden"][k] for r in runs]
-        lines.append(
-            [
-                f"{case['share']:.0%} of the pixels hidden",
-                percent(r["damaged"] for r in mine),
-                percent(r["fixed-point"]["completed"] for r in mine),
-                percent(r["gradient"]["completed"] for r in mine),
-                percent(r["fixed-point"]["recalled"] for r in mine),
-            ]
-        )
-    for k, case in enumerate(runs[0]["noise"]):
-        mine = [r["noise"][k] for r in runs]
-        lines.append(
-            [
-                f"noise, its length {case['length']:g} times the digit's",
-                percent(r["damaged"] for r in mine),
-                "",
-                "",
-                percent(r["recalled"] for r in mine),
-            ]
-        )
+    runs, rows = run["runs"], []
+    for kind, text in (("hidden", "{share:.0%} of the pixels hidden"),
+                       ("noise", "noise, its length {length:g} times the digit's")):  # fmt: skip
+        for cases in zip(*(r[kind] for r in runs), strict=True):
+            case = collect(cases)
+            inside = case.get("fixed-point", case)
+            held = [case.get(way, {}).get("completed", "") for way in ("fixed-point", "gradient")]
+            rows.append([text.format(**cases[0]), case["damaged"], *held, inside["recalled"]])
+    lines = [[line[0], *(f"{v:percent}" if v else "" for v in line[1:])] for line in rows]
+    first = ["none", f"{collect(runs)['intact']:percent}", "", "", ""]
     head = ["damage", "right as it is", "known pixels held, fixed point",
             "known pixels held, gradient", "nothing held, fixed point"]  # fmt: skip
-    return markdown(head, lines) + "\n\n" + source(run)
+    return f"{markdown(head, [first, *lines])}\n\n{source(run)}"
 
 
-def blanks_table() -> str:
+def missing_table() -> str:
     run = read("blanks")
-    lines = []
-    for name, found in run["sets"].items():
-        own, mean = found["mean"]["own"], found["mean"]["mean"]
-        lines.append(
-            [
-                f"{name}, {found['rows']} × {found['features']}",
-                *(f"{way['accuracy']:.1%}" for way in (own, mean)),
-                *(f"{way['log_loss']:.3f}" for way in (own, mean)),
-            ]
-        )
-    head = ["set", "accuracy, blanks averaged over", "means filled in",
-            "log-loss, blanks averaged over", "means filled in"]  # fmt: skip
-    return markdown(head, lines) + "\n\n" + source(run)
+    rows = [found | found["mean"] | {"set": name} for name, found in run["sets"].items()]
+    columns = {
+        "set": "{set}, {rows} × {features}", "accuracy, averaged over": "{own[accuracy]:.1%}",
+        "accuracy, means filled in": "{mean[accuracy]:.1%}",
+        "log-loss, averaged over": "{own[log_loss]:.3f}",
+        "log-loss, means filled in": "{mean[log_loss]:.3f}",
+    }  # fmt: skip
+    return table(columns, rows, run)
 
 
 def novelty_table() -> str:
     run = read("novelty")
-    runs = run["runs"]
-    strangers = [
-        [
-            DATASETS.get(name, name),
-            f"{statistics.fmean(r['auroc'][name]['novelty_score'] for r in runs):.3f}",
-        ]
-        for name in runs[0]["auroc"]
+    scores = collect(run["runs"])["auroc"]
+    kinds = [{"name": DATASETS.get(k, k), "auroc": v["novelty_score"]} for k, v in scores.items()]
+    rates = [collect(cases) for cases in zip(*(r["reject"] for r in run["runs"]), strict=True)]
+    shares = {"digits rejected": "digits rejected", "clothes rejected": "clothes rejected",
+              "errors among digits kept": "error of digits kept"}  # fmt: skip
+    rows = [
+        {"rate": r["rate"][0]}
+        | {name: Values(100 * v for v in r[key]) for name, key in shares.items()}
+        for r in rates
     ]
-    lines = []
-    for k, case in enumerate(runs[0]["reject"]):
-        mine = [r["reject"][k] for r in runs]
-        shares = ("digits rejected", "clothes rejected", "error of digits kept")
-        lines.append([f"{case['rate']:.1%}"] + [percent(100 * r[s] for r in mine) for s in shares])
-    head = ["rate asked for", "digits rejected", "clothes rejected", "errors among digits kept"]
-    return (
-        markdown(["MNIST test digits against", "AUROC"], strangers)
-        + "\n\n" + markdown(head, lines) + "\n\n" + source(run)
-    )  # fmt: skip
+    columns = {"rate asked for": "{rate:.1%}"} | {name: f"{{{name}:percent}}" for name in shares}
+    first = table({"MNIST test digits against": "{name}", "AUROC": "{auroc:.3f}"}, kinds)
+    return f"{first}\n\n{table(columns, rows, run)}"
 
 
 def clusters_table() -> str:
-    """Agreement with the classes beside k-means on the same rows, and the numbers found."""
+    """Agreement with the classes compared with k-means on the same rows, and the numbers found."""
     run = read("clusters")
-    lines = []
+    rows = []
     for found in run["sets"]:
         runs = found["runs"]
-        ours = statistics.fmean(r["agreement"] for r in runs)
-        spherical = statistics.fmean(r["spherical_k_means"] for r in runs)
-        same = statistics.fmean(r["k_means"][r["normalize"]] for r in runs)
         best = max(statistics.fmean(r["k_means"][k] for r in runs) for k in runs[0]["k_means"])
-        chosen = ", ".join(dict.fromkeys(r["normalize"] for r in runs))
-        numbers = ", ".join(str(r["found"]) for r in runs)
-        lines.append(
-            [
-                found["name"], str(found["rows"]), chosen, str(runs[0]["memories"]), f"{ours:.3f}",
-                f"{spherical:.3f}", f"{same:.3f}", f"{best:.3f}", str(found["classes"]), numbers,
-            ]
-        )  # fmt: skip
-    head = [
-        "data", "rows", "normalization", "memories", "`DAMClusterer`", "spherical k-means",
-        "k-means, same rows", "k-means, best normalization", "classes", "found",
-    ]  # fmt: skip
-    return f"{markdown(head, lines)}\n\n{source(run)}"
+        rows.append(collect(runs) | {
+            "name": found["name"], "rows": found["rows"], "classes": found["classes"], "best": best,
+            "same": Values(r["k_means"][r["normalize"]] for r in runs), "number": runs[0]["memories"],
+            "numbers": ", ".join(str(r["found"]) for r in runs),
+        })  # fmt: skip
+    columns = {
+        "data": "{name}", "rows": "{rows}", "normalization": "{normalize}", "memories": "{number}",
+        "`DAMClusterer`": "{agreement:.3f}", "spherical k-means": "{spherical_k_means:.3f}",
+        "k-means, same rows": "{same:.3f}", "k-means, best normalization": "{best:.3f}",
+        "classes": "{classes}", "found": "{numbers}",
+    }  # fmt: skip
+    return table(columns, rows, run)
 
 
 def calibration_table() -> str:
     """Both readings of every set, and their means."""
     run = read("calibration")
-    ways = ("before", "after")
-    lines = [
-        [
-            f"{s['name']}, {s['rows']} × {s['features']}", str(s["classes"]),
-            *(f"{s[way]['log_loss']:.3f}" for way in ways),
-            *(f"{s[way]['calibration_error']:.3f}" for way in ways),
-            *(f"{s[way]['accuracy']:.1%}" for way in ways),
-        ]
-        for s in run["sets"]
-    ]  # fmt: skip
-    means = [
-        form.format(statistics.fmean(s[way][figure] for s in run["sets"]))
-        for figure, form in (
-            ("log_loss", "{:.3f}"), ("calibration_error", "{:.3f}"), ("accuracy", "{:.1%}")
-        )
-        for way in ways
-    ]  # fmt: skip
-    head = ["data", "classes", "log-loss before", "after", "calibration error before", "after",
-            "accuracy before", "after"]  # fmt: skip
-    return f"{markdown(head, [*lines, ['mean', '', *means]])}\n\n{source(run)}"
+    rows = [s | {"data": f"{s['name']}, {s['rows']} × {s['features']}"} for s in run["sets"]]
+    rows.append(collect(run["sets"]) | {"data": "mean", "classes": ""})
+    columns = {
+        "data": "{data}", "classes": "{classes}", "log-loss before": "{before[log_loss]:.3f}",
+        "log-loss after": "{after[log_loss]:.3f}",
+        "calibration error before": "{before[calibration_error]:.3f}",
+        "calibration error after": "{after[calibration_error]:.3f}",
+        "accuracy before": "{before[accuracy]:.1%}", "accuracy after": "{after[accuracy]:.1%}",
+    }  # fmt: skip
+    return table(columns, rows, run)
 
 
-def step_table() -> str:
-    run = read("sgd_step")
-    lines = [
-        [
-            r["memories"],
-            r["batch"],
-            f"{r['plain']:.2f}",
-            f"{r['in training']:.3f}",
-            f"{r['plain'] / r['in training']:.1f}",
-            f"{r['products']:.3f}",
-        ]
-        for r in run["milliseconds"]
-    ]
-    head = ["memories", "rows per step", "plain, ms", "replayed, ms", "times faster",
-            "two large products alone, ms"]  # fmt: skip
-    return markdown(head, lines) + "\n\n" + source(run)
+# --- two layers, precision, processors
 
 
-def maximize_table() -> str:
-    run = read("maximize")
-    lines = [
-        [
-            r["weights"],
-            f"{r['decades']:.0f}",
-            r["iterations"],
-            f"{r['milliseconds']:.1f}",
-            f"{r['ratio']:.2f}",
-        ]
-        for r in run["rows"]
-    ]
-    head = ["weights", "decades", "iterations", "ms", "of the products of a batch"]
-    return markdown(head, lines) + "\n\n" + source(run)
+def gpu_parts_table() -> str:
+    """How much longer fits take without a part, over all cases."""
+    run, rows = read("gpu_parts"), []
+    cases = run["seconds"]
+    for part in [name for name in cases[0] if name not in ("case", "first", "nothing")]:
+        ratios = sorted((case[part] / case["nothing"], case["case"]) for case in cases)
+        middle = statistics.median(ratio for ratio, _ in ratios)
+        rows.append({"part": part, "least": ratios[0][0], "middle": middle, "most": ratios[-1]})
+    columns = {
+        "left out": "{part}", "least": "{least:.2f}", "median": "{middle:.2f}",
+        "largest": "{most[0]:.2f}", "largest for": "{most[1]}",
+    }  # fmt: skip
+    return table(columns, rows, run)
 
 
-def unsupervised_table() -> str:
-    run = read("unsupervised_pass")
-    m = run["measured"]
-    kinds = [
-        ("one exact pass", "seconds_pass", "times_faster_processor_time"),
-        *(
-            (f"an epoch of SGD, batches of {rows}", f"seconds_sgd_epoch_{rows}",
-             f"sgd_{rows}_times_faster_processor_time")
-            for rows in (1000, 4000)
-        ),
-    ]  # fmt: skip
-    lines = [[name, f"{m[seconds]:.1f}", f"{m[times]:.1f}"] for name, seconds, times in kinds]
-    theirs = run["authors"]
-    remark = (
-        f"{m['rows']:,} patches of {m['features']} pixels. Peak memory "
-        f"{m['gigabytes_peak']:.2f} GB, interpreter, reading and cutting included. The authors' "
-        f"epoch took {theirs['seconds']:g} s and {theirs['gigabytes']:g} GB where large products "
-        f"run at {theirs['gflop_per_second']:g} GFLOP/s; they ran at "
-        f"{m['gflop_per_second_products']:.0f} GFLOP/s here."
-    )
-    head = ["", "seconds", "times faster than the authors' epoch, at equal speed of products"]
-    return markdown(head, lines) + "\n\n" + remark + "\n\n" + source(run)
+def _means(rows: list[Json], lines: dict[str, Json], head: list[str], key: str) -> str:
+    """A line for each name with the mean accuracy of the rows that match, a column per `key`."""
+    found = []
+    for name, where in lines.items():
+        cells = []
+        for column in head[1:]:
+            wanted = where | {key: column} if key == "data" else {"what": where[column]}
+            values = Values(r["accuracy"] for r in rows if wanted.items() <= r.items())
+            cells.append(f"{values:.2f}%" if values else "")
+        found.append([name, *cells])
+    return markdown([DATASETS.get(name, name) for name in head], found)
 
 
-def abilities_table() -> str:
-    """The README's: what there is, how it is called, what it came to on MNIST."""
-    fixed, grown = read("accuracy_table_fixed_point"), read("growth_fixed_point_8192")
-    first, few = grown["rows"][0]["levels"][0]["memories"], read("semi_supervised")["runs"]
-    fewest = [r for r in few if r["labels"] == min(r["labels"] for r in few)]
-    hidden = [max(r["hidden"], key=lambda h: h["share"]) for r in read("recall")["runs"]]
-    completed = statistics.fmean(h["fixed-point"]["completed"] for h in hidden)
-    strange = read("novelty")["runs"]
-    auroc = statistics.fmean(r["auroc"]["fashion-mnist"]["novelty_score"] for r in strange)
-    sharper = [
-        f"{line['memories']} memories: {line['accuracy']:.1f}%"
-        for line in conditional_runs().get("mnist", {"results": []})["results"]
-    ]
-    lines = [
-        [
-            "[classify](docs/getting-started.md), and say why",
-            "`fit`, `predict`, `explain`",
-            f"{fixed['memories']} memories, {fixed['rows'][0]['passes']} passes: "
-            f"{average(fixed['rows'], 'accuracy'):.1f}%",
-        ],
-        [
-            "[higher accuracy](docs/user-guide.md#objective), memories less prototypical",
-            '`objective="conditional"`',
-            "; ".join(sharper),
-        ],
-        [
-            "learn from [few labels](docs/user-guide.md#few-labels)",
-            "`unlabeled=-1`",
-            f"{fewest[0]['labels']} labels: {average(fewest, 'all rows'):.1f}%, without the other "
-            f"rows {average(fewest, 'labeled rows alone'):.1f}%",
-        ],
-        [
-            "[recall](docs/user-guide.md#recall) what is hidden or damaged",
-            "`recall`, NaN is unknown",
-            f"{hidden[0]['share']:.0%} of the pixels hidden: {completed:.1f}% right, as damaged "
-            f"{average(hidden, 'damaged'):.1f}%",
-        ],
-        [
-            "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know",
-            "`calibrate`, `predict_or_reject`",
-            f'AUROC {auroc:.3f} against Fashion-MNIST, `normalize="center", varsigma=0.25`',
-        ],
-        [
-            "[grow](docs/user-guide.md#growth) by splitting memories",
-            "`growth=16`, `interpret.at_level`",
-            f"{first} → {width(grown)} memories: {average(grown['rows'], 'accuracy'):.1f}%, every "
-            "smaller model on the way",
-        ],
-        [
-            "find classes [without labels](docs/user-guide.md#clustering-without-labels)",
-            "`DAMClusterer`",
-            "",
-        ],
-    ]
-    return markdown(["it can", "by", "on MNIST, test rows"], lines)
-
-
-def label_split_table() -> str:
-    """Growth at fixed class weights, with classes shared out, and with δ sought as well."""
-    run, rows = read("label_splits"), []
-    settings = {"learned": "ς = 0.25, β learned", "beta=6": "ς = 1, β = 6"}
-    ways = {
-        (False, False): "fixed class weights",
-        (True, False): "classes shared out",
-        (True, True): "and δ sought",
+def two_layers_table() -> str:
+    peers, ours = read("patches_peers"), conditional_runs()
+    rows = [r for r in peers["results"] if r["what"] != "two layers"]
+    for name, run in ours.items():
+        rows += [f | {"data": name.removesuffix("-patches"), "what": name.endswith("-patches")}
+                 for f in run["fits"]]  # fmt: skip
+    lines: dict[str, Json] = {
+        f"{p} memories{shown}": {"what": layers, "memories": p}
+        for layers, shown in ((True, ", two layers"), (False, " of pixels")) for p in (1000, 100)
+    }  # fmt: skip
+    lines |= {
+        "convolutional network, two convolutions and two dense layers": {
+            "what": "convolutional network"
+        },
+        "SVM, radial kernel, pixels of 10,000 rows": {"what": "SVM, radial"},
+        "3 nearest neighbors, pixels": {"what": "3 nearest neighbors"},
     }
-    for data in dict.fromkeys(row["data"] for row in run["rows"]):
-        for setting, title in settings.items():
-            for (classes, search), way in ways.items():
-                mine = [
-                    row for row in run["rows"]
-                    if (row["data"], row["setting"], row["classes"], row["search"])
-                    == (data, setting, classes, search)
-                ]  # fmt: skip
-                last = [row["levels"][-1] for row in mine]
-                middle = [
-                    level["accuracy"] for row in mine for level in row["levels"]
-                    if level["memories"] == (64 if setting == "learned" else 16)
-                ]  # fmt: skip
-                sizes = sorted({level["memories"] for level in last})
-                raised = sum(split["delta"] < 0.25 for row in mine for split in row["splits"]
-                             if split["n_split"] and not search)  # fmt: skip
-                rows.append(
-                    [
-                        data,
-                        title,
-                        way,
-                        f"{mine[0]['levels'][0]['memories']} → {sizes[0]}"
-                        + (f"–{sizes[-1]}" if len(sizes) > 1 else ""),
-                        percent(middle) if middle else "never there",
-                        percent(level["accuracy"] for level in last),
-                        f"{average(last, 'cost'):.1f}",
-                        "" if search else str(raised),
-                    ]
-                )
-    head = [
-        "data", "setting", "splits", "memories", "accuracy at 64 or 16", "at the end",
-        "cost in full passes", "splits made smaller",
+    passes = next(r["passes"] for r in rows if r["what"] == "convolutional network")
+    listed = "\n".join(dict.fromkeys(map(source, (*ours.values(), peers))))
+    told = f"the network made {passes:.0f} passes in that time"
+    return f"{_means(rows, lines, ['', *DATASETS], 'data')}\n\n{listed}; {told}"
+
+
+def beyond_table() -> str:
+    """Variants, evaluated on the last training rows."""
+    run = read("patches_deeper")
+    lines: dict[str, Json] = {
+        "1000 memories": {"what": "two layers"}, "4000 memories": {"what": "two layers, at once"},
+        "rows shifted by a pixel as well, five times as many": {"what": "two layers, shifted rows too"},
+        "an encoder on top of another": {"what": "three layers"},
+    }  # fmt: skip
+    return f"{_means(run['results'], lines, ['', *DATASETS], 'data')}\n\n{source(run)}"
+
+
+def labels_table() -> str:
+    """Few labels of MNIST: means of the seeds that each line has."""
+    run, counts = read("patches_labels"), ("10", "100", "1000")
+    kinds = {
+        "two layers, those rows": "two layers", "pixels, those rows": "one layer",
+        "SVM, radial kernel, pixels": "SVM, radial", "3 neighbors, pixels": "3 nearest neighbors",
+        "two layers, all other rows without label": "others without, two layers",
+    }  # fmt: skip
+    lines = {k: {n: f"{n} labels per class, {what}" for n in counts} for k, what in kinds.items()}
+    return (
+        f"{_means(run['results'], lines, ['labels per class', *counts], 'what')}\n\n{source(run)}"
+    )
+
+
+def precision_passes() -> str:
+    run = read("precision_gpu")
+    full = {(r["features"], r["memories"]): r for r in run["passes"] if r["precision"] == "float32"}
+    rows = [
+        r | {"full": (f := full[r["features"], r["memories"]]),
+             "times": f["milliseconds"] / r["milliseconds"]}
+        for r in run["passes"] if r["precision"] == AUTO
     ]  # fmt: skip
-    return f"{markdown(head, rows)}\n\n{source(run)}"
+    columns = {
+        "rows": "{rows:,} x {features}", "memories": "{memories:,}",
+        "float32, ms": "{full[milliseconds]:.3g}", "bfloat16, ms": "{milliseconds:.3g}",
+        "times as fast": "{times:.1f}", "float32, TFLOP/s": "{full[tflop_per_second]:.3g}",
+        "bfloat16, TFLOP/s": "{tflop_per_second:.3g}", "extra memory, MB": "{extra_megabytes:.0f}",
+    }  # fmt: skip
+    return table(columns, rows, run)
 
 
-TABLES = {
-    "label splits": label_split_table,
+def precision_fits() -> str:
+    first, later = read("precision_gpu"), read("precision_fits_joint")
+    kinds = {(r["data"], r["what"]): {} for r in first["fits"]}
+    for run in (first, later):  # a later measurement replaces the first
+        for row in grouped(run["fits"], "data", "what", "precision"):
+            kinds[row["data"], row["what"]][row["precision"]] = row
+    rows = [{"data": DATASETS[d], "what": w, "full": by["float32"], "auto": by[AUTO]}
+            for (d, w), by in kinds.items()]  # fmt: skip
+    columns = {
+        "data": "{data}", "classifier": "{what}", "float32, %": "{full[accuracy]:±.2f}",
+        "bfloat16, %": "{auto[accuracy]:±.2f}", "float32, s": "{full[seconds]:.2f}",
+        "bfloat16, s": "{auto[seconds]:.2f}",
+    }  # fmt: skip
+    return table(columns, rows, first, later)
+
+
+def precision_models() -> str:
+    run = read("precision_models")
+    rows = [
+        {"objective": "joint", "passes": "", "rows_per_step": ""} | r
+        | {key: Values(r[key]) for key in ("accuracies", "milliseconds")}
+        for r in run["models"]
+    ]  # fmt: skip
+    columns = {
+        "objective": "{objective}", "memories": "{memories:,}", "passes": "{passes}",
+        "rows per step": "{rows_per_step}", "accuracy, %": "{accuracies:±.2f}",
+        "median, ms": "{milliseconds:median.3g}", "fastest, ms": "{milliseconds:min.3g}",
+    }  # fmt: skip
+    return table(columns, rows, run)
+
+
+def processor_passes() -> str:
+    runs = [read(name) for name in ("processor_amx", "processor_arm")]
+    rows = [
+        {**found, "processor": device(run), "precision": name, "size": run["passes"]}
+        for run in runs for name, found in run["passes"].items() if isinstance(found, dict)
+    ]  # fmt: skip
+    columns = {
+        "processor": "{processor}", "rows": "{size[rows]:,} x {size[features]}",
+        "precision": "{precision}", "pass, ms": "{milliseconds:,.0f}",
+        "GFLOP/s": "{gflop_per_second:,.0f}", "the two products alone": "{products_share:.0%}",
+        "iteration of k-means, ms": "{size[kmeans_milliseconds]:,.0f}",
+        "pass in units of it": "{ratio_to_kmeans:.2f}",
+    }  # fmt: skip
+    return table(columns, rows, *runs)
+
+
+# --- rows in files, texts, processes, theory
+
+
+def large_table() -> str:
+    """One pass over files that memory does not hold, compared with rows in memory."""
+    run = read("large_files")
+    lines = {
+        "rows, features, memories": "{one_pass[rows]:,} × {features}, {memories} memories",
+        "files": "{one_pass[gigabytes]:.1f} GB of .npy, {dtype}",
+        "resident memory in all, at most": "{one_pass[resident_megabytes]:,.0f} MB",
+        "one pass": "{one_pass[pass_seconds]:,.0f} s, {one_pass[rows_per_second]:,.0f} rows per s",
+        "throughput in units of that of rows in memory, in one run on {both_ways[rows]:,} rows":
+            "{both_ways[throughput_ratio]:.2f}",
+    }  # fmt: skip
+    filled = [[part.format(**run) for part in line] for line in lines.items()]
+    return f"{markdown(['', ''], filled)}\n\n{source(run)}"
+
+
+def text_table() -> str:
+    """Accuracy compared with other models of the same rows."""
+    run = read("text")
+    ours = {kind: f"ours, {kind}, {run['memories']} memories" for kind in ("conditional", "joint")}
+    rows = [
+        r | {"model": ours.get(r["model"], r["model"]),
+             "time": f"{r['seconds']:.{0 if r['seconds'] >= 10 else 1}f}"}
+        for r in run["models"]
+    ]  # fmt: skip
+    columns = {"model": "{model}", "accuracy": "{accuracy:.1%}", "seconds": "{time}",
+               "resident memory so far, MB": "{resident_megabytes_so_far:,.0f}"}  # fmt: skip
+    size = ("{train:,} packages to train on, {test:,} to judge by, {sections} sections, "
+            "{terms:,} terms.")  # fmt: skip
+    return f"{size.format(**run)}\n\n{table(columns, rows, run)}"
+
+
+def terms_table() -> str:
+    """The strongest terms of the memories that answer for most rows."""
+    lines = [
+        [section, "; ".join(", ".join(f"*{term}*" for term in memory) for memory in memories)]
+        for section, memories in read("text")["strongest"].items()
+    ]
+    return markdown(["section", "strongest terms of its memories"], lines)
+
+
+def ranks_table() -> str:
+    run = read("ranks")["passes"]
+    rows = [r | {"part": f"{r['exchange']:.1%}" if r["ranks"] > 1 else ""} for r in run["measured"]]
+    columns = {"processes": "{ranks}", "pass": "{pass}", "seconds": "{seconds:.2f}",
+               "efficiency": "{efficiency:.2f}", "exchange": "{part}"}  # fmt: skip
+    size = f"{run['rows']:,} rows, {run['memories']:,} memories, {run['features']} features"
+    return f"{table(columns, rows, run)}: {size}, one thread per process"
+
+
+def theory_table() -> str:
+    """Theory and Gibbs sampling at the largest N; N times what is left at every N; computed."""
+    run = read("theory_vs_gibbs")
+    sizes = sorted({row["n_features"] for row in run["rows"]})
+    rows = []
+    for k in range(0, len(run["rows"]), len(sizes)):
+        group = run["rows"][k : k + len(sizes)]
+        size, _, rest = group[-1]["setting"].partition(" ")
+        left = [f"{r['n_features'] * r['clamped_difference']:.2f}".translate(MINUS) for r in group]
+        computed = group[-1]["correction"]
+        rows.append(group[-1] | {
+            "size": size.replace("x", " × ") + (f", {rest}" if rest else ""), "left": left,
+            "computed": "" if computed is None else f"{computed:.2f}".translate(MINUS),
+        })  # fmt: skip
+    columns = {
+        "*P*\\* × *P*": "{size}", "υ, ϱ, β": "{upsilon:g}, {rho:g}, {beta:g}", "phase": "{phase}",
+        "theory": "{theory:.4f}", f"Gibbs, *N* = {sizes[-1]}": "{gibbs:.4f} ± {standard_error:.4f}",
+        **{f"*N*Δ, {n}": f"{{left[{k}]}}" for k, n in enumerate(sizes)}, "computed": "{computed}",
+    }  # fmt: skip
+    return table(columns, rows, run)
+
+
+def starts_table() -> str:
+    """Seconds for many starts of the saddle-point equations."""
+    run = read("saddle_starts")
+    rows = [r | {"rho": str(r["rho"]).replace("inf", "∞").removesuffix(".0")} for r in run["rows"]]
+    columns = {
+        "*P*\\* × *P*": "{teacher} × {memories}", "β": "{beta:g}", "ϱ": "{rho}",
+        f"seconds, {run['starts']:,} starts": "{seconds:.1f}", "passes, mean": "{passes:.0f}",
+        "most": "{most_passes}",
+    }  # fmt: skip
+    missed = len(rows) * run["starts"] - sum(r["converged"] for r in rows)
+    words = f"{missed} starts did not converge" if missed else "every start converged"
+    return f"{table(columns, rows, run)}; {words}"
+
+
+TABLES: dict[str, Callable[[], str]] = {
     "abilities": abilities_table,
     "summary": summary_table,
-    "accuracy": accuracy_table,
     "growth": growth_table,
-    "training time": time_table,
-    "exponents": exponent_table,
+    "label splits": label_split_table,
     "conditional": conditional_table,
     "robust fits": robust_table,
-    "few labels": few_labels_table,
+    "few labels": of("semi_supervised", "runs", {
+        "labels": "{labels}", "labeled rows alone": "{labeled rows alone:percent}",
+        "with all 60,000 rows": "{all rows:percent}", "points gained, seed by seed": "{gain:signed}",
+    }, "labels"),
     "recall": recall_table,
-    "blanks": blanks_table,
+    "missing values": missing_table,
     "novelty": novelty_table,
     "clusters": clusters_table,
     "calibration": calibration_table,
-    "step": step_table,
-    "maximize": maximize_table,
-    "unsupervised pass": unsupervised_table,
-}
+    "step": of("sgd_step", "milliseconds", {
+        "memories": "{memories}", "rows per step": "{batch}", "plain, ms": "{plain:.2f}",
+        "replayed, ms": "{in training:.3f}", "two large products alone, ms": "{products:.3f}",
+    }),
+    "gpu parts": gpu_parts_table,
+    "maximize": of("maximize", "rows", {
+        "weights": "{weights}", "decades": "{decades:.0f}", "iterations": "{iterations}",
+        "ms": "{milliseconds:.1f}", "of the products of a batch": "{ratio:.2f}",
+    }),
+    "two layers": two_layers_table,
+    "beyond two layers": beyond_table,
+    "labels of two layers": labels_table,
+    "precision passes": precision_passes,
+    "precision fits": precision_fits,
+    "precision models": precision_models,
+    "precision errors": of("precision_gpu", "errors", {
+        "features": "{features}", "memories": "{memories:,}", "ςβ": "{beta_eff:g}",
+        "log_joint, largest": "{log_joint:.1e}", "w̄, relative": "{w_bar:.1e}",
+        "p̄, relative": "{p_bar:.1e}", "mean loss": "{loss:.1e}",
+    }, precision=AUTO),
+    "processor passes": processor_passes,
+    "large files": large_table,
+    "text": text_table,
+    "text terms": terms_table,
+    "stream": of("stream", "runs", {
+        "`rehearse`": "{rehearse}", "0–4 before": "{before[0-4]:.2%}", "0–4 after": "{after[0-4]:.2%}",
+        "5–9 after": "{after[5-9]:.2%}", "all": "{after[all]:.2%}",
+    }),
+    "ranks": ranks_table,
+    "theory": theory_table,
+    "starts": starts_table,
+}  # fmt: skip

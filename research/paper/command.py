@@ -57,7 +57,6 @@ def reproduce(
     workers: Annotated[
         int, typer.Option(help="Processes, where an experiment has parts for them.", min=1)
     ] = 1,
-    list_: Annotated[bool, typer.Option("--list", help="What there is; run nothing.")] = False,
     redraw: Annotated[
         bool,
         typer.Option("--redraw", help="Draw finished runs anew from their files; run nothing."),
@@ -72,10 +71,6 @@ def reproduce(
     settings, seeds, data or kind of device get a folder of their own.
     """
     terminal = Terminal(json_only=json_, quiet=quiet)
-    if list_:
-        terminal.result({"experiments": [_about(e) for e in paper.REGISTRY.values()]})
-        terminal.show(_list_table(list(paper.REGISTRY.values())))
-        return
     chosen = _choose(names or ([ALL] if redraw else []), paper.REGISTRY)
     if redraw:
         _redraw(terminal, chosen, out)
@@ -208,25 +203,6 @@ def _redraw(terminal: Terminal, chosen: list[Experiment], out: Path) -> None:
         raise ValueError(f"no finished run in {out}: run it first, or pass --out")
     terminal.result({"pictures": pictures})
     terminal.show(*(f"drew {path}" for path in pictures))
-
-
-def _about(experiment: Experiment) -> dict[str, Any]:
-    return {
-        "name": experiment.name,
-        "title": experiment.title,
-        "datasets": list(experiment.datasets),
-        "needs": list(experiment.needs),
-        "seeds": experiment.seeds,
-    }
-
-
-def _list_table(experiments: list[Experiment]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for head in ("name", "what", "data", "needs"):
-        table.add_column(head)
-    for e in experiments:
-        table.add_row(e.name, e.title, ", ".join(e.datasets), ", ".join(e.needs))
-    return table
 
 
 def _table(rows: list[dict[str, Any]], out: Path, quick: bool) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import typer
 from rich.table import Table
 
 from mnemosphere.theory import DistinctSolution, find_solutions
-from research.shell import Debug, Json, Quiet, Terminal
 from research.theory import (
     Sampling,
     Setting,
@@ -33,30 +31,20 @@ from research.theory.options import (
     Memories,
     Parameter,
     Rho,
-    Seed,
     SoftLabels,
     Starts,
     Teachers,
     Uniform,
     Upsilon,
     check_range,
-    picture,
     read_labels,
 )
-from research.theory.study import Study
-
-theory_app = typer.Typer(
-    help="""The statistical mechanics of the model: phases, overlaps, bifurcations, stability.
-
-A teacher with P* memories draws M = ϱ P* N examples of concentration υN; a student with P memories
-samples its posterior at inverse temperature β. Pictures come with their numbers as JSON.""",
-    no_args_is_help=True,
-)
+from research.theory.study import Begin, study_command
 
 
-@theory_app.command()
+@study_command("solve", picture=False)
 def solve(
-    ctx: typer.Context,
+    begin: Begin,
     teacher: Teachers = 3,
     memories: Memories = 3,
     beta: Beta = 4.0,
@@ -66,26 +54,17 @@ def solve(
     uniform_share: Uniform = 0.0,
     soft_labels: SoftLabels = None,
     starts: Starts = 100,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the numbers as .json.", metavar="FILE")
-    ] = None,
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Find the solutions of the saddle-point equations: overlaps, symmetry, free entropy.
 
     The equations are the limit of many features. Where β is not small against N, or υN not large,
     a note says so.
     """
-    terminal = Terminal(json_only=json_, quiet=quiet)
-
     setting = Setting(
         teacher, memories, beta, rho, upsilon, uniform_share, features, read_labels(soft_labels)
     )
     settings = asdict(setting) | {"starts": starts}
-    study = Study(ctx, terminal, settings, seed, picture=None, record=out)
+    study = begin(settings)
     with study.work("solving"):
         problem = setting.problem()
         found = find_solutions(problem, starts, generator=study.generator)
@@ -133,9 +112,9 @@ def _solution_table(found: list[DistinctSolution]) -> Table:
     return table
 
 
-@theory_app.command("phase-diagram")
+@study_command("phase-diagram")
 def phase_diagram(
-    ctx: typer.Context,
+    begin: Begin,
     along: Annotated[Along, typer.Option(help="The horizontal axis.")] = Along.upsilon,
     teacher: Teachers = 5,
     memories: Memories = 5,
@@ -152,25 +131,18 @@ def phase_diagram(
         typer.Option(help=BETA_RANGE, show_default="around the transition"),
     ] = None,
     grid: Annotated[int, typer.Option(help="Cells per side.", min=2)] = 18,
-    out: Annotated[Path, picture("phase-diagram.png")] = Path("phase-diagram.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Map the phases over (υ, β) or (ϱ, β): symmetric, broken, or both stable.
 
     Each cell is solved from an informed and an uninformed start. The line is analytic: above it the
     symmetric solution is unstable.
     """
-    terminal = Terminal(json_only=json_, quiet=quiet)
-
     x = np.linspace(*check_range(x_range, "--x-range"), grid).tolist()
     if beta_range is not None:
         check_range(beta_range, "--beta-range")
     setting = Setting(teacher, memories, 1.0, rho, upsilon, uniform_share, features)
     settings = asdict(setting) | {"along": along.value}
-    study = Study(ctx, terminal, settings, seed, picture=out)
+    study = begin(settings)
     with study.work("mapping phases") as step:
         if beta_range is None:
             right = replace(setting, **{along.value: x[-1]}).transition()
@@ -185,9 +157,9 @@ def phase_diagram(
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command()
+@study_command("overlaps")
 def overlaps(
-    ctx: typer.Context,
+    begin: Begin,
     along: Annotated[Parameter, typer.Option(help="The horizontal axis.")] = Parameter.beta,
     teacher: Teachers = 2,
     memories: Memories = 2,
@@ -207,19 +179,12 @@ def overlaps(
     points: Annotated[int, typer.Option(help="Sampled points; 0 for theory alone.", min=0)] = 8,
     teachers: Annotated[int, typer.Option(help="Teachers drawn for a point.", min=2)] = 4,
     sweeps: Annotated[int, typer.Option(help="Gibbs sweeps after a burn-in of half.", min=4)] = 100,
-    out: Annotated[Path, picture("overlaps.png")] = Path("overlaps.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Draw overlaps along β, ϱ or υ, with points from Gibbs sampling at N features on top.
 
     Error bars are one standard error over teachers. Theory is the limit of many features; next to
     the transition a finite N rounds it off.
     """
-    terminal = Terminal(json_only=json_, quiet=quiet)
-
     name = along.value
     default = (0.5, 8.0) if along is Parameter.beta else (0.1, 2.0)
     low, high = check_range(default if x_range is None else x_range, "--x-range")
@@ -228,7 +193,7 @@ def overlaps(
     )
     sampling = Sampling(teachers, n_burn_in=sweeps // 2, n_sweeps=sweeps)
     settings = asdict(setting) | {"along": name, "points": points} | asdict(sampling)
-    study = Study(ctx, terminal, settings, seed, picture=out)
+    study = begin(settings)
     with study.work("solving and sampling") as step:
         found = compare_overlaps(
             setting,
@@ -252,9 +217,9 @@ def overlaps(
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command()
+@study_command("bifurcation")
 def bifurcation(
-    ctx: typer.Context,
+    begin: Begin,
     patterns: Annotated[
         Kind, typer.Option(help="uniform: a teacher's memories; tree: patterns in clusters.")
     ] = Kind.uniform,
@@ -275,24 +240,17 @@ def bifurcation(
         typer.Option(help=BETA_RANGE, show_default="around the transition; 1.5 60 for the tree"),
     ] = None,
     steps: Annotated[int, typer.Option(help="Values of β.", min=4)] = 41,
-    out: Annotated[Path, picture("bifurcation.png")] = Path("bifurcation.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Trace all solutions as β grows: where they are born, part, and lose stability.
 
     With --patterns tree, ϱ and υ are infinite and memories part one by one, each at its β_split.
     """
-    terminal = Terminal(json_only=json_, quiet=quiet)
-
     if beta_range is not None:
         check_range(beta_range, "--beta-range")
     if patterns is Kind.tree:
         n_memories = 2**depth if memories is None else memories
         settings: dict[str, Any] = {"patterns": "tree", "depth": depth, "memories": n_memories}
-        study = Study(ctx, terminal, settings, seed, picture=out)
+        study = begin(settings)
         beta = np.geomspace(*((1.5, 60.0) if beta_range is None else beta_range), steps).tolist()
         with study.work("raising β") as step:
             tree = trace_hierarchy(
@@ -304,7 +262,7 @@ def bifurcation(
     setting = Setting(
         teacher, 3 if memories is None else memories, 1.0, rho, upsilon, uniform_share, features
     )
-    study = Study(ctx, terminal, asdict(setting) | {"patterns": "uniform"}, seed, picture=out)
+    study = begin(asdict(setting) | {"patterns": "uniform"})
     with study.work("tracing solutions") as step:
         limits = beta_range
         if limits is None:
@@ -321,9 +279,9 @@ def _events(bifurcations: list[tuple[str, str, float]]) -> list[str]:
     return [f"β = {place:.6f}: {name} {words[kind]}" for name, kind, place in bifurcations]
 
 
-@theory_app.command("free-entropy")
+@study_command("free-entropy")
 def free_entropy(
-    ctx: typer.Context,
+    begin: Begin,
     teacher: Teachers = 3,
     memories: Memories = 3,
     rho: Rho = 2.0,
@@ -335,19 +293,12 @@ def free_entropy(
         typer.Option(help=BETA_RANGE, show_default="around the transition"),
     ] = None,
     steps: Annotated[int, typer.Option(help="Values of β.", min=4)] = 41,
-    out: Annotated[Path, picture("free-entropy.png")] = Path("free-entropy.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Compare the free entropies of the solutions around the transition: the largest wins."""
-    terminal = Terminal(json_only=json_, quiet=quiet)
-
     if beta_range is not None:
         check_range(beta_range, "--beta-range")
     setting = Setting(teacher, memories, 1.0, rho, upsilon, uniform_share, features)
-    study = Study(ctx, terminal, asdict(setting), seed, picture=out)
+    study = begin(asdict(setting))
     with study.work("tracing solutions") as step:
         limits = beta_range or coexistence_window(setting, generator=study.generator)
         found = trace_branches(
@@ -360,27 +311,20 @@ def free_entropy(
     study.finish(asdict(found), found.draw_free_entropy(), *_events(found.bifurcations))
 
 
-@theory_app.command()
+@study_command("spectrum")
 def spectrum(
-    ctx: typer.Context,
+    begin: Begin,
     depth: Annotated[int, typer.Option(help="Levels of the tree, 2^depth patterns.")] = 3,
     memories: Memories = 2,
     beta: Beta = 12.0,
     rho: Rho = math.inf,
-    out: Annotated[Path, picture("spectrum.png")] = Path("spectrum.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Draw the spectrum of the Jacobian where every memory is doubled: above 1, copies part.
 
     Patterns are the leaves of a tree. Rings are the closed form, β_eff/β_split the largest of them.
     """
-    terminal = Terminal(json_only=json_, quiet=quiet)
-
     settings = {"depth": depth, "memories": memories, "beta": beta, "rho": rho}
-    study = Study(ctx, terminal, settings, seed, picture=out)
+    study = begin(settings)
     with study.work("solving"):
         found = duplicated_spectrum(depth, memories, beta, rho, generator=study.generator)
     if not math.isinf(rho):

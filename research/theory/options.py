@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -49,19 +49,7 @@ SoftLabels = Annotated[
     ),
 ]
 Starts = Annotated[int, typer.Option(help="Random starts of the solver.", min=2)]
-Seed = Annotated[int, typer.Option(help="Same seed, same bits.")]
 BETA_RANGE = "Smallest and largest β."
-
-
-def picture(name: str) -> Any:
-    """The option for a picture with this name by default."""
-    return typer.Option(
-        "--out",
-        "-o",
-        help="Picture, .png, .svg or .pdf; its numbers go beside it as .json.",
-        show_default=name,
-        metavar="FILE",
-    )
 
 
 def read_labels(text: str | None) -> tuple[tuple[float, ...], ...] | None:

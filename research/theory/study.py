@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import torch
 import typer
@@ -17,9 +19,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from mnemosphere import plots
 from mnemosphere.theory import NotConvergedError, ValidityWarning
 from research import report
-from research.shell import Terminal, typed
+from research.shell import Debug, Json, Quiet, Terminal, typed
 
 PICTURES = (".png", ".svg", ".pdf")
+
+theory_app = typer.Typer(
+    help="""The statistical mechanics of the model: phases, overlaps, bifurcations, stability.
+
+A teacher with P* memories draws M = ϱ P* N examples of concentration υN; a student with P memories
+samples its posterior at inverse temperature β. Pictures come with their numbers as JSON.""",
+    no_args_is_help=True,
+)
 
 
 class Study:
@@ -34,10 +44,10 @@ class Study:
         ctx: typer.Context,
         terminal: Terminal,
         settings: dict[str, Any],
-        seed: int,
         *,
+        seed: int,
         picture: Path | None,
-        record: Path | None = None,
+        record: Path | None,
     ) -> None:
         if picture is not None:
             if picture.suffix.lower() not in PICTURES:
@@ -51,7 +61,7 @@ class Study:
         self._command = report.command_line(typed(ctx))
         self._terminal = terminal
         self._settings = settings
-        self._seed = seed
+        self.seed = seed
         self._picture, self._record = picture, record
         self._remarks: list[str] = []
         self._began = time.perf_counter()
@@ -97,7 +107,7 @@ class Study:
             plots.save(axes, self._picture)
         content = {
             **report.head(
-                self._command, device=self._settings.get("device", "cpu"), seeds=[self._seed]
+                self._command, device=self._settings.get("device", "cpu"), seeds=[self.seed]
             ),
             "settings": {key: _finite(value) for key, value in self._settings.items()},
             "seconds": time.perf_counter() - self._began,
@@ -115,3 +125,51 @@ class Study:
 def _finite(value: Any) -> Any:
     """JSON has no infinity, but rho = inf is a setting."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+# --- a study as a command
+
+
+Begin = Callable[[dict[str, Any]], Study]  # with the settings that go into the record
+
+
+def study_command(name: str, *, picture: bool = True) -> Callable[[Callable[..., None]], None]:
+    """A function of `begin` and its own options as a command, with the options that all have."""
+    out: Any = Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", show_default=f"{name}.png" if picture else "no file",
+            help="Picture, .png, .svg or .pdf; its numbers go next to it as .json."
+            if picture else "Write the numbers as .json.",
+        ),
+    ]  # fmt: skip
+    shared = {
+        "out": (out, None), "seed": (Annotated[int, typer.Option(help="Same seed, same bits.")], 0),
+        "json_": (Json, False), "quiet": (Quiet, False), "debug": (Debug, False),
+    }  # fmt: skip
+
+    def register(function: Callable[..., None]) -> None:
+        def command(
+            ctx: typer.Context, *, out: Path | None, seed: int, json_: bool, quiet: bool,
+            debug: bool, **options: Any,
+        ) -> None:  # fmt: skip
+            terminal = Terminal(json_only=json_, quiet=quiet)
+            drawn = (out or Path(f"{name}.png")) if picture else None
+            begin = partial(Study, ctx, terminal, seed=seed, picture=drawn, record=out)
+            function(begin, **options)
+
+        hints = get_type_hints(function, include_extras=True)
+        _, *own = inspect.signature(function).parameters.values()
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        listed = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
+        listed += [option.replace(kind=keyword, annotation=hints[option.name]) for option in own]
+        listed += [
+            inspect.Parameter(option, keyword, annotation=kind, default=default)
+            for option, (kind, default) in shared.items()
+        ]
+        command.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
+        command.__annotations__ = {option.name: option.annotation for option in listed}
+        command.__doc__ = function.__doc__
+        theory_app.command(name)(command)
+
+    return register

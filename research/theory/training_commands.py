@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -11,30 +10,24 @@ import torch
 import typer
 
 from research.pages.stored import read
-from research.shell import Debug, Json, Quiet, Terminal
 from research.theory import trained
-from research.theory.commands import theory_app
 from research.theory.complexity import complexity_curve, sets_of
 from research.theory.draws import compare_draws
 from research.theory.examples import examples
 from research.theory.levels import integrate_levels
 from research.theory.line import visit_on_line
 from research.theory.occupation import visit_branches
-from research.theory.options import Features, Rho, Seed, Teachers, Upsilon, picture
+from research.theory.options import Features, Rho, Teachers, Upsilon
 from research.theory.setting import Setting
-from research.theory.study import Study
+from research.theory.study import Begin, study_command
 
 
-@theory_app.command()
+@study_command("corrections")
 def corrections(
-    ctx: typer.Context,
-    out: Annotated[Path, picture("corrections.png")] = Path("corrections.png"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    begin: Begin,
 ) -> None:
     """Draw N·Δm of the stored comparisons with Gibbs sampling: the corrections are of order 1/N."""
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), {}, 0, picture=out)
+    study = begin({})
     found = trained.corrections(read("theory_vs_gibbs"))
     spread = found.spread()
     slope, correlation = found.slope()
@@ -46,29 +39,24 @@ def corrections(
     study.finish(data, found.draw(), told)
 
 
-@theory_app.command()
+@study_command("complexity")
 def complexity(
-    ctx: typer.Context,
+    begin: Begin,
     data: Annotated[str, typer.Option(help="A data set by name.")] = "digits",
     rows: Annotated[int, typer.Option(help="Rows used.", min=2)] = 300,
     beta_range: Annotated[tuple[float, float], typer.Option(help="Of β_eff.")] = (3.0, 20.0),
     steps: Annotated[int, typer.Option(help="Values of β_eff.", min=2)] = 14,
     limit: Annotated[int, typer.Option(help="Most memories.", min=2)] = 64,
-    out: Annotated[Path, picture("complexity.png")] = Path("complexity.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Count the memories a data set needs until none is a saddle, at every temperature.
 
     Beside it rows of the same mean and covariance, and rows around eight planted vectors.
     """
     settings = {"data": data, "rows": rows, "limit": limit}
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    study = begin(settings)
     with study.work("growing") as step:
         found = complexity_curve(
-            sets_of(data, rows, seed=seed),
+            sets_of(data, rows, seed=study.seed),
             np.geomspace(*beta_range, steps).tolist(),
             max_memories=limit,
             progress=step,
@@ -76,23 +64,18 @@ def complexity(
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command()
+@study_command("regularizer")
 def regularizer(
-    ctx: typer.Context,
+    begin: Begin,
     teacher: Teachers = 4,
     features: Features = 60,
     rho: Rho = 1.0,
     steps: Annotated[int, typer.Option(help="Values of ς.", min=2)] = 9,
     seeds: Annotated[int, typer.Option(help="Planted data sets for each υ.", min=2)] = 4,
-    out: Annotated[Path, picture("regularizer.png")] = Path("regularizer.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Train on planted data at every ς: is ς(2υ) the one that finds the planted memories best?"""
     settings = {"teacher": teacher, "features": features, "rho": rho}
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    study = begin(settings)
     with study.work("training") as step:
         found = trained.scan_regularizer(
             [0.3, 1.0, 3.0],
@@ -107,9 +90,9 @@ def regularizer(
     study.finish(asdict(found) | {"best": found.best()}, found.draw())
 
 
-@theory_app.command()
+@study_command("splits")
 def splits(
-    ctx: typer.Context,
+    begin: Begin,
     teacher: Teachers = 6,
     features: Features = 120,
     rho: Rho = 3.0,
@@ -117,15 +100,10 @@ def splits(
     beta: Annotated[list[float] | None, typer.Option(help="Values of β, repeated.")] = None,
     size: Annotated[list[int] | None, typer.Option(help="Values of P, repeated.")] = None,
     sets: Annotated[int, typer.Option(help="Planted data sets.", min=1)] = 2,
-    out: Annotated[Path, picture("splits.png")] = Path("splits.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Map how many distinct memories training ends with over P/P* and β, with the theory's line."""
     settings = {"teacher": teacher, "features": features, "rho": rho, "upsilon": upsilon}
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    study = begin(settings)
     with study.work("training") as step:
         found = trained.map_splits(
             size or [2, 4, 6, 12],
@@ -143,24 +121,19 @@ def splits(
     study.finish(asdict(found), found.draw(), told)
 
 
-@theory_app.command("log-z")
+@study_command("log-z")
 def log_z(
-    ctx: typer.Context,
+    begin: Begin,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
     sets: Annotated[int, typer.Option(help="Data sets for each.", min=2)] = 5,
     sweeps: Annotated[int, typer.Option(help="Gibbs sweeps at every node.", min=30)] = 200,
-    out: Annotated[Path, picture("log-z.png")] = Path("log-z.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Integrate log Z of planted data: what finite N adds to N f, beside the computed term."""
     settings = [
         Setting(2, 1, 5.0, 1.0, 0.5), Setting(2, 2, 6.0, 1.0, 0.3), Setting(2, 2, 8.0, 1.0, 1.0)
     ]  # fmt: skip
     chosen = {"settings": [asdict(s) for s in settings], "sets": sets, "sweeps": sweeps}
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), chosen, seed, picture=out)
+    study = begin(chosen)
     with study.work("integrating") as step:
         found = integrate_levels(
             settings, size or [100, 150, 200], n_sets=sets, n_sweeps=sweeps, progress=step,
@@ -169,9 +142,9 @@ def log_z(
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command()
+@study_command("occupation")
 def occupation(
-    ctx: typer.Context,
+    begin: Begin,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
     beta_range: Annotated[tuple[float, float], typer.Option(help="Of the ladder.")] = (7.0, 9.5),
     steps: Annotated[int, typer.Option(help="Values of β.", min=2)] = 11,
@@ -179,18 +152,13 @@ def occupation(
     chains: Annotated[int, typer.Option(help="Ladders side by side.", min=2)] = 6,
     sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 1000,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    out: Annotated[Path, picture("occupation.png")] = Path("occupation.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Visit two branches by replica exchange: are they occupied as their free entropies say?
 
     Three memories on two teacher vectors at ϱ = υ = 1, one of them idle or two on one vector.
     """
     settings = {"sets": sets, "chains": chains, "sweeps": sweeps, "device": device}
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    study = begin(settings)
     with study.work("sampling") as step:
         found = visit_branches(
             size or [100, 150, 200],
@@ -199,53 +167,43 @@ def occupation(
             n_chains=chains,
             n_sweeps=sweeps,
             progress=step,
-            generator=torch.Generator(device).manual_seed(seed),
+            generator=torch.Generator(device).manual_seed(study.seed),
         )
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command()
+@study_command("line")
 def line(
-    ctx: typer.Context,
+    begin: Begin,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
     sets: Annotated[int, typer.Option(help="Data sets for each N.", min=1)] = 2,
     chains: Annotated[int, typer.Option(help="Ladders side by side.", min=2)] = 8,
     sweeps: Annotated[int, typer.Option(help="Of all chains.", min=10)] = 1200,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     workers: Annotated[int, typer.Option(help="Processes.", min=1)] = 1,
-    out: Annotated[Path, picture("line.png")] = Path("line.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Visit two branches at β = 8 along the line on which they have equal weight.
 
     Three memories on two teacher vectors at ϱ = υ = 1, one of them idle or two on one vector.
     """
     settings = {"sets": sets, "chains": chains, "sweeps": sweeps, "device": device}
-    study = Study(ctx, Terminal(json_only=json_, quiet=quiet), settings, seed, picture=out)
+    study = begin(settings)
     with study.work("sampling") as step:
         found = visit_on_line(
             size or [150, 300, 600], n_sets=sets, n_chains=chains, n_sweeps=sweeps,
-            device=device, workers=workers, seed=seed, progress=step,
+            device=device, workers=workers, seed=study.seed, progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command("random-labels")
+@study_command("random-labels")
 def random_labels(
-    ctx: typer.Context,
+    begin: Begin,
     draws: Annotated[int, typer.Option(help="Of the teacher's class weights.", min=1)] = 8,
     size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
     teachers: Annotated[int, typer.Option(help="For each draw and N.", min=1)] = 2,
     chains: Annotated[int, typer.Option(help="For each teacher.", min=2)] = 4,
     sweeps: Annotated[int, typer.Option(help="Of all chains.", min=12)] = 600,
-    out: Annotated[Path, picture("random-labels.png")] = Path("random-labels.png"),
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
 ) -> None:
     """Compare Gibbs chains with three equations for random class weights of the teacher.
 
@@ -253,9 +211,7 @@ def random_labels(
     """
     setting = Setting(2, 2, beta=5.0, rho=1.0, upsilon=0.3)
     settings = {"draws": draws, "teachers": teachers, "chains": chains, "sweeps": sweeps}
-    study = Study(
-        ctx, Terminal(json_only=json_, quiet=quiet), asdict(setting) | settings, seed, picture=out
-    )
+    study = begin(asdict(setting) | settings)
     with study.work("sampling") as step:
         found = compare_draws(
             setting, size or [250, 1000], n_draws=draws, n_teachers=teachers, n_chains=chains,
@@ -264,19 +220,12 @@ def random_labels(
     study.finish(asdict(found), found.draw())
 
 
-@theory_app.command("examples")
+@study_command("examples", picture=False)
 def worked_examples(
-    ctx: typer.Context,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Write the numbers as .json.", metavar="FILE")
-    ] = Path("examples.json"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    begin: Begin,
 ) -> None:
     """Compute the worked examples of the pages on the theory: thresholds, windows, eigenvalues."""
-    terminal = Terminal(json_only=json_, quiet=quiet)
-    study = Study(ctx, terminal, {}, 0, picture=None, record=out)
+    study = begin({})
     with study.work("solving"):
         found = examples()
     study.finish(found)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         DAMClassifier,
         DAMClusterer,
         PatchEncoder,
+        ProgressBar,
         as_estimator,
         load,
         save,
@@ -32,6 +33,7 @@ __all__ = [
     "FittedModel",
     "FixedPoint",
     "PatchEncoder",
+    "ProgressBar",
     "__version__",
     "as_estimator",
     "data",
@@ -50,7 +52,7 @@ __version__ = "0.1.0"
 # Resolved on first use, so that `import mnemosphere` and `mnemosphere --help` are instant.
 _HOME = {
     "Dataset": "data.dataset",
-    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder"), "estimators"),
+    **dict.fromkeys(("DAMClassifier", "DAMClusterer", "PatchEncoder", "ProgressBar"), "estimators"),
     **dict.fromkeys(("as_estimator", "load", "save"), "estimators"),
     **dict.fromkeys(("explain_images", "memory_pictures"), "interpret"),
     "FittedModel": "fitted",

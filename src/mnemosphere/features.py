@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any, Self
 
@@ -17,7 +16,9 @@ from torch import Tensor, sparse_csr, strided
 
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.encoding import Encoding, is_frame
-from mnemosphere.data.rows import as_given
+from mnemosphere.data.rows import StoredRows, as_given
+from mnemosphere.data.texts import PACKAGED, TextEncoder, texts_of
+from mnemosphere.schema import warn_user
 
 _PLAIN = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -31,6 +32,9 @@ class Features:
     encoding: Encoding | None = None  # of a frame whose columns are not all numbers
     named: tuple[str, ...] | None = None  # names of the numbers that the user gave afterwards
     owner: str = "DAMClassifier"  # the estimator that messages speak of
+    encoder: TextEncoder | None = None  # of texts, which are then the only column
+    # (3, N) least and largest number in training, and 1 if all were whole; None if unknown
+    observed: NDArray[np.float64] | None = field(default=None, compare=False)
 
     @property
     def names(self) -> list[str] | None:
@@ -39,11 +43,14 @@ class Features:
             return list(self.named)
         if self.encoding is not None:
             return self.encoding.names
-        return None if self.columns is None else list(self.columns)
+        plain = self.columns is not None and self.encoder is None
+        return list(self.columns or ()) if plain else None
 
     @property
     def n_numbers(self) -> int:
         """How many numbers a row consists of, N."""
+        if self.encoder is not None:
+            return self.encoder.n_numbers
         return self.n_columns if self.encoding is None else len(self.encoding.names)
 
     @property
@@ -52,11 +59,18 @@ class Features:
         return ["number"] * self.n_numbers if self.encoding is None else self.encoding.kinds
 
     @classmethod
-    def learn(cls, X: Any, owner: str, *, encoded: bool = True) -> tuple[Self, Any]:
+    def learn(
+        cls, X: Any, owner: str, *, encoded: bool = True, encoder: Any = None
+    ) -> tuple[Self, Any]:
         """(the columns of training rows, the rows as numbers).
 
-        encoded: columns of a frame that are no numbers are turned into some.
+        encoded: columns of a frame that are no numbers are turned into some. encoder: of texts.
         """
+        if encoder is not None:
+            name = None if _are_vectors(X) else texts_of(X)[1]
+            columns = None if name is None else (name,)
+            found = cls(1, columns, owner=owner, encoder=TextEncoder.of(encoder))
+            return found, found.check(X)
         if isinstance(X, Tensor):
             _check_tensor(X)
             return cls(int(X.shape[1]), owner=owner), X
@@ -88,19 +102,29 @@ class Features:
                     f"{self.n_numbers} features as input"
                 )
             return X
+        texts = self.texts(X)
+        if texts is not None and self.encoder is not None:
+            _check_not_empty(np.empty((len(texts), 1)))
+            return self.encoder(texts)
         if self.encoding is not None:
             return self._encode(as_given(X), self.encoding)
         # Plain numbers are the common case, and most of the time of a single row.
         plain = type(X) is np.ndarray and self.columns is None and X.dtype in _PLAIN
-        if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_columns:
+        if plain and X.ndim == 2 and X.shape[0] > 0 and X.shape[1] == self.n_numbers:
             return X
         return _check_table(as_given(X), self._as_estimator(), reset=False)
+
+    def texts(self, X: Any) -> list[str | None] | None:
+        """The texts of X, None for one that is missing; None if X holds none."""
+        if self.encoder is None or isinstance(X, FileDataset | None) or _are_vectors(X):
+            return None
+        return texts_of(X, None if self.columns is None else self.columns[0])[0]
 
     def _as_estimator(self) -> Any:
         """What scikit-learn's checks need: an estimator that was fitted to these columns."""
         seen = _estimator(self.owner)
-        seen.n_features_in_ = self.n_columns
-        if self.columns is not None:
+        seen.n_features_in_ = self.n_columns if self.encoder is None else self.n_numbers
+        if self.columns is not None and self.encoder is None:
             seen.feature_names_in_ = np.array(self.columns, dtype=object)
         return seen
 
@@ -120,6 +144,13 @@ class Features:
         return encoding(X)
 
 
+def _are_vectors(X: Any) -> bool:
+    """Whether X holds numbers in two axes: texts that are encoded already."""
+    kind = getattr(getattr(X, "dtype", None), "kind", "f")
+    return isinstance(X, Tensor | StoredRows) or (getattr(X, "ndim", 1) == 2 and kind in "biuf"
+                                                  and not is_frame(X))  # fmt: skip
+
+
 @functools.cache
 def _kind(owner: str) -> type[Any]:
     return type(owner, (BaseEstimator,), {})
@@ -134,9 +165,9 @@ def _learn_columns(frame: Any) -> Encoding | None:
     """How the columns of a frame become numbers; None if they are numbers already."""
     encoding, notes = Encoding.fit(frame)
     for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=5)
+        warn_user(note)
     if not encoding.names:
-        raise ValueError("no column of X is left to learn from: see the warnings about them")
+        raise ValueError(f"no column of X is left to learn from: {'; '.join(notes)}")
     return None if encoding.is_plain else encoding
 
 
@@ -187,6 +218,10 @@ def _check_table(X: Any, seen: Any, *, reset: bool) -> Any:
 def _check_shape(X: Any) -> None:
     if getattr(X, "ndim", 2) == 0:
         raise ValueError(f"X must be (rows, features), got {X}: pass an array, a frame or a tensor")
+    if getattr(X, "ndim", 2) == 1 and len(X) and isinstance(next(iter(X)), str):
+        raise ValueError(
+            f"X holds texts: pass encoder={PACKAGED!r} or another encoder, or a table of numbers"
+        )
     if getattr(X, "ndim", 2) == 1:
         raise ValueError(
             f"X must be (rows, features), got shape {tuple(X.shape)}. Reshape your data: "

@@ -5,8 +5,8 @@ functions of one and of rows. A row goes through
 
     X → numbers (checked, encoded) → unit rows (normalizer) → log_joint → probabilities, novelty
 
-chunk by chunk. A row without direction (all zeros, or constant where rows are centered) is like
-none of the memories: its class is that of the prior, its novelty 1.
+chunk by chunk. A row without direction (blank, all zeros, or constant where rows are centered) is
+like none of the memories: its class is that of the prior, its novelty 1.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from mnemosphere.labels import as_labels, class_index
 from mnemosphere.model import kernel, objectives, retrieval
 from mnemosphere.model.class_reading import at_temperature, net_class_weights, precise
 from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega
@@ -134,6 +135,7 @@ class FittedModel:
     learns_beta: bool = True
     label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
     labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
+    density: Parameters | None = None  # of the rows, on the same sphere; None: `params`
     exemplars: Exemplars | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
@@ -157,7 +159,7 @@ class FittedModel:
             net = net_class_weights(params, self.smoothing)
         return replace(
             self, params=params, calibration=Calibration(class_weights=net), exemplars=None,
-            lineage=None, stream=None,
+            lineage=None, stream=None, density=None,
         )  # fmt: skip
 
     # What there is to read.
@@ -191,6 +193,11 @@ class FittedModel:
         return as_numpy(self.normalizer.restore(self.params.w))
 
     @property
+    def row_density(self) -> Parameters:
+        """Parameters of the density of rows, from which samples are drawn."""
+        return self.params if self.density is None else self.density
+
+    @property
     def net(self) -> Parameters:
         """Parameters with the class weights that classes are read from."""
         net = self.calibration.class_weights
@@ -200,6 +207,17 @@ class FittedModel:
     def class_params(self) -> Parameters:
         """Parameters whose log_joint gives the probabilities of classes: net, at temperature."""
         return at_temperature(precise(self.net), self.calibration.temperature)
+
+    @cached_property
+    def standing(self) -> Tensor:
+        """(P,) the memory that stands for each where a reader cannot distinguish them."""
+        return alike(self.class_params)
+
+    @property
+    def distinct(self) -> Tensor:
+        """The memories that stand for themselves, in order."""
+        standing = self.standing
+        return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
 
     @cached_property
     def class_forward(self) -> kernel.LogJoint:
@@ -293,8 +311,9 @@ class FittedModel:
 
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
-        prior, area = _log_prior(self.params), float(log_omega(0.0, self.params.n_features))
-        read = kernel.LogJoint(self.params)
+        params = self.row_density
+        prior, area = _log_prior(params), float(log_omega(0.0, params.n_features))
+        read = kernel.LogJoint(params)
         return _over(
             self.unit_rows(X),
             lambda x, lost: torch.where(lost[:, None], prior, read(x)).logsumexp(1).double() - area,
@@ -305,17 +324,21 @@ class FittedModel:
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
             values = x.new_ones(x.shape[0])
-            values[~lost] = retrieval.novelty(self.params, x[~lost])
+            values[~lost] = retrieval.novelty(self.row_density, x[~lost])
             return values
 
         return _over(self.unit_rows(X), read)
 
     def novelty_score(self, X: Any) -> Tensor:
-        """Minus the log of the memories' part of the density, (n,); infinite without direction."""
+        """Minus the log of the memories' part of the density, (n,).
+
+        A row without direction is as far as a row can be.
+        """
+        farthest = retrieval.largest_novelty_score(self.row_density)
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
-            scores = torch.full_like(lost, torch.inf, dtype=torch.float64)
-            scores[~lost] = retrieval.novelty_score(self.params, x[~lost]).double()
+            scores = torch.full_like(lost, farthest, dtype=torch.float64)
+            scores[~lost] = retrieval.novelty_score(self.row_density, x[~lost]).double()
             return scores
 
         return _over(self.unit_rows(X), read)

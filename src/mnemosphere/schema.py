@@ -1,10 +1,12 @@
-"""What a file may hold, said once: each check raises ValueError that names the field."""
+"""What a file may hold, said once: each check raises ValueError that names the field; warnings."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import types
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
@@ -18,6 +20,7 @@ _NESTED = frozenset([list, dict])
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
 _FLOATS = ("float32", "float64")
+_OURS = {"mnemosphere", "sklearn", "joblib", "torch"}
 
 
 def _refuse(value: Any, name: str, expected: str) -> None:
@@ -201,3 +204,22 @@ def check_tensors(
     unknown = tensors.keys() - arrays.keys()
     if unknown:
         raise ValueError(f"the tensor {min(unknown)!r} is unknown")
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that points to the line of the user's, outside this package and scikit-learn.
+
+    So it is shown once for that line, however often a fit is repeated behind it.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _package(frame) in _OURS:
+        frame = frame.f_back
+    assert frame is not None
+    warnings.warn_explicit(
+        message, category, frame.f_code.co_filename, frame.f_lineno, module="mnemosphere",
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )  # fmt: skip
+
+
+def _package(frame: types.FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]

@@ -12,16 +12,23 @@ _ALL_SHOWN = 50  # features that are shown even if their names say nothing
 
 
 def format_table(rows: Sequence[Mapping[str, str]], width: int) -> str:
-    """Columns side by side where they fit into `width`, else one line per cell."""
+    """Columns side by side; those that do not fit into `width` below, after the first one again."""
     names = list(rows[0])
     wide = {n: max(cell_len(n), *(cell_len(row[n]) for row in rows)) for n in names}
-    if sum(wide.values()) + 2 * (len(wide) - 1) > width:
-        left = max(map(cell_len, names))
-        blocks = (
-            "\n".join(f"{set_cell_size(n, left)}  {row[n]}" for n in names if row[n])
-            for row in rows
-        )
-        return "\n\n".join(blocks)
+    left = width - wide[names[0]]
+    blocks: list[list[str]] = [[]]
+    for name in names[1:]:
+        left -= 2 + wide[name]
+        if left < 0 and blocks[-1]:
+            blocks.append([])
+            left = width - wide[names[0]] - 2 - wide[name]
+        blocks[-1].append(name)
+    return "\n\n".join(_block(rows, [names[0], *block], wide, width) for block in blocks)
+
+
+def _block(
+    rows: Sequence[Mapping[str, str]], names: list[str], wide: Mapping[str, int], width: int
+) -> str:
     right = {n for n in names if all(_is_figure(row[n]) for row in rows)}
     lines = []
     for row in [{n: n for n in names}, *rows]:
@@ -39,6 +46,12 @@ def _is_figure(cell: str) -> bool:
     return not cell.strip("0123456789.,%+-−–·#e ")
 
 
+def short_text(text: str | None, most: int = 60) -> str:
+    """A text in quotes, on one line."""
+    line = " ".join((text or "").split())
+    return f'"{line if len(line) <= most else line[: most - 1] + "…"}"'
+
+
 def html_table(rows: Sequence[Mapping[str, str]]) -> str:
     """The same for a notebook."""
     heads = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
@@ -50,11 +63,10 @@ def html_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def readable(names: list[str]) -> bool:
-    """Whether features can be shown to people: few, or with names that are more than numbers.
+    """Whether features can be shown to people: few, or with names that somebody gave them.
 
     Numbers of a vector tell nobody anything.
     """
     if all(re.search(r"\[\d+\]$", name) for name in names):
         return False
-    stems = {re.sub(r"\d+", "", name) for name in names}
-    return len(names) <= _ALL_SHOWN or len(stems) > len(names) / 2
+    return len(names) <= _ALL_SHOWN or not all(re.fullmatch(r"x?\d+", name) for name in names)

@@ -81,7 +81,7 @@ def test_train_says_what_is_wrong(run, tmp_path, folder, table, case):
 
 
 USE = {
-    "row": (["explain", "{run}", "{table}", "--row", "500"], "no line '500' in"),
+    "row": (["explain", "{run}", "{table}", "--row", "500"], "no tag '500' in"),
     "picture": (["explain", "{run}", "{table}", "--out", "why.txt"], "end the name in .png"),
     "split": (["evaluate", "{run}", "{table}", "--split", "half"], "--split must be train, test"),
     "no split": (["evaluate", "{run}", "{fresh}", "--split", "test"], "no test rows of its own"),

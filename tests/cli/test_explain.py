@@ -4,10 +4,14 @@ import pytest
 import mnemosphere as mn
 
 
-def test_rows_by_id_and_by_line(run, tmp_path, trained, table, kit):
-    arguments = ["explain", trained, table, "--nearest", "3", "--json"]
-    by_id = run(*arguments, "--id", "tag", "--row", "bug-7", "--row", "bug-2").json["rows"]
-    by_line = run(*arguments, "--row", "9", "--row", "4").json["rows"]
+def test_rows_are_called_by_the_id_column_of_training_or_by_line(
+    run, tmp_path, trained, table, kit
+):
+    arguments = [trained, "--nearest", "3", "--json"]
+    by_id = run("explain", *arguments, table, "--row", "bug-7", "--row", "bug-2").json["rows"]
+    lines = tmp_path / "lines.csv"
+    kit.frame().drop(columns="tag").to_csv(lines, index=False)
+    by_line = run("explain", *arguments, lines, "--row", "9", "--row", "4").json["rows"]
     assert [row["tag"] for row in by_id] == ["bug-7", "bug-2"]
     assert [row["line"] for row in by_line] == ["9", "4"]
     x = kit.frame()[kit.names].iloc[[7, 2]]
@@ -36,10 +40,10 @@ def test_typical_rows_are_called_as_the_user_calls_them(run, trained, table, kit
 
 def test_picture_and_words(run, tmp_path, trained, table):
     out = tmp_path / "new" / "why.svg"
-    arguments = ["explain", trained, table, "--row", "9"]
-    text = run(*arguments, "--row", "4", "--out", out).stdout
-    assert "line 9: " in text
-    assert "line 4: " in text
+    arguments = ["explain", trained, table, "--row", "bug-7"]
+    text = run(*arguments, "--row", "bug-2", "--out", out).stdout
+    assert "tag bug-7: " in text
+    assert "tag bug-2: " in text
     assert out.read_text().count("<svg") == 1
     narrow = run(*arguments, env={"COLUMNS": "40"}).stdout
     assert all(len(line) <= 40 for line in narrow.splitlines())

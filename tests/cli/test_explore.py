@@ -21,13 +21,21 @@ def test_a_page_holds_the_model_and_its_rows(run, tmp_path, trained, table):
     assert "end the name in" in run("explore", trained, "--out", tmp_path / "a.png", code=2).error
 
 
-def test_a_card_tells_the_accuracy(run, tmp_path, trained, table):
-    card = tmp_path / "card.md"
-    run("export", trained, table, "--out", card)
-    content = card.read_text(encoding="utf-8")
+def test_card_and_page_have_the_figures_of_evaluate_or_none(run, tmp_path, trained, table, kit):
+    wanted = run("evaluate", trained, table, "--json").json
+    run("export", trained, table, "--out", tmp_path / "card.md")
+    run("explore", trained, table, "--out", tmp_path / "page.html")
+    content = (tmp_path / "card.md").read_text(encoding="utf-8")
     assert content.startswith("---\n")
-    assert "mnemosphere" in content.split("---")[1]
-    assert "ccuracy" in content
+    assert f"value: {wanted['accuracy']:.6g}\n" in content.split("---")[1]
+    assert f"| rows with a label | {wanted['rows']} |" in content
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f'"measured":{{"n":{wanted["rows"]},"accuracy":{wanted["accuracy"]!r},' in page
+    out = tmp_path / "all"
+    run("train", table, "--label", "kind", *kit.fast, "--test-fraction", "0", "--out", out, "-q")
+    note = run("export", out, table, "--out", tmp_path / "none.md").stderr
+    assert "no rows were held out in training: there are no figures" in note
+    assert "accuracy" not in (tmp_path / "none.md").read_text(encoding="utf-8")
 
 
 def test_a_graph_answers_as_the_model_does(run, tmp_path, trained, kit):

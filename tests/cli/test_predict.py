@@ -52,13 +52,13 @@ def test_npy_holds_the_probabilities(run, tmp_path, trained, fresh, kit):
     )
 
 
-def test_columns_are_found_by_name_and_rows_called_by_line(run, tmp_path, trained, fresh, kit):
+def test_columns_are_found_by_name_the_id_column_too(run, tmp_path, trained, fresh, kit):
     table, path = fresh
     mixed = table[[*kit.names[::-1], "kind", "tag"]]
     mixed.to_csv(tmp_path / "mixed.csv", index=False)
     one, two = (run("predict", trained, p, "--json").json for p in (path, tmp_path / "mixed.csv"))
     assert one["predictions"] == two["predictions"]
-    assert [row["line"] for row in one["predictions"]] == [str(k) for k in range(2, 43)]
+    assert [row["tag"] for row in one["predictions"]] == table["tag"].tolist()
 
 
 def test_prior_is_bayes_rule(run, trained, fresh, kit):
@@ -86,7 +86,7 @@ def test_the_terminal_shows_all_columns_at_any_width(run, trained, fresh):
     for width in ("40", "80", "300"):
         text = run("predict", trained, fresh[1], env={"COLUMNS": width}).stdout
         assert all(len(line) <= int(width) for line in text.splitlines())
-        for name in ("line", "prediction", "probability cat", "novelty", "memory 3", "share 3"):
+        for name in ("tag", "prediction", "probability cat", "novelty", "memory 3", "share 3"):
             assert name in text
 
 
@@ -96,7 +96,7 @@ def test_an_existing_file_stays(run, tmp_path, trained, fresh):
     assert "p.csv exists" in run("predict", trained, fresh[1], "--out", out, code=2).error
     assert out.read_text() == "mine"
     run("predict", trained, fresh[1], "--out", out, "--overwrite")
-    assert out.read_text().startswith("line,")
+    assert out.read_text().startswith("tag,")
     before = fresh[1].read_text()
     refused = run("predict", trained, fresh[1], "--out", fresh[1], "--overwrite", code=2)
     assert "is what is read" in refused.error

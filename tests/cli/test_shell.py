@@ -94,5 +94,5 @@ def test_tables_fit_or_stack():
     assert wide[2] == "猫猫      3  x"
     assert wide[3] == "b        12  y"
     narrow = format_table(rows, 12).splitlines()
-    assert narrow[:3] == ["name   猫猫", "count  3", "text   x"]
-    assert narrow[3] == ""
+    assert narrow[0] == "name  count"
+    assert narrow[4:] == ["", "name  text", "──────────", "猫猫  x", "b     y"]

@@ -1,10 +1,12 @@
 import json
+import os
 import tomllib
 
 import numpy as np
 
 import mnemosphere as mn
 from mnemosphere.cli import train as module
+from mnemosphere.cli.output import Folder
 from mnemosphere.cli.table_rows import choose
 from mnemosphere.cli.tables import read_table
 
@@ -185,3 +187,16 @@ def test_a_failure_leaves_nothing_behind(run, tmp_path, monkeypatch, table, kit)
     error = run(*arguments, "--out", tmp_path / "deep" / "run", code=2).error
     assert "No space left on device: free some space" in error
     assert list(tmp_path.rglob("*")) in ([], [tmp_path / "deep"])
+
+
+def test_two_runs_do_not_write_to_one_folder(run, tmp_path, table, kit):
+    out = tmp_path / "o"
+    with Folder(out, overwrite=False).writing() as draft:
+        (draft / "config.toml").write_text("")
+        for more in ([], ["--resume"], ["--overwrite"]):
+            error = run("train", table, *kit.fast, "--out", out, *more, code=2).error
+            assert f"process {os.getpid()} on " in error
+            assert "is writing to" in error
+        assert draft.exists()
+    run("train", table, *kit.fast, "--out", out, "--overwrite", "-q")
+    assert not list(tmp_path.glob(".*"))

@@ -350,14 +350,6 @@ def test_bad_files(tmp_path, rows):
         assert re.search(told[what], text), what
 
 
-def test_cells_with_ends_of_lines_and_whole_numbers(tmp_path):
-    lines = ["a,name,b"] + [f'{k},"x\ny",{k / 2 if k > 50 else k}' for k in range(100)]
-    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
-    source = mn.Dataset.open(tmp_path / "a.csv", features=["a", "b"])
-    x = source.read()[0].to_numpy()
-    np.testing.assert_array_equal(x[:, 1], [k / 2 if k > 50 else k for k in range(100)])
-
-
 def test_an_error_of_the_thread_comes_through_and_a_stop_ends_it():
     def fails():
         yield 1

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosphere.data import extract_patches, load
+from mnemosphere.data import extract_patches
 
 
 def by_loop(images, size, stride, drop_blank):
@@ -59,14 +59,6 @@ def test_a_constant_patch_is_blank_whatever_its_value():
     np.testing.assert_array_equal(patches.x, [[3.5] * 8 + [4.5]])
     assert len(extract_patches(images, 3, 2, drop_blank=False)) == 18
     assert repr(patches) == "Patches(1 of 3x3)"
-
-
-def test_digits_lose_a_third_of_their_patches():
-    data = load("mnist-small")
-    patches = extract_patches(data.x_test, image_shape=data.image_shape)
-    assert len(patches) / (1000 * 12 * 12) == pytest.approx(0.65, abs=0.01)
-    assert patches.x.std(axis=1).min() > 0
-    assert max(patches.row.max(), patches.column.max()) == 22
 
 
 @pytest.mark.parametrize(

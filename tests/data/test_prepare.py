@@ -62,13 +62,6 @@ def test_rows_keep_the_numbers_the_user_knows_them_by():
         on_sphere(some, Normalizer("none"), torch.float64)
 
 
-def test_rounding_of_single_precision_is_no_other_norm():
-    x = unit_table().astype(np.float32)
-    found, _ = on_sphere(StoredRows.of(x, CPU), Normalizer("none"), torch.float64)
-    np.testing.assert_allclose(found.norm(dim=1).numpy(), 1, rtol=1e-14)  # made exact
-    np.testing.assert_allclose(found.numpy(), x, atol=1e-6)
-
-
 def test_unit_rows_in_the_right_precision_are_not_copied():
     stored = StoredRows.of(torch.from_numpy(unit_table()).float(), CPU)
     found, lost = on_sphere(stored, Normalizer("unit"), torch.float32)

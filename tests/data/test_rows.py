@@ -37,32 +37,6 @@ def test_every_type_of_number(dtype):
     np.testing.assert_array_equal(whole(rows), x.astype(np.float64))
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64"])
-def test_small_types_stay_small(dtype):
-    """A table of bytes is not blown up to eight times its size."""
-    assert stored(BASE.astype(dtype)).values.element_size() == np.dtype(dtype).itemsize
-
-
-LAYOUTS = {
-    "Fortran": np.asfortranarray,
-    "every other row": lambda x: np.repeat(x, 2, axis=0)[::2],
-    "rows backwards": lambda x: x[::-1].copy()[::-1],
-    "columns backwards": lambda x: x[:, ::-1].copy()[:, ::-1],
-    "column of three axes": lambda x: np.stack([x, x], axis=2)[..., 1],
-    "broadcast": lambda x: np.broadcast_to(x[:1], x.shape),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["uint8", "float64", ">f8"])
-def test_every_layout_without_a_warning(layout, dtype):
-    x = LAYOUTS[layout](BASE.astype(dtype))
-    x.flags.writeable = False
-    rows = stored(x)
-    np.testing.assert_array_equal(whole(rows), x.astype(np.float64))
-    assert all(part.is_contiguous() for _, part in rows.chunks())
-
-
 @pytest.mark.parametrize(
     "dtype", ["bool", "uint8", "int64", "uint16", "float16", "bfloat16", "float32", "float64"]
 )
@@ -87,13 +61,6 @@ def test_chunks_cover_the_rows_in_order(monkeypatch):
     assert len(list(stored(BASE).chunks())) == 11
 
 
-def test_taken_rows_keep_their_names():
-    rows = stored(BASE).take(torch.tensor([7, 2, 9])).take(torch.tensor([2, 0]))
-    np.testing.assert_array_equal(whole(rows), BASE[[9, 7]])
-    assert rows.call(torch.tensor([0, 1])) == [9, 7]
-    assert stored(BASE).call(torch.tensor([3])) == [3]
-
-
 # numbers that are none
 
 
@@ -110,13 +77,6 @@ def test_the_first_number_that_is_none_is_named(monkeypatch, value, word, dtype)
     order = torch.tensor([3, 10, 8])
     with pytest.raises(ValueError, match=r"^row 10 of X is .* in column 1: "):
         stored(x).take(order).check_finite()
-
-
-def test_infinities_of_both_signs_do_not_cancel():
-    x = BASE.astype(float)
-    x[2, 1], x[2, 3] = np.inf, -np.inf
-    with pytest.raises(ValueError, match=r"^row 2 of X is infinite .* column 1"):
-        stored(x).check_finite()
 
 
 def test_a_sum_that_overflows_is_no_infinity():
@@ -201,13 +161,6 @@ def test_the_order_of_rows_does_not_matter(seed):
     assert torch.equal(one[2], two[2])
 
 
-def test_copies_that_agree_keep_their_label_to_the_bit():
-    q = np.tile([0.1, 0.2, 0.7], (3, 1))
-    _, (_, labels, total) = merged(np.ones((3, 2)), q, [0.3, 0.7, 1e-9])
-    assert labels.tolist() == [[0.1, 0.2, 0.7]]
-    assert float(total[0]) == pytest.approx(1 + 1e-9, rel=1e-15)
-
-
 @pytest.mark.parametrize("gap", [np.spacing(1e6), 1e-12, 5e-324])
 def test_rows_that_nearly_agree_are_not_the_same(gap):
     """A difference in one feature that any sum over features would lose."""
@@ -224,12 +177,6 @@ def test_integers_beyond_double_precision_are_told_apart():
     rows, _, total = merge_copies(stored(x), torch.zeros(3, 1).double(), None)
     assert sorted(rows.values[:, 0].tolist()) == [most - 1, most]
     assert sorted(total.tolist()) == [1, 2]
-
-
-def test_minus_zero_is_zero():
-    found, (rows, *_) = merged(np.array([[0.0, 1.0], [-0.0, 1.0]]))
-    assert rows.n_rows == 1
-    assert found[(0.0, 1.0)][0] == 2
 
 
 def test_weights_of_one_are_no_weights_and_nothing_is_left_of_weight_zero():

@@ -78,16 +78,6 @@ def test_blend_undoes_cut_where_patches_lie(windows):
     torch.testing.assert_close(windows.blend(windows.cut(rows)), expected, rtol=1e-12, atol=0)
 
 
-def test_patches_of_one_value_have_no_direction():
-    windows = Windows((3, 3, 1), (3, 3), (1, 1))
-    flat = torch.tensor([[[0.1] * 9, [1e5] * 9, [1.0] * 8 + [1.01]]])
-    for dtype in (torch.float32, torch.float64):
-        x, directed = windows.on_sphere(flat.to(dtype))
-        assert directed.tolist() == [[False, False, True]]
-        assert torch.equal(x[0, :2], torch.zeros(2, 9, dtype=dtype))
-        assert float(x[0, 2].norm()) == pytest.approx(1.0, rel=1e-6)
-
-
 def test_a_pass_takes_every_patch_that_is_not_blank_once(windows):
     rows = images(windows)
     expected = unit_by_loops(windows, rows)
@@ -129,19 +119,6 @@ def test_some_patches_drawn_at_random():
     assert {tuple(np.round(row, 9)) for row in x.numpy()} <= everything
     assert torch.equal(x, next(same.batches(None)).x)
     assert not torch.equal(x, next(other.batches(None)).x)
-
-
-def test_the_checksum_tells_patches_apart():
-    windows = CASES["gray"]
-    rows = images(windows)
-    sums = {
-        dataset(windows, rows).checksum(),
-        dataset(windows, rows[::-1].copy()).checksum(),
-        dataset(windows, rows, 31).checksum(),
-        dataset(CASES["gray"].__class__((7, 11, 1), (3, 4), (1, 1)), rows).checksum(),
-    }
-    assert len(sums) == 4
-    assert dataset(windows, rows).checksum() in sums
 
 
 def test_training_in_parts_is_training_on_all_rows(problem, monkeypatch):

@@ -51,300 +51,148 @@ def case(data):
     return Case(data)
 
 
+# fmt: off
 ROWS = {
-    "a column of NaN": (
-        lambda c: small().fit(np.c_[c.x, np.full(61, NAN)], c.y),
-        ValueError,
-        r"column 5 of X is NaN in every row: drop it",
-    ),
+    "a column of NaN": (lambda c: small().fit(np.c_[c.x, np.full(61, NAN)], c.y), r"column 5 of X is NaN in every row: drop it"),
     "lists of unlike lengths": (
         lambda c: small().fit(pd.DataFrame({"v": [[0.5, 1.0]] * 60 + [[2.0]]}), c.y),
-        ValueError,
         r"column 'v' holds lists of 2 numbers, but row 60 has 1: make them of one length",
     ),
     "a word in a column of numbers": (
         lambda c: (
-            small()
-            .fit(pd.DataFrame({"a": c.x[:, 0], "b": c.x[:, 1].astype(str)}), c.y)
-            .predict(pd.DataFrame({"a": [1.0], "b": ["red"]}))
+            small().fit(pd.DataFrame({"a": c.x[:, 0], "b": c.x[:, 1].astype(str)}), c.y).predict(pd.DataFrame({"a": [1.0], "b": ["red"]}))
         ),
-        ValueError,
         r"column 'b' holds numbers, but row 0 has 'red': correct it or leave it blank",
     ),
-    "infinity": (
-        lambda c: small().fit(c.with_value(-INF), c.y),
-        ValueError,
-        r"row 3 of X is infinite \(inf\) in column 1: drop the row or fill it in",
-    ),
+    "infinity": (lambda c: small().fit(c.with_value(-INF), c.y), r"row 3 of X is infinite \(inf\) in column 1: drop the row or fill it in"),
     "zero rows only": (
-        lambda c: small().fit(np.zeros((61, 5)), c.y),
-        ValueError,
-        r"every row of X is all zeros, so none has a direction: use normalize='standard'",
-    ),
+        lambda c: small().fit(np.zeros((61, 5)), c.y), r"every row of X is all zeros, so none has a direction: use normalize='standard'"),
     "constant data, centered": (
         lambda c: small(normalize="center", varsigma="auto").fit(np.ones((61, 5)), c.y),
-        ValueError,
         r"every row of X is constant, so none has a direction: use normalize='standard'",
     ),
     "zero row to recall": (
         lambda c: c.model.recall(c.with_row(0.0)),
-        ValueError,
         r"row 3 of X is all zeros where it is known, so it has no direction to start from: drop it",
     ),
     "rows not of unit length": (
         lambda c: small(normalize="none").fit(c.x, c.y),
-        ValueError,
         r"row 0 of X has norm 3\.09\d* but normalize='none' wants unit rows: divide by the norm or "
         r"use normalize='unit'",
     ),
     "one feature on a sphere": (
         lambda c: small().fit(c.x[:, :1], c.y),
-        ValueError,
         r"X has 1 feature\(s\) after normalize='unit', the sphere needs 2: use "
         r"normalize='standard'",
     ),
-    "text in X": (
-        lambda c: small().fit(np.full((61, 2), "red"), c.y),
-        ValueError,
-        r"X holds text \('red'\): pass a data frame, or drop the column",
-    ),
+    "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "a word among numbers": (
-        lambda c: small().fit([[1.0, "red"], [2.0, 3.0]], [0, 1]),
-        ValueError,
-        r"X holds text \('red'\): pass a data frame, or drop the column",
-    ),
-    "sparse X to recall": (
-        lambda c: c.model.recall(scipy.sparse.csr_array(c.x)),
-        TypeError,
-        r"not for sparse rows: pass dense ones",
-    ),
+        lambda c: small().fit([[1.0, "red"], [2.0, 3.0]], [0, 1]), r"X holds text \('red'\): pass a data frame, or drop the column"),
+    "sparse X to recall": (lambda c: c.model.recall(scipy.sparse.csr_array(c.x)), r"not for sparse rows: pass dense ones", TypeError),
     "sparse X and a metric": (
         lambda c: small(normalize="weighted").fit(scipy.sparse.csr_array(c.x), c.y),
-        ValueError,
         r"normalize='weighted' would fill sparse rows: pass normalize='unit' or dense rows",
     ),
-    "complex X": (
-        lambda c: small().fit(c.x + 1j, c.y),
-        ValueError,
-        r"Complex data not supported in X: pass real and imaginary parts apart",
-    ),
+    "complex X": (lambda c: small().fit(c.x + 1j, c.y), r"Complex data not supported in X: pass real and imaginary parts apart"),
     "complex tensor": (
-        lambda c: small().fit(torch.from_numpy(c.x) + 1j, c.y),
-        ValueError,
-        r"Complex data not supported in X: pass real and imaginary parts apart",
-    ),
+        lambda c: small().fit(torch.from_numpy(c.x) + 1j, c.y), r"Complex data not supported in X: pass real and imaginary parts apart"),
     "wrong number of features": (
-        lambda c: c.model.predict(c.x[:, :3]),
-        ValueError,
-        r"X has 3 features, but DAMClassifier is expecting 5 features as input",
-    ),
+        lambda c: c.model.predict(c.x[:, :3]), r"X has 3 features, but DAMClassifier is expecting 5 features as input"),
     "one-dimensional X": (
         lambda c: small().fit(c.x[:, 0], c.y),
-        ValueError,
         r"X must be \(rows, features\), got shape \(61,\)\. Reshape your data: X\.reshape\(-1, 1\) "
         r"is one feature, X\.reshape\(1, -1\) one row",
     ),
     "one-dimensional list": (
-        lambda c: c.model.predict([1.0, 2.0, 3.0, 4.0, 5.0]),
-        ValueError,
-        r"X must be \(rows, features\), got shape \(5,\)\. Reshape your data",
-    ),
-    "three-dimensional X": (
-        lambda c: small().fit(np.ones((61, 2, 2)), c.y),
-        ValueError,
-        r"dim",
-    ),
-    "no rows": (
-        lambda c: small().fit(c.x[:0], c.y[:0]),
-        ValueError,
-        r"0 sample",
-    ),
-    "no features": (
-        lambda c: small().fit(c.x[:, :0], c.y),
-        ValueError,
-        r"0 feature",
-    ),
+        lambda c: c.model.predict([1.0, 2.0, 3.0, 4.0, 5.0]), r"X must be \(rows, features\), got shape \(5,\)\. Reshape your data"),
+    "three-dimensional X": (lambda c: small().fit(np.ones((61, 2, 2)), c.y), r"dim"),
+    "no rows": (lambda c: small().fit(c.x[:0], c.y[:0]), r"0 sample"),
+    "no features": (lambda c: small().fit(c.x[:, :0], c.y), r"0 feature"),
     "no rows in a tensor": (
-        lambda c: small().fit(torch.zeros(0, 5), c.y[:0]),
-        ValueError,
-        r"X must be \(rows, features\), at least one each, got \(0, 5\)",
-    ),
-    "no X": (
-        lambda c: small().fit(None, c.y),
-        ValueError,
-        r"X must be \(rows, features\), got None: pass an array, a frame or a tensor",
-    ),
-    "a number for X": (
-        lambda c: c.model.predict(3.0),
-        ValueError,
-        r"X must be \(rows, features\), got 3\.0: pass an array, a frame or a tensor",
-    ),
+        lambda c: small().fit(torch.zeros(0, 5), c.y[:0]), r"X must be \(rows, features\), at least one each, got \(0, 5\)"),
+    "no X": (lambda c: small().fit(None, c.y), r"X must be \(rows, features\), got None: pass an array, a frame or a tensor"),
+    "a number for X": (lambda c: c.model.predict(3.0), r"X must be \(rows, features\), got 3\.0: pass an array, a frame or a tensor"),
     "rows of unlike lengths": (
-        lambda c: small().fit([[1.0, 2.0], [3.0]], [0, 1]),
-        ValueError,
-        r"X must be \(rows, features\), got rows of unlike lengths: fill them up",
-    ),
+        lambda c: small().fit([[1.0, 2.0], [3.0]], [0, 1]), r"X must be \(rows, features\), got rows of unlike lengths: fill them up"),
     "sparse tensor": (
         lambda c: small().fit(torch.from_numpy(c.x).to_sparse(), c.y),
-        TypeError,
         r"X must be a dense or a sparse CSR tensor, .*: use X\.to_sparse_csr\(\)",
+        TypeError,
     ),
     "tensor without numbers": (
-        lambda c: c.model.predict(torch.empty(61, 5, device="meta")),
-        TypeError,
-        r"X must be a dense or a sparse CSR tensor",
-    ),
+        lambda c: c.model.predict(torch.empty(61, 5, device="meta")), r"X must be a dense or a sparse CSR tensor", TypeError),
     "dates in X": (
         lambda c: small().fit(np.full((61, 2), "2020", dtype="datetime64[D]"), c.y),
-        ValueError,
         r"X holds dates: pass a data frame, or numbers, such as days",
     ),
 }
 
 LABELS = {
-    "lengths differ": (
-        lambda c: small().fit(c.x, c.y[:-1]),
-        ValueError,
-        r"X has 61 rows but y has 60: pass one label per row",
-    ),
-    "no y": (
-        lambda c: small().fit(c.x, None),
-        ValueError,
-        r"the target y is None: pass labels, and mark unlabeled rows with unlabeled=",
-    ),
+    "lengths differ": (lambda c: small().fit(c.x, c.y[:-1]), r"X has 61 rows but y has 60: pass one label per row"),
+    "no y": (lambda c: small().fit(c.x, None), r"the target y is None: pass labels, and mark unlabeled rows with unlabeled="),
     "every row unlabeled": (
-        lambda c: small(unlabeled=-1).fit(c.x, c.labels(-1)),
-        ValueError,
-        r"every row of y is unlabeled: label some rows of each class",
-    ),
-    "a number to predict in place of a class": (
-        lambda c: small().fit(c.x, c.x[:, 0]),
-        ValueError,
-        r"[Uu]nknown label type",
-    ),
+        lambda c: small(unlabeled=-1).fit(c.x, c.labels(-1)), r"every row of y is unlabeled: label some rows of each class"),
+    "a number to predict in place of a class": (lambda c: small().fit(c.x, c.x[:, 0]), r"[Uu]nknown label type"),
     "None among the labels": (
         lambda c: small().fit(c.x, [None, *c.y[1:]]),
-        ValueError,
         r"label 0 of y has no value: drop the row, or mark unlabeled rows by "
         r"unlabeled=float\('nan'\)",
     ),
     "NaN among the labels": (
-        lambda c: small().fit(c.x, np.where(c.y == 1, NAN, c.y)),
-        ValueError,
-        r"label 1 of y has no value: drop the row, or mark unlabeled rows by ",
-    ),
-    "infinite label": (
-        lambda c: small().fit(c.x, np.where(c.y == 1, INF, c.y)),
-        ValueError,
-        r"label 1 of y is infinite: drop the row",
-    ),
+        lambda c: small().fit(c.x, np.where(c.y == 1, NAN, c.y)), r"label 1 of y has no value: drop the row, or mark unlabeled rows by "),
+    "infinite label": (lambda c: small().fit(c.x, np.where(c.y == 1, INF, c.y)), r"label 1 of y is infinite: drop the row"),
     "labels of two types": (
         lambda c: small().fit(c.x, np.array(["a" if v else 1 for v in c.y], dtype=object)),
-        ValueError,
         r"y mixes labels of types int, str: make them one type",
     ),
-    "labels of bytes": (
-        lambda c: small().fit(c.x, c.y.astype(bytes)),
-        TypeError,
-        r"bytes",
-    ),
+    "labels of bytes": (lambda c: small().fit(c.x, c.y.astype(bytes)), r"bytes", TypeError),
     "negative soft labels": (
         lambda c: small().fit(c.x, np.eye(3)[c.y] - 0.25),
-        ValueError,
         r"row 0 of the soft labels y is \[0\.75, -0\.25, -0\.25\]: entries must be >= 0 and sum to "
         r"at most 1 in each row",
     ),
     "soft labels above 1": (
         lambda c: small().fit(c.x, np.ones((61, 3))),
-        ValueError,
         r"row 0 of the soft labels y is \[1\.0, 1\.0, 1\.0\]: entries must be >= 0 and sum to at "
         r"most 1",
     ),
     "soft labels of text": (
         lambda c: small().fit(c.x, np.full((61, 2), "a")),
-        ValueError,
         r"a two-dimensional y must be a numeric \(n, C\) matrix of soft labels: pass "
         r"one-dimensional y for plain labels",
     ),
-    "soft labels of zero": (
-        lambda c: small().fit(c.x, np.zeros((61, 3))),
-        ValueError,
-        r"every row of y is unlabeled: label some rows of each class",
-    ),
+    "soft labels of zero": (lambda c: small().fit(c.x, np.zeros((61, 3))), r"every row of y is unlabeled: label some rows of each class"),
     "soft labels of other classes": (
-        lambda c: c.model.certify(c.x, np.eye(4)[c.y]),
-        ValueError,
-        r"soft labels y have 4 columns for 3 classes: pass one column per class",
-    ),
+        lambda c: c.model.certify(c.x, np.eye(4)[c.y]), r"soft labels y have 4 columns for 3 classes: pass one column per class"),
     "unseen label to certify": (
         lambda c: c.model.certify(c.x, c.labels(9)),
-        ValueError,
         r"y has labels \[9\] that are not among the classes \[0, 1, 2\]: drop those rows, or fit "
         r"with them",
     ),
     "unseen label to shrink": (
-        lambda c: mn.as_estimator(
-            mn.interpret.shrink(c.model.model_, c.x, c.labels("bee"), n_memories=3)
-        ),
-        ValueError,
+        lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.labels("bee"), n_memories=3)),
         r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]: drop those rows",
     ),
     "text for a number": (
-        lambda c: c.model.certify(c.x, c.y.astype(str)),
-        ValueError,
-        r"y has labels \['0', '1', '2'\] that are not among the classes \[0, 1, 2\]",
-    ),
-    "unseen label of another type to score": (
-        lambda c: c.model.score(c.x, c.labels("bee")),
-        ValueError,
-        r"label",
-    ),
-    "negative sample weight": (
-        lambda c: small().fit(c.x, c.y, np.r_[-1.0, np.ones(60)]),
-        ValueError,
-        r"sample_weight must be finite and >= 0",
-    ),
-    "all weights zero": (
-        lambda c: small().fit(c.x, c.y, np.zeros(61)),
-        ValueError,
-        r"all weights are zero: give some rows a sample_weight above 0",
-    ),
-    "NaN weight": (
-        lambda c: small().fit(c.x, c.y, np.r_[NAN, np.ones(60)]),
-        ValueError,
-        r"sample_weight must be finite and >= 0",
-    ),
-    "too few weights": (
-        lambda c: small().fit(c.x, c.y, np.ones(60)),
-        ValueError,
-        r"sample_weight\.shape == \(60,\), expected \(61,\)",
-    ),
-    "weights of text": (
-        lambda c: small().fit(c.x, c.y, ["heavy"] * 61),
-        ValueError,
-        r"sample_weight must be numbers, one per row",
-    ),
+        lambda c: c.model.certify(c.x, c.y.astype(str)), r"y has labels \['0', '1', '2'\] that are not among the classes \[0, 1, 2\]"),
+    "unseen label of another type to score": (lambda c: c.model.score(c.x, c.labels("bee")), r"label"),
+    "negative sample weight": (lambda c: small().fit(c.x, c.y, np.r_[-1.0, np.ones(60)]), r"sample_weight must be finite and >= 0"),
+    "all weights zero": (lambda c: small().fit(c.x, c.y, np.zeros(61)), r"all weights are zero: give some rows a sample_weight above 0"),
+    "NaN weight": (lambda c: small().fit(c.x, c.y, np.r_[NAN, np.ones(60)]), r"sample_weight must be finite and >= 0"),
+    "too few weights": (lambda c: small().fit(c.x, c.y, np.ones(60)), r"sample_weight\.shape == \(60,\), expected \(61,\)"),
+    "weights of text": (lambda c: small().fit(c.x, c.y, ["heavy"] * 61), r"sample_weight must be numbers, one per row"),
     "all classes of weight zero": (
-        lambda c: small(class_weight={0: 0, 1: 0, 2: 0}).fit(c.x, c.y),
-        ValueError,
-        r"all weights are zero: give some rows a sample_weight above 0",
-    ),
+        lambda c: small(class_weight={0: 0, 1: 0, 2: 0}).fit(c.x, c.y), r"all weights are zero: give some rows a sample_weight above 0"),
     "weight of an unknown class": (
-        lambda c: small(class_weight={"bee": 2.0}).fit(c.x, c.y),
-        ValueError,
-        r"class_weight names \['bee'\], not among the classes \[0, 1, 2\]",
-    ),
+        lambda c: small(class_weight={"bee": 2.0}).fit(c.x, c.y), r"class_weight names \['bee'\], not among the classes \[0, 1, 2\]"),
     "negative class weight": (
-        lambda c: small(class_weight={1: -2.0}).fit(c.x, c.y),
-        ValueError,
-        r"class_weight must be finite and >= 0, got \{1: -2\.0\}",
-    ),
+        lambda c: small(class_weight={1: -2.0}).fit(c.x, c.y), r"class_weight must be finite and >= 0, got \{1: -2\.0\}"),
 }
 
 
-def setting(name, value, error=ValueError):
+def setting(name, value):
     """A setting that fit refuses, naming it; how is up to scikit-learn."""
-    return (lambda c: small(**{name: value}).fit(c.x, c.y), error, rf"'{name}' parameter of DAM")
+    return (lambda c: small(**{name: value}).fit(c.x, c.y), rf"'{name}' parameter of DAM")
 
 
 SETTINGS = {
@@ -376,74 +224,41 @@ SETTINGS = {
         ("random_state", "seven"),
         ("device", 0),
         ("precision", "float16"),
-        ("verbose", -1),
+        ("encoder", -1),
     ]
 } | {
-    "solver of batch size 0": (
-        lambda c: mn.FixedPoint(batch_size=0),
-        ValueError,
-        r"batch_size must be >= 1, None or 'auto', got 0",
-    ),
-    "learning rate of 0": (
-        lambda c: mn.SGD(learning_rate=0.0),
-        ValueError,
-        r"learning_rate must be > 0, got 0\.0",
-    ),
-    "momentum of 1": (
-        lambda c: mn.SGD(momentum=1.0),
-        ValueError,
-        r"momentum must lie in \[0, 1\), got 1\.0",
-    ),
-    "no patience": (
-        lambda c: mn.SGD(patience=0),
-        ValueError,
-        r"batch_size, sweeps and patience must be >= 1, got ",
-    ),
-    "everything held out": (
-        lambda c: mn.SGD(validation_fraction=1.0),
-        ValueError,
-        r"validation_fraction must lie in \(0, 1\), got 1\.0",
-    ),
-    "noise below 0": (
-        lambda c: mn.Adam(noise=-0.5),
-        ValueError,
-        r"noise must be finite and >= 0, or 'auto', got -0\.5",
-    ),
+    "solver of batch size 0": (lambda c: mn.FixedPoint(batch_size=0), r"batch_size must be >= 1, None or 'auto', got 0"),
+    "learning rate of 0": (lambda c: mn.SGD(learning_rate=0.0), r"learning_rate must be > 0, got 0\.0"),
+    "momentum of 1": (lambda c: mn.SGD(momentum=1.0), r"momentum must lie in \[0, 1\), got 1\.0"),
+    "no patience": (lambda c: mn.SGD(patience=0), r"batch_size, sweeps and patience must be >= 1, got "),
+    "everything held out": (lambda c: mn.SGD(validation_fraction=1.0), r"validation_fraction must lie in \(0, 1\), got 1\.0"),
+    "noise below 0": (lambda c: mn.Adam(noise=-0.5), r"noise must be finite and >= 0, or 'auto', got -0\.5"),
     "more memories than memory": (
         lambda c: small(n_memories=10**12).fit(c.x, c.y),
-        ValueError,
         r"n_memories=1000000000000 needs about .* GB and .* GB are free: use fewer memories",
     ),
     "one callback without a list": (
         lambda c: small(callbacks=mn.Checkpoint("run")).fit(c.x, c.y),
-        TypeError,
         r"callbacks must be a list of Callback objects, got Checkpoint\('run'\)",
+        TypeError,
     ),
-    "unknown device": (
-        lambda c: small(device="tpu").fit(c.x, c.y),
-        ValueError,
-        r"device 'tpu' cannot be used here: try 'cpu' or 'auto'",
-    ),
+    "unknown device": (lambda c: small(device="tpu").fit(c.x, c.y), r"device 'tpu' cannot be used here: try 'cpu' or 'auto'"),
     "device that holds no numbers": (
-        lambda c: small(device="meta").fit(c.x, c.y),
-        ValueError,
-        r"device 'meta' cannot be used here: try 'cpu' or 'auto'",
-    ),
+        lambda c: small(device="meta").fit(c.x, c.y), r"device 'meta' cannot be used here: try 'cpu' or 'auto'"),
     "callbacks that are none": (
         lambda c: small(callbacks=[print]).fit(c.x, c.y),
-        TypeError,
         r"callbacks must be a list of Callback objects, got \[<built-in function print>\]",
+        TypeError,
     ),
     "checkpoint in no folder": (
         lambda c: small(callbacks=[mn.Checkpoint("nowhere/at/all.safetensors")]).fit(c.x, c.y),
-        ValueError,
         r"no folder nowhere/at for the checkpoint: create it first",
     ),
 }
 
 USE = {
     **{
-        f"{name} before fit": (action, NotFittedError, r"not fitted yet")
+        f"{name} before fit": (action, r"not fitted yet", NotFittedError)
         for name, action in {
             "predict": lambda c: small().predict(c.x),
             "predict_proba": lambda c: small().predict_proba(c.x),
@@ -457,188 +272,104 @@ USE = {
             "sample": lambda c: small().sample(3),
             "certify": lambda c: small().certify(c.x, c.y),
             "at_level": lambda c: mn.as_estimator(mn.interpret.at_level(small().model_, 0)),
-            "shrink": lambda c: mn.as_estimator(
-                mn.interpret.shrink(small().model_, c.x, c.y, n_memories=3)
-            ),
+            "shrink": lambda c: mn.as_estimator(mn.interpret.shrink(small().model_, c.x, c.y, n_memories=3)),
             "to_torch": lambda c: mn.export.to_torch(small().model_),
             "save": lambda c: small().save("model.safetensors"),
         }.items()
     },
     "streaming a label outside of classes": (
-        lambda c: small().partial_fit(c.x, c.y, classes=[0, 1]),
-        ValueError,
-        r"y has labels \[2\] that are not among the classes \[0, 1\]",
-    ),
+        lambda c: small().partial_fit(c.x, c.y, classes=[0, 1]), r"y has labels \[2\] that are not among the classes \[0, 1\]"),
     "streaming other classes": (
-        lambda c: small().fit(c.x, c.y).partial_fit(c.x, c.y, classes=[0, 1]),
-        ValueError,
-        r"classes \[0, 1\] differ from the model's \[0, 1, 2\]",
-    ),
+        lambda c: small().fit(c.x, c.y).partial_fit(c.x, c.y, classes=[0, 1]), r"classes \[0, 1\] differ from the model's \[0, 1, 2\]"),
     "streaming other features": (
-        lambda c: small().fit(c.x, c.y).partial_fit(c.x[:, :2], c.y),
-        ValueError,
-        r"X has 2 features, but DAMClassifier is expecting 5 features",
-    ),
+        lambda c: small().fit(c.x, c.y).partial_fit(c.x[:, :2], c.y), r"X has 2 features, but DAMClassifier is expecting 5 features"),
     "streaming rows without direction": (
         lambda c: small().fit(c.x, c.y).partial_fit(0 * c.x, c.y),
-        ValueError,
         r"every row of X is all zeros, so none has a direction: use normalize='standard'",
     ),
     "streaming with balanced classes": (
         lambda c: small(class_weight="balanced").partial_fit(c.x, c.y, classes=[0, 1, 2]),
-        ValueError,
         r"class_weight='balanced' needs all rows at once: pass a dict to partial_fit",
     ),
     "streaming from rows without labels": (
         lambda c: small(unlabeled=-1).partial_fit(c.x, c.labels(-1), classes=[0, 1, 2]),
-        ValueError,
         r"every row of y is unlabeled: label some rows of each class",
     ),
     "mask of another shape": (
-        lambda c: c.model.recall(c.x, known=np.ones((61, 3), dtype=bool)),
-        ValueError,
-        r"known must be \(61, 5\) like X, got \(61, 3\)",
-    ),
-    "mask of numbers": (
-        lambda c: c.model.recall(c.x, known=c.x),
-        ValueError,
-        r"known must be booleans, True to keep, got torch.float64",
-    ),
+        lambda c: c.model.recall(c.x, known=np.ones((61, 3), dtype=bool)), r"known must be \(61, 5\) like X, got \(61, 3\)"),
+    "mask of numbers": (lambda c: c.model.recall(c.x, known=c.x), r"known must be booleans, True to keep, got torch.float64"),
     "recall of an unknown class": (
-        lambda c: c.model.recall(c.x, y=c.labels(9)),
-        ValueError,
-        r"y has labels \[9\] that are not among the classes \[0, 1, 2\]",
-    ),
-    "recall with too few classes": (
-        lambda c: c.model.recall(c.x, y=[0, 1]),
-        ValueError,
-        r"y has 2 labels for 61 rows: one per row",
-    ),
-    "negative steps": (
-        lambda c: c.model.recall(c.x, steps=-1),
-        ValueError,
-        r"steps and tol must be >= 0, got steps=-1",
-    ),
-    "sample of none": (
-        lambda c: c.model.sample(0),
-        ValueError,
-        r"n_samples must be a whole number >= 1, got 0",
-    ),
-    "sample of two and a half": (
-        lambda c: c.model.sample(2.5),
-        ValueError,
-        r"n_samples must be a whole number >= 1, got 2\.5",
-    ),
+        lambda c: c.model.recall(c.x, y=c.labels(9)), r"y has labels \[9\] that are not among the classes \[0, 1, 2\]"),
+    "recall with too few classes": (lambda c: c.model.recall(c.x, y=[0, 1]), r"y has 2 labels for 61 rows: one per row"),
+    "negative steps": (lambda c: c.model.recall(c.x, steps=-1), r"steps and tol must be >= 0, got steps=-1"),
+    "sample of none": (lambda c: c.model.sample(0), r"n_samples must be a whole number >= 1, got 0"),
+    "sample of two and a half": (lambda c: c.model.sample(2.5), r"n_samples must be a whole number >= 1, got 2\.5"),
     "sample of an unknown class": (
-        lambda c: c.model.sample(2, y="bee"),
-        ValueError,
-        r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]",
-    ),
+        lambda c: c.model.sample(2, y="bee"), r"y has labels \['bee'\] that are not among the classes \[0, 1, 2\]"),
     "levels of a model that did not grow": (
-        lambda c: mn.as_estimator(mn.interpret.at_level(c.model.model_, 0)),
-        ValueError,
-        r"this model did not grow: fit with growth=16, say",
-    ),
+        lambda c: mn.as_estimator(mn.interpret.at_level(c.model.model_, 0)), r"this model did not grow: fit with growth=16, say"),
     "level that is not there": (
-        lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 9)),
-        ValueError,
-        r"level must lie in \[-1, 1\), got 9",
-    ),
+        lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 9)), r"level must lie in \[-1, 1\), got 9"),
     "level of a half": (
         lambda c: mn.as_estimator(mn.interpret.at_level(small(growth=5).fit(c.x, c.y).model_, 0.5)),
-        ValueError,
         r"level must be a whole number, got 0\.5",
     ),
     "shrinking to nothing": (
         lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=0)),
-        ValueError,
         r"n_memories must lie in \[1, 5\] to shrink to it, got 0",
     ),
     "shrinking to more": (
         lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=99)),
-        ValueError,
         r"n_memories must lie in \[1, 5\] to shrink to it, got 99",
     ),
     "shrinking to two and a half": (
         lambda c: mn.as_estimator(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=2.5)),
-        ValueError,
         r"n_memories must be a whole number, got 2\.5",
     ),
-    "explanation by no memories": (
-        lambda c: c.model.explain(c.x, 0),
-        ValueError,
-        r"n_nearest must be a whole number >= 1, got 0",
-    ),
+    "explanation by no memories": (lambda c: c.model.explain(c.x, 0), r"n_nearest must be a whole number >= 1, got 0"),
     "explanation of a data set in files": (
         lambda c: c.model.explain(mn.Dataset.from_batches(lambda: [c.x], memory=8)),
-        TypeError,
         r"this takes rows in memory, got a Dataset: pass rows of it, batch by batch",
+        TypeError,
     ),
     "no such feature to hold": (
         lambda c: c.model.counterfactual(c.x, hold=["agee"]),
-        ValueError,
         r"hold names 'agee', which is no feature: use names of columns or numbers below 5",
     ),
     "too few names for the rows": (
         lambda c: mn.interpret.name_rows(small().fit(c.x, c.y).model_, ["a", "b"]),
-        ValueError,
         r"names has 2 entries, but row \d+ was trained on: pass one per row of X",
     ),
     "names for rows that are not known": (
-        lambda c: mn.interpret.name_rows(
-            mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=3), ["a"]
-        ),
-        ValueError,
+        lambda c: mn.interpret.name_rows(mn.interpret.shrink(c.model.model_, c.x, c.y, n_memories=3), ["a"]),
         r"no rows stand behind the memories of this model: fit it first",
     ),
     "too few names for the features": (
-        lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]),
-        ValueError,
-        r"names must have one entry for each of 5 features, got 2",
-    ),
+        lambda c: mn.interpret.name_features(c.model.model_, ["a", "b"]), r"names must have one entry for each of 5 features, got 2"),
     "picture of another shape": (
         lambda c: c.model.explain(c.x).plot(image_shape=(2, 2)),
-        ValueError,
         r"image_shape \(2, 2\) has 4 pixels but .* has 5 features: pass the shape of the images",
     ),
-    "tolerance of zero": (
-        lambda c: c.model.certify(c.x, c.y, tol=0),
-        ValueError,
-        r"tol must be positive, got 0",
-    ),
-    "recall of a row of NaN": (
-        lambda c: c.model.recall(c.with_row(NAN)),
-        ValueError,
-        r"row 3 of X has no known feature: ",
-    ),
+    "tolerance of zero": (lambda c: c.model.certify(c.x, c.y, tol=0), r"tol must be positive, got 0"),
+    "recall of a row of NaN": (lambda c: c.model.recall(c.with_row(NAN)), r"row 3 of X has no known feature: "),
     "recall by an unknown method": (
-        lambda c: c.model.recall(c.x, method="newton"),
-        ValueError,
-        r"method must be one of fixed-point, gradient and record .*, got 'newton' and ",
-    ),
+        lambda c: c.model.recall(c.x, method="newton"), r"method must be one of fixed-point, gradient and record .*, got 'newton' and "),
     "recall at too large a rate": (
-        lambda c: c.model.recall(c.x, method="gradient", rate=3.0),
-        ValueError,
-        r"rate must lie in \(0, 2\], in steps of 1/β_eff, got 3\.0",
-    ),
+        lambda c: c.model.recall(c.x, method="gradient", rate=3.0), r"rate must lie in \(0, 2\], in steps of 1/β_eff, got 3\.0"),
     "rejection without held-out rows": (
         lambda c: mn.interpret.is_novel(c.model.model_, c.x),
-        ValueError,
         r"not calibrated yet: call calibrate\(X, y\) with held-out rows first",
     ),
     "too few rows for the rate of rejection": (
         lambda c: mn.interpret.is_novel(mn.interpret.calibrate(c.model.model_, c.x), c.x),
-        ValueError,
         r"a rate of 0\.01 needs at least 99 held-out rows, got 61: pass more rows or a larger rate",
     ),
     "prior of some classes": (
         lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, {0: 1.0, 1: 2.0})),
-        ValueError,
         r"prior must name every class once, \[0, 1, 2\], got \[0, 1\]: weights are relative, so ",
     ),
     "prior below zero": (
         lambda c: mn.as_estimator(mn.interpret.with_class_prior(c.model.model_, [1.0, 1.0, -1.0])),
-        ValueError,
         r"prior must be 3 finite weights >= 0, not all 0, got \[1\.0, 1\.0, -1\.0\]",
     ),
 }
@@ -652,43 +383,32 @@ def clusters(**settings):
 CLUSTERS = {
     "fewer memories than clusters": (
         lambda c: clusters(n_clusters=7).fit(c.x),
-        ValueError,
         r"n_clusters=7 needs as many memories, got 5 for 61 distinct row\(s\) \(n_samples=61\): "
         r"ask for fewer clusters",
     ),
     "more memories than rows": (
         lambda c: clusters(n_memories=70).fit(c.x),
-        ValueError,
         r"n_memories=70 but X has 61 distinct row\(s\) \(n_samples=61\): use fewer memories or "
         r"n_memories='auto'",
     ),
     "proportions of other clusters": (
         lambda c: clusters(class_prior=[1, 2]).fit(c.x),
-        ValueError,
         r"class_prior must have one entry for each of 3 clusters, got shape \(2,\): pass "
         r"n_clusters=2, or other proportions",
     ),
     "a cluster of proportion zero": (
         lambda c: clusters(class_prior=[1, 2, 0]).fit(c.x),
-        ValueError,
         r"class_prior must be positive, got \[1\.0, 2\.0, 0\.0\]: leave empty clusters out",
     ),
     "recall of a cluster that is none": (
-        lambda c: clusters().fit(c.x).recall(c.x, c.labels(3)),
-        ValueError,
-        r"y must be clusters from 0 to 2, got \[3, 3, 3, 3, 3\]$",
-    ),
-    "sample of a cluster by name": (
-        lambda c: clusters().fit(c.x).sample(2, y="bee"),
-        ValueError,
-        r"y must be clusters from 0 to 2, got \['bee'\]",
-    ),
+        lambda c: clusters().fit(c.x).recall(c.x, c.labels(3)), r"y must be clusters from 0 to 2, got \[3, 3, 3, 3, 3\]$"),
+    "sample of a cluster by name": (lambda c: clusters().fit(c.x).sample(2, y="bee"), r"y must be clusters from 0 to 2, got \['bee'\]"),
     "BIC of a density that is none": (
         lambda c: clusters(n_clusters=1, varsigma=0.5).fit(c.x).bic(c.x),
-        ValueError,
         r"bic and aic need a density that integrates to 1, but varsigma=0\.5: fit with varsigma=1",
     ),
 }
+# fmt: on
 
 TABLE = ROWS | LABELS | SETTINGS | USE | CLUSTERS
 
@@ -696,8 +416,8 @@ TABLE = ROWS | LABELS | SETTINGS | USE | CLUSTERS
 @pytest.mark.filterwarnings("ignore:n_memories=")
 @pytest.mark.parametrize("name", TABLE)
 def test_bad_input(case, name):
-    action, kind, message = TABLE[name]
-    with pytest.raises(kind) as caught:
+    action, message, *kind = TABLE[name]
+    with pytest.raises(kind[0] if kind else ValueError) as caught:
         action(case)
     text = str(caught.value)
     assert re.search(message, text), text
@@ -717,12 +437,6 @@ def test_rows_are_counted_as_the_user_counts_them(case):
         small().fit(np.r_[x, x], np.r_[case.y, case.y])
     weight = np.arange(61) != 3
     small().fit(x, case.y, weight)  # of no weight, and so of no harm
-
-
-def test_unseen_label_to_score_is_a_miss(case):
-    """As in scikit-learn: a label that cannot be predicted is never predicted."""
-    y = np.where(np.arange(61) < 30, 9, case.model.predict(case.x))
-    assert case.model.score(case.x, y) == pytest.approx(31 / 61)
 
 
 def test_a_failed_fit_does_not_pass_for_a_model(case):
@@ -754,7 +468,7 @@ def test_the_page_of_errors_is_up_to_date():
     told = {name.strip("`"): text for name, text in lines if name != "what you did"}
     assert len(told) >= 25
     for name, text in told.items():
-        assert re.search(TABLE[name][2], text), name
+        assert re.search(TABLE[name][1], text), name
 
 
 def test_weights_far_apart_make_a_sound_model(case):

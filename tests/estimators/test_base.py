@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 
 import numpy as np
@@ -47,12 +46,6 @@ def test_feature_names(data, fresh, frame):
     assert np.array_equal(model.predict_proba(frame(fresh.x)), plain.predict_proba(fresh.x))
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame(fresh.x)[NAMES[::-1]])
-
-
-def test_memory_map_of_rows(data, fresh, tmp_path):
-    np.save(tmp_path / "rows.npy", data.x)
-    rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
-    assert_same_bits(small().fit(rows, data.y), small().fit(data.x, data.y), fresh.x)
 
 
 def tensors_in(value):
@@ -118,21 +111,6 @@ def test_tensors_in_tensors_out(both, fresh, name):
     assert np.array_equal(answer.numpy(), expected)
 
 
-def test_a_tempered_tensor_is_the_tempered_array(data, fresh):
-    model = small().fit(*data).calibrate(torch.from_numpy(fresh.x), torch.from_numpy(fresh.y))
-    assert model.temperature_ == small().fit(*data).calibrate(fresh.x, fresh.y).temperature_ != 1
-    tensor = model.predict_proba(torch.from_numpy(fresh.x))
-    assert np.array_equal(tensor.numpy(), model.predict_proba(fresh.x))
-
-
-def test_names_of_classes_are_no_tensor(data):
-    """Text has no tensor: an array comes back."""
-    model = small().fit(torch.from_numpy(data.x), np.array(["ant", "bee", "wasp"])[data.y])
-    found = model.predict(torch.from_numpy(data.x))
-    assert isinstance(found, np.ndarray)
-    assert found.tolist() == model.predict(data.x).tolist()
-
-
 @pytest.mark.parametrize("order", ["tensor first", "frame first"])
 def test_frames_and_tensors_mix(data, fresh, order):
     frame, tensor = pd.DataFrame(data.x, columns=NAMES), torch.from_numpy(data.x)
@@ -143,14 +121,6 @@ def test_frames_and_tensors_mix(data, fresh, order):
     model.fit(second, data.y)
     assert hasattr(model, "feature_names_in_") == (order == "tensor first")
     assert torch.equal(model.predict_proba(torch.from_numpy(fresh.x)), proba)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int8", "uint8", "int64"])
-def test_tensors_of_every_type(data, fresh, dtype):
-    """NumPy knows no bfloat16, which is what language models put out."""
-    rows = torch.from_numpy(np.round(10 * np.abs(data.x[:29]))).to(getattr(torch, dtype))
-    model = small().fit(rows, data.y[:29])
-    assert_same_bits(model, small().fit(rows.double().numpy(), data.y[:29]), fresh.x)
 
 
 WAYS = {
@@ -201,17 +171,6 @@ def test_rows_are_left_as_they_were_given(data):
     assert np.array_equal(y, data.y)
 
 
-def test_float32_rows_make_float32_features(data):
-    model = small().fit(data.x, data.y)
-    assert model.transform(data.x.astype(np.float32)).dtype == np.float32
-    assert model.transform(data.x).dtype == np.float64
-
-
-def test_copies_through_pickle_predict_the_same_bits(fitted, fresh):
-    """Workers of scikit-learn exchange models so; model files are another matter."""
-    assert_same_bits(fitted, pickle.loads(pickle.dumps(fitted)), fresh.x)
-
-
 # rows without direction
 
 
@@ -236,14 +195,6 @@ def test_rows_without_direction_are_set_aside_counted_and_named(data, kind):
     kept = np.setdiff1d(np.arange(61), lost)
     fit(x[kept], data.y[kept])
     assert np.allclose(found, model.class_weights_, rtol=1e-9)
-
-
-def test_constant_rows_have_no_direction_once_centered(data):
-    x = data.x.copy()
-    x[5] = 7.1
-    with pytest.warns(UserWarning, match=r"1 of 61 rows of X are constant, .* aside: row 5; "):
-        small(normalize="center").fit(x, data.y)
-    small(normalize="standard").fit(x, data.y)  # there they have one
 
 
 def test_rows_without_weight_or_direction_are_of_no_concern(data, kind):
@@ -288,7 +239,7 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     assert np.allclose(model.predict_proba(rows)[0], prior, rtol=1e-12)
     assert model.predict(rows)[0] == model.classes_[prior.argmax()]
     assert mn.interpret.novelty(model.model_, rows)[0] == 1.0
-    assert model.novelty_score(rows)[0] == np.inf
+    assert model.novelty_score(rows)[0] == model.novelty_score(rows).max() < np.inf
     assert mn.interpret.is_novel(model.calibrate(data.x).model_, rows, 0.1)[0]
     assert not model.transform(rows)[0].any()
     # The memories' shares and that of the uniform component make one, for every row.
@@ -307,15 +258,6 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
 
 
 # how training ends
-
-
-def test_converged_or_not(data):
-    done = small(max_iter=300).fit(*data)
-    assert (done.converged_, done.status_) == (True, "converged")
-    assert done.n_iter_ == len(done.history_) < 300
-    assert done.history_[-1]["n_iter"] == done.n_iter_
-    short = small(max_iter=2, tol=0.0).fit(*data)  # asked for, and so no warning
-    assert (short.converged_, short.status_, short.n_iter_) == (False, "max_iter", 2)
 
 
 @pytest.mark.parametrize(
@@ -361,13 +303,6 @@ def test_same_seed_same_bits(data, fresh):
     assert_same_bits(one, two, fresh.x)
 
 
-def test_global_random_state_is_left_alone(data):
-    before = np.random.mtrand._rand.get_state()[1].copy(), torch.get_rng_state()
-    small().fit(data.x, data.y)
-    assert np.array_equal(before[0], np.random.mtrand._rand.get_state()[1])
-    assert torch.equal(before[1], torch.get_rng_state())
-
-
 def test_single_precision_is_close_to_double(data, fresh):
     one, two = (
         small(precision=precision, max_iter=10).fit(data.x, data.y)
@@ -376,11 +311,3 @@ def test_single_precision_is_close_to_double(data, fresh):
     assert one.memories_.dtype == np.float32
     assert two.memories_.dtype == np.float64
     assert np.allclose(one.predict_proba(fresh.x), two.predict_proba(fresh.x), atol=1e-3)
-
-
-def test_small_data_are_computed_in_double_precision(make_clusters):
-    """Up to a million numbers; here 1,000,010 of them would be too many."""
-    settings = {"normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
-    few, many = (make_clusters(rows=n, features=10) for n in (1000, 100_001))
-    assert mn.DAMClassifier(3, **settings).fit(*few).memories_.dtype == np.float64
-    assert mn.DAMClassifier(3, **settings).fit(*many).memories_.dtype == np.float32

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import mnemosphere as mn
 from mnemosphere.files import read_tensors
@@ -27,7 +26,7 @@ OTHER = {
         "tol": 1e-3, "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
     },
 }  # fmt: skip
-SAME = {"callbacks", "device", "max_iter", "verbose"}
+SAME = {"callbacks", "device", "encoder", "max_iter"}
 SMALL = {"n_memories": 5, "normalize": "unit", "varsigma": 0.9, "max_iter": 1, "random_state": 0}
 
 
@@ -48,7 +47,7 @@ def test_every_setting_tells_runs_apart(data, tmp_path, name):
             ValueError, match=rf"run.run is of another run \({setting} is .* here\)"
         ):
             other.fit(data.x, data.y)
-    clone(model).set_params(verbose=False, device="cpu").fit(data.x, data.y)
+    clone(model).set_params(device="cpu").fit(data.x, data.y)
     if name == "DAMClassifier":  # one part, which goes on for longer
         assert clone(model).set_params(max_iter=2).fit(data.x, data.y).n_iter_ == 2
     assert before.keys() == {p.name for p in tmp_path.iterdir()}
@@ -114,30 +113,6 @@ def test_files_of_the_same_size_with_other_numbers_are_another_run(data, tmp_pat
             clone(model).fit(other)
     (tmp_path / "x.npy").rename(tmp_path / "same.npy")
     assert np.array_equal(clone(model).fit(rows("same")).memories_, model.memories_)
-
-
-def test_folds_are_told_what_to_do_and_can_have_files_of_their_own(data, tmp_path):
-    model = estimator("DAMClassifier", tmp_path / "run")
-    with pytest.raises(ValueError, match=r"with {run} in the path every run has files of its own"):
-        cross_val_score(model, *data, cv=2, error_score="raise")
-    own = estimator("DAMClassifier", tmp_path / "run-{run}")
-    scores = cross_val_score(own, *data, cv=2, error_score="raise")
-    files = {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("run-*")}
-    assert len(files) == 2 * 2  # the run and its one part, of each fold
-    assert np.array_equal(cross_val_score(own, *data, cv=2, error_score="raise"), scores)
-    assert files == {p.name: p.stat().st_mtime_ns for p in tmp_path.glob("run-*")}  # read back
-    search = GridSearchCV(own, {"varsigma": [0.8, 0.9]}, cv=2, refit=False, error_score="raise")
-    search.fit(*data)
-    assert len(list(tmp_path.glob("run-*"))) == 2 * 2 * 2
-
-
-def test_what_a_kill_has_left_goes_at_the_next_start(data, tmp_path):
-    path = tmp_path / "run"
-    estimator("DAMClassifier", path).fit(*data)
-    for name in (".run." + "0" * 32, ".run.run." + "1" * 32):
-        (tmp_path / name).write_bytes(b"half a file")
-    estimator("DAMClassifier", path).fit(*data)
-    assert {p.name for p in tmp_path.iterdir()} == {"run", "run.run"}
 
 
 def test_a_damaged_record_of_the_run_is_refused(data, tmp_path):

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score, jaccard_score
 import mnemosphere as mn
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.cluster_selection import agreement, choose
-from quick_clusters import N, blobs, small
+from quick_clusters import blobs, small
 
 N_ROWS, K = 53, 4
 
@@ -72,12 +72,6 @@ def test_the_number_that_is_found_again_and_one_memory_each():
     assert "clusters" in str(trials)
 
 
-def test_nothing_is_tried_where_nothing_is_open():
-    assert chosen(pairs(), shapes=[8], numbers=[2]) == (("standard", 2, 8), [])
-    found, trials = chosen(pairs(7))  # too few rows to cut in halves
-    assert (found.n_clusters, trials) == (2, [])
-
-
 @pytest.mark.parametrize("centers", [1, 2, 3, 5])
 def test_blobs_are_counted(centers):
     x, _ = make_blobs(250, centers=centers, n_features=5, random_state=1)
@@ -119,10 +113,3 @@ def test_as_many_clusters_as_the_data_or_the_prior_allow(rows, settings, most):
     model = mn.DAMClusterer(random_state=0, max_iter=3, **settings).fit(x)
     assert 1 <= model.n_clusters_ <= most
     assert model.predict_proba(x).shape == (rows, model.n_clusters_)
-
-
-def test_degenerate_divisions_are_flagged(data):
-    """One row of another kind takes a cluster of its own."""
-    x = np.r_[np.eye(N)[:1] + 0.01 * data.x[data.y == 2], -np.eye(N)[:1]]
-    with pytest.warns(UserWarning, match="^one cluster has 99% of the rows: ask for another"):
-        small(n_clusters=2, n_memories=2).fit(x)

@@ -14,15 +14,12 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import ClassifierTags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import mnemosphere as mn
-from mnemosphere.model import kernel, memory_graph, objectives
-from mnemosphere.model.batch import Batch
-from quick_clusters import SIZES, N, blobs, small
+from mnemosphere.model import memory_graph
+from quick_clusters import N, blobs, small
 
 
 class TaggedClusterer(mn.DAMClusterer):
@@ -120,10 +117,6 @@ def test_digits_better_than_k_means():
     assert model.n_memories_ == 80  # their clusters are not round
 
 
-def test_fit_predict_is_fit_and_its_labels(data, fitted):
-    assert np.array_equal(small().fit_predict(data.x), fitted.labels_)
-
-
 def test_classes_of_memories_are_coherent(fitted):
     w = torch.from_numpy(fitted.memories_)
     label = torch.from_numpy(fitted.memory_labels_)
@@ -144,23 +137,7 @@ def test_given_proportions_are_kept(data, solver):
     assert np.abs(np.bincount(model.memory_labels_, minlength=6)[:5] - prior).max() <= 7
 
 
-def test_the_loss_of_the_classes_never_ends_above_its_start(data, fitted):
-    phase = [h["loss"] for h in fitted.history_ if h["phase"] == 1]
-    x = torch.from_numpy(data.x)
-    none = torch.zeros(len(x), 6, dtype=torch.float64)
-    end = kernel.evaluate(fitted.params_, Batch(x, none), objectives.Unsupervised(0.1))
-    assert end <= phase[0] + 1e-12
-
-
 # probabilities and densities
-
-
-def test_probabilities(data, fitted):
-    proba = fitted.predict_proba(data.x)
-    assert np.allclose(proba.sum(axis=1), 1, rtol=1e-12)
-    assert np.array_equal(proba.argmax(axis=1), fitted.predict(data.x))
-    assert proba.max(axis=1).mean() > 0.9
-    assert fitted.transform(data.x).shape == (sum(SIZES), 40)
 
 
 def plain_log_density(model, x):
@@ -193,13 +170,6 @@ def test_fewer_free_numbers_for_held_beta_and_centered_rows(data):
     assert gap == pytest.approx((11 * 5 + 1) * (np.log(433) - 2), rel=1e-9)
 
 
-def test_no_criteria_without_a_density(data):
-    model = small(varsigma=0.6, max_iter=1).fit(data.x)
-    for name in ("bic", "aic"):
-        with pytest.raises(ValueError, match=r"varsigma=0.6: fit with varsigma=1"):
-            getattr(model, name)(data.x)
-
-
 # scikit-learn's habits
 
 
@@ -217,11 +187,6 @@ def test_same_seed_same_bits_and_pickle(data, fitted):
     for other in (again, pickle.loads(pickle.dumps(fitted))):
         assert np.array_equal(other.predict_proba(data.x), fitted.predict_proba(data.x))
         assert np.array_equal(other.labels_, fitted.labels_)
-
-
-def test_last_in_a_pipeline(data):
-    chain = make_pipeline(StandardScaler(), small())
-    assert adjusted_rand_score(data.y, chain.fit_predict(data.x)) > 0.97
 
 
 def test_it_fits_where_a_k_means_fits(data):
@@ -265,18 +230,6 @@ def test_a_few_rows_without_direction_do_not_decide_the_normalization():
     with pytest.warns(UserWarning, match="9 of 69 rows of X are constant.* row 60, 61, 62"):
         model.fit(rows)
     assert model.labels_.shape == (69,)
-
-
-def test_one_class_is_everything(data):
-    model = small(n_clusters=1).fit(data.x)
-    assert not model.labels_.any()
-    assert np.array_equal(model.predict_proba(data.x[:3]), np.ones((3, 1)))
-
-
-def test_as_many_classes_as_rows():
-    x = np.eye(4)
-    model = mn.DAMClusterer(n_clusters=4, normalize="unit", random_state=0).fit(x)
-    assert sorted(model.labels_.tolist()) == [0, 1, 2, 3]
 
 
 # growth
@@ -406,13 +359,3 @@ def test_a_stream_moves_the_memories_and_keeps_the_clusters(data):
 def test_bad_input(settings, x, message):
     with pytest.raises(ValueError, match=message):
         small(**settings).fit(x)
-
-
-def test_weights_of_zero(data):
-    with pytest.raises(ValueError, match="all weights are zero"):
-        small().fit(data.x, sample_weight=np.zeros(len(data.x)))
-
-
-def test_callbacks_that_are_none(data):
-    with pytest.raises(TypeError, match="callbacks must be a list of Callback objects"):
-        small(callbacks=[print]).fit(data.x)

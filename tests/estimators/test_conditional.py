@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_digits, load_wine
 from sklearn.metrics import log_loss
 
@@ -75,16 +74,6 @@ def test_names_of_classes_do_not_matter(wine):
     )
 
 
-def test_noise_is_a_setting_of_the_solver(wine):
-    x, y = wine
-    found = [
-        mn.DAMClassifier(**SETTINGS, solver=mn.Adam(noise=noise)).fit(x, y).memories_
-        for noise in (0.0, 0.0, 0.4)
-    ]
-    np.testing.assert_array_equal(found[0], found[1])
-    assert np.abs(found[0] - found[2]).max() > 1e-3
-
-
 def test_weights_soft_labels_and_sparse_rows(wine):
     x, y = wine
     soft = np.eye(3)[y]
@@ -102,14 +91,6 @@ def test_weights_soft_labels_and_sparse_rows(wine):
     )
 
 
-def test_fewer_memories_than_classes():
-    x, y = load_digits(return_X_y=True)
-    model = mn.DAMClassifier(4, objective="conditional", normalize="center", random_state=0)
-    model.fit(x[:500], y[:500])
-    assert model.n_memories_ == 4
-    assert model.score(x[500:900], y[500:900]) > 0.25
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -121,19 +102,3 @@ def test_fewer_memories_than_classes():
 def test_what_belongs_to_the_joint_likelihood_is_refused(wine, settings, message):
     with pytest.raises(ValueError, match=message):
         mn.DAMClassifier(**SETTINGS | settings).fit(*wine)
-
-
-def test_a_given_beta_is_held(wine):
-    x, y = wine
-    model = mn.DAMClassifier(**SETTINGS, beta=11.0).fit(x, y)
-    assert model.beta_ == pytest.approx(11.0)
-
-
-def test_predictions_survive_a_file(wine, tmp_path):
-    x, y = wine
-    model = mn.DAMClassifier(**SETTINGS).fit(x, y)
-    mn.save(model, tmp_path / "m.safetensors")
-    again = mn.load(tmp_path / "m.safetensors")
-    assert again.objective_ == "conditional"
-    np.testing.assert_array_equal(again.predict_proba(x), model.predict_proba(x))
-    assert torch.equal(again.model_.params.w, model.model_.params.w)

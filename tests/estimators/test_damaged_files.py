@@ -12,12 +12,11 @@ import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from sklearn.datasets import load_digits, load_iris
 
 import mnemosphere as mn
 from mnemosphere.files import write_tensors
-from quick_models import assert_same_model
+from quick_models import assert_same_model, small
 
 NAN = float("nan")
 
@@ -42,44 +41,13 @@ def test_the_rewritten_file_is_fine_when_nothing_is_changed(fitted, fresh, saved
     assert_same_model(fitted, mn.load(rewritten(saved, tmp_path / "m.safetensors")), fresh.x)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
-def test_truncated_file(saved, tmp_path, share):
-    path = tmp_path / "cut.safetensors"
-    content = saved.read_bytes()
-    path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(ValueError, match=r"cut.safetensors is damaged or not a safetensors file"):
-        mn.load(path)
-
-
-def test_foreign_safetensors_file(tmp_path):
-    save_file({"weight": torch.zeros(3)}, tmp_path / "other.safetensors")
-    with pytest.raises(
-        ValueError, match=r"other.safetensors is not a mnemosphere-model file but of another prog"
-    ):
-        mn.load(tmp_path / "other.safetensors")
-
-
 def test_checkpoint_is_no_model(data, tmp_path):
     path = tmp_path / "run.safetensors"
-    mn.DAMClassifier(
-        3,
-        objective="joint",
-        normalize="unit",
-        varsigma=0.9,
-        max_iter=1,
-        callbacks=[mn.Checkpoint(path)],
-    ).fit(*data)
+    small(n_memories=3, max_iter=1, callbacks=[mn.Checkpoint(path)]).fit(*data)
     with pytest.raises(
         ValueError, match="is not a mnemosphere-model file but mnemosphere-checkpoint"
     ):
         mn.load(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"hello world, this is text", bytes(range(256)) * 9])
-def test_no_safetensors_file_at_all(tmp_path, content):
-    (tmp_path / "thing.bin").write_bytes(content)
-    with pytest.raises(ValueError, match=r"thing.bin is damaged or not a safetensors file"):
-        mn.load(tmp_path / "thing.bin")
 
 
 class Trap:
@@ -97,16 +65,6 @@ def test_pickles_are_refused_and_not_run(tmp_path, monkeypatch, writer):
     with pytest.raises(ValueError, match=r"model.pkl is damaged or not a safetensors file"):
         mn.load(tmp_path / "model.pkl")
     assert not (tmp_path / "trap-was-sprung").exists()
-
-
-@pytest.mark.parametrize("version", [1, 5, "4", True, None])
-def test_another_format(saved, tmp_path, version):
-    path = rewritten(saved, tmp_path / "m.safetensors", lambda meta: meta | {"version": version})
-    with pytest.raises(
-        ValueError,
-        match=rf"m.safetensors has format version {version}, this release reads 2, 3, 4: ",
-    ):
-        mn.load(path)
 
 
 def test_patches_of_version_2_are_refused():
@@ -152,7 +110,7 @@ def test_files_of_version_3_are_read(answers):
     model = mn.load(VERSION3 / "classifier.safetensors")
     np.testing.assert_allclose(model.novelty_score(frame), expected["novelty"], rtol=1e-9)
     assert model.lineage_.n_levels > 1
-    assert model.memory_table()["typical_rows"][0][0].startswith("flower ")
+    assert model.memory_table()["typical_rows"].iloc[0][0].startswith("flower ")
 
 
 def test_a_stream_goes_on_from_a_file_of_version_3(answers):
@@ -168,14 +126,6 @@ def test_a_changed_file_of_version_3_is_refused(tmp_path):
     (tmp_path / "m").write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
     with pytest.raises(ValueError, match="its checksum differs"):
         mn.load(tmp_path / "m")
-
-
-def test_a_changed_file_is_refused(saved, tmp_path):
-    content = saved.read_bytes()
-    path = tmp_path / "m.safetensors"
-    path.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
-    with pytest.raises(ValueError, match=r"m.safetensors is damaged: it has been changed since"):
-        mn.load(path)
 
 
 @pytest.mark.parametrize(
@@ -304,43 +254,10 @@ def test_the_precision_of_a_stream_is_that_of_its_memories(tmp_path):
         mn.load(path)
 
 
-def test_columns_and_their_names_go_together(tmp_path):
-    saved = tmp_path / "saved"
-    mn.load(VERSION3 / "classifier.safetensors").save(saved)
-
-    def turned(meta):
-        return meta | {"feature_names": meta["feature_names"][::-1]}
-
-    with pytest.raises(ValueError, match="feature_names and the names of its columns differ"):
-        mn.load(rewritten(saved, tmp_path / "m", turned))
-
-
-def test_a_tree_of_splits_without_memories(grown, tmp_path):
-    grown.save(tmp_path / "saved")
-    none = {name: tensor[:0] for name, tensor in grown.lineage_.to_tensors().items()
-            if name in ("level", "parent", "lambda_min", "beta_split")}  # fmt: skip
-    gone = {name: None for name in grown.lineage_.to_tensors() if name not in none}
-    changed = {f"lineage.{name}": tensor for name, tensor in (none | gone).items()}
-    with pytest.raises(ValueError, match=r"no memories; save the model again"):
-        mn.load(rewritten(tmp_path / "saved", tmp_path / "m", tensors=changed))
-
-
 def test_what_could_not_be_read_is_not_written(data, tmp_path):
-    model = mn.DAMClassifier(
-        5, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories=5, max_iter=1)
     model.fit(*data)
     model.model_ = model.model_.recalibrate(temperature=NAN)
     with pytest.raises(ValueError, match="this model cannot be saved: temperature is nan"):
         model.save(tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no model file at .*nowhere.safetensors: check"):
-        mn.load(tmp_path / "nowhere.safetensors")
-
-
-def test_folder_in_place_of_a_file(tmp_path):
-    with pytest.raises(ValueError, match="is a folder: give the model file in it"):
-        mn.load(tmp_path)

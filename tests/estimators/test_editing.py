@@ -48,12 +48,6 @@ def test_without_memories_the_classes_keep_their_frequencies(fitted, before):
     np.testing.assert_array_equal(model.typical_rows_, fitted.typical_rows_[kept])
 
 
-def test_without_memories_soft_labels_can_stay_instead(fitted, before):
-    model = mn.as_estimator(mn.interpret.without_memories(fitted.model_, [0], class_prior="follow"))
-    kept = fitted.class_weights_[[0, *range(2, 8)]]
-    np.testing.assert_allclose(model.class_weights_, kept / kept.sum(), rtol=1e-12)
-
-
 def test_a_relabeled_memory_has_just_that_label(fitted, before):
     model = mn.as_estimator(mn.interpret.relabel_memory(fitted.model_, "#3", 2))
     soft = model.class_weights_[4] / model.memory_prior_[4]
@@ -112,16 +106,6 @@ def test_a_model_out_of_the_numbers_of_another(data, fresh, normalize):
     same.model_ = same.model_.recalibrate(temperature=model.temperature_)
     np.testing.assert_allclose(other.predict_proba(fresh.x), same.predict_proba(fresh.x), rtol=1e-9)
     np.testing.assert_array_equal(other.predict(fresh.x), same.predict(fresh.x))
-
-
-def test_a_model_out_of_numbers_is_like_any_other(data, tmp_path):
-    weights = np.full((3, 3), 0.1)
-    model = mn.as_estimator(mn.interpret.from_parameters(data.x[:2], weights, beta=3.0))
-    model.save(tmp_path / "m.safetensors")
-    back = mn.load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(back.predict_proba(data.x), model.predict_proba(data.x))
-    model.partial_fit(data.x, data.y % 2)
-    assert model.predict(data.x).shape == data.y.shape
 
 
 @pytest.mark.parametrize(

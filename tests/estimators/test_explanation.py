@@ -20,12 +20,20 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
         assert model.temperature_ != 1.0
     shares, soft, proba = class_formula.of_model(model, x.numpy())
     found = model.explain(fresh.x, n_nearest=7)
-    assert np.allclose(np.take_along_axis(shares[:, 1:], found.memory, 1), found.share, rtol=1e-9)
+    joint, standing = np.zeros_like(shares[:, 1:]), model.model_.standing.numpy()
+    for m, leader in enumerate(standing):  # memories that cannot be distinguished are shown as one
+        joint[:, leader] += shares[:, 1 + m]
+    assert np.allclose(np.take_along_axis(joint, found.memory, 1), found.share, rtol=1e-9)
+    assert (found.n_alike == (standing == found.memory[..., None]).sum(-1)).all()
+    assert found.memory.shape == (47, len(set(standing)))
     assert (np.diff(found.share, axis=1) <= 0).all()
     assert np.allclose(found.uniform_share, shares[:, 0], rtol=1e-9)
     overlap = (x @ model.params_.w.T).numpy()
     assert np.allclose(np.take_along_axis(overlap, found.memory, 1), found.overlap, rtol=1e-9)
-    assert np.allclose(found.soft_label, soft[1:][found.memory], rtol=1e-10, atol=1e-14)
+    alone = found.n_alike == 1
+    own = soft[1:][found.memory]
+    assert np.allclose(found.soft_label[alone], own[alone], rtol=1e-10, atol=1e-14)
+    assert np.allclose(found.soft_label, own, rtol=0, atol=0.01)
     # Σ share × soft label over all components is P(class | x), among the C classes.
     total = np.einsum("nk,nkc->nc", found.share, found.soft_label)
     total += found.uniform_share[:, None] * soft[0]

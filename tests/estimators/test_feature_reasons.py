@@ -12,6 +12,7 @@ import pytest
 import class_formula
 import mnemosphere as mn
 from mnemosphere.text import readable
+from quick_models import small
 
 
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
@@ -21,6 +22,9 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
     shares, soft, _ = class_formula.of_model(model, x)
     beta = model.varsigma_ * model.beta_ / model.temperature_
     log_proba = model.predict_log_proba(fresh.x)
+    frequent = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
+    own = soft[1:, :-1] - (soft[1:, :-1] / frequent).min(1, keepdims=True) * frequent
+    own[own <= 0.003] = 0.0
     found = model.explain(fresh.x, n_nearest=3)
     for row in range(0, 47, 5):
         why, n = found.features(row), 5
@@ -30,17 +34,19 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
         a, b = np.argsort(-log_proba[row])[:2]
         assert (why.verdict, why.runner_up) == (a, b)
-        mean = []
+        mean, said = [], []
         for y in (a, b):
-            within = shares[row] * soft[:, y]
-            mean.append((within / within.sum())[1:] @ w)
+            within = shares[row, 1:] * own[:, y]  # without what repeats the class frequencies
+            mean.append(within / within.sum() @ w)
+            said.append(np.log(within.sum()))
         nearer = beta / 2 * ((x[row] - mean[1]) ** 2 - (x[row] - mean[0]) ** 2)
         np.testing.assert_allclose(why.difference, nearer[:n], rtol=1e-8, atol=1e-12)
         assert why.difference_constant == pytest.approx(nearer[n:].sum(), abs=1e-12)
         odds = log_proba[row, a] - log_proba[row, b]
         assert why.log_odds == pytest.approx(odds, abs=1e-10)
         summed = why.difference.sum() + why.difference_constant + why.difference_rest
-        assert summed == pytest.approx(odds, abs=1e-10)
+        assert summed == pytest.approx(said[0] - said[1], abs=1e-9)
+        assert summed + why.difference_frequencies == pytest.approx(odds, abs=1e-10)
         length = np.linalg.norm((fresh.x[row] - data.x.mean(0)) / data.x.std(0))
         unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
         np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
@@ -79,9 +85,7 @@ def test_single_precision_and_a_table_with_names(data):
 
 
 def test_a_row_without_direction_has_the_odds_of_the_prior(data):
-    model = mn.DAMClassifier(
-        7, objective="joint", normalize="unit", varsigma=0.9, max_iter=3, random_state=0
-    )
+    model = small()
     model.fit(data.x, data.y)
     found = model.explain(np.zeros((1, 5)))
     why = found.features()
@@ -94,7 +98,8 @@ def test_a_row_without_direction_has_the_odds_of_the_prior(data):
 
 def test_which_features_can_be_read():
     assert readable(["x1"] * 30)
-    assert not readable([f"pixel{k}" for k in range(91)])
+    assert readable([f"q{k}" for k in range(91)])
+    assert not readable([f"x{k}" for k in range(91)])
     assert not readable([f"vector[{k}]" for k in range(7)])
     assert readable([f"{a}{b}{k}" for k, (a, b) in enumerate(product("abcdefghi", repeat=2))])
 
@@ -109,7 +114,7 @@ def named(data):
 
 
 def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
-    """Their slope along the sphere is β (m_a − m_b), by finite differences."""
+    """The slope of F_a − F_b along the sphere is β (m_a − m_b), by finite differences."""
     model = named
     row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
     why = model.explain(row[None]).features()
@@ -118,9 +123,11 @@ def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
     across = np.eye(5) - np.outer(row, row)
     a, b = why.verdict, why.runner_up
     for direction in np.eye(5):
-        ends = model.predict_log_proba(np.array([row + step * direction, row - step * direction]))
-        found = (ends[0, a] - ends[0, b] - ends[1, a] + ends[1, b]) / (2 * step)
-        assert found == pytest.approx(slope @ across @ direction, abs=1e-6)
+        moved = model.explain(np.array([row + step * direction, row - step * direction]))
+        ends = [moved.features(k) for k in range(2)]
+        assert all((end.verdict, end.runner_up) == (a, b) for end in ends)
+        above, below = (end.log_odds - end.difference_frequencies for end in ends)
+        assert (above - below) / (2 * step) == pytest.approx(slope @ across @ direction, abs=1e-6)
 
 
 def test_rows_by_name(named, data, tmp_path):
@@ -162,14 +169,17 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     np.testing.assert_allclose(why.relevance, form.diagonal(), rtol=1e-10)
     assert why.pairs[0] == (*pairs.iloc[0][["feature", "other"]], pytest.approx(form[first]))
     assert why.as_dicts()[0]["relevance"] == pytest.approx(form.diagonal()[why.order()[0]])
-    assert {"relevance", "difference"} <= set(why.table()[0])
+    assert {"relevance rank", "difference"} <= set(why.table()[0])
+    assert why.relevance_rank[why.relevance.argmax()] == 1
+    assert sorted(why.relevance_rank) == list(range(1, len(names) + 1))
     assert f"counting together: {names[first[0]]}" in str(found)
     titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
     assert "relevance" in titles
     # The strongest features of a memory are those of the largest weight in overlaps with it.
     weight = model.params_.w.numpy() @ model.model_.normalizer.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
-    assert [line[0] for line in model.memory_table()["features"]] == [names[k] for k in best]
+    table = model.memory_table()
+    assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]
     strongest = mn.interpret.strongest_features(model.model_, 1)
     assert strongest["weight"].tolist() == pytest.approx(
         weight[np.arange(7), best].tolist(), rel=1e-5
@@ -178,19 +188,17 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     plain.fit(frame, data.y)
     assert mn.interpret.strongest_pairs(plain.model_).empty
     assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
-    assert "relevance" not in plain.explain(frame.iloc[:1]).features().table()[0]
+    assert "relevance rank" not in plain.explain(frame.iloc[:1]).features().table()[0]
 
 
-def test_a_clusterer_explains_too(data):
-    model = mn.DAMClusterer(3, n_memories=5, random_state=0).fit(data.x)
-    found = model.explain(data.x[:7])
-    np.testing.assert_allclose(found.proba, model.predict_proba(data.x[:7]), rtol=1e-9)
-    assert found.verdict.tolist() == model.predict(data.x[:7]).tolist()
-
-
-def test_one_cluster_has_no_runner_up(data):
-    model = mn.DAMClusterer(1, n_memories=3, random_state=0).fit(data.x)
-    found = model.explain(data.x[:2])
-    assert not found.shows_features
-    assert "then" not in str(found)
-    assert found.features(1).log_odds == 0.0
+@pytest.mark.parametrize("normalize", ["whitened", "weighted"])
+def test_noise_ranks_below_the_features_that_tell_the_classes(normalize):
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 307)
+    x = rng.normal(size=(307, 7)) * [1, 1, 1, 1, 5, 1, 1]
+    x[:, 2] += 3.0 * y
+    x[:, 4] -= 15.0 * (y == 1)
+    model = mn.DAMClassifier(9, objective="joint", normalize=normalize, random_state=0).fit(x, y)
+    relevance = mn.interpret.relevances(model.model_)
+    assert set(np.argsort(-relevance)[:2]) == {2, 4}
+    assert relevance.mean() == pytest.approx(1.0)

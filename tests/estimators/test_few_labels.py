@@ -67,18 +67,6 @@ def test_every_way_of_training_takes_unlabeled_rows(two, options):
         assert model.score(fresh_x, fresh_y) > 0.9
 
 
-def test_interruption_while_memories_settle_leaves_a_usable_model(two):
-    class Stop(mn.Callback):
-        def on_pass(self, run):
-            raise KeyboardInterrupt
-
-    x, partly, fresh_x, fresh_y = two
-    model = small(unlabeled=-1, callbacks=[Stop()]).fit(x, partly)
-    assert model.status_ == "interrupted"
-    assert model.score(fresh_x, fresh_y) > 0.6
-    assert all(record["phase"] == few_labels.PHASE for record in model.history_)
-
-
 # clusters
 
 

@@ -142,7 +142,7 @@ def test_classes_given_and_columns_that_differ(source, rows, model, monkeypatch)
 def test_looks_at_all_rows_have_a_bar_of_their_own(source, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     monkeypatch.setenv("COLUMNS", "120")
-    small(verbose=1, max_iter=1).fit(reopened(source))
+    small(callbacks=[mn.ProgressBar()], max_iter=1).fit(reopened(source))
     told = re.sub("\x1b[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().err)
     n_rows, n_bytes = source.n_rows, size_of(source.n_bytes)
     assert re.search(rf"looking at .* {n_rows:,} of {n_rows:,} rows, {n_bytes} of {n_bytes}", told)

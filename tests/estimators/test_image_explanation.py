@@ -106,8 +106,3 @@ def test_plot_draws_input_memories_and_maps(case):
     for overlap in found.overlap[1]:
         assert f"overlap {overlap:.2f}" in titles
     assert any(title.startswith("verdict: ") for title in titles)
-
-
-def test_other_models_are_refused(fitted, data):
-    with pytest.raises(TypeError, match="PatchEncoder and DAMClassifier is wanted, got DAMCl"):
-        mn.explain_images(fitted, data.x)

@@ -34,29 +34,6 @@ class Listener(mn.Callback):
         self.status = run.status
 
 
-def test_callbacks_see_every_pass(data):
-    listener = Listener()
-    model = small(max_iter=None, callbacks=[listener]).fit(data.x, data.y)
-    assert listener.records == model.history_
-    assert model.converged_
-
-
-def test_a_callback_can_stop_the_training(data):
-    class Enough(mn.Callback):
-        def stop_reason(self, run):
-            return "stopped early" if run.n_iter == 3 else None
-
-    model = small(callbacks=[Enough()], max_iter=9, tol=0.0).fit(data.x, data.y)
-    assert (model.n_iter_, model.status_, model.converged_) == (3, "stopped early", True)
-
-
-def test_interrupted_model_is_usable(data):
-    model = small(callbacks=[Listener(2)]).fit(data.x, data.y)
-    assert (model.status_, model.converged_) == ("interrupted", False)
-    assert model.n_iter_ == len(model.history_) == 2
-    assert model.score(data.x, data.y) > 0.8
-
-
 def without_time(history):
     return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import mnemosphere as mn
+from quick_models import small
 
 # density, novelty, shares
 
@@ -27,11 +28,6 @@ def test_density_and_novelty_are_those_of_the_formula(read, fresh):
     assert np.allclose(mn.interpret.novelty(model.model_, fresh.x), expected, rtol=1e-9)
 
 
-def test_shares_of_the_memories(read, fresh):
-    model, _, _, shares = read
-    assert np.allclose(model.transform(fresh.x), shares[:, 1:], rtol=1e-9, atol=1e-14)
-
-
 def test_density_on_the_circle_integrates_to_one(make_clusters):
     x, y = make_clusters(features=2)
     model = mn.DAMClassifier(
@@ -41,16 +37,6 @@ def test_density_on_the_circle_integrates_to_one(make_clusters):
     angle = np.arange(4096) * (2 * np.pi / 4096)
     density = np.exp(mn.interpret.score_samples(model.model_, np.c_[np.cos(angle), np.sin(angle)]))
     assert density.mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-9)
-
-
-def test_noise_is_novel(image_model, images):
-    noise = np.random.default_rng(0).normal(size=(50, 784))
-    assert mn.interpret.novelty(image_model.model_, noise).min() > np.quantile(
-        mn.interpret.novelty(image_model.model_, images.x_test), 0.9
-    )
-    assert mn.interpret.score_samples(image_model.model_, noise).max() < np.median(
-        mn.interpret.score_samples(image_model.model_, images.x_test)
-    )
 
 
 # recall and samples
@@ -118,28 +104,7 @@ def test_samples_look_like_their_class(image_model):
     assert np.array_equal(x, again)
 
 
-def test_samples_of_all_classes_come_in_proportion(data):
-    names = np.array(["ant", "bee", "wasp"])
-    rare = np.where(data.y == 2, np.where(np.arange(61) % 4 == 0, 2, 0), data.y)
-    model = mn.DAMClassifier(5, objective="joint", normalize="unit", varsigma=0.9, random_state=0)
-    model.fit(data.x, names[rare])
-    _, labels = model.sample(3000, random_state=0)
-    share = [(labels == name).mean() for name in names] + [np.mean([v is None for v in labels])]
-    assert share == pytest.approx(model.class_prior_, abs=0.03)
-
-
 # growth, shrinking, certificates
-
-
-def test_growth_records_its_tree(grown):
-    assert grown.n_memories_ == 23
-    lineage = grown.lineage_
-    sizes = [len(nodes) for nodes in lineage.members]
-    assert sizes[0] == 5
-    assert sizes[-1] == 23
-    assert sizes == sorted(sizes)
-    assert grown.status_ == "grown"
-    assert grown.memory_prior_[0] == pytest.approx(0.01)  # at the final width
 
 
 def test_levels_of_growth_are_models(grown, images):
@@ -174,9 +139,7 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
 
 
 def test_certificate_of_a_converged_model(data):
-    model = mn.DAMClassifier(
-        3, objective="joint", normalize="unit", varsigma=0.9, tol=1e-9, max_iter=900, random_state=0
-    ).fit(data.x, data.y)
+    model = small(n_memories=3, tol=1e-9, max_iter=900).fit(data.x, data.y)
     found = model.certify(data.x, data.y)
     assert found.converged
     assert found.beta_eff == pytest.approx(0.9 * model.beta_)
@@ -185,9 +148,7 @@ def test_certificate_of_a_converged_model(data):
 
 def test_certificate_of_a_copy_that_came_to_rest(data):
     names = np.array(["ant", "bee", "wasp"])
-    model = mn.DAMClassifier(
-        3, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories=3, max_iter=1)
     model.fit(data.x, names[data.y])
     before, proba = model.params_, model.predict_proba(data.x)
     assert not model.certify(data.x, names[data.y], max_iter=0).converged

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -11,11 +10,9 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from scipy.sparse import csr_array
 from scipy.special import gammaln, ive
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mnemosphere as mn
@@ -119,16 +116,6 @@ def test_soft_counts_by_loops(case):
     assert found.shape == (7, len(model.get_feature_names_out()))
 
 
-def test_names_tell_size_cell_and_memory():
-    model = encoder(**SHAPES["two sizes"]).fit(pictures((8, 9)))
-    names = model.get_feature_names_out()
-    assert names[0] == "patch3x3_cell0,0_memory0"
-    assert names[5 * 3 + 1] == "patch3x3_cell1,0_memory1"
-    assert names[-1] == "patch2x5_cell2,2_memory4"
-    frame = model.set_output(transform="pandas").transform(pictures((8, 9)))
-    assert list(frame.columns) == names.tolist()
-
-
 def test_memories_are_the_patches_that_images_are_made_of():
     """Tiles of three kinds, cut apart by the stride: the memories are the tiles."""
     rng = np.random.default_rng(0)
@@ -145,17 +132,6 @@ def test_memories_are_the_patches_that_images_are_made_of():
     nearest = np.eye(3)[overlaps.argmax(0)]  # several memories of one tile share its count
     shares = np.stack([(kind == k).mean((1, 2)) for k in range(3)], axis=1)
     np.testing.assert_allclose(counts @ nearest, shares, atol=0.01)
-
-
-def test_learning_lowers_the_loss_and_says_how_it_ended():
-    x = pictures((11, 13), n=23)
-    model = encoder(image_shape=(11, 13), patch=4, max_iter=9, tol=0.0).fit(x)
-    losses = [record["loss"] for record in model.history_]
-    assert losses == sorted(losses, reverse=True)
-    assert (model.n_iter_, model.status_, model.converged_) == (9, "max_iter", False)
-    early = encoder(image_shape=(11, 13), patch=4, max_iter=200, tol=1e-3).fit(x)
-    assert early.converged_
-    assert early.n_iter_ < 200
 
 
 def test_beta_is_learned_if_wanted():
@@ -192,13 +168,6 @@ def test_blank_images_are_zeros_and_blank_parts_do_not_count(case):
     assert np.allclose(np.linalg.norm(model.transform(x)[:-1], axis=1), 1.0)
 
 
-def test_brightness_and_contrast_do_not_matter():
-    x = pictures((11, 13))
-    model = encoder(**SHAPES["gray"]).fit(x)
-    scale, level = np.arange(1, 8)[:, None], np.arange(-3, 4)[:, None]
-    np.testing.assert_allclose(model.transform(scale * x + level), model.transform(x), atol=1e-10)
-
-
 def test_a_shift_by_a_cell_shifts_the_counts_by_a_cell():
     """16 places a side in 4 cells: a spot that moves by 4 pixels moves by a cell."""
     rng = np.random.default_rng(0)
@@ -228,28 +197,6 @@ def test_rows_in_any_order_and_in_any_parts(case, monkeypatch):
     np.testing.assert_allclose(model.transform(x), whole, rtol=0, atol=1e-12)
     one_by_one = np.vstack([model.transform(row[None]) for row in x])
     np.testing.assert_allclose(one_by_one, whole, rtol=0, atol=1e-12)
-
-
-def test_the_same_seed_gives_the_same_bits(settings):
-    x = pictures(settings["image_shape"])
-    one, same = (encoder(**settings).fit(x).transform(x) for _ in range(2))
-    other = encoder(**settings).set_params(random_state=1).fit(x).transform(x)
-    assert np.array_equal(one, same)
-    assert not np.allclose(one, other)
-
-
-def test_single_precision_is_near():
-    x = pictures((11, 13)).astype(np.float32)
-    model = encoder(image_shape=(11, 13), patch=4).fit(x)
-    rough = encoder(image_shape=(11, 13), patch=4, precision="float32")
-    rough.set_params(max_iter=1).fit(x)
-    layers = tuple(
-        dataclasses.replace(layer, params=layer.params.to(dtype=torch.float32))
-        for layer in model.layers_
-    )
-    rough.model_ = dataclasses.replace(rough.model_, layers=layers)
-    assert rough.transform(x).dtype == np.float32
-    np.testing.assert_allclose(rough.transform(x), model.transform(x), atol=1e-5)
 
 
 # rows in
@@ -380,26 +327,6 @@ def test_pictures_of_encoded_digits_are_the_digits(digit_encoder, images):
     assert np.mean(own.argmax(1) == np.arange(20)) > 0.8
 
 
-def test_rows_less_a_constant_have_the_same_picture(digit_encoder, images):
-    """A classifier that centers rows moves nothing to below 0; most counts are nothing."""
-    rows = digit_encoder.transform(images.x_test[:7]).astype(np.float64)
-    rows[rows < np.median(rows, axis=1, keepdims=True)] = 0.0
-    rows -= np.median(rows, axis=1, keepdims=True)
-    rows = rows.clip(0)
-    lowered = rows - rows.mean(1, keepdims=True)
-    np.testing.assert_allclose(
-        digit_encoder.inverse_transform(lowered, n_iter=0),
-        digit_encoder.inverse_transform(rows, n_iter=0),
-        atol=1e-4,
-    )
-
-
-def test_a_blank_row_is_a_blank_picture(case):
-    model, _ = case
-    nothing = model.inverse_transform(np.zeros((1, model.model_.n_out)))
-    assert np.array_equal(nothing, np.zeros((1, model.n_features_in_)))
-
-
 # two layers
 
 
@@ -452,13 +379,6 @@ def test_an_encoder_in_a_file(case, tmp_path):
         assert getattr(loaded, name) == getattr(model, name)
 
 
-def test_what_a_file_cannot_hold(data, tmp_path):
-    scaled = make_pipeline(StandardScaler(), small_classifier())
-    with pytest.raises(TypeError, match="cannot hold a StandardScaler"):
-        mn.save(scaled.fit(data.x, data.y), tmp_path / "model.safetensors")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("change", ["layers.0.w", "layers.0.beta", "image_shape"])
 def test_a_damaged_file_is_told_apart(tmp_path, change):
     path = tmp_path / "encoder.safetensors"
@@ -473,13 +393,6 @@ def test_a_damaged_file_is_told_apart(tmp_path, change):
     save_file(tensors, path, {"mnemosphere": json.dumps(header)})
     with pytest.raises(ValueError, match="is damaged"):
         mn.load(path)
-
-
-def test_sparse_images_are_the_same_images():
-    stack = np.random.default_rng(0).integers(0, 3, (7, 72)).astype(np.float64)
-    model = encoder(image_shape=(9, 8), patch=4).fit(stack)
-    same = encoder(image_shape=(9, 8), patch=4).fit(csr_array(stack))
-    assert np.array_equal(same.transform(csr_array(stack)), model.transform(stack))
 
 
 def test_a_stride_of_any_size_and_a_power_of_some():

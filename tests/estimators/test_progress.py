@@ -22,15 +22,10 @@ SETTINGS = {
 
 def test_progress_bar_goes_to_standard_error(data, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    mn.DAMClassifier(**SETTINGS, verbose=1).fit(*data)
+    mn.DAMClassifier(**SETTINGS, callbacks=[mn.ProgressBar()]).fit(*data)
     out, err = capsys.readouterr()
     assert out == ""
     assert "7 memories" in err
-
-
-def test_quiet_by_default(data, capsys):
-    mn.DAMClassifier(**SETTINGS).fit(*data)
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("solver", ["sgd", "fixed-point"])

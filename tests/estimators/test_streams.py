@@ -85,13 +85,6 @@ def model():
     return params.replace(p=p, p_q=p.sum(0))
 
 
-def test_added_columns_leave_the_others_as_they_were(model):
-    wide = add_columns(model, torch.tensor([0, 2, 3]), 4).check()
-    torch.testing.assert_close(wide.p[:, [0, 2, 3]], model.p, rtol=1e-5, atol=0)
-    assert 0 < float(wide.p[:, 1].sum()) < 1e-5
-    torch.testing.assert_close(wide.p.sum(1), model.p_h)
-
-
 def test_memories_given_come_from_near_neighbors_who_take_over(model):
     wide = add_columns(model, torch.tensor([0, 1, 3]), 4)
     state = FixedPoint().resume(wide)

@@ -138,19 +138,11 @@ def test_equal_rows_with_blanks_count_as_weights(table):
     np.testing.assert_allclose(twice.memories_, weighted.memories_, rtol=1e-9)
 
 
-def test_plain_frames_of_numbers_and_their_names_warn_of_nothing():
-    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=list("abc"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = mn.DAMClusterer(2, n_memories=4, max_iter=3, random_state=0).fit(frame)
-        model.predict(frame)
-    names = pd.get_dummies(pd.Series(["u", "v"] * 20))
-    assert small().fit(frame, names.astype(float)).classes_.tolist() == ["u", "v"]
-
-
 LABELS = {
     "typo": (["setosa"] * 30 + ["virginica"] * 30 + ["virginca"], "'virginca' \\(near 'virginica'"),
-    "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has under 1% .*rarest 2 of 302.*balanced"),
+    "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has 1% of .*rarest 2 of 302.*balanced"),
+    "one": (["ok"] * 40, "y says 'ok' in every row"),
+    "unlabeled": ([0, 1, -1] * 20, "the label -1 counts as a class: pass unlabeled=-1"),
     "measured": (np.arange(70) * 3, "70 different numbers in 70 rows and looks like a measurement"),
 }
 
@@ -166,7 +158,7 @@ def test_explanations_of_rows_with_blanks_add_up_to_the_probabilities(normalize)
     proba = model.predict_proba(x[:41])
     np.testing.assert_allclose(why.proba, proba, rtol=1e-10)
     soft = class_formula.soft_labels_of(model)  # (P+1, C+1)
-    parts = np.einsum("bk,bkc->bc", why.share, soft[1:][why.memory])
+    parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
     parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
     np.testing.assert_allclose(parts / parts.sum(1, keepdims=True), proba, rtol=1e-8)
 
@@ -186,15 +178,6 @@ def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memo
     assert np.ptp(model.memory_prior_[1:]) > 1e-3 * model.memory_prior_[1:].mean()
     np.testing.assert_allclose(model.class_prior_[:-1], 1 / 70, rtol=0.02)
     assert model.score(x, y) > 0.95
-
-
-@pytest.mark.filterwarnings("ignore:The number of unique classes")
-@pytest.mark.parametrize("name", LABELS)
-def test_remarks_on_labels(name):
-    y, message = LABELS[name]
-    x = np.random.default_rng(0).normal(size=(len(y), 3))
-    with pytest.warns(UserWarning, match=message):
-        small(max_iter=1).fit(x, y)
 
 
 @pytest.mark.filterwarnings("ignore:y has")
@@ -222,11 +205,3 @@ def test_masked_values_are_missing(table):
     np.testing.assert_array_equal(
         model.predict_proba(np.ma.MaskedArray(x)), wanted.predict_proba(x.astype(float))
     )
-
-
-def test_two_columns_of_one_name_are_one_line():
-    x, y = load_iris(return_X_y=True)
-    twice, once = (pd.DataFrame(x, columns=list(names)) for names in ("abca", "abcd"))
-    for action in (lambda: small().fit(twice, y), lambda: small().fit(once, y).predict(twice)):
-        with pytest.raises(ValueError, match="X has more than one column called 'a': rename them"):
-            action()

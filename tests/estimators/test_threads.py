@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 import mnemosphere as mn
 from processes import forking
+from quick_models import small
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +22,7 @@ def wide():
     """A model, rows enough for torch to share out among threads, and the right answer."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2003, 41))
-    model = mn.DAMClassifier(
-        53, objective="joint", normalize="unit", varsigma=0.9, max_iter=1, random_state=0
-    )
+    model = small(n_memories=53, max_iter=1)
     model.fit(x[:307], (x[:307, 0] > 0).astype(int))
     return model, x, model.predict_proba(x)
 

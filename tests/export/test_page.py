@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.export import pack, payload
+from mnemosphere.export import payload, write_page
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import log_joint
 
@@ -84,19 +84,6 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model,
     assert f"{100 * image_model.score(digits.x_test, digits.y_test):.1f}%" in shown
 
 
-def test_in_single_precision_probabilities_are_right_to_four_digits(
-    browser, image_model, digits, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(pack, "_PROBABILITY", 0.0)
-    monkeypatch.setattr(payload, "_CERTIFY", 0.0)  # which takes seconds
-    image_model.explore(tmp_path / "p.html", digits.x_test[:211], digits.y_test[:211], layout="pca")
-    browser.open(tmp_path / "p.html")
-    assert browser.evaluate("data.levels[0].w.kind") == "f4"
-    found = np.array(browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"))
-    wanted = image_model.predict_proba(digits.x_test[:211])
-    np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=0)
-
-
 def test_pages_are_small_enough_to_send(image_model, big_model, digits, tmp_path, monkeypatch):
     monkeypatch.setattr(payload, "_CERTIFY", 0.0)
     for model, limit in ((image_model, 500_000), (big_model, 2_500_000)):
@@ -142,10 +129,7 @@ def test_recall_takes_the_same_path_as_in_python(asked, image_model, digits, hid
 
 
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
-def test_a_metric_gives_the_same_answers_and_paths(
-    browser, wines, tmp_path, monkeypatch, objective
-):
-    monkeypatch.setattr(pack, "_PROBABILITY", 0.0)
+def test_a_metric_gives_the_same_answers_and_paths(browser, wines, tmp_path, objective):
     x, y = wines
     settings = {"normalize": "whitened", "objective": objective, "random_state": 0}
     model = mn.DAMClassifier(11, **settings).fit(x, y)
@@ -251,6 +235,9 @@ def test_a_table_has_sliders_and_the_same_answers(browser, wine_model, wines, tm
         "[...document.querySelectorAll('#features label')].map((l) => l.title)"
     )
     assert sorted(labels) == sorted(x.columns)
+    said = browser.evaluate("document.getElementById('answer').textContent")
+    radius = wine_model.certified_radius(x.iloc[:1]).radius[0]
+    assert f"No row within {radius:.3g} standard units changes this prediction; this one, " in said
     browser.evaluate(
         "(() => { const s = document.getElementById('feature-0'); s.value = s.max;"
         " s.dispatchEvent(new Event('input')); })()"
@@ -386,3 +373,15 @@ def test_two_hundred_classes_fit_on_a_page(browser, tmp_path, monkeypatch):
         assert browser.evaluate("document.documentElement.scrollWidth") <= 390
         assert browser.evaluate("document.documentElement.scrollHeight") < 20_000
     assert silent(browser)
+
+
+def test_a_page_that_answers_otherwise_than_python_says_so(browser, wine_model, wines, tmp_path):
+    content = payload.payload(wine_model.model_, *wines)
+    for name, shown in (("right", False), ("wrong", True)):
+        if name == "wrong":
+            content["levels"][-1]["beta"] *= 1.05
+        write_page(tmp_path / f"{name}.html", content)
+        browser.open(tmp_path / f"{name}.html")
+        line = "document.getElementById('check')"
+        assert browser.evaluate(f"!{line}.hidden") is shown
+        assert ("does not answer as Python did" in browser.evaluate(f"{line}.innerText")) is shown

@@ -125,28 +125,6 @@ def test_bad_rows_are_refused_in_one_line(case, name):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_good_rows_pass(problem, dtype, weighted):
-    case = problem(41, dtype=dtype, weighted=weighted)
-    batch = case.batch
-    assert batch.check(case.params) is batch
-
-
-def test_gaps_are_looked_for_once(problem):
-    case = problem(5, rows=23)
-    batch = Batch(case.x.clone(), case.targets)
-    assert not batch.has_gaps
-    assert batch.filled() is batch
-    assert batch.take(slice(3, 7)).__dict__["has_gaps"] is False  # known of a part
-    gappy = Batch(case.x.clone(), case.targets)
-    gappy.x[2, 1] = torch.nan
-    assert gappy.has_gaps
-    assert "has_gaps" not in gappy.take(slice(3, 7)).__dict__  # which may have none
-    assert not gappy.take(slice(3, 7)).has_gaps
-    assert not gappy.filled().x.isnan().any()
-
-
 def test_the_form_is_checked_without_a_look_at_numbers(problem):
     case = problem(6, rows=23)
     wrong = Batch(3 * case.x, -case.targets)

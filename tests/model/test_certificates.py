@@ -224,23 +224,6 @@ def test_verdicts_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
         assert (change < 0) == (verdict == "saddle")
 
 
-def test_both_verdicts_occur():
-    batch = make_data(7)
-    seen = set()
-    for beta in (2.0, 20.0):
-        params = trained(7, beta)
-        seen |= set(certify(params, batch, learn_beta=False).verdicts)
-    assert seen == {"minimum", "saddle"}
-
-
-def test_a_random_model_is_not_converged():
-    batch = make_data(4)
-    for rule in (objectives.joint, objectives.conditional, objectives.Unsupervised(0.1)):
-        found = certify(make_params(4), batch, rule)
-        assert not found.converged
-        assert found.counts == {"minimum": 0, "saddle": 0, "not converged": P}
-
-
 def test_a_memory_that_rests_is_told_from_one_that_moves():
     """Cold memories far apart hardly see each other: moving one leaves the others at rest."""
     batch = make_data(7)
@@ -250,18 +233,6 @@ def test_a_memory_that_rests_is_told_from_one_that_moves():
     moved = params.replace(w=sphere.retract(params.w, u))
     found = certify(moved, batch, learn_beta=False, tol=2e-3)
     assert found.verdicts == ("not converged", "saddle", "saddle")
-
-
-def test_sample_weights_are_repeated_rows():
-    batch = make_data(6)
-    params = make_params(6)
-    times = torch.arange(B) % 3
-    repeated = certify(params, batch.take(torch.repeat_interleave(torch.arange(B), times)))
-    weighted = certify(params, replace(batch, sample_weight=times.double()))
-    torch.testing.assert_close(weighted.residual.w, repeated.residual.w)
-    torch.testing.assert_close(weighted.residual.p, repeated.residual.p)
-    torch.testing.assert_close(weighted.mass, repeated.mass)
-    torch.testing.assert_close(weighted.beta_split, repeated.beta_split, rtol=1e-5, atol=0)
 
 
 def test_an_unresolved_curvature_is_no_minimum():
@@ -287,16 +258,6 @@ def test_an_unresolved_curvature_is_no_minimum():
     ):
         found = certify(params, batch, learn_beta=False, method=rough(factor, error))
         assert set(found.verdicts) == {verdict}
-
-
-def test_single_precision_certifies_too():
-    batch = make_data(7)
-    params = trained(7, 20.0)
-    double = certify(params, batch, learn_beta=False)
-    rows = Batch(batch.x.float(), batch.targets.float())
-    single = certify(params.to(dtype=torch.float32), rows, learn_beta=False, tol=1e-4)
-    assert single.verdicts == double.verdicts
-    assert single.converged
 
 
 def test_the_summary_reads_well():

@@ -82,22 +82,6 @@ def test_counted_labels_are_those_of_the_rows(smoothed):
     assert_close(net, expected, rtol=1e-11, atol=1e-17)
 
 
-def test_memories_without_weight_have_none(smoothed):
-    params, _ = smoothed
-    p = params.p.clone()
-    p[5] = 0.0
-    net = net_class_weights(params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0)), EPSILON)
-    assert (net[5] == 0).all()
-    assert_close(net.sum(1), p.sum(1), rtol=1e-13, atol=0)
-
-
-def test_single_precision_stays_single(smoothed):
-    params, _ = smoothed
-    net = net_class_weights(params.to(dtype=torch.float32), EPSILON)
-    assert net.dtype == torch.float32
-    assert_close(net.double(), net_class_weights(params, EPSILON), rtol=1e-4, atol=1e-9)
-
-
 # Temperature
 
 
@@ -126,25 +110,6 @@ def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature)
     # And so log Σ p exp(h/T), the uniform component not left out.
     expected = (case.params.p.log()[None] + h[:, :, None]).logsumexp(1)
     assert_close(log_joint(tempered, case.x), expected, rtol=1e-9, atol=1e-9)
-
-
-def test_single_precision_is_off_by_its_rounding_alone(problem):
-    case = problem(5, features=61, beta=150.0, varsigma=0.4)
-    tempered = at_temperature(case.params.to(dtype=torch.float32), 3.0)
-    assert tempered.beta.dtype == torch.float32
-    wide = at_temperature(case.params, 3.0)
-    assert float(tempered.beta) == pytest.approx(float(wide.beta), rel=2e-7)
-
-
-def test_temperature_one_changes_nothing(problem):
-    params = problem(6).params
-    assert at_temperature(params, 1.0) is params
-
-
-def test_high_temperatures_leave_the_weights_of_memories_alone(problem):
-    case = problem(7, beta=9.0)
-    shares = log_joint(at_temperature(case.params, 1e6), case.x).softmax(1)
-    assert_close(shares, case.params.p.sum(0).expand_as(shares), rtol=1e-4, atol=0)
 
 
 # The best temperature
@@ -243,17 +208,6 @@ def test_soft_labels_count_by_their_shares(problem):
         for targets in (0.25 * one + 0.75 * two, one, two)
     )
     assert_close(mixed, 0.25 * first + 0.75 * second, rtol=1e-10, atol=0)
-
-
-def test_weights_count_pairs_by_their_rows(problem):
-    """A row of weight 5 is the row five times, within a pair and between pairs."""
-    params, rows, _ = judged(problem, 13, rows=101, memories=5)
-    weight = torch.ones(101).double()
-    weight[:40] = 5.0
-    weighted = best_temperature([(params, Batch(rows.x, rows.targets, weight))])
-    again = [(params, rows), *4 * [(params, rows.take(slice(0, 40)))]]
-    assert weighted == pytest.approx(best_temperature(again), rel=1e-9)
-    assert weighted != pytest.approx(best_temperature([(params, rows)]), rel=5e-3)
 
 
 def test_ends_are_finite(problem):

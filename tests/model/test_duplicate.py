@@ -5,10 +5,9 @@ import torch
 
 from mnemosphere.model import objectives
 from mnemosphere.model.curvature import Krylov
-from mnemosphere.model.duplicate import duplicate, parents, split
+from mnemosphere.model.duplicate import duplicate, split
 from mnemosphere.model.kernel import accumulate, evaluate, log_joint_differentiable
 from mnemosphere.model.m_step import displacement, maximize_bound
-from mnemosphere.numerics import polytope, sphere
 from small_models import P, converge_memories, make_data, make_params
 
 RULES = [
@@ -17,10 +16,6 @@ RULES = [
     objectives.JointConditional(0.3),
     objectives.Unsupervised(0.2),
 ]
-
-
-def test_parents_are_the_memories_then_those_duplicated():
-    assert parents(4, torch.tensor([2, 0])).tolist() == [0, 1, 2, 3, 2, 0]
 
 
 @pytest.mark.parametrize("which", [[], [0], [2, 0], [1, 2, 0]])
@@ -72,19 +67,6 @@ def test_loss_falls_after_a_small_split_of_a_saddle(seed):
         assert change == pytest.approx(expected, rel=1e-2)
 
 
-def test_split_moves_only_the_pair():
-    params = make_params(9)
-    u = Krylov()(params, make_data(9)).direction
-    grown = split(params, torch.tensor([2]), u, 0.3)
-    torch.testing.assert_close(grown.w[:2], params.w[:2], rtol=1e-14, atol=0.0)
-    torch.testing.assert_close(
-        sphere.project(grown.w[2] + grown.w[3]), params.w[2], rtol=1e-12, atol=1e-12
-    )
-    # tan of the angle between a copy and the old place is δ.
-    cosine = grown.w[2:] @ params.w[2]
-    torch.testing.assert_close(cosine, torch.full_like(cosine, (1 + 0.09) ** -0.5))
-
-
 def test_bad_choices_of_memories_are_refused():
     params = make_params(0)
     for which in ([3], [-1], [1, 1]):
@@ -92,9 +74,3 @@ def test_bad_choices_of_memories_are_refused():
             duplicate(params, torch.tensor(which))
     with pytest.raises(ValueError, match="vector of memory indices"):
         duplicate(params, torch.tensor([0.5]))
-
-
-def test_duplicated_weights_stay_in_the_polytope():
-    params = make_params(4)
-    grown = duplicate(params, torch.tensor([0, 1]))
-    assert polytope.check(grown.p, grown.p_h, grown.p_q, tol=1e-12) is grown.p

@@ -88,14 +88,6 @@ def test_log_joint_against_mpmath_where_beta_is_large(problem):
     assert_close(kernel.log_joint(case.params, x), expected, rtol=0, atol=1e-11)
 
 
-def test_log_joint_in_float32(problem):
-    case = problem(3, features=101, beta=60.0, varsigma=0.25)
-    exact = kernel.log_joint(case.params, case.x)
-    single = kernel.log_joint(case.params.to(dtype=torch.float32), case.x.float())
-    assert single.dtype == torch.float32
-    assert_close(single.double(), exact, rtol=0, atol=1e-4)
-
-
 def test_zero_class_weights(problem):
     """Components without a class take no part in it; the others are untouched."""
     case = problem(4)
@@ -105,15 +97,6 @@ def test_zero_class_weights(problem):
     h = kernel.log_joint_differentiable(case.params.replace(p=torch.eye(6, 6).double()), case.x)
     expected = torch.einsum("bg,gy->by", h.exp(), p).log()
     assert_close(kernel.log_joint(params, case.x), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_the_uniform_component_alone_has_density_one(problem):
-    """With all the mass on the uniform component log P(x, y) = log p_q whatever the memories."""
-    case = problem(5, beta=30.0)
-    p = torch.zeros_like(case.params.p)
-    p[0] = case.params.p_q
-    scores = kernel.log_joint(case.params.replace(p=p), case.x)
-    assert_close(scores, case.params.p_q.log().expand_as(scores), rtol=0, atol=1e-13)
 
 
 # Backward
@@ -131,35 +114,11 @@ def test_gradient_is_that_of_autograd(problem, oracle, name, varsigma, weighted)
     assert_close(stats.mean_loss, oracle.mean_loss(name, *case), **EXACT)
 
 
-@pytest.mark.parametrize("labels", ["full", "none"])
-@pytest.mark.parametrize("name", RULES)
-def test_gradient_of_rows_all_labeled_or_none(problem, oracle, name, labels):
-    case = problem(7, features=3, memories=11, classes=2, beta=17.0, labels=labels)
-    stats = statistics(case, RULES[name])
-    for mine, reference in zip(
-        stats.gradient(case.params), oracle.gradient(name, *case), strict=True
-    ):
-        assert_close(mine, reference, **EXACT)
-
-
-def test_gradient_in_the_plane_and_in_many_dimensions(problem, oracle):
-    for features, beta in ((2, 1.0), (211, 70.0)):
-        case = problem(8, features=features, beta=beta, varsigma=0.5)
-        for mine, reference in zip(
-            statistics(case).gradient(case.params), oracle.gradient("joint", *case), strict=True
-        ):
-            assert_close(mine, reference, **EXACT)
-
-
 @pytest.mark.parametrize(("threads", "cache", "rows"), [(1, 0, 1024), (6, 0, 6144), (6, 2, 3072)])
 def test_chunks_grow_with_threads_and_fit_large_caches(monkeypatch, threads, cache, rows):
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(kernel, "core_cache", lambda: cache << 20)
     assert kernel.chunk_rows(1024, torch.device("cpu")) == rows
-
-
-def test_no_rows_are_no_chunks():
-    assert list(kernel.chunks(0, 5, torch.device("cpu"))) == []
 
 
 @pytest.mark.usefixtures("tiny_chunks")
@@ -205,19 +164,6 @@ def test_statistics_add_up_over_rows(problem, name):
     assert_same_statistics(parts[0] + parts[1], statistics(case, RULES[name]), **EXACT)
 
 
-def test_doubling_statistics_is_counting_rows_twice(problem):
-    case = problem(12)
-    twice = case._replace(sample_weight=torch.full((23,), 2.0, dtype=torch.float64))
-    assert_same_statistics(statistics(case) * 2.0, statistics(twice), **EXACT)
-
-
-def test_a_row_of_weight_zero_is_not_there(problem):
-    case = problem(13, weighted=True)
-    keep = case.sample_weight > 0
-    assert not keep.all()
-    assert_same_statistics(statistics(case), statistics(case, rows=keep), **EXACT)
-
-
 @pytest.mark.parametrize("name", ["joint", "marginal"])
 def test_responsibilities_carry_the_label_weights(problem, name):
     """Each row hands its label weight to the components, whole and nowhere negative."""
@@ -229,13 +175,6 @@ def test_responsibilities_carry_the_label_weights(problem, name):
     stats = statistics(case, RULES[name])
     assert_close(stats.p_bar.sum(0), weights.sum(0), **EXACT)
     assert_close(stats.mass.sum(), torch.tensor(23.0).double(), **EXACT)
-
-
-def test_evaluate_is_the_loss_of_the_pass(problem):
-    for weighted in (False, True):
-        case = problem(15, weighted=weighted)
-        value = kernel.evaluate(case.params, case.batch, joint)
-        assert value == pytest.approx(float(statistics(case).mean_loss), rel=1e-13)
 
 
 class LargestTensor(TorchDispatchMode):
@@ -298,41 +237,6 @@ def test_float32_follows_float64(problem):
 
 
 # Symmetry
-
-
-def test_rotation(problem):
-    case = problem(18, weighted=True)
-    turn = torch.linalg.qr(
-        torch.randn(7, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    )[0]
-    stats = statistics(case)
-    turned = statistics(
-        case._replace(params=case.params.replace(w=case.params.w @ turn), x=case.x @ turn)
-    )
-    assert_close(turned.w_bar, stats.w_bar @ turn, **EXACT)
-    for name in ("p_bar", "overlap", "loss", "count"):
-        assert_close(getattr(turned, name), getattr(stats, name), **EXACT)
-
-
-def test_permutation_of_memories_and_classes(problem):
-    case = problem(19, weighted=True)
-    generator = torch.Generator().manual_seed(5)
-    memory = torch.randperm(5, generator=generator)
-    column = torch.randperm(4, generator=generator)
-    component = torch.cat([torch.zeros(1, dtype=torch.int64), memory + 1])
-    params = case.params
-    moved = params.replace(
-        w=params.w[memory],
-        p=params.p[component][:, column],
-        p_h=params.p_h[component],
-        p_q=params.p_q[column],
-    )
-    stats = statistics(case)
-    other = statistics(case._replace(params=moved, targets=case.targets[:, column]))
-    assert_close(other.w_bar, stats.w_bar[memory], **EXACT)
-    assert_close(other.p_bar, stats.p_bar[component][:, column], **EXACT)
-    assert_close(other.overlap, stats.overlap[memory], **EXACT)
-    assert_close(other.loss, stats.loss, **EXACT)
 
 
 # Several problems at once
@@ -411,12 +315,6 @@ def test_without_a_uniform_component_no_row_is_lost(dtype, temperature):
     assert float(stats.mass[0]) == 0.0
     r = kernel.responsibilities(params, x, proba.to(dtype))
     assert_close(r.sum(1), torch.ones(len(x), dtype=dtype), rtol=0, atol=1e-4)
-
-
-def test_with_little_weight_the_uniform_component_takes_far_rows():
-    params, x = three_clusters(uniform_weight=1e-9)
-    r = kernel.responsibilities(params, x, torch.full((len(x), 4), 0.25).double())
-    assert float(r[3, 0]) > 0.999
 
 
 def test_a_stack_of_problems_with_and_without_a_uniform_component():

@@ -73,12 +73,6 @@ def test_starts_are_drawn_by_squared_distance():
         assert np.allclose(second / second.sum(), law / law.sum(), atol=0.03)
 
 
-def test_rows_that_coincide_are_dealt_out():
-    x = torch.ones(7, 4, dtype=torch.float64) / 2
-    found = spherical_kmeans(x, 3, generator=generator())
-    assert torch.bincount(found.label, minlength=3).tolist() == [3, 2, 2]
-
-
 def test_sparse_rows_give_the_same():
     x = rows(31, 5) * (rows(31, 6) > 0)
     x = sphere.project(x)

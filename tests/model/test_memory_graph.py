@@ -63,21 +63,6 @@ def test_a_row_is_shared_by_as_many_memories_as_said(problem, shared_by, weighte
     assert mean == pytest.approx(math.log(shared_by), rel=1e-6)
 
 
-def test_few_memories_are_shared_by_fewer(problem):
-    """Of three memories, 2.5 would be nearly all: 1.3 of them share a row."""
-    case = problem(2, rows=211, memories=3)
-    overlap = case.x @ case.params.w.T
-    kappa = sharing_temperature(overlap, 2.5)
-    assert entropies(kappa, overlap).mean() == pytest.approx(math.log(1.3), rel=1e-6)
-
-
-def test_single_precision_goes_as_far_as_it_can(problem):
-    case = problem(1, rows=211, memories=31, features=7)
-    overlap = case.x @ case.params.w.T
-    roughly = sharing_temperature(overlap.float(), 2.5)
-    assert roughly == pytest.approx(sharing_temperature(overlap, 2.5), rel=1e-4)
-
-
 # The graph
 
 
@@ -107,15 +92,6 @@ def test_graph_counts_rows_once_and_weights_as_copies():
     copies = unlabeled(x.repeat_interleave(weight.long(), 0))
     one, two = (share_graph(w, b, shared_by=2.0).edges for b in (unlabeled(x, weight), copies))
     torch.testing.assert_close(one, two, rtol=1e-6, atol=0)
-
-
-def test_a_probe_of_many_rows_gives_nearly_the_temperature_of_all(problem, monkeypatch):
-    case = problem(4, rows=997, memories=13)
-    whole = share_graph(case.params.w, case.batch, shared_by=2.0).edges
-    monkeypatch.setattr(memory_graph, "_PROBE_ROWS", 211)
-    probed = share_graph(case.params.w, case.batch, shared_by=2.0).edges
-    assert not torch.equal(whole, probed)
-    assert float((whole - probed).abs().sum() / whole.sum()) < 0.1
 
 
 # Labels
@@ -183,13 +159,6 @@ def test_groups_are_the_blobs_largest_first():
     assert groups.closeness.abs().max() <= 1 + 1e-12
 
 
-def test_as_many_groups_as_memories_and_copies_of_one():
-    label = group(torch.eye(5), 5, generator=generator()).label
-    assert label.sort().values.tolist() == list(range(5))
-    same = group(torch.ones(6, 6), 2, generator=generator()).label
-    assert torch.bincount(same, minlength=2).min() > 0
-
-
 # Coherence
 
 
@@ -199,12 +168,6 @@ def test_coherence_by_hand():
     assert found.within == pytest.approx(0.6)
     assert found.across == pytest.approx(0.4)  # of 0 and 0.8
     assert found.shuffled == pytest.approx((0.6 + 0.0 + 0.8) / 3, abs=0.1)
-
-
-def test_alone_in_every_class_there_is_no_pair():
-    found = coherence(torch.eye(3), torch.arange(3), generator=generator())
-    assert math.isnan(found.within)
-    assert found.across == 0.0
 
 
 def test_memories_without_rows_go_with_those_like_them():

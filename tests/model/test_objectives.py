@@ -53,30 +53,11 @@ def test_weights_are_minus_the_derivative_of_the_loss(name, full, oracle):
     assert_close(weights, -gradient, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "total"),
-    # Adding c to every log_joint multiplies the density by e^c: the joint and the marginal loss
-    # fall by c, the conditional one stays, whatever the labels.
-    [("joint", 1.0), ("marginal", 1.0), ("unsupervised 0.1", 1.0)],
-)
-def test_weights_of_a_density_sum_to_one(name, total):
-    _, weights = RULES[name](scores(), labels())
-    assert_close(weights.sum(1), torch.full((13,), total, dtype=torch.float64))
-
-
 def test_conditional_ignores_the_scale_of_the_density_of_labeled_rows():
     q = labels()
     _, weights = conditional(scores(), q)
     given = q.sum(1)
     assert_close(weights.sum(1), 1 - given, rtol=0, atol=1e-14)
-
-
-def test_a_blend_is_a_blend():
-    z, q = scores(), labels()
-    loss, weights = JointConditional(0.3)(z, q)
-    (a, wa), (b, wb) = joint(z, q), conditional(z, q)
-    assert_close(loss, 0.7 * a + 0.3 * b)
-    assert_close(weights, 0.7 * wa + 0.3 * wb)
 
 
 def test_unlabeled_rows_count_by_their_marginal_whatever_the_blend():
@@ -104,13 +85,6 @@ def test_weights_for_the_fixed_point_are_never_negative(rule, seed, excess):
     q[1::3] = 0.0
     _, weights = rule(z, q)
     assert (weights >= 0).all()
-
-
-def test_only_densities_support_the_fixed_point():
-    assert {name for name, rule in RULES.items() if rule.supports_fixed_point} == {
-        "joint",
-        "marginal",
-    }
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -7,7 +7,8 @@ import threading
 import pytest
 import torch
 
-from mnemosphere.model import Batch, accumulate, pass_gpu
+from mnemosphere.gpu import fused_pass
+from mnemosphere.model import Batch, accumulate
 from mnemosphere.model.kernel import log_joint, memory_shares, responsibilities
 from mnemosphere.model.objectives import JointConditional, conditional, joint, marginal
 from mnemosphere.model.products import add_product, narrow, narrowed, operands, product, supported
@@ -151,8 +152,22 @@ def test_rows_far_from_every_memory_stay_finite(problem, device):
 @on_gpu
 def test_kernels_are_built_where_there_is_a_gpu():
     assert supported(torch.device("cuda"))
-    assert pass_gpu.usable(11)
-    assert not pass_gpu.usable(65)
+    one = torch.ones(2, 16, device="cuda")
+    made = fused_pass.FusedPass(one, one[0, 0], one, one[0], one[0, 0], one[0, 0], 1e-30)
+    assert made.forward(one) is not None
+    assert fused_pass.usable(64)
+    assert not fused_pass.usable(65)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels can be built")
+def test_without_kernels_plain_operations_do_it_and_it_is_said_once(monkeypatch):
+    monkeypatch.setattr(fused_pass, "_unusable", False)
+    one = torch.ones(2, 16)
+    made = fused_pass.FusedPass(one, one[0, 0], one, one[0], one[0, 0], one[0, 0], 1e-30)
+    with pytest.warns(UserWarning, match="slower without Triton"):
+        assert made.forward(one) is None
+    assert made.forward(one) is None
+    assert not fused_pass.usable(2)
 
 
 @on_gpu
@@ -183,7 +198,7 @@ def test_kernels_find_what_plain_operations_find(problem, rows, features, monkey
     with operands("bfloat16"):
         found = accumulate(params, batch, joint)
         log = log_joint(params, batch.x)
-        monkeypatch.setattr(pass_gpu, "usable", lambda n_columns: False)
+        monkeypatch.setattr(fused_pass, "usable", lambda n_columns: False)
         plain = accumulate(params, batch, joint)
         torch.testing.assert_close(log, log_joint(params, batch.x), rtol=1e-3, atol=1e-3)
     assert off(found.p_bar, plain.p_bar) < 1e-3

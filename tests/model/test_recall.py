@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from mnemosphere.model import kernel
 from mnemosphere.model.recall import recall
 from mnemosphere.numerics import sphere
 
@@ -140,26 +139,6 @@ def test_both_methods_and_scipy_end_in_the_same_valley(problem, oracle, mode):
         assert float(ends[0].energy[row]) == pytest.approx(best, abs=1e-7)
 
 
-def test_records_do_not_depend_on_chunks(problem, monkeypatch):
-    """Chunks end after different numbers of steps: the record is as long as the longest."""
-    params, x, _, _ = problem(4, beta=9.0)
-    known = mask(*x.shape, 8)
-    whole = recall(params, x, known=known, steps=40, tol=1e-5, record="rows")
-    monkeypatch.setattr(kernel, "chunk_rows", lambda *_: 5)
-    parts = recall(params, x, known=known, steps=40, tol=1e-5, record="rows")
-    torch.testing.assert_close(parts.path, whole.path, rtol=0, atol=1e-12)
-    torch.testing.assert_close(parts.energies, whole.energies)
-    assert len(whole.energies) == 1 + int(whole.steps.max())
-    short = int(whole.steps.argmin())
-    stopped = whole.path[int(whole.steps[short]) :, short]
-    assert torch.equal(stopped, stopped[:1].expand_as(stopped))
-    only = recall(params, x, known=known, steps=40, tol=1e-5, record="energies")
-    assert only.path is None
-    torch.testing.assert_close(only.energies, whole.energies)
-    none = recall(params, x, steps=0, record="rows")
-    assert none.path.shape == (1, *x.shape)
-
-
 def test_the_gradient_crawls_where_the_uniform_component_rules_and_the_fixed_point_does_not(
     problem,
 ):
@@ -201,33 +180,3 @@ def test_what_is_known_stays_also_through_a_metric(problem, method):
             torch.testing.assert_close(back[row, at], factor * given[row, at], rtol=0, atol=1e-8)
     assert (found.energies.diff(dim=0) <= 1e-9).all()
     assert (found.energies[0] - found.energies[-1] > 1e-3).any()
-
-
-def test_single_precision_goes_through_a_metric_the_same_way(problem):
-    """Coordinates that count the same tell nothing apart: a rank that rounding must not hide."""
-    params = problem(37, features=5, memories=7, beta=9.0).params
-    a = torch.randn(5, 11, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    a[:, 5:] = a[:, :1]
-    v = torch.randn(13, 11, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    known = mask(13, 11, 3)
-    known[:, 1:3] = True
-    x = sphere.project(v @ a.T)
-    double = recall(params, x, known=known, metric=a, steps=9)
-    single = recall(
-        params.to(dtype=torch.float32), x.float(), known=known, metric=a, steps=9, record="energies"
-    )
-    torch.testing.assert_close(single.x.double(), double.x, rtol=0, atol=1e-4)
-    assert (single.energies.diff(dim=0) <= 1e-5).all()
-
-
-def test_no_metric_is_the_identity(problem):
-    params = problem(32, features=5, memories=3).params
-    x = sphere.sample_uniform(
-        7, 5, generator=torch.Generator().manual_seed(4), dtype=torch.float64, device="cpu"
-    )
-    known = mask(7, 5, 6)
-    one, two = (
-        recall(params, x, known=known, metric=a, steps=9).x
-        for a in (None, torch.eye(5, dtype=torch.float64))
-    )
-    torch.testing.assert_close(one, two, rtol=0, atol=1e-9)

@@ -5,8 +5,6 @@ import math
 import mpmath
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mnemosphere.model import kernel, retrieval
 from mnemosphere.model.kernel import log_joint_differentiable
@@ -75,23 +73,6 @@ def test_the_tangent_gradient_vanishes_where_recall_ends(problem, class_index, m
     assert found.converged.float().mean() > 0.8
 
 
-def test_known_coordinates_stay(problem):
-    params, x, _, _ = problem(7, beta=6.0)
-    known = masks(*x.shape, 11)
-    held = recall(params, x, known=known, hold_scale=True, steps=13)
-    assert torch.equal(held.x[known], x[known])
-    free = recall(params, x, known=known, steps=13)
-    kept, given = free.x * known, x * known
-    scale = kept.norm(dim=1, keepdim=True) / given.norm(dim=1, keepdim=True).clamp_min(1e-300)
-    assert (kept - scale * given).abs().max() < 1e-15
-    assert (scale[known.any(1)] > 0).all()
-    moved = (free.x - x).norm(dim=1)
-    assert moved[0] < 1e-15  # all known
-    assert (moved[2:] > 1e-3).all()
-    plain = recall(params, x, steps=13)
-    torch.testing.assert_close(free.x[1], plain.x[1], rtol=0, atol=1e-14)  # nothing known
-
-
 def test_completion_of_a_stored_pattern_finds_scale_and_rest(problem):
     """Half of a memory's entries, put on the sphere alone, bring the whole memory back."""
     params, *_ = problem(3, features=61, memories=5, beta=80.0)
@@ -142,17 +123,6 @@ def test_a_class_leads_to_its_own_memories_in_single_precision():
         for class_index in (y, torch.tensor([y])):
             found = recall(params, x, class_index=class_index)
             torch.testing.assert_close(found.x[0], w[y])
-
-
-def test_a_class_of_the_uniform_component_alone_leaves_rows_where_they_are(problem):
-    params, x, _, _ = problem(1)
-    p = params.p.clone()
-    p[1:, 2] = 0.0
-    params = params.replace(p=p / p.sum())
-    found = recall(params, x, class_index=2)
-    torch.testing.assert_close(found.x, x)
-    assert found.converged.all()
-    assert found.energy.abs().max() < 1e-14  # the uniform law relative to itself
 
 
 def test_rows_do_not_depend_on_their_company(problem, monkeypatch):
@@ -225,19 +195,6 @@ def test_sampled_classes_and_moments(varsigma):
         assert error < 2.5 / math.sqrt(N_DRAWS * share)
 
 
-def test_sampled_second_moments_tell_uniform_from_von_mises_fisher():
-    """⟨x_1²⟩ = 1 − (N−1)A/β under von Mises–Fisher along axis 1, 1/N under the uniform law."""
-    params = sampled_model()
-    x, y = retrieval.sample(
-        params, N_DRAWS, class_index=2, generator=torch.Generator().manual_seed(2)
-    )
-    assert (y == 2).all()
-    along = 1 - 4 * resultant(6.0, 5) / 6.0
-    expected = torch.full((5,), (1 - along) / 4 / 2 + 1 / 5 / 2, dtype=torch.float64)
-    expected[0] = along / 2 + 1 / 5 / 2
-    assert (x.square().mean(0) - expected).abs().max() < FIVE_SIGMA / 2
-
-
 def test_a_class_for_each_draw_and_no_component_of_weight_zero():
     params = sampled_model(beta=1e9)
     wanted = torch.arange(1009) % 3
@@ -275,15 +232,6 @@ def test_too_cold_for_the_noise_draws_the_memories():
     )
     total = float((x @ params.w[[0, 2]].T).sum(1).mean())
     assert total == pytest.approx(resultant(6.0, 5), abs=FIVE_SIGMA)
-
-
-def test_the_same_seed_draws_the_same_rows():
-    params = sampled_model()
-    runs = [
-        retrieval.sample(params, 17, generator=torch.Generator().manual_seed(6)) for _ in range(2)
-    ]
-    assert torch.equal(runs[0][0], runs[1][0])
-    assert torch.equal(runs[0][1], runs[1][1])
 
 
 # Density, novelty, shares
@@ -335,38 +283,6 @@ def test_novelty_and_shares_match_mpmath(problem, beta):
             assert top.overlaps[0].tolist() == pytest.approx(
                 [float(params.w[m] @ x[row]) for m in order]
             )
-
-
-@given(seed=st.integers(0, 10_000), beta=st.floats(0.01, 1e4), class_index=st.sampled_from(CLASSES))
-def test_shares_of_all_components_sum_to_one(problem, seed, beta, class_index):
-    params, x, _, _ = problem(seed, beta=beta)
-    top = retrieval.shares(params, x, class_index, params.n_memories)
-    assert (top.shares.sum(1) + top.uniform - 1).abs().max() < 1e-12
-    assert (top.shares[:, :-1] >= top.shares[:, 1:]).all()
-    assert (top.indices.sort(1).values == torch.arange(params.n_memories)).all()
-    novelty = retrieval.novelty(params, x)
-    assert ((novelty >= 0) & (novelty <= 1)).all()
-
-
-def test_novelty_orders_rows_of_the_model_below_noise(problem):
-    params, *_ = problem(6, features=61, beta=90.0, contrast=0.5)
-    generator = torch.Generator().manual_seed(0)
-    own, _ = retrieval.sample(params, 500, generator=generator)
-    noise = sphere.sample_uniform(500, 61, generator=generator, dtype=torch.float64)
-    inside, outside = (retrieval.novelty(params, x) for x in (own, noise))
-    uniform_share = float(params.p_h[0])
-    # Rows of the model come from the uniform component as often as its prior says.
-    assert float(inside.mean()) == pytest.approx(uniform_share, abs=5 * 0.5 / math.sqrt(500))
-    assert float(outside.mean()) > 0.9
-    auroc = (inside[:, None] < outside[None, :]).double().mean()
-    assert auroc > 0.8
-
-
-def test_without_a_uniform_component_nothing_is_novel(problem):
-    params, x, _, _ = problem(6)
-    p = params.p.clone()
-    p[0] = 0
-    assert (retrieval.novelty(params.replace(p=p / p.sum()), x) == 0).all()
 
 
 def test_nearest_by_enumeration(problem):

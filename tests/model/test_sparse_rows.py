@@ -105,12 +105,3 @@ def test_what_rows_cannot_do_is_said(rows):
         rows[0].exp()
     with pytest.raises(TypeError, match="columns of sparse rows"):
         rows[0][:, 2]
-
-
-def test_entries_stored_twice_are_one():
-    twice = sparse.csr_matrix((np.ones(3), [1, 1, 0], [0, 2, 3]), shape=(2, 4))
-    stored = SparseRows.of(twice)
-    assert stored.to_dense().tolist() == [[0, 2, 0, 0], [1, 0, 0, 0]]
-    assert twice.nnz == 3  # as it was
-    assert stored.same_as(stored[[1, 0]]).tolist() == [False, False]
-    assert stored.same_as(stored[[0, 0]]).tolist() == [True, False]

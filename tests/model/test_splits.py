@@ -108,12 +108,6 @@ def test_lambda_is_the_lowest_eigenvalue_of_the_doubled_network(rule, weighted):
         assert bool((h[t.shape[1] :, t.shape[1] :].abs() < 1e-13).all())
 
 
-def test_the_copies_parting_is_decoupled_from_their_common_motion():
-    params, x, q = stationary()
-    _, mixed, _, _ = dense(params, x, q, 1, objectives.joint, torch.ones(ROWS).double())
-    assert float(mixed.abs().max()) < 1e-13
-
-
 def test_the_pair_in_closed_form():
     params, x, q = stationary()
     found = joint_split(params, Batch(x, q))
@@ -244,25 +238,6 @@ def lowest_by_hand(params, x, q, memory):
     return float(torch.linalg.eigvalsh(whole / n)[0])
 
 
-def wide_problem(features=211, n=503, beta=6.1):
-    x = torch.randn(n, features, dtype=torch.float64, generator=generator(5))
-    x = x / x.norm(dim=1, keepdim=True)
-    q = torch.nn.functional.one_hot(torch.arange(n) % 3, 3).double() * 0.9 + 0.1 / 3
-    p_h = torch.tensor([0.1, 0.4, 0.5], dtype=torch.float64)
-    p_q = q.mean(0)
-    params = Parameters(x[:2], p_h[:, None] * p_q, torch.tensor(beta).double(), 1.0, p_h, p_q)
-    return params, x, q
-
-
-@pytest.mark.parametrize("beta", [1.3, 6.1])
-def test_more_dimensions_than_vectors_kept(beta):
-    params, x, q = wide_problem(beta=beta)
-    found = joint_split(params, Batch(x, q), accuracy=1e-9)
-    for memory in range(2):
-        exact = lowest_by_hand(params, x, q, memory)
-        assert float(found.lambda_joint[memory]) == pytest.approx(exact, abs=1e-10)
-
-
 @pytest.mark.parametrize("ratio", [1.01, 1.07, 1.5])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
@@ -283,16 +258,6 @@ def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
     exact = lowest_by_hand(params, x, q, 0)
     assert exact < 0
     assert float(found.lambda_joint[0]) == pytest.approx(exact, abs=1e-6 * float(found.scale[0]))
-
-
-def test_certified_lambda_is_finished():
-    params, x, q = stationary()
-    certificate = certify(params, Batch(x, q), learn_beta=False)
-    scale = joint_split(params, Batch(x, q)).scale
-    for memory in range(MEMORIES):
-        exact = lowest_by_hand(params, x, q, memory)
-        found = float(certificate.lambda_joint[memory])
-        assert abs(found - exact) <= 1e-6 * float(scale[memory])
 
 
 def one_class_spread(beta=4.0):
@@ -360,26 +325,6 @@ def test_the_curvatures_of_the_classes_are_those_of_their_rows_alone(weighted):
             else:
                 assert float(found.lambda_min[k, y]) == pytest.approx(float(exact), abs=1e-9)
     assert bool(found.decided.all())
-
-
-def test_memories_of_single_precision_are_searched_to_the_end():
-    # Their norms are off by 1e-8, which must not pass for a direction along the memory.
-    params, x, q = stationary()
-    exact = class_splits(params, Batch(x, q), accuracy=1e-12)
-    rows = Batch(x.float(), q.float())
-    single = class_splits(params.to(dtype=torch.float32), rows, accuracy=1e-12)
-    assert bool(single.decided.all())
-    torch.testing.assert_close(single.lambda_min, exact.lambda_min, rtol=1e-4, atol=1e-6)
-
-
-def test_a_class_without_weight_stays_without():
-    params, x, q = stationary()
-    p = params.p.clone()
-    p[2, 4] = 0.0
-    p[1, 4] += params.p[2, 4]
-    found = joint_split(params.replace(p=p, p_h=p.sum(1)), Batch(x, q))
-    assert float(found.class_direction[1, 4]) == 0.0
-    assert bool(torch.isfinite(found.lambda_joint).all())
 
 
 def test_bad_arguments_are_refused():

@@ -115,12 +115,6 @@ def test_laplacian_solutions_keep_their_relative_precision(decades: float) -> No
         np.testing.assert_allclose(found[one], want, rtol=1e-9, atol=1e-12 * want.max())
 
 
-def test_laplacian_ignores_its_diagonal_and_leaves_lonely_nodes_alone() -> None:
-    edges = np.array([[[9.0, 2.0, 0.0], [2.0, 9.0, 0.0], [0.0, 0.0, 9.0]]])
-    found = Laplacian(edges, np.array([0]), np.array([0])).solve(np.array([[-3.0, 3.0, 0.0]]))
-    np.testing.assert_allclose(found, [[0.0, 1.5, 0.0]], atol=1e-15)
-
-
 @pytest.mark.parametrize("decades", [1.0, 20.0])
 def test_a_problem_of_fewer_rows_than_columns_is_solved_the_other_way_round(decades: float) -> None:
     q, r, c = problem(17, 3, 23, 5, decades)

@@ -1,8 +1,6 @@
-import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 
 from mnemosphere import plots
 
@@ -44,26 +42,6 @@ def test_each_image_is_its_memory(w):
     assert ax.get_title(loc="left") == "25 of 31 memories"
 
 
-def test_names_stand_above_their_images(w):
-    ax = plots.memories(w, SHAPE)
-    for text, image in zip(ax.texts, ax.images, strict=True):
-        left, _, _, top = image.get_extent()
-        x, y = text.get_position()
-        assert x == left
-        assert top < y < top + 0.3
-
-
-def test_images_keep_their_proportions_and_do_not_overlap(w):
-    ax = plots.memories(w, SHAPE, indices=range(11), ncols=3)
-    boxes = [image.get_extent() for image in ax.images]
-    for left, right, bottom, top in boxes:
-        assert (top - bottom) / (right - left) == pytest.approx(5 / 7)
-    for i, a in enumerate(boxes):
-        for b in boxes[:i]:
-            assert a[0] >= b[1] or b[0] >= a[1] or a[2] >= b[3] or b[2] >= a[3]
-    assert len({box[0] for box in boxes}) == 3
-
-
 def test_the_scale_is_shared_and_symmetric(w):
     ax = plots.memories(w, SHAPE, indices=[2, 3, 29])
     largest = np.abs(w[[2, 3, 29]]).max()
@@ -82,12 +60,6 @@ def test_chosen_memories_and_labels_in_their_order(w):
     assert texts(plots.memories(w, SHAPE, indices=[7, 2], named=False)) == []
 
 
-def test_colors_put_zero_at_grey():
-    w = np.array([[1.0, 0.0, -1.0], [0.5, -0.5, 0.0]]).reshape(1, 6)
-    image = plots.memories(w, (1, 2, 3)).images[0].get_array()
-    np.testing.assert_allclose(image, [[[1.0, 0.5, 0.0], [0.75, 0.25, 0.5]]])
-
-
 def test_rows_that_are_no_images_become_bars(w):
     ax = plots.memories(w, None, indices=[4, 9])
     bars = [[bar.get_height() for bar in container] for container in ax.containers]
@@ -96,22 +68,6 @@ def test_rows_that_are_no_images_become_bars(w):
     colors = [bar.get_facecolor() for bar in ax.containers[0]]
     assert len({color for color, value in zip(colors, w[4], strict=True) if value < 0}) == 1
     assert len(set(colors)) == 2
-
-
-def test_long_rows_become_a_heat_map():
-    w = np.random.default_rng(3).normal(size=(6, 101))
-    ax = plots.memories(w, None, labels=list("uvwxyz"))
-    np.testing.assert_array_equal(ax.images[0].get_array(), w)
-    assert tick_names(ax.yaxis) == ["#0 u", "#1 v", "#2 w", "#3 x", "#4 y", "#5 z"]
-    assert ax.images[0].get_clim() == (-np.abs(w).max(), np.abs(w).max())
-
-
-def test_given_axes_are_used_and_returned(w, p):
-    figure = Figure()
-    upper, lower = figure.subplots(2, 1)
-    assert plots.memories(w, SHAPE, ax=upper) is upper
-    assert plots.class_weights(p, "abc", ax=lower) is lower
-    assert len(upper.images) == 25
 
 
 def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p, p_h):
@@ -124,18 +80,6 @@ def test_the_matrix_holds_the_soft_labels_and_marks_the_maxima(p, p_h):
     assert [expected[int(row), column] for column, row in enumerate(y)] == list(expected.max(0))
     assert tick_names(ax.xaxis) == ["#30", "#0", "#11", "#5"]
     assert tick_names(ax.yaxis) == ["a", "b", "c", "none"]
-
-
-def test_row_sums_stand_in_for_the_prior(p, p_h):
-    with_prior = plots.class_weights(p, "abc", p_h=p_h).images[0].get_array()
-    np.testing.assert_allclose(plots.class_weights(p, "abc").images[0].get_array(), with_prior)
-
-
-def test_many_columns_carry_only_some_names():
-    p = np.full((102, 2), 1 / 204)
-    ax = plots.class_weights(p, ["one"], indices=range(100))
-    assert tick_names(ax.xaxis) == [f"#{k}" for k in range(0, 100, 5)]
-    np.testing.assert_array_equal(ax.get_xticks(), range(0, 100, 5))
 
 
 def test_the_gallery_stands_above_its_matrix_with_the_same_names(w, p, p_h):
@@ -178,14 +122,6 @@ def test_of_many_features_each_memory_names_its_strongest(p, p_h):
     figure.draw_without_rendering()
 
 
-def test_a_subfigure_can_hold_the_gallery(w, p):
-    whole = Figure(layout="constrained")
-    left, right = whole.subfigures(1, 2)
-    assert plots.memory_gallery(w, p, classes="abc", image_shape=SHAPE, figure=right) is right
-    assert len(right.axes) == 3
-    assert left.axes == []
-
-
 def test_the_histogram_counts_memories():
     p = np.array([[9, 1], [9.5, 0.5], [6.5, 3.5], [2.5, 7.5], [6.5, 3.5]])
     ax = plots.class_weight_histogram(p, np.full(5, 10.0), bins=10)
@@ -213,12 +149,6 @@ def test_bad_gallery_arguments(w, arguments, message):
         plots.memories(w, **({"image_shape": SHAPE} | arguments))
 
 
-def test_nan_memories_are_refused(w):
-    w[3, 4] = np.nan
-    with pytest.raises(ValueError, match=r"w holds nan at \[3, 4\]"):
-        plots.memories(w, SHAPE)
-
-
 def test_bad_class_weights(w, p, p_h):
     with pytest.raises(ValueError, match="4 label columns but 2 classes: pass 4, or 3"):
         plots.class_weights(p, "ab")
@@ -232,11 +162,3 @@ def test_bad_class_weights(w, p, p_h):
         plots.memory_gallery(w[1:], p, classes="abc", image_shape=SHAPE)
     with pytest.raises(ValueError, match="bins must be at least 1"):
         plots.class_weight_histogram(p, bins=0)
-
-
-def test_settings_stay_as_they_were(w, p):
-    before = dict(mpl.rcParams)
-    plots.memory_gallery(w, p, classes="abc", image_shape=SHAPE)
-    with pytest.raises(ValueError):
-        plots.memories(w, (1, 1))
-    assert dict(mpl.rcParams) == before

@@ -29,17 +29,6 @@ def test_the_tree_stands_over_its_leaves():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2"]
 
 
-def test_branches_run_from_parent_to_child():
-    ax = plots.lineage_tree(LEVELS, PARENTS)
-    place = dots(ax)
-    (lines,) = (c for c in ax.collections if isinstance(c, LineCollection))
-    ends = {(tuple(s[0]), tuple(s[-1])) for s in lines.get_segments()}
-    expected = {
-        (tuple(place[parent]), tuple(place[k])) for k, parent in enumerate(PARENTS) if parent >= 0
-    }
-    assert ends == expected
-
-
 def test_memories_are_the_nodes():
     memories = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
     names = ["cat", "dog", "hen"]
@@ -116,12 +105,3 @@ def test_the_spectrum_is_sorted_and_parted_by_beta_eff():
     low, high = ax.get_ylim()
     assert low < 2
     assert high > 11
-
-
-def test_bad_spectra():
-    with pytest.raises(ValueError, match="must be positive, got -1 and 5"):
-        plots.split_spectrum([-1.0, 2.0], 5.0)
-    with pytest.raises(ValueError, match="must be positive, got 1 and 0"):
-        plots.split_spectrum([1.0, 2.0], 0.0)
-    with pytest.raises(ValueError, match="beta_split holds nan"):
-        plots.split_spectrum([np.nan], 5.0)

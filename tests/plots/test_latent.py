@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from matplotlib.figure import Figure
 
 from mnemosphere.plots import latent_classes, latent_order
 
@@ -50,13 +48,6 @@ def test_every_memory_stands_in_the_row_of_its_class():
             assert ax.images[0].get_clim() == (-17.0, 17.0)  # one scale for all
 
 
-def test_bars_are_as_long_as_the_memories_are_sure():
-    ax = latent_classes(W, P, P_H, image_shape=(2, 3))
-    lengths = [float(np.ptp(line.get_xdata())) for line in ax.lines]
-    assert lengths[::2] == [1.0] * 5
-    assert lengths[1::2] == pytest.approx([0.9, 0.6, 1.0, 0.8, 0.5])
-
-
 def test_long_classes_break_and_none_has_a_row_where_it_is_used():
     p = np.zeros((46, 3))
     p[:, 2] = 1 / 46
@@ -64,13 +55,3 @@ def test_long_classes_break_and_none_has_a_row_where_it_is_used():
     rows = [t.get_text() for t in ax.texts if "(" in t.get_text()]
     assert rows == ["0  (0)", "1  (0)", "none  (45)"]
     assert len({round(line.get_ydata()[0], 6) for line in ax.lines}) == 3  # 20, 20 and 5
-
-
-def test_in_axes_that_are_there():
-    mine = Figure().subplots()
-    assert latent_classes(W, P, image_shape=(2, 3), ax=mine) is mine
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match="w has 4 memories but p has 6 rows: p needs 5"):
-        latent_classes(W[:4], P)

@@ -41,32 +41,6 @@ def test_counts_are_printed_in_their_cells():
     assert ax.get_title(loc="left") == f"accuracy {12358 / 12361:.2%} of 12361"
 
 
-def test_a_class_without_rows_stays_blank():
-    ax = plots.confusion_matrix([[3, 0], [0, 0]], [True, False])
-    np.testing.assert_array_equal(ax.images[0].get_array(), [[1, 0], [0, 0]])
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["True", "False"]
-
-
-def test_text_contrasts_with_its_cell():
-    ax = plots.confusion_matrix([[99, 1], [1, 99]], "ab")
-    color = {text.get_text(): text.get_color() for text in ax.texts}
-    assert color == {"99": "white", "1": "black"}
-
-
-@pytest.mark.parametrize(
-    ("counts", "classes", "message"),
-    [
-        ([[1, 2, 3], [1, 2, 3]], "ab", r"square, got shape \(2, 3\)"),
-        ([[1, -2], [1, 2]], "ab", "must not be negative, got -2"),
-        ([[1, 2], [1, 2]], "abc", "classes must have 2 entries"),
-        ([[1, np.nan], [1, 2]], "ab", r"counts holds nan at \[0, 1\]"),
-    ],
-)
-def test_bad_counts(counts, classes, message):
-    with pytest.raises(ValueError, match=message):
-        plots.confusion_matrix(counts, classes)
-
-
 def parts(figure):
     """(pattern axes, share axes, verdict axes) in the order of the strip."""
     axes = figure.axes
@@ -106,26 +80,6 @@ def test_the_verdict_stacks_the_memories_and_all_others(case):
     np.testing.assert_allclose(ends, case["proba"])
     bold = [t.get_text() for t in ax.get_yticklabels() if t.get_fontweight() == "bold"]
     assert bold == [case["classes"][case["proba"].argmax()]]
-
-
-def test_share_bars_and_stacks_have_the_color_of_the_memory(case):
-    patterns, shares, verdict = parts(strip(case))
-    for k in range(K):
-        color = shares[k].patches[0].get_facecolor()
-        assert patterns[k + 1].patches[-1].get_edgecolor() == color
-        assert verdict.containers[k][0].get_facecolor() == color
-
-
-def test_long_names_with_one_beginning_stay_apart(case):
-    names = [f"the same long beginning of a name {k}" for k in range(C)]
-    _, _, ax = parts(strip(case, classes=names))
-    assert len({t.get_text() for t in ax.get_yticklabels()}) == C
-
-
-def test_rows_that_are_no_images_are_drawn_as_bars(case):
-    patterns, _, _ = parts(strip(case, image_shape=None))
-    heights = np.array([bar.get_height() for bar in patterns[0].containers[0]])
-    np.testing.assert_allclose(heights / np.abs(heights).max(), case["x"] / np.abs(case["x"]).max())
 
 
 def test_only_the_strongest_of_many_classes_are_shown(case):
@@ -169,7 +123,8 @@ class Reasons:
     contribution = np.random.default_rng(2).normal(size=(3, 17))
     constant = np.array([0.25, 0.0, 0.0])
     difference = np.random.default_rng(3).normal(size=17)
-    difference_constant, difference_rest, log_odds = 0.5, -0.25, float(difference.sum()) + 0.25
+    difference_constant, difference_rest, difference_frequencies = 0.5, -0.25, -1.5
+    log_odds = float(difference.sum()) - 1.25
     relevance, pairs = np.linspace(0.2, 1.8, 17), ()
 
     def order(self):
@@ -187,7 +142,7 @@ def test_bars_of_features_add_up(case):
     assert f"{Reasons.log_odds:+.2f}" in odds.get_title(loc="left")
     lines = [t.get_text() for t in places.get_yticklabels()]
     assert lines[0] == "feature 16  16.5"
-    assert lines[12:] == ["others (5)", "being average", "soft labels"]
+    assert lines[12:] == ["others (5)", "being average", "soft labels", "class frequencies"]
     np.testing.assert_array_equal(places.lines[1].get_xdata(), Reasons.position[16:4:-1])
     figure.draw_without_rendering()
 
@@ -197,7 +152,7 @@ def test_bars_of_features_add_up(case):
     _, relevance, overlap, *_ = plots.feature_figure(Weighed(), decision).axes
     assert "overlap" in overlap.get_title(loc="left")
     bars = [bar.get_width() for bar in relevance.containers[0]]
-    assert bars == pytest.approx([*Reasons.relevance[16:4:-1], 0, 0, 0])
+    assert bars == pytest.approx([*Reasons.relevance[16:4:-1], 0, 0, 0, 0])
 
 
 def test_texts_of_training_rows(case):

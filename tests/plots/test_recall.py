@@ -44,12 +44,6 @@ def test_strips_go_from_the_original_to_the_end(case):
     figure.draw_without_rendering()
 
 
-def test_profiles_and_a_single_step(case):
-    figure = plots.recall_strips(case["path"][:2], case["energies"][:2])
-    assert [ax.get_title() for ax in figure.axes[:2]] == ["start", "recalled\n1 steps"]
-    figure.draw_without_rendering()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

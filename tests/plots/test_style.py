@@ -5,7 +5,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
-from matplotlib.colors import to_rgb
 
 import mnemosphere
 from mnemosphere import plots
@@ -29,26 +28,6 @@ def test_the_sequential_map_falls_evenly_in_lightness():
     assert np.abs(steps - steps.mean()).max() < 0.5 * abs(steps.mean())
 
 
-def test_the_palette_is_that_of_okabe_and_ito():
-    # (230,159,0) orange, (86,180,233) sky, (0,158,115) green, (240,228,66) yellow,
-    # (0,114,178) blue, (213,94,0) vermillion, (204,121,167) purple, black.
-    published = {
-        (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
-        (0, 114, 178), (213, 94, 0), (204, 121, 167), (0, 0, 0),
-    }  # fmt: skip
-    ours = {tuple(round(255 * c) for c in to_rgb(color)) for color in style.PALETTE}
-    assert ours == published
-
-
-def test_categories_stay_distinct_beyond_the_palette():
-    assert len({style.category_style(k) for k in range(31)}) == 31
-
-
-@pytest.mark.parametrize(("color", "expected"), [((1, 1, 1), "black"), ((0, 0, 0.3), "white")])
-def test_text_on_a_color_reads(color, expected):
-    assert style.text_on(color) == expected
-
-
 def test_names_are_short_and_no_formulas():
     assert style.plain("a$b$") == r"a\$b\$"
     assert style.plain("two\nlines") == "two lines"
@@ -56,20 +35,13 @@ def test_names_are_short_and_no_formulas():
     assert style.plain("abcdefghij", 10) == "abcdefghij"
 
 
-def test_style_leaves_the_settings_as_they_were():
-    before = dict(mpl.rcParams)
-    with plots.figure_style():
-        assert mpl.rcParams["axes.spines.top"] is False
-    assert dict(mpl.rcParams) == before
-
-
 def test_drawing_touches_no_global_state(tmp_path, monkeypatch):
     """Neither the settings of all nor pyplot, which holds figures and a backend for all."""
+    before = dict(mpl.rcParams)
     for name in [name for name in sys.modules if name.startswith("mnemosphere.plots")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(mnemosphere, "plots", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # so that to import it fails
-    before = dict(mpl.rcParams)
     fresh = importlib.import_module("mnemosphere.plots")
     assert fresh is not plots
     fresh.save(fresh.confusion_matrix([[3, 1], [0, 2]], ["a", "b"]), tmp_path / "c.png")
@@ -104,14 +76,3 @@ def test_arrays_of_many_kinds_are_read(value):
 def test_bad_arrays_are_named(value, error, message):
     with pytest.raises(error, match=message):
         checks.as_array(value, "w", 2)
-
-
-def test_missing_and_infinite_values_only_where_they_mean_something():
-    assert np.isnan(checks.as_array([np.nan], "x", 1, missing=True)[0])
-    assert np.isposinf(checks.as_array([np.inf], "x", 1, infinite=True)[0])
-    with pytest.raises(ValueError, match="inf"):
-        checks.as_array([np.inf], "x", 1, missing=True)
-    with pytest.raises(ValueError, match="-inf"):
-        checks.as_array([-np.inf], "x", 1, infinite=True)
-    with pytest.raises(ValueError, match="nan"):
-        checks.as_array([np.nan], "x", 1, infinite=True)

@@ -48,18 +48,6 @@ def test_images_are_averaged_to_fit():
     assert shrunk == terminal_gallery(small.reshape(1, 4), (2, 2), 2, ncols=1)
 
 
-@pytest.mark.parametrize("color", ["truecolor", "256", "none"])
-@pytest.mark.parametrize(("columns", "ncols"), [(80, 5), (60, 3), (31, 7), (200, 4)])
-def test_lines_fit_and_every_memory_is_named(color, columns, ncols):
-    w = np.random.default_rng(0).normal(size=(11, 28 * 20))
-    text = terminal_gallery(w, (28, 20), columns, ncols=ncols, color=color)
-    lines = ESCAPE.sub("", text).split("\n")
-    assert max(map(len, lines)) <= columns
-    names = [name for line in lines if line.startswith("#") for name in line.split()]
-    assert names[:6] == ["#0", "#1", "#2", "#3", "#4", "#5"]
-    assert len(names) == 11
-
-
 def test_plain_text_has_no_escapes_and_shades_by_strength():
     ramp = np.array([-1.0, 0.0, 0.1, 0.3, 0.6, 1.0])
     text = terminal_gallery(np.repeat(ramp[None], 2, 0).reshape(1, 12), (2, 6), 20, color="none")
@@ -82,12 +70,6 @@ def test_256_colors_use_the_nearest_of_cube_and_greys():
     assert codes[0][0] == "215"
     assert codes[1][0] == "74"
     assert codes[0][1] == "234"
-
-
-def test_every_colored_line_ends_in_a_reset():
-    text = terminal_gallery(np.random.default_rng(0).normal(size=(3, 16)), (4, 4), 40)
-    for line in text.split("\n"):
-        assert line.endswith("\x1b[0m") == ("\x1b" in line)
 
 
 def test_rows_that_are_no_images_take_a_line_each():

@@ -29,25 +29,6 @@ def test_curves_hold_the_history():
     assert accuracy.get_title(loc="left") == "best 61.20% at pass 8"
 
 
-def test_records_and_their_dicts_draw_the_same():
-    history = [record(k) for k in range(5)]
-    for a, b in zip(
-        plots.learning_curves(history).axes,
-        plots.learning_curves([r.as_dict() for r in history]).axes,
-        strict=True,
-    ):
-        for x, y in zip(a.lines, b.lines, strict=True):
-            np.testing.assert_array_equal(x.get_xydata(), y.get_xydata())
-
-
-def test_without_validation_there_are_two_panels():
-    bare = [record(k, validation_loss=None, validation_accuracy=None) for k in range(3)]
-    loss, beta = plots.learning_curves(bare).axes
-    assert len(loss.lines) == 1
-    assert loss.get_legend() is None
-    assert beta.get_ylabel() == r"$\beta$"
-
-
 def test_phases_are_counted_on_and_marked():
     widths = [10] * 4 + [20] * 6 + [40] * 7
     phase = [0] * 4 + [1] * 6 + [2] * 7
@@ -62,12 +43,6 @@ def test_phases_are_counted_on_and_marked():
         marks = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2]
         assert marks == [4.5, 10.5]
     assert [text.get_text() for text in loss.texts] == ["P = 10", "P = 20", "P = 40"]
-
-
-def test_a_single_pass_can_be_seen():
-    figure = plots.learning_curves([record(0)])
-    assert figure.axes[0].lines[0].get_marker() == "o"
-    figure.draw_without_rendering()
 
 
 def test_bad_histories():

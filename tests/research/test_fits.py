@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.data import ArrayDataset, load
+from mnemosphere.data import load
 from mnemosphere.model.duplicate import duplicate
-from mnemosphere.model.kernel import log_joint
 from research import fits
 
 
@@ -20,12 +19,6 @@ def test_validation_is_the_tail_in_its_order(problem):
         whole = getattr(rows, name)
         assert torch.equal(getattr(kept, name), whole[:34])
         assert torch.equal(getattr(tail, name), whole[34:])
-
-
-@pytest.mark.parametrize("fraction", [0.0, 0.01, 0.99, 1.0])
-def test_a_split_leaves_no_side_empty(problem, fraction):
-    with pytest.raises(ValueError, match="leaves one side empty"):
-        fits.split_tail(problem(rows=23).batch, fraction)
 
 
 def test_rows_are_centered_units_with_soft_labels_in_either_precision():
@@ -64,14 +57,3 @@ def test_memories_start_on_rows_and_beta_from_the_others(problem):
     given = fits.data_start(made.batch, 7, beta=3.0, generator=torch.Generator().manual_seed(2))
     assert given.beta == 3.0
     assert torch.equal(given.w, start.w)
-
-
-def test_a_quick_model_knows_the_classes():
-    rows, test = fits.on_sphere(load("digits"), "cpu")
-    found = [
-        fits.quick_model(ArrayDataset(rows), 101, 2, batch_size=200, varsigma=0.6, seed=3)
-        for _ in range(2)
-    ]
-    assert torch.equal(found[0].w, found[1].w)
-    guessed = log_joint(found[0].check(), test.x)[:, :-1].argmax(1)
-    assert float((guessed == test.targets.argmax(1)).double().mean()) > 0.9

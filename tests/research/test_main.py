@@ -52,30 +52,3 @@ def test_a_benchmark_leaves_a_report_with_a_head(tmp_path, capsys, monkeypatch):
     assert {"versions", "device", "threads"} <= set(content)
     assert len(content["rows"]) == 4
     assert "digits, pass 1" in capsys.readouterr().out
-
-
-def test_groups_end_with_their_exit_codes(capsys):
-    with pytest.raises(SystemExit) as stop:
-        start.main(["reproduce", "fig11"])
-    assert stop.value.code == 2
-    assert "did you mean fig1" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop:
-        start.main(["reproduce", "--list"])
-    assert not stop.value.code
-
-
-def test_the_quick_benchmarks_run_in_processes_of_their_own(monkeypatch):
-    called = []
-
-    def call(command, cwd):
-        called.append(command[1:])
-        return len(called) - 1
-
-    monkeypatch.setattr(start.subprocess, "call", call)
-    assert start.main(["bench"]) == 1
-    assert called == [["-m", "research", name] for name in start.QUICK]
-    assert set(start.QUICK) <= set(start.benchmarks())
-
-
-def test_pages_can_be_checked():
-    assert start.main(["pages", "--check"]) == 0

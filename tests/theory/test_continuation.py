@@ -54,19 +54,6 @@ def test_transition_in_beta_agrees_with_the_continuation(rho, p_0):
         assert at.beta_eff**2 == pytest.approx(2.0 + 2.0 / rho, rel=1e-12)
 
 
-@pytest.mark.parametrize(("parameter", "low"), [("rho", 0.2), ("upsilon", 0.2)])
-def test_transition_in_the_other_parameters(parameter, low):
-    problem = uniform(p_0=0.1, beta=4.0, rho=1.5, upsilon=0.8).replace(**{parameter: low})
-    expected = symmetric.symmetric_transition(problem, parameter)
-    branch = ct.trace_branch(
-        problem,
-        parameter,
-        [0.95 * expected, 1.05 * expected],
-        symmetric_state(problem.replace(**{parameter: 0.95 * expected})),
-    )
-    assert abs(branch.bifurcations[0].value - expected) < 1e-6 * expected
-
-
 def test_transition_of_other_sizes_has_one_mode_per_pair_of_contrasts():
     problem = uniform(3, 5, beta=1.0)
     expected = symmetric.symmetric_transition(problem, "beta")
@@ -123,14 +110,6 @@ def test_a_branch_that_folds_back_is_reported_with_its_end():
     assert end.value < expected
     # An eigenvalue reaches 1 at the fold, with the square root of the distance.
     assert float(end.point.eigenvalues[0]) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_leaving_along_the_leading_mode_reaches_the_broken_state():
-    problem = uniform()
-    state = symmetric_state(problem)
-    for perturbed in ct.perturb_unstable_mode(problem, state):
-        found = solver.solve(problem, sp.OrderParameters(perturbed.m[None], perturbed.p[None]))
-        assert float(found.raise_if_failed().m.max()) > 0.9
 
 
 def test_newton_finds_the_saddle_that_the_solver_leaves():

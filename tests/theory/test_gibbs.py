@@ -33,26 +33,6 @@ def run_moves(p, counts, n_moves, seed):
     return torch.stack(draws, 1)
 
 
-@pytest.mark.parametrize("counts", [[[0, 0], [0, 0]], [[3, 1], [0, 7]], [[400, 11], [90, 500]]])
-def test_class_weights_on_a_2x2_polytope_by_quadrature(counts):
-    rows, cols = (0.3, 0.7), (0.45, 0.55)
-    n = np.array(counts)
-
-    # Composite Gauss–Legendre over the one free cell a = p[0, 0].
-    node, weight = np.polynomial.legendre.leggauss(20)
-    edges = np.linspace(0, 0.3, 61)
-    a = (edges[:-1, None] + 0.3 / 60 * (node + 1) / 2).ravel()
-    p = np.stack([a, rows[0] - a, cols[0] - a, rows[1] - cols[0] + a])
-    log_density = special.xlogy(n.reshape(4, 1), p).sum(0)
-    density = np.tile(weight, 60) * np.exp(log_density - log_density.max())
-    exact = [density @ a / density.sum(), density @ a**2 / density.sum()]
-
-    p = torch.outer(torch.tensor(rows), torch.tensor(cols)).double().expand(59, 2, 2)
-    draws = run_moves(p, torch.tensor(n, dtype=torch.float64).expand(59, 2, 2), 400, seed=11)
-    a = draws[:, 50:, 0, 0]
-    assert standard_errors_off(torch.stack([a, a**2], -1), exact) <= SIGMAS
-
-
 def test_class_weights_given_memories_by_quadrature():
     # Two rows of classes and three memories with one class weight column free: p[γ, 0] = b_γ.
     p_h, p_q = (0.25, 0.35, 0.4), (0.55, 0.45)
@@ -121,14 +101,6 @@ def test_class_weight_moves_keep_the_marginals():
     assert float(moved.min()) >= 0
     assert bool((moved[:, 3] == 0).all())
     assert float((moved - p).abs().amax((1, 2)).min()) > 0.01
-
-
-@pytest.mark.parametrize("shape", [(3, 4, 1), (3, 1, 4)])
-def test_a_polytope_of_one_point_does_not_move(shape):
-    p = torch.full(shape, 0.25, dtype=torch.float64)
-    assert torch.equal(gibbs.move_given_assignments(p, p, generator=generator(0)), p)
-    h, y = torch.zeros(3, shape[1], 5).double(), torch.zeros(5, dtype=torch.long)
-    assert torch.equal(gibbs.move_given_memories(p, h, y, generator=generator(0)), p)
 
 
 def test_posterior_by_quadrature():
@@ -211,15 +183,3 @@ def test_one_memory_is_von_mises_fisher():
     assert stats.kstest(along, lambda t: np.interp(t, grid, cdf)).pvalue > 1e-3
     ratio = special.iv(n / 2, kappa) / special.iv(n / 2 - 1, kappa)
     assert abs(along.mean() - ratio) < 4.5 * along.std() / np.sqrt(len(along))
-
-
-def test_a_memory_without_data_is_uniform():
-    n, g = 3, generator(37)
-    p = torch.tensor([[0.0], [1.0], [0.0]], dtype=torch.float64).expand(4000, 3, 1)
-    w = torch.nn.functional.normalize(torch.ones(4000, 2, n, dtype=torch.float64), dim=-1)
-    data = gibbs.Likelihood(w[0, :1].repeat(7, 1), torch.zeros(7, dtype=torch.long), 50.0)
-    state = gibbs.sweep(gibbs.GibbsState(w, p), data, class_weight_moves=1, generator=g)
-    free = state.w[:, 1].numpy()
-    for axis in range(n):  # on the sphere in three dimensions every coordinate is uniform
-        assert stats.kstest(free[:, axis], stats.uniform(-1, 2).cdf).pvalue > 1e-3
-    assert float((state.w[:, 0] @ w[0, 0]).min()) > 0.9

@@ -159,21 +159,6 @@ def test_known_overlaps_in_the_broken_phase(upsilon, rho, beta, overlap):
     assert sorted(best.argmax(0).tolist()) == [0, 1]
 
 
-def test_known_overlap_in_the_symmetric_phase():
-    problem = SaddlePointProblem.uniform(2, 2, beta=6.0, rho=1.0, upsilon=0.3, n_features=300)
-    found = solver.solve(problem, sp.random_starts(problem, 20, generator=generator()))
-    assert float((found.raise_if_failed().m - 0.468).abs().max()) < 5e-4
-
-
-def test_a_thousand_starts_at_ten_memories():
-    problem = SaddlePointProblem.uniform(10, 10, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000)
-    starts = sp.random_starts(problem, 1000, generator=generator())
-    found = solver.solve(problem, starts)
-    assert bool(found.converged.all())
-    assert float(found.iterations.double().mean()) < 20
-    assert int(found.iterations.max()) < 100
-
-
 def test_failure_says_what_to_try():
     problem = uniform()
     starts = sp.random_starts(problem, 3, generator=generator())

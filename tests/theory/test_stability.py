@@ -84,13 +84,6 @@ def test_duplicates_of_a_fixed_point_are_fixed_points(memories):
     assert float(sp.residual(grown, copy)) < 1e-12
 
 
-def test_duplicates_of_duplicates_are_fixed_points_too():
-    grown, copy = fixed_point(1)
-    for memories in ([0, 1, 2], [3, 1], [5, 0, 7]):
-        grown, copy = stability.duplicate(grown, copy, memories)
-        assert float(sp.residual(grown, copy)) < 1e-12
-
-
 def test_at_finite_rho_duplicates_are_off_by_one_over_rho():
     residuals = []
     for rho in (1e2, 1e3, 1e4):
@@ -100,13 +93,6 @@ def test_at_finite_rho_duplicates_are_off_by_one_over_rho():
     assert residuals[0] > 1e-4
     for a, b in pairwise(residuals):
         assert 8.0 < a / b < 12.0
-
-
-@pytest.mark.parametrize("bad", [[0, 0], [3], [-1]])
-def test_bad_choices_of_memories_are_refused(bad):
-    here = problem(columns=1)
-    with pytest.raises(ValueError, match=r"distinct and in 0\.\.2"):
-        stability.duplicate(here, sp.random_starts(here, 1, generator=generator()), bad)
 
 
 @pytest.mark.parametrize("rho", [0.8, 30.0, INF])
@@ -190,14 +176,6 @@ def test_crossing_the_split_temperature_makes_twins_part():
         parted[factor] = float((found.m[0, :, 0] - found.m[0, :, 1]).abs().max())
     assert parted[0.97] < 1e-6
     assert parted[1.03] > 0.1
-
-
-def test_a_memory_on_a_single_pattern_never_splits():
-    here = SaddlePointProblem.clamped(
-        torch.eye(3, dtype=torch.float64)[:1], n_student=1, beta=5.0, rho=INF, upsilon=INF
-    )
-    state = sp.OrderParameters(torch.ones(1, 1).double(), here.p_h[:, None])
-    assert float(stability.split_temperature(here, state)[0]) == INF
 
 
 def test_the_block_form_of_the_paper_is_the_large_beta_limit():

@@ -71,12 +71,6 @@ def test_every_symmetric_overlap_is_found(p_0, beta, rho, n_roots):
         assert symmetric.symmetric_overlap(problem) == best
 
 
-def test_one_overlap_in_the_limits():
-    for problem in (uniform(3, 5), uniform(3, 5, 0.4, rho=math.inf)):
-        (a,) = symmetric.symmetric_overlaps(problem)
-        assert float(sp.residual(problem, state_at(problem, a))) < 1e-14
-
-
 def test_a_narrow_window_of_instability_is_found_with_both_ends():
     problem = uniform(2, 2, 0.9, rho=0.03)
     low, high = symmetric.symmetric_transitions(problem, "beta")
@@ -224,17 +218,6 @@ def test_the_order_changes_at_the_tricritical_point():
     for factor, order in ((0.99, "first order"), (1.01, "continuous")):
         (near,) = symmetric.transition_order(problem.replace(rho=factor * problem.rho))
         assert near.order == order
-
-
-def test_the_fourth_powers_lie_between_the_extreme_contrasts():
-    for n in (4, 5, 7):
-        problem = uniform(2, n)
-        ends = sorted(float((xi**4).sum()) for xi in symmetric._extreme_contrasts(problem))
-        draws = torch.randn(20_000, n, dtype=torch.float64, generator=generator(n))
-        draws = draws - draws.mean(1, keepdim=True)
-        powers = ((draws / draws.norm(dim=1, keepdim=True)) ** 4).sum(1) / 2
-        assert ends[0] <= float(powers.min())
-        assert float(powers.max()) <= ends[1]
 
 
 def test_bad_arguments_are_refused():

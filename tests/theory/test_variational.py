@@ -146,8 +146,3 @@ def test_slopes_along_a_branch(name):
             value[sign] = fe.free_entropy(moved, *polished(moved, sp.OrderParameters(m, p)))
         measured = (value[1] - value[-1]) / (2e-4 * here)
         torch.testing.assert_close(measured, getattr(slopes, parameter), rtol=1e-7, atol=1e-8)
-
-
-def test_no_teacher_noise_has_no_slope_in_it():
-    problem, found = solved("uniform", upsilon=math.inf)
-    assert float(fe.derivatives(problem, *found).upsilon) == 0.0

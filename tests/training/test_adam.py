@@ -99,17 +99,6 @@ def test_it_finds_a_far_lower_conditional_loss(problem, oracle):
     assert after - floor < 0.5 * (before - floor)
 
 
-def test_single_precision_stays_so(problem):
-    case = problem(43, rows=29, dtype=torch.float32)
-    params = run(Adam(steps=9), case, 5)
-    assert params.check().beta.dtype == torch.float32
-
-
-def test_held_beta_stays(problem):
-    case = problem(35)
-    assert run(Adam(steps=9, learn_beta=False), case, 5).beta == case.params.beta
-
-
 def test_the_rate_fades_along_half_a_cosine(problem):
     """With no memory of earlier gradients every step of a memory turns it by atan(rate)."""
     case = problem(36, rows=17, clustered=True)
@@ -122,31 +111,6 @@ def test_the_rate_fades_along_half_a_cosine(problem):
         rate = 0.1 * (1 + math.cos(math.pi * min(t / 10, 1)))
         assert_close(angle, torch.full_like(angle, math.atan(rate)), rtol=1e-8, atol=1e-12)
         params = new
-
-
-def test_classes_may_be_renamed(problem):
-    case = problem(38, rows=23, labels="full", clustered=True)
-    order = torch.tensor([2, 0, 3, 1])
-    renamed = case._replace(
-        params=case.params.replace(p=case.params.p[:, order], p_q=case.params.p_q[order]),
-        targets=case.targets[:, order],
-    )
-    solver = Adam(steps=30)
-    one, other = run(solver, case, 12), run(solver, renamed, 12)
-    assert_close(other.w, one.w, rtol=0, atol=1e-9)
-    assert_close(other.p, one.p[:, order], rtol=1e-8, atol=1e-12)
-    assert_close(other.beta, one.beta, rtol=1e-10, atol=0)
-
-
-def test_the_order_of_rows_in_a_batch_does_not_matter(problem):
-    case = problem(45, rows=23, labels="full", weighted=True, clustered=True)
-    order = torch.randperm(23, generator=torch.Generator().manual_seed(0))
-    turned = case._replace(
-        x=case.x[order], targets=case.targets[order], sample_weight=case.sample_weight[order]
-    )
-    one, other = (run(Adam(steps=30), c, 12) for c in (case, turned))
-    assert_close(other.w, one.w, rtol=0, atol=1e-9)
-    assert_close(other.p, one.p, rtol=1e-8, atol=1e-12)
 
 
 def test_copies_go_on_as_their_parent(problem):

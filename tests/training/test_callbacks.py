@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 
@@ -14,7 +13,6 @@ from mnemosphere.training.callbacks import (
     EarlyStopping,
     PassRecord,
     Run,
-    SplitRecord,
 )
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
@@ -60,19 +58,6 @@ def test_a_run_keeps_the_best_by_validation_loss(case, run):
     assert run.n_iter == 6
 
 
-def test_without_validation_there_is_no_best(case, run):
-    add_losses(run, [3.0, 2.0, 1.0])
-    assert run.best is None
-    assert run.waited == 0
-    assert run.n_iter == 3
-
-
-def test_records_are_plain_values(case):
-    split = SplitRecord(1, 5, 3, -0.5, 0.25, 1.5, 0.125)
-    for one in (record(3, validation_loss=0.5, residual=1e-3), split):
-        assert type(one)(**json.loads(json.dumps(one.as_dict()))) == one
-
-
 # When to stop
 
 
@@ -112,12 +97,6 @@ def test_early_stopping_after_so_many_passes_without_gain(run):
         run.add(record(n + 1, validation_loss=loss), run.params, run.state)
         reasons.append(stopping.stop_reason(run))
     assert reasons == [None, None, None, None, "stopped early"]
-
-
-@pytest.mark.parametrize("patience", [0, -3])
-def test_no_patience_is_refused(patience):
-    with pytest.raises(ValueError, match=f"patience must be >= 1, got {patience}"):
-        EarlyStopping(patience)
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-3])
@@ -171,19 +150,6 @@ def test_callbacks_are_called_in_order(case):
     assert [call[1] for call in shared if call[0] == "batch"] == [0] * 6 + [1] * 6
     assert [call[1] for call in shared if call[0] == "pass"][::2] == list(result.history)
     assert shared[-1] == ("end", "max_iter")
-
-
-def test_a_step_of_all_rows_is_a_batch(case):
-    log = Log()
-    fit(case.params, case.dataset, FixedPoint(None), max_iter=2, callbacks=[log])
-    assert log.of("batch") == [[0, 1.0], [1, 1.0]]
-
-
-def test_looking_changes_nothing(case):
-    solver = SGD(learning_rate=0.1, batch_size=20)
-    plain = fit(case.params, case.dataset, solver, max_iter=2)
-    watched = fit(case.params, case.dataset, solver, max_iter=2, callbacks=[Log(), Callback()])
-    assert_same_params(plain.params, watched.params)
 
 
 def test_only_who_needs_it_has_the_data_looked_at(case, monkeypatch):

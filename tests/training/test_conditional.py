@@ -62,16 +62,6 @@ def test_each_class_has_some_memories_and_large_ones_more(counts, n, expected):
     assert expected is None or found == expected
 
 
-def test_fewer_memories_than_classes_share_them():
-    batch, _ = labeled(2, classes=5)
-    w, labels = initialize.within_classes(
-        batch.x, batch.targets, 3, generator=torch.Generator().manual_seed(0)
-    )
-    params = start_conditional(w, labels, beta=None)
-    assert (params.p[1:, :-1] > 0).sum(1).max() > 1
-    assert_close(params.p.sum(), torch.ones(()).double())
-
-
 def test_targets_are_net_of_smoothing_and_without_none():
     """Whatever smoothing they had: the same shares among the C classes, total weight kept."""
     soft = torch.tensor([[0.7, 0.3, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.0]]).double()

@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 import signal
-import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -263,29 +262,3 @@ def test_kills_at_random_moments_and_restarts_end_with_the_same_bits(monkeypatch
             assert all(isinstance(one, BaseException) for one in found)
         for ended in run(f"run{k}"):
             assert all(torch.equal(a, b) for a, b in zip(ended[:2], straight[:2], strict=True))
-
-
-def test_processes_of_an_earlier_start_are_not_taken_for_new_ones(tmp_path):
-    """The store still has what those before them left, as torchrun's has after a fault."""
-    store = torch.distributed.HashStore()
-    found: dict[tuple[int, int], str] = {}
-
-    def start(attempt: int, rank: int, wait: float) -> None:
-        time.sleep(wait)
-        found[attempt, rank] = distributed._agree(store, rank, 3, 20.0)
-
-    for attempt, waits in enumerate(([0.0, 0.1, 0.0], [0.0, 0.2, 0.1], [0.2, 0.0, 0.1])):
-        threads = [
-            threading.Thread(target=start, args=(attempt, rank, wait))
-            for rank, wait in enumerate(waits)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len({found[attempt, rank] for rank in range(3)}) == 1
-    assert len(set(found.values())) == 3
-    for rank, late in ((1, "rank 0"), (0, "rank 1, rank 2")):
-        with pytest.raises(distributed.DistributedError, match=rf"^{late} of 3 did not start") as e:
-            distributed._agree(store, rank, 3, 0.1)
-        assert e.value.tells == (rank == 1)  # the first to say so

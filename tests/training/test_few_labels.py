@@ -64,12 +64,6 @@ def test_labels_reach_memories_that_meet_none():
     assert (soft[12:, 1] > 1.5 * soft[12:, 0]).all()
 
 
-def test_without_a_label_the_prior_stays(problem):
-    case = problem(2, labels="none")
-    found = label_memories(case.params, case.batch)
-    assert_close(found.p, torch.outer(case.params.p_h, case.params.p_q))
-
-
 def test_rows_without_a_label_are_found(problem):
     assert has_unlabeled(problem(2, labels="none").dataset)
     assert has_unlabeled(problem(2, labels="mixed").dataset)
@@ -78,16 +72,6 @@ def test_rows_without_a_label_are_found(problem):
     # A label that is partly known is one.
     half = Batch(full.rows.x, 0.5 * full.rows.targets)
     assert not has_unlabeled(ArrayDataset(half))
-
-
-def test_the_order_of_memories_does_not_matter(problem):
-    case = problem(5)
-    params = case.params
-    turn = torch.tensor([3, 0, 4, 1, 2])
-    rows = torch.cat([torch.zeros(1, dtype=torch.long), 1 + turn])
-    other = params.replace(w=params.w[turn], p=params.p[rows], p_h=params.p_h[rows])
-    one, two = (label_memories(p, case.batch) for p in (params, other))
-    assert_close(one.p[rows], two.p, rtol=1e-10, atol=0)
 
 
 def circles(rows, seed):
@@ -154,11 +138,6 @@ def test_memories_settle_with_labels_unseen(case):
     # The labels are those of the memories where they settled.
     last = log.of("pass")[-1][1]
     assert_same_params(settled.params, label_memories(last, case.dataset.rows))
-
-
-def test_a_held_beta_stays(case):
-    settled = settle(case.params, case.dataset, learn_beta=False, generator=seeded(1))
-    assert settled.params.beta == case.params.beta
 
 
 def test_broken_while_they_settle_it_goes_on_with_the_same_bits(case, tmp_path):

@@ -126,20 +126,6 @@ def test_choice_by_curvature_threshold_fraction_and_room():
     assert Splitting().choose(values, 5).tolist() == []
 
 
-@pytest.mark.parametrize(
-    "settings", [{"fraction": 0.0}, {"fraction": 1.5}, {"threshold": 0.1}, {"delta": 0.0}]
-)
-def test_bad_settings_are_refused(settings):
-    with pytest.raises(ValueError, match="must"):
-        Splitting(**settings)
-
-
-def test_shrinking_is_refused():
-    rows = make_data()
-    with pytest.raises(ValueError, match="cannot grow 5 memories to 3"):
-        grow(make_params(rows, 5, 5), ArrayDataset(rows), FixedPoint(None), max_memories=3)
-
-
 # The solver's state
 
 
@@ -387,20 +373,6 @@ def test_broken_in_any_phase_it_goes_on_with_the_same_bits(tmp_path, solver):
     assert left == {f"{path.name}.phase{k}" for k in range(len(whole.splits) + 1)}
 
 
-def test_stages_have_files_of_their_own(tmp_path):
-    for stage in ("", "all."):
-        broken_growth(SOLVERS[0], Checkpoint(tmp_path / "run"), stage=stage)
-    expected = {f"run.{stage}phase{k}" for stage in ("", "all.") for k in range(3)}
-    assert {p.name for p in tmp_path.iterdir()} == expected
-
-
-def test_a_checkpoint_of_another_run_is_refused(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "run")
-    broken_growth(FixedPoint(None), checkpoint)
-    with pytest.raises(ValueError, match="of another run"):
-        broken_growth(FixedPoint(None, learn_beta=False), checkpoint)
-
-
 @pytest.mark.parametrize("passes", [1, 3, 4])
 def test_ctrl_c_in_training_leaves_a_usable_model(passes):
     rows = make_data()
@@ -471,20 +443,3 @@ def test_curvature_is_taken_on_as_many_rows_as_it_wants(monkeypatch):
         passes.append(result.splits[0].passes)
     assert list(sizes.values()) == [B, 26]
     assert passes[1] < passes[0] / 3  # the look at the loss after the split costs both the same
-
-
-def test_the_same_seed_gives_the_same_bits():
-    rows = make_data()
-    results = [
-        grow(
-            make_params(rows, 2, 7),
-            ArrayDataset(rows),
-            FixedPoint(batch_size=53),
-            max_memories=7,
-            phase_iter=1,
-            max_iter=1,
-            generator=seeded(9),
-        )
-        for _ in range(2)
-    ]
-    assert_same_params(results[0].params, results[1].params)

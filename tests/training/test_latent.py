@@ -60,13 +60,6 @@ def test_without_smoothing_the_loss_is_marginal_plus_conditional(problem, oracle
 # prior
 
 
-def test_prior_is_the_mean_of_soft_labels():
-    counts = torch.tensor([5, 3, 2])
-    labels = torch.repeat_interleave(torch.arange(3), counts)
-    soft = objectives.soft_labels(labels, 3, 0.2, dtype=torch.float64)
-    assert torch.allclose(latent.latent_prior(counts.double(), 0.2), soft.mean(0), atol=1e-15)
-
-
 # where classes start
 
 
@@ -90,11 +83,6 @@ def test_start_lies_in_the_polytope(prior, smoothing):
     shares = counts / counts.sum() if prior is None else prior / 11
     smooth = (1 - smoothing) * shares + smoothing / 4
     assert torch.allclose(params.p_q[:-1], smooth, rtol=1e-12)
-
-
-def test_own_proportions_keep_the_groups():
-    _, _, groups, params = started()
-    assert torch.equal(latent.latent_class(params), groups.label)
 
 
 def test_the_largest_prior_goes_to_the_largest_group():

@@ -50,8 +50,3 @@ def test_lineage_survives_tensors_and_every_level_predicts(problem):
     assert bool((back.lambda_min[split_nodes] < 0).all())
     with pytest.raises(ValueError, match="level must lie in"):
         back.at_level(3)
-
-
-def test_level_of_the_wrong_width_is_refused(problem):
-    with pytest.raises(ValueError, match="cannot hold 3 memories"):
-        Lineage.root(2).with_model(problem(memories=3).params)

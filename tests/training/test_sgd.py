@@ -137,23 +137,6 @@ def test_constraints_hold_after_every_step(problem, rule):
         assert params.beta > 0
 
 
-def test_constraints_hold_in_float32(problem):
-    case = problem(24, rows=211, memories=29, dtype=torch.float32)
-    for params in run(SGD(learning_rate=0.1, momentum=0.9), case, 10):
-        assert params.check().w.dtype == torch.float32
-        assert_close(params.p.sum(1), params.p_h, rtol=2e-6, atol=0)
-        assert_close(params.p.sum(0), params.p_q, rtol=2e-6, atol=0)
-
-
-def test_constraints_of_the_preset_hold_loosely(problem):
-    """Ten sweeps leave the columns exact and the rows near."""
-    case = problem(25, rows=211, memories=29, features=17, contrast=1.0, beta=5.0)
-    for params in run(SGD.paper(), case, 20):
-        assert_close(params.w.norm(dim=1), torch.ones(29).double(), rtol=0, atol=1e-13)
-        assert_close(params.p.sum(0), params.p_q, rtol=1e-12, atol=0)
-        assert_close(params.p.sum(1), params.p_h, rtol=2e-2, atol=0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_beta_pushed_down_stays_positive(problem, dtype):
     """A memory opposite to all rows pulls β below zero; turned around, it pulls it up again."""
@@ -176,12 +159,6 @@ def test_beta_pushed_down_stays_positive(problem, dtype):
         if sign < 0:
             assert all(b <= a for a, b in itertools.pairwise(betas))
     assert betas[-1] > 1.0
-
-
-def test_a_fixed_beta_is_kept(problem):
-    case = problem(27)
-    *_, params = run(SGD(learn_beta=False), case, 5)
-    assert params.beta == case.params.beta
 
 
 def test_a_small_step_descends(problem, oracle):
@@ -221,49 +198,7 @@ def test_a_fixed_point_is_stationary(problem):
     assert float(displacement(exact, end).largest) < 1e-8
 
 
-def test_no_uniform_component(problem):
-    case = problem(35)
-    start = from_memories(case.params.w, case.params.p_q, beta=3.0, uniform_weight=0.0)
-    for params in run(SGD(learning_rate=0.1), case._replace(params=start), 4):
-        assert (params.p[0] == 0).all()
-        assert_close(params.p.sum(0), params.p_q, rtol=2e-7, atol=0)
-
-
 # Symmetry
-
-
-def test_rotation(problem):
-    case = problem(36, weighted=True)
-    turn = torch.linalg.qr(
-        torch.randn(7, 7, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    )[0]
-    turned = case._replace(params=case.params.replace(w=case.params.w @ turn), x=case.x @ turn)
-    solver = SGD(learning_rate=0.1)
-    for a, b in zip(run(solver, case, 3), run(solver, turned, 3), strict=True):
-        assert_close(b.w, a.w @ turn, rtol=1e-9, atol=1e-10)
-        assert_close(b.p, a.p, rtol=1e-9, atol=1e-12)
-        assert_close(b.beta, a.beta, rtol=1e-10, atol=0)
-
-
-def test_permutation_of_memories_and_classes(problem):
-    case = problem(37, weighted=True)
-    memory, column = torch.tensor([3, 0, 4, 1, 2]), torch.tensor([2, 3, 1, 0])
-    component = torch.cat([torch.zeros(1, dtype=torch.int64), memory + 1])
-    params = case.params
-    moved = case._replace(
-        params=params.replace(
-            w=params.w[memory],
-            p=params.p[component][:, column],
-            p_h=params.p_h[component],
-            p_q=params.p_q[column],
-        ),
-        targets=case.targets[:, column],
-    )
-    solver = SGD(learning_rate=0.1, tolerance=1e-13)
-    for a, b in zip(run(solver, case, 3), run(solver, moved, 3), strict=True):
-        assert_close(b.w, a.w[memory], rtol=1e-9, atol=1e-10)
-        assert_close(b.p, a.p[component][:, column], rtol=1e-9, atol=1e-12)
-        assert_close(b.beta, a.beta, rtol=1e-10, atol=0)
 
 
 # Borders

@@ -8,6 +8,7 @@ loads neither torch nor pandas.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -37,11 +38,13 @@ Every prediction is the vote of a few memories, each a pattern with a soft label
 
     mnemosphere train my-table.csv --label species --out run
 
+    mnemosphere train tickets.csv --text message --label intent --out run
+
     mnemosphere predict run new.csv --out predictions.csv
 
 DATA is a file of your own (.csv, .tsv, .parquet, .feather, .npy, .npz, IDX) or the name of a
-data set (mnist-small, digits, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong usage or bad
-input, 130 interrupted, 141 closed pipe."""
+data set (mnist-small, digits, banking-small, mnist, fashion-mnist). Exit codes: 0 success, 2 wrong
+usage or bad input, 130 interrupted, 141 closed pipe."""
 
 app = typer.Typer(
     cls=Shell,
@@ -88,6 +91,9 @@ def _global_options(
 
 def main() -> None:
     """Entry point of the console script."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show β shows a question mark instead of a traceback.
         if hasattr(stream, "reconfigure"):

@@ -49,8 +49,9 @@ def cluster(
     from mnemosphere import plots
     from mnemosphere.cli import report
     from mnemosphere.cli.estimator_settings import build, resolve
-    from mnemosphere.cli.rows import about_data
+    from mnemosphere.cli.rows import about_data, text_encoder
     from mnemosphere.cli.train import fit
+    from mnemosphere.data.texts import PACKAGED
     from mnemosphere.plots.fitted import memories_of
 
     terminal = request.terminal
@@ -64,6 +65,8 @@ def cluster(
     rows = _load(request, data, max_memory)
     shape = _shape(rows, image_shape)
     model = build("DAMClusterer", settings)
+    if request.columns.text is not None:
+        model.encoder = text_encoder(request.columns.encoder or PACKAGED)
     model.random_state = seed
     with contextlib.nullcontext() if folder is None else folder.writing() as draft:
         seconds = fit(model, rows, terminal, None if draft is None else draft / CHECKPOINT)
@@ -124,6 +127,17 @@ def _shape(rows: Rows | LargeRows, given: str | None) -> tuple[int, ...] | None:
     return parse_shape(given, n_features) or rows.table.image_shape
 
 
+def _typical(model: Any, cluster: int) -> str:
+    """A text like the memory that most rows of a cluster resemble."""
+    import numpy as np
+
+    from mnemosphere.text import short_text
+
+    own = np.where(model.memory_labels_ == cluster, model.support_, -1.0)
+    texts = model.model_.exemplars.as_lists()[int(own.argmax())]
+    return short_text(texts[0] if texts else None)
+
+
 @dataclass
 class _Found:
     """What a look at all rows tells of the clusters."""
@@ -144,6 +158,8 @@ class _Found:
                 "memories": int((model.memory_labels_ == k).sum()),
                 "probability": float(self.probability[k]) / n if n else None,
             }
+            if model.model_.features.encoder is not None:
+                line["typical"] = _typical(model, k)
             if self.labels:
                 known = sorted(
                     ((int(c[k]), name) for name, c in self.labels.items() if c[k]),

@@ -29,7 +29,7 @@ _KEYS = {"n_memories": "memories", "n_clusters": "clusters"}
 # Settled by the caller, by the data, or by another setting.
 _NOT_SETTINGS = {
     "callbacks",
-    "verbose",
+    "encoder",
     "random_state",
     "unlabeled",
     "learn_beta",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from mnemosphere.cli.options import (
@@ -40,7 +41,7 @@ def evaluate(
     overwrite: Overwrite = False,
     max_memory: MaxMemory = None,
 ) -> None:
-    """Measure a model: accuracy, log-loss, calibration, every class, the worst rows.
+    """Measure a model: accuracy, log-loss, calibration, how few memories decide, the worst rows.
 
     Of a file that the model was trained on, and of data with a split, the held-out rows are taken,
     for --certify those trained on. --out draws the confusions.
@@ -52,13 +53,13 @@ def evaluate(
     terminal = request.terminal
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, *data))
-    opened = open_model(model, labeled=True)
+    opened = open_model(model, request.columns.encoder, labeled=True)
     every: Rows | LargeRows
     rows: Rows | LargeRows
     trained: Rows | LargeRows
     files = large(data, request.columns, max_memory)
     if files is None:
-        every = whole = rows_for(opened, data, request.columns, "all", labels=True)
+        every = whole = rows_for(opened, data, request.columns, "all", labels=True, measured=True)
         rows, trained = whole.part(request.split), whole.part(request.split, "train")
     else:
         every = read = files_for(opened, files, request.columns, max_memory, labels=True)
@@ -106,9 +107,8 @@ def _novelty(opened: Opened, rows: Rows | LargeRows, other: str) -> dict[str, An
         for given in (rows, rows_for(opened, other, Columns()))
     ]
     truth = np.repeat([0, 1], [len(s) for s in scores])
-    # A row without direction is infinitely far: beyond all others is far enough here.
-    ranked = np.nan_to_num(np.concatenate(scores), posinf=np.finfo(float).max)
-    found = {"other": other, "rows": len(scores[1]), "auroc": float(roc_auc_score(truth, ranked))}
+    auroc = float(roc_auc_score(truth, np.concatenate(scores)))
+    found = {"other": other, "rows": len(scores[1]), "auroc": auroc}
     threshold = opened.model.novelty_threshold_
     if threshold is not None:
         inside, outside = (float(np.mean(s > threshold)) for s in scores)
@@ -124,6 +124,7 @@ def _certificate(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
 
 def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
     from mnemosphere.estimators.remarks import no_better_than_chance
+    from mnemosphere.interpret import DecisionSummary
 
     facts = {
         "accuracy": f"{found['accuracy']:.2%} of {found['rows']} rows",
@@ -136,6 +137,8 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         if "rejected" in told:
             facts["rejected"] = f"{told['rejected']:.1%}, others {told['other_rejected']:.1%}"
     terminal.facts(facts)
+    for line in str(DecisionSummary(**found["decision"])).splitlines():
+        terminal.say(*textwrap.wrap(line, terminal.width))
     poor = no_better_than_chance(found, opened.model.class_weight)
     if poor is not None:
         terminal.note(f"note: {poor}")

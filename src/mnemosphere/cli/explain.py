@@ -57,7 +57,7 @@ def explain(
     terminal = request.terminal
     if out is not None:
         check_file(out, PICTURES, overwrite=overwrite, inputs=(model, data))
-    opened = open_model(model)
+    opened = open_model(model, request.columns.encoder)
     rows = rows_for(opened, data, request.columns, request.split or ("all" if row else None))
     rows = rows.called(row or [rows.names[0]])
     shape = opened.shape(image_shape, rows)
@@ -68,7 +68,8 @@ def explain(
     else:
         found = explain_images(opened.whole, rows.images, nearest)
     other = None if instead is None else _other(opened, rows, instead, hold)
-    proven = opened.model.certified_radius(rows.x) if opened.encoder is None else None
+    readable = opened.encoder is None and not opened.takes_texts
+    proven = opened.model.certified_radius(rows.x) if readable else None
     if out is not None:
         plots.save(picture(found, rows, shape), out)
     if terminal.json_only:
@@ -80,12 +81,12 @@ def explain(
             if other is not None:
                 changes = {"found": other.found[k], "changes": other[k]}
                 record["instead"] = {"class": other.wanted[k], **changes}
-                record["instead"]["distance"] = _away(other, k, proven)
+                record["instead"]["distance"] = other.length(k)
         terminal.result({"model": opened.path, "data": data, "rows": records})
     for k in range(len(rows)):
         show(terminal, found, rows, k)
         if proven is not None:
-            away = None if other is None else _away(other, k, proven)
+            away = None if other is None else other.length(k)
             terminal.say(*textwrap.wrap(proven.sentence(k, away), terminal.width), "")
         if other is not None:
             terminal.say(other.title(k, f"{rows.kind} {rows.names[k]}"))
@@ -109,16 +110,6 @@ def _other(opened: Opened, rows: Rows, instead: str, hold: list[str] | None) -> 
     return opened.of_rows("--instead").counterfactual(rows.x, label, hold=names_in(hold))
 
 
-def _away(other: Any, k: int, proven: Any) -> float | None:
-    """How far away the changed row lies, in the unit of the radius; None if there is none."""
-    import numpy as np
-
-    if not other.found[k] or not other.change[k].any():
-        return None
-    standard = proven is not None and proven.unit == "standard units"
-    return float(np.linalg.norm(other.change[k] if standard else other.after[k] - other.given[k]))
-
-
 def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
     return [
         {
@@ -138,7 +129,7 @@ def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
 
 def _features(found: Explanation, k: int) -> dict[str, Any]:
     why = found.features(k)
-    apart = why.difference_rest + why.difference_constant
+    apart = why.difference_rest + why.difference_frequencies + why.difference_constant
     return {"features": why.as_dicts(), "apart_from_features": apart, "log_odds": why.log_odds}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from mnemosphere.cli.options import (
     ImageShape,
@@ -15,6 +15,10 @@ from mnemosphere.cli.options import (
     option,
 )  # fmt: skip
 from mnemosphere.cli.output import check_file
+
+if TYPE_CHECKING:
+    from mnemosphere.cli.rows import Opened
+    from mnemosphere.cli.table_rows import Rows
 
 _Page = Annotated[Path, option("The page.", "--out", "-o", metavar="FILE")]
 _File = Annotated[Path, option(".onnx for a graph, .md for a card.", "--out", "-o", metavar="FILE")]
@@ -32,14 +36,15 @@ def explore(
 ) -> None:
     """Write one HTML file in which the model runs: draw, recall, look at the memories, ask why.
 
-    It needs no server and no network. Rows of DATA are packed into it, held-out ones if it can.
+    It needs no server and no network. Rows of DATA are packed into it. If the model was trained on
+    DATA, these are the held-out ones, and without such rows the page has no accuracy.
     """
-    from mnemosphere.cli.rows import open_model, rows_for
+    from mnemosphere.cli.rows import open_model
 
     inputs = (model,) if data is None else (model, data)
     check_file(out, [".html", ".htm"], overwrite=overwrite, inputs=inputs)
-    opened = open_model(model)
-    found = None if data is None else rows_for(opened, data, request.columns, request.split)
+    opened = open_model(model, request.columns.encoder)
+    found = None if data is None else _measured(request, opened, data)
     shape = opened.shape(image_shape, found)
     x, y = (None, None) if found is None else (found.x, found.y)
     opened.of_rows("a page").explore(
@@ -58,19 +63,32 @@ def export(
     out: _File = Path("model.onnx"),
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a model as an ONNX graph, or as a model card in Markdown judged on DATA."""
-    from mnemosphere.cli.rows import open_model, rows_for
+    """Write a model as an ONNX graph, or as a model card in Markdown.
+
+    The card has figures on DATA: if the model was trained on it, on the held-out rows.
+    """
+    from mnemosphere.cli.rows import open_model
     from mnemosphere.export import model_card, to_onnx
     from mnemosphere.files import write_atomically
 
     inputs = (model,) if data is None else (model, data)
     check_file(out, [".onnx", ".md"], overwrite=overwrite, inputs=inputs)
-    opened = open_model(model)
+    opened = open_model(model, request.columns.encoder)
     if out.suffix == ".onnx":
         to_onnx(opened.whole, out)
     else:
-        found = None if data is None else rows_for(opened, data, request.columns, request.split)
+        found = None if data is None else _measured(request, opened, data)
         x, y = (None, None) if found is None else (found.x, found.y)
         write_atomically(out, model_card(opened.model.model_, x, y).encode())
     request.terminal.result({"file": out, "model": opened.path})
     request.terminal.say(f"wrote {out}")
+
+
+def _measured(request: Request, opened: Opened, data: str) -> Rows:
+    """The rows of DATA that figures may be taken on, with labels; see `rows_for`."""
+    from mnemosphere.cli.rows import rows_for
+
+    rows = rows_for(opened, data, request.columns, request.split, measured=True)
+    if rows.y is None and rows.label is not None:
+        request.terminal.note("no rows were held out in training: there are no figures")
+    return rows

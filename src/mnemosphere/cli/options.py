@@ -69,12 +69,19 @@ def _of_rows(help: str, metavar: str = "COLUMNS") -> Any:
 
 _LABEL = "Label column, or a .npy or IDX file of labels. Default: label, target, class, y, or last."
 _ID = "Column that names the rows. Default: their lines in the file, or counted from 0."
+_TEXT = "Column of texts to learn from; encoded by wordllama unless --encoder names another."
+_ENCODER = (
+    "Images: patches, learned first without labels. Texts: MODULE:NAME, a function from texts to "
+    "vectors, or an object with encode or embed."
+)
 _SPLIT = {"split": (str | None, _of_rows("Rows of data with a split.", "train|test|all"), None)}
 _OF_ROWS = {
     "label": (str | None, _of_rows(_LABEL, "COLUMN"), None),
     "id": (str | None, _of_rows(_ID, "COLUMN"), None),
     "drop": (list[str] | None, _of_rows("Columns to leave out, as a,b."), None),
     "features": (list[str] | None, _of_rows("Columns to use alone, as a,b."), None),
+    "text": (str | None, _of_rows(_TEXT, "COLUMN"), None),
+    "encoder": (str | None, _of_rows(_ENCODER, "patches|MODULE:NAME"), None),
     "max_rows": (
         int | None,
         option("Read so many rows at most, the first ones.", min=1, rich_help_panel=_ROWS),
@@ -97,13 +104,19 @@ class Columns:
     drop: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     max_rows: int | None = None
+    text: str | None = None
+    encoder: str | None = None
 
     @classmethod
     def given(cls, options: dict[str, Any]) -> Columns:
         """From the options."""
+        features, text = names_in(options.get("features")), options.get("text")
+        if text is not None and features:
+            raise ValueError("--text is the only column then: leave --features out")
         return cls(
             options.get("label"), options.get("id"), names_in(options.get("drop")),
-            names_in(options.get("features")), options.get("max_rows"),
+            features if text is None else (text,), options.get("max_rows"), text,
+            options.get("encoder"),
         )  # fmt: skip
 
 

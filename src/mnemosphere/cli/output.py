@@ -6,11 +6,16 @@ import json
 import os
 import re
 import shutil
+import socket
+import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+if sys.platform != "win32":
+    import fcntl
 
 MODEL, RESULTS, CONFIG = "model.safetensors", "results.json", "config.toml"
 CHECKPOINT = "checkpoint.safetensors"
@@ -54,6 +59,7 @@ class Folder:
 
         self.shown, self.path = path, path.resolve()
         self.draft = self.path.with_name(f"{self.path.name}.partial")
+        self._lock = self.path.with_name(f".{self.path.name}.lock")
         self._files, self._group = [RESULTS], current()
         # How often torchrun has started this again, and may: where a machine was exchanged, only
         # the second tells.
@@ -78,6 +84,9 @@ class Folder:
 
     def _check(self, overwrite: bool, again: bool) -> None:
         path, resume = self.shown, self.resume
+        if self._lock.exists():
+            with self._alone():
+                pass
         self._recover()
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{path} is a file: choose another name with --out")
@@ -119,21 +128,52 @@ class Folder:
                     os.rename(left, self.path)
 
     @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process writes to the folder meanwhile; ValueError says which one does."""
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with open(self._lock, "a+", encoding="utf-8") as file:
+            try:
+                if sys.platform != "win32":
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which ends with the process
+                    if os.fstat(file.fileno()).st_ino != os.stat(self._lock).st_ino:
+                        raise OSError  # the one before has just removed it
+            except OSError:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise ValueError(
+                    f"{holder} is writing to {self.shown} now: wait for it, or choose another "
+                    "folder with --out"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            try:
+                yield
+            finally:
+                self._lock.unlink(missing_ok=True)
+
+    @contextmanager
     def writing(self) -> Iterator[Path]:
         """The draft, rank 0's, which goes away where something fails before a checkpoint."""
         self._group.same(None)  # nobody reads the old one any more
         if not self.writes:
             yield self.draft
             return
+        with self._alone():
+            yield from self._draft()
+
+    def _draft(self) -> Iterator[Path]:
         if self.draft.exists() and not self.resume:
             shutil.rmtree(self.draft)
         self.draft.mkdir(parents=True, exist_ok=self.resume)
         try:
             yield self.draft
-        except BaseException:
+        except BaseException as error:
             stored = self.draft.glob(f"{CHECKPOINT}*")
             if not self.resume and all(path.suffix == ".run" for path in stored):
                 shutil.rmtree(self.draft, ignore_errors=True)
+            else:
+                error.add_note(f"{self.shown}.partial keeps what was trained")
             raise
 
     def finish(self, results: Mapping[str, Any]) -> None:

@@ -17,12 +17,15 @@ from mnemosphere.cli.options import (
 )  # fmt: skip
 from mnemosphere.cli.output import TABLES, check_file
 from mnemosphere.cli.shell import Terminal, cells
+from mnemosphere.text import short_text
 
 if TYPE_CHECKING:
     from mnemosphere.cli.rows import Opened
     from mnemosphere.cli.table_rows import Rows
 
 _SHOWN, _CLASSES = 20, 10  # on the terminal, where each class has its column
+_LETTERS = 20  # of a text on the terminal, at least
+_OF_TEXT = ("prediction", "probability", "novel")  # shown beside it
 _OUT = option("Table: .csv, .parquet, .json, …; .npy: probabilities alone.", "--out", "-o")
 _PRIOR = option("Expect other class frequencies than in training.", metavar="LABEL=NUMBER,…")
 _CERTIFY = option("How far each row may move before its class changes: a proven radius.")
@@ -58,7 +61,7 @@ def predict(
     settings: dict[str, Any] = {"nearest": nearest, "prior": prior, "reject": reject}
     settings["certify"] = certify
     files = large(data, request.columns, max_memory)
-    opened = open_model(model, labeled=prior is not None)
+    opened = open_model(model, request.columns.encoder, labeled=prior is not None)
     if files is not None:
         _predict_files(request, opened, files, max_memory, out, settings)
         return
@@ -72,7 +75,7 @@ def predict(
     if out is not None:
         terminal.say(f"wrote {out}: {len(frame)} rows, {frame.shape[1]} columns")
         return
-    _show(terminal, opened, frame)
+    _show(terminal, opened, frame, rows.text)
     if len(records) > _SHOWN and not terminal.json_only:
         terminal.note(f"{len(records) - _SHOWN} more rows: write all to a file with --out")
 
@@ -81,21 +84,31 @@ def _frame(opened: Opened, rows: Rows, found: Any, proba: Any, more: dict[str, A
     """One row per row: its name, its class, probabilities, and more."""
     import pandas as pd
 
-    columns: dict[str, Any] = {rows.kind: rows.names, "prediction": found}
+    columns: dict[str, Any] = {rows.kind: rows.names}
+    columns |= {rows.text: rows.texts} if rows.text else {}
+    columns["prediction"] = found
     columns |= {f"probability_{name}": proba[:, k] for k, name in enumerate(opened.classes)}
     columns |= {name: values for name, values in more.items() if values is not None}
     return pd.DataFrame(columns)
 
 
-def _show(terminal: Terminal, opened: Opened, frame: Any) -> None:
-    """The first rows; of many classes the probability of the most probable alone."""
+def _show(terminal: Terminal, opened: Opened, frame: Any, text: str | None = None) -> None:
+    """The first rows; of many classes, and of texts, the largest probability alone."""
     first = frame[:_SHOWN]
     names = [f"probability_{name}" for name in opened.classes]
-    if len(names) > _CLASSES:
+    if len(names) > _CLASSES or text:
         best = first[names].max(axis=1)
         first = first.drop(columns=names)
-        first.insert(2, "probability", best)
-    terminal.table(cells(first.to_dict("records"), percent=False))
+        first.insert(first.columns.get_loc("prediction") + 1, "probability", best)
+    shown = cells(first.to_dict("records"), percent=False)
+    if text:  # one line per row, as much of the text as fits
+        shown = [row | {"prediction": row["prediction"] or "rejected"} for row in shown]
+        head, *more = (n for k, n in enumerate(shown[0]) if k == 0 or n in _OF_TEXT)
+        rest = sum(2 + max(len(n), *(len(row[n]) for row in shown)) for n in (head, *more))
+        cut = [short_text(t, max(_LETTERS, terminal.width - rest - 2)) for t in first[text]]
+        shown = [{head: row[head], text: own} | {n: row[n] for n in more}
+                 for row, own in zip(shown, cut, strict=True)]  # fmt: skip
+    terminal.table(shown)
 
 
 def _predict_files(

@@ -63,7 +63,7 @@ def recall(
     terminal = request.terminal
     if out is not None:
         check_file(out, (*TABLES, *PICTURES), overwrite=overwrite, inputs=(model, data))
-    opened = open_model(model)
+    opened = open_model(model, request.columns.encoder)
     opened.of_rows("recall")
     part = request.split or ("all" if row else None)
     rows = rows_for(opened, data, request.columns, part)

@@ -8,6 +8,7 @@ from typing import Any
 from mnemosphere.cli.table_rows import LargeRows, Rows
 from mnemosphere.interpret import evaluate
 from mnemosphere.machine import device_name, versions
+from mnemosphere.text import short_text
 
 _WORST = 10
 _TRIALS = 5  # of the search that are shown
@@ -19,8 +20,14 @@ def score(model: Any, rows: Rows | LargeRows) -> dict[str, Any]:
     labeled = (part.take(part.labeled) for part in rows.batches())
     parts = ((part.x, part.y, part.names) for part in labeled if part.y is not None and len(part))
     found = evaluate(model.model_, parts, _WORST)
+    texts = {}
+    if rows.in_memory and rows.text:
+        texts = {name: short_text(t) for name, t in zip(rows.names, rows.texts, strict=True)}
     worst = found["worst_rows"]
-    found["worst_rows"] = [{rows.kind: str(row.pop("row")), **row} for row in worst]
+    named = [{rows.kind: str(row.pop("row"))} for row in worst]
+    if texts:
+        named = [own | {"text": texts[own[rows.kind]]} for own in named]
+    found["worst_rows"] = [own | row for own, row in zip(named, worst, strict=True)]
     return found
 
 
@@ -52,7 +59,9 @@ def model_facts(model: Any) -> dict[str, str]:
         return f"  ({word} from the data)" if asked.get(name) in ("auto", "learn") else ""
 
     objective = getattr(model, "objective_", None)  # a clusterer has none
-    facts = {"memories": f"{model.n_memories_}{how('n_memories', 'chosen')}"}
+    encoder = model.model_.features.encoder
+    facts = {} if encoder is None else {"encoder": f"{encoder.name}, {encoder.n_numbers} numbers"}
+    facts |= {"memories": f"{model.n_memories_}{how('n_memories', 'chosen')}"}
     if objective is not None:
         facts["objective"] = f"{objective}{how('objective', 'chosen')}"
     if objective != "conditional":  # which does not depend on ς

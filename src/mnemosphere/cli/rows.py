@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,16 +19,26 @@ from mnemosphere.cli.output import MODEL, RESULTS
 from mnemosphere.cli.table_rows import LargeRows, Rows, choose, parse_shape
 from mnemosphere.cli.tables import HELD, Table, one_line, read_tables
 from mnemosphere.data.encoding import listed as quoted
+from mnemosphere.data.files import column_names
 from mnemosphere.data.named import NAMES
 from mnemosphere.data.paths import MEMORY, SUFFIXES, expand
 from mnemosphere.machine import available_memory
-from mnemosphere.schema import check_depth, check_fields, items, maybe, number, text, whole
+from mnemosphere.schema import (
+    check_depth,
+    check_fields,
+    items,
+    maybe,
+    number,
+    text,
+    warn_user,
+    whole,
+)
 
 # What commands read of the record of a run, where it is there.
 _NOTED = {
     "data": {
         "name": text, "checksum": text, "label": maybe(text), "test_fraction": number(0, 1),
-        "seed": whole(), "image_shape": maybe(items(whole(1))),
+        "seed": whole(), "image_shape": maybe(items(whole(1))), "id": maybe(text),
     },
     "novelty": {"threshold": maybe(number())},
 }  # fmt: skip
@@ -63,7 +75,14 @@ class Opened(NamedTuple):
         """The model, for what only memories that are rows can do."""
         if self.encoder is not None:
             raise ValueError(f"{what} needs memories of pixels: train without --encoder")
+        if self.takes_texts and what != "a page":
+            raise ValueError(f"{what} needs features that can be read: texts have none")
         return self.model
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether its rows are texts."""
+        return self.model.model_.features.encoder is not None
 
     @property
     def classes(self) -> list[str]:
@@ -79,22 +98,36 @@ class Opened(NamedTuple):
         return parse_shape(text, n) or (known if known and math.prod(known) == n else None)
 
 
-def open_model(path: Path, *, labeled: bool = False) -> Opened:
-    """A model from its file or the folder of its run."""
+def text_encoder(name: str | None) -> Any:
+    """The encoder of texts that --encoder names: NAME of MODULE; None for the packaged one."""
+    if name is None or ":" not in name:
+        return name
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())  # as Python does for a script of the user's
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"--encoder {name} cannot be imported ({one_line(error)})") from error
+    finally:
+        sys.path.remove(os.getcwd())
+
+
+def open_model(path: Path, encoder: str | None = None, *, labeled: bool = False) -> Opened:
+    """A model from its file or the folder of its run; encoder: what --encoder says."""
     from sklearn.pipeline import Pipeline
 
     import mnemosphere
     from mnemosphere.encoder import two_layers
 
     path = path / MODEL if path.is_dir() else path
-    model = mnemosphere.load(path)
-    encoder = None
+    model = mnemosphere.load(path, encoder=text_encoder(encoder))
+    first = None
     if isinstance(model, Pipeline):
         two_layers(model)  # says what is wrong with any other
-        encoder, model = (step for _, step in model.steps)
+        first, model = (step for _, step in model.steps)
     if labeled and not isinstance(model, mnemosphere.DAMClassifier):
         raise ValueError(f"{path} holds clusters, not labels: give the model of a `train` run")
-    return Opened(model, _record(path.parent / RESULTS), path, encoder)
+    return Opened(model, _record(path.parent / RESULTS), path, first)
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -117,26 +150,32 @@ def _record(path: Path) -> dict[str, Any]:
 
 def rows_for(
     opened: Opened, data: str | Sequence[str], columns: Columns, split: str | None = None, *,
-    labels: bool = False,
+    labels: bool = False, measured: bool = False,
 ) -> Rows:  # fmt: skip
     """The rows of DATA as the model takes them.
 
-    labels: they are needed. Then the rows are those held out, where the data have a split of their
-    own or the model was trained on this very file; else all, where the data have none of their own.
+    labels: they are needed. measured: figures are taken on them, so the rows are those held out, if
+    the data have a split of their own or the model was trained on this very file; else all. Labels
+    of rows that were trained on are left out, unless they are needed.
     """
     table = read_tables(listed(data), columns.max_rows)
     about, data = opened.record.get("data", {}), table.name
     wanted = [str(n) for n in getattr(opened.first, "feature_names_in_", [])]
     label, n = columns.label, opened.first.n_features_in_
+    if opened.takes_texts:
+        columns = _with_text(columns, wanted, data)
+        wanted = [str(columns.text)]
     if label is None and about.get("label") in table.columns:
         label = about["label"]
-    if wanted and table.columns:
+    if columns.id is None and about.get("id") in table.columns:
+        columns = replace(columns, id=about["id"])
+    if wanted and table.columns and not opened.takes_texts:
         table = _with_columns(table, wanted, _unused(opened.first))
         columns = replace(columns, features=tuple(wanted))
     guess = "last" if labels else "named"
     rows = choose(
         table, label=label, guess_label=guess, id=columns.id, drop=columns.drop,
-        features=columns.features,
+        features=columns.features, text=columns.text,
     )  # fmt: skip
     if rows.x.shape[1] != n:
         raise ValueError(
@@ -146,9 +185,20 @@ def rows_for(
     if labels and rows.y is None:
         raise ValueError(f"{data} has no labels: name their column with --label")
     held = {"checksum", "test_fraction", "seed"} <= about.keys()
-    if labels and rows.is_test is None and held and about["checksum"] == table.checksum:
+    if measured and rows.is_test is None and held and about["checksum"] == table.checksum:
         rows = rows.hold_out(about["test_fraction"], about["seed"])
+        assert rows.is_test is not None
+        if not labels and not rows.is_test.any():
+            rows = replace(rows, y=None)
     return _named_like(rows, wanted).part(split).encoded(opened.encoder)
+
+
+def _with_text(columns: Columns, wanted: Sequence[str], data: str) -> Columns:
+    """With the column of texts: as named, or as in training."""
+    text = columns.text or (wanted[0] if wanted else None)
+    if text is None:
+        raise ValueError(f"the model takes texts: name their column in {data} with --text")
+    return replace(columns, text=text, features=(text,))
 
 
 def _with_columns(table: Table, wanted: Sequence[str], unused: set[str]) -> Table:
@@ -166,12 +216,10 @@ def _with_columns(table: Table, wanted: Sequence[str], unused: set[str]) -> Tabl
             f"{quoted(needed)}: use the columns it was trained on"
         )
     if needed:
-        warnings.warn(
+        warn_user(
             f"{table.name} lacks {quoted(needed, len(needed))}: "
             f"{'this column counts' if len(needed) == 1 else 'these columns count'} as missing "
             "values",
-            UserWarning,
-            stacklevel=3,
         )
     values = table.values.assign(**dict.fromkeys(lost, np.nan))
     return replace(table, values=values)
@@ -193,7 +241,7 @@ def load_rows(data: str | Sequence[str], columns: Columns, guess_label: str) -> 
 
 
 def _chosen(columns: Columns) -> dict[str, Any]:
-    return {name: value for name, value in vars(columns).items() if name != "max_rows"}
+    return {k: value for k, value in vars(columns).items() if k not in ("max_rows", "encoder")}
 
 
 def large(data: str | Sequence[str], columns: Columns, memory: float | None) -> list[Path] | None:
@@ -218,8 +266,11 @@ def load_files(
     files: Sequence[Path], columns: Columns, memory: float | None, **more: Any
 ) -> LargeRows:
     """Their rows, of which memory holds a part at a time."""
+    if columns.text is not None:
+        raise ValueError("memory does not hold these texts: take a part of them, with --max-rows")
     held = MEMORY if memory is None else min(round(memory * 2**20), MEMORY)
-    return LargeRows.open(files, memory=held, **{**_chosen(columns), **more})
+    chosen = {name: value for name, value in _chosen(columns).items() if name != "text"}
+    return LargeRows.open(files, memory=held, **{**chosen, **more})
 
 
 def files_for(
@@ -230,6 +281,10 @@ def files_for(
     about = opened.record.get("data", {})
     wanted = tuple(str(n) for n in getattr(opened.first, "feature_names_in_", []))
     unused = _unused(opened.first)
+    if opened.takes_texts:
+        columns = _with_text(columns, wanted, str(files[0]))
+    if not labels and columns.id is None and about.get("id") in column_names(files[0]):
+        columns = replace(columns, id=about["id"])
     if labels and columns.label is None:
         columns = replace(columns, label=about.get("label"))
     rows = load_files(

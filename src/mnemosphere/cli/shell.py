@@ -153,6 +153,11 @@ def _remarks() -> Callable[..., None]:
 
 def describe(error: Exception) -> tuple[str, int]:
     """(one line, exit code) of an exception."""
+    line, code = _described(error)
+    return "; ".join([line, *getattr(error, "__notes__", [])]), code
+
+
+def _described(error: Exception) -> tuple[str, int]:
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.errno is not None:
         where = "" if error.filename is None else f"{error.filename}: "
@@ -247,7 +252,9 @@ def cell(value: Any) -> str:
     """A value for people: numbers short, nothing for None."""
     if value is None or value != value:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    from mnemosphere.data.encoding import written
+
+    return written(value) if isinstance(value, float) else str(value)
 
 
 def cells(rows: list[dict[str, Any]], percent: bool = True) -> list[dict[str, str]]:

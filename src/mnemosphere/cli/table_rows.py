@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from mnemosphere.cli.tables import Table, one_line
 from mnemosphere.data.encoding import listed
 from mnemosphere.data.idx import read_idx
+from mnemosphere.schema import warn_user
 
 _LABEL_NAMES = ("label", "target", "class", "y")
 _SHOWN = 5  # rows or columns that a message names
@@ -42,10 +42,18 @@ class Rows:
     label: str | None  # the label column
     is_test: NDArray[np.bool_] | None = None
     images: Any = None  # (n, pixels) what x was encoded from, where it was
+    text: str | None = None  # the column, if x holds texts alone
     in_memory: Literal[True] = True
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts, blank where there is none; empty if these rows are others."""
+        if self.text is None:
+            return []
+        return [value if isinstance(value, str) else "" for value in self.x.iloc[:, 0]]
 
     @property
     def labeled(self) -> NDArray[np.bool_]:
@@ -120,13 +128,13 @@ class Rows:
 
 def choose(
     table: Table, *, label: str | None = None, guess_label: str = "last", id: str | None = None,
-    drop: Sequence[str] = (), features: Sequence[str] = (),
+    drop: Sequence[str] = (), features: Sequence[str] = (), text: str | None = None,
 ) -> Rows:  # fmt: skip
     """Say which columns are what.
 
     label: a column, or a file with the labels. Without it, guess_label decides: "last" takes a
     column called label, target, class or y, else the last one; "named" only the former; "no" none.
-    features: these columns alone, in this order.
+    features: these columns alone, in this order. text: the one of them that holds texts.
     """
     columns, values, y = table.columns, table.values, table.labels
     names, kind = table.row_names, table.row_kind
@@ -144,7 +152,7 @@ def choose(
     used = used_columns(columns, table.name, label, id, drop, features)
     if isinstance(values, pd.DataFrame):
         x: Any = _check_finite(table, values[used])
-        if features:  # asked for by name: an id is as good as any number then
+        if features and text is None:  # asked for by name: an id is as good as any number then
             whole = [c for c in x if pd.api.types.is_integer_dtype(x[c].dtype)]
             x = x.astype(dict.fromkeys(whole, "float64"))
         column = values.get(label) if label is not None else None
@@ -155,7 +163,8 @@ def choose(
         column = None if label is None else pd.Series(values[:, place(label)])
         names, kind = (names, kind) if id is None else (values[:, place(id)].astype(str), id)
     y = labels_of(pd.Series(y) if column is None else column) if (y is not None or label) else None
-    return Rows(table, x, y, np.asarray(names, dtype=str), kind, label, table.is_test)
+    named = np.asarray(names, dtype=str)
+    return Rows(table, x, y, named, kind, label, table.is_test, text=text)
 
 
 def find_label(
@@ -171,11 +180,9 @@ def find_label(
         return None if guess_label == "no" else called
     full = [c for c in left if c not in (blank or ())] or left
     if full[-1] != left[-1]:
-        warnings.warn(
+        warn_user(
             f"the last column {left[-1]!r} is mostly blank, so {full[-1]!r} is taken for the "
             "label: name another one with --label",
-            UserWarning,
-            stacklevel=3,
         )
     return full[-1]
 

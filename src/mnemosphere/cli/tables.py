@@ -27,6 +27,7 @@ from mnemosphere.data.idx import read_idx
 from mnemosphere.data.named import NAMES, load
 from mnemosphere.data.paths import expand
 from mnemosphere.machine import check_memory
+from mnemosphere.schema import warn_user
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".npy", ".npz")
@@ -185,11 +186,9 @@ def _text_encoding(path: Path, opened: Any, *, whole: bool) -> str:
                 raise ValueError("it holds bytes that are no text") from error
         else:
             return "utf-8-sig"
-    warnings.warn(
+    warn_user(
         f"{path} is not UTF-8, so it is read as Windows-1252 (Latin-1): if letters are wrong, save "
         "it as UTF-8",
-        UserWarning,
-        stacklevel=6,
     )
     return "cp1252"
 
@@ -209,14 +208,16 @@ def _named(name: str) -> Table:
     d = load(name)
     parts = {"train": (d.x_train, d.y_train), "test": (d.x_test, d.y_test)}
     labels = np.concatenate([y for _, y in parts.values()])
-    if d.class_names != tuple(map(str, range(len(d.class_names)))):
+    if labels.dtype.kind in "iu" and d.class_names != tuple(map(str, range(len(d.class_names)))):
         labels = np.array(d.class_names)[labels]
     x = np.concatenate([x for x, _ in parts.values()])
     names = [f"{part}-{k}" for part, (x, _) in parts.items() for k in range(len(x))]
-    digest = hashlib.sha256(x.tobytes() + labels.tobytes()).hexdigest()
+    content = x.tobytes() if d.image_shape else "\0".join(x).encode()
+    digest = hashlib.sha256(content + labels.tobytes()).hexdigest()
     is_test = np.repeat([False, True], [len(d.x_train), len(d.x_test)])
+    values = x if d.image_shape else pd.DataFrame({"text": x})
     return Table(
-        name, x, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape
+        name, values, np.array(names), "row", f"sha256:{digest}", labels, is_test, d.image_shape
     )
 
 
@@ -289,11 +290,9 @@ def _from_text(path: Path, suffix: str, max_rows: int | None) -> Table:
     frame = frame[kept].reset_index(drop=True)
     twice = [c for c in frame.columns if re.sub(r"\.\d+$", "", str(c)) in head and c not in head]
     if has_header and twice:
-        warnings.warn(
+        warn_user(
             f"{path} has more than one column of the same name: the later ones are called "
             f"{listed(twice)}",
-            UserWarning,
-            stacklevel=6,
         )
     frame.columns = [str(name).strip() for name in frame.columns]
     # What pandas writes in front of a table unless it is told not to.

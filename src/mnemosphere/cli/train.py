@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from mnemosphere.cli.table_rows import LargeRows, Rows
 
 _NAMED = 5  # classes of the first line
-_ENCODER = "Learn memories of patches of images first, without labels."
 _OWN = ("data", "test", "test_fraction", "label", "id", "drop", "features", "max_rows",
-        "max_memory", "image_shape", "seed", "shrink", "encoder")  # fmt: skip
+        "max_memory", "image_shape", "seed", "shrink", "text", "encoder")  # fmt: skip
 
 
 @command(rows=True)
@@ -53,7 +52,6 @@ def train(
     yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
     max_memory: MaxMemory = None,
     image_shape: ImageShape = None,
-    encoder: Annotated[str | None, option(_ENCODER, metavar="patches")] = None,
 ) -> None:
     """Train a model on your data and write it with everything needed to make it again.
 
@@ -159,10 +157,10 @@ def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRo
     """The encoder of images, not fitted yet, or None."""
     from mnemosphere import PatchEncoder
 
-    if own["encoder"] is None:
+    if own["encoder"] is None or own["text"] is not None:
         return None
     if own["encoder"] != "patches":
-        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}")
+        raise ValueError(f"--encoder must be patches, got {own['encoder']!r}: texts need --text")
     if settings["normalize"] == "auto":
         settings["normalize"] = "unit"  # soft counts of patches lie on the sphere
     return PatchEncoder(rows.table.image_shape, device=settings["device"], random_state=own["seed"])
@@ -171,11 +169,15 @@ def _encoder(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRo
 def _model(own: dict[str, Any], settings: dict[str, Any], rows: Rows | LargeRows) -> Any:
     """The classifier, not fitted yet."""
     from mnemosphere.cli.estimator_settings import build
+    from mnemosphere.cli.rows import text_encoder
+    from mnemosphere.data.texts import PACKAGED
     from mnemosphere.machine import pick_device
 
     pick_device(settings["device"])
     model = build("DAMClassifier", settings, _classes(rows)[0].tolist())
     model.random_state = own["seed"]
+    if own["text"] is not None:
+        model.encoder = text_encoder(own["encoder"] or PACKAGED)
     if rows.y is not None and rows.y.dtype == object:
         model.unlabeled = math.nan
     return model
@@ -197,6 +199,8 @@ def _describe(terminal: Terminal, rows: Rows | LargeRows) -> None:
         where = f" in {n} file{'s' if n > 1 else ''} of {size_of(rows.x.n_bytes)}"
     label = f" in {rows.label!r}" if rows.label else ""
     features = f"{n_features} feature{'' if n_features == 1 else 's'}"
+    if rows.in_memory and rows.text:
+        features = f"texts in {rows.text!r}"
     classes = f"{len(found)} class{'' if len(found) == 1 else 'es'}"
     terminal.note(
         f"{len(rows)} rows to train on{where}, {features}, {classes}{label}: {some}{more}"
@@ -278,12 +282,12 @@ def fit(
         model.fit(rows.x, rows.y)
     seconds = time.perf_counter() - began
     model.callbacks = ()
-    if model.typical_rows_ is not None:
+    if model.typical_rows_ is not None and not (rows.in_memory and rows.text):
         model.model_ = name_rows(model.model_, rows.names_of(model.typical_rows_))
     for warning in caught:
         text = str(warning.message)
         if "set aside" in text and rows.in_memory:
-            at = np.flatnonzero(np.isinf(model.novelty_score(rows.x)))
+            at = np.flatnonzero(model.model_.on_sphere(rows.x)[1].cpu().numpy())
             names = ", ".join(rows.names[at[:5]]) + (", …" if len(at) > 5 else "")
             text = f"{len(at)} rows have no direction and were set aside: {rows.kind} {names}"
         terminal.note(f"note: {text}")
@@ -343,8 +347,8 @@ def _run(
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
         "data": about_data(
-            rows, rows=len(rows), test_rows=0 if judged is None else len(judged), seed=own["seed"],
-            test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
+            rows, id=own["id"], rows=len(rows), test_rows=0 if judged is None else len(judged),
+            seed=own["seed"], test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
         ),
     }  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,9 +21,11 @@ from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.schema import warn_user
 
 SAMPLED = 1 << 15  # rows at most that starts and "auto" choices look at
 _CPU = torch.device("cpu")
+_TAKEN_NUMBERS = 1 << 26  # that are copied at a time, of rows that are a part of others
 # From rows with their labels, which may be none, to label weights (n, C+1) and weights (n,).
 LabelWeights = Callable[[RawRows], tuple[Tensor, Tensor | None]]
 
@@ -176,7 +177,7 @@ class Part(Batch):
 
 
 class Picked(Batch):
-    """Rows of a batch that are taken out of it when they are first looked at."""
+    """Rows of a batch that are taken out of it when they are first looked at, labels before."""
 
     _source: Batch
     _rows: Tensor
@@ -188,6 +189,18 @@ class Picked(Batch):
     def taken(self) -> Batch:
         """The rows, taken out."""
         return self._source.take(self._rows)
+
+    @property
+    def at_once(self) -> int:
+        """How many rows are taken out at a time if all are asked for."""
+        if issubclass(self.kind, SparseRows):
+            return self.n_rows
+        return max(1, _TAKEN_NUMBERS // self._source.x.shape[1])
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a feature of some row may not be known."""
+        return self._source.has_gaps
 
     @property
     def n_rows(self) -> int:
@@ -204,15 +217,16 @@ class Picked(Batch):
         """Unit rows."""
         return self.taken.x
 
-    @property
+    @cached_property
     def targets(self) -> Tensor:
         """Their label weights."""
-        return self.taken.targets
+        return self._source.targets[self._rows]
 
-    @property
+    @cached_property
     def sample_weight(self) -> Tensor | None:
         """Their sample weights, where they differ."""
-        return None if self._source.sample_weight is None else self.taken.sample_weight
+        weight = self._source.sample_weight
+        return None if weight is None else weight[self._rows]
 
     def copy_to(self, there: Batch) -> None:
         """Take the rows out into a batch of their size."""
@@ -223,9 +237,29 @@ class Picked(Batch):
         for whole, own in pairs:
             torch.index_select(whole, 0, rows, out=own)
 
-    def part(self, rows: slice) -> Batch:
+    def take(self, rows: Tensor | slice | tuple[slice, Tensor]) -> Batch:  # type: ignore[override]
         """Some of the rows, without looking at the others."""
         return self._source.take(self._rows[rows])
+
+    def pick(self, rows: Tensor) -> Picked:
+        """The same, taken out later."""
+        return Picked(self._source, self._rows[rows])
+
+    def relabel(self, change: Callable[[Tensor], Tensor]) -> Picked:
+        """The same rows with other label weights."""
+        return Picked(relabel(self._source, change), self._rows)
+
+
+def pick(batch: Batch, rows: Tensor) -> Picked:
+    """Rows of a batch, to be taken out when they are first looked at."""
+    return batch.pick(rows) if isinstance(batch, Picked) else Picked(batch, rows)
+
+
+def relabel(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
+    """The same rows with other label weights: `change` of those that they have."""
+    if isinstance(batch, Picked):
+        return batch.relabel(change)
+    return replace(batch, targets=change(batch.targets))
 
 
 @dataclass(frozen=True)
@@ -246,7 +280,7 @@ class Shard:
         """The same batches for all processes, in parts."""
         for batch in self.dataset.picked(size, generator=generator, cursor=cursor):
             part = slice(*(batch.n_rows * k // self.size for k in (self.rank, self.rank + 1)))
-            rows = batch.part(part) if isinstance(batch, Picked) else batch.take(part)
+            rows = batch.take(part)
             yield Part(rows.x, rows.targets, rows.sample_weight, part.start, whole=batch)
 
 
@@ -295,7 +329,7 @@ class ArrayDataset(InMemory):
     @property
     def device(self) -> torch.device:
         """Where the rows are."""
-        return self.rows.x.device
+        return self.rows.targets.device
 
     def batches(
         self,
@@ -304,7 +338,7 @@ class ArrayDataset(InMemory):
         generator: torch.Generator | None = None,
         cursor: Cursor | None = None,
     ) -> Iterator[Batch]:
-        """One pass; all rows as one batch where `size` is None."""
+        """One pass; with `size` None all rows as one batch, but large parts of others in a few."""
         for batch in self.picked(size, generator=generator, cursor=cursor):
             yield batch.taken if isinstance(batch, Picked) else batch
 
@@ -319,6 +353,8 @@ class ArrayDataset(InMemory):
         """`batches`, whose rows are taken out only when they are looked at."""
         cursor = cursor or Cursor()
         if size is None or size >= self.n_rows:
+            size, generator = getattr(self.rows, "at_once", self.n_rows), None
+        if size >= self.n_rows:
             yield from (self.rows for _ in cursor.starts(1, 1))
             return
         order = None if generator is None else self._order(generator)
@@ -327,7 +363,7 @@ class ArrayDataset(InMemory):
             if fill and order is not None and size > left >= size / 2:
                 start = self.n_rows - size
             part = slice(start, start + size)
-            yield self.rows.take(part) if order is None else Picked(self.rows, order[part])
+            yield self.rows.take(part) if order is None else pick(self.rows, order[part])
 
     def sample(self, n: int, *, generator: torch.Generator) -> Batch:
         """Random rows, n of them or all."""
@@ -336,20 +372,20 @@ class ArrayDataset(InMemory):
     def split(
         self, fraction: float, *, generator: torch.Generator, turn: int = 0
     ) -> tuple[Self, Self | None]:
-        """(rows to learn from, rows to judge by); turns: see `held_out`."""
+        """(rows to learn from, rows to judge by), no row copied; turns: see `held_out`."""
         held = held_out(self.rows.targets, fraction, generator=generator, turn=turn)
         if not bool(held.any()):
             return self, None
-        return type(self)(self.rows.take(~held)), type(self)(self.rows.take(held))
+        learned, judged = (pick(self.rows, own.nonzero()[:, 0]) for own in (~held, held))
+        return type(self)(learned), type(self)(judged)
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
         """The same rows with other label weights."""
-        return ArrayDataset(replace(self.rows, targets=change(self.rows.targets)))
+        return ArrayDataset(relabel(self.rows, change))
 
     def without_labels(self, n_columns: int) -> ArrayDataset:
         """The same rows with label weights of zero in so many columns."""
-        none = self.rows.targets.new_zeros(1, n_columns).expand(self.rows.n_rows, -1)
-        return ArrayDataset(Batch(self.rows.x, none, self.rows.sample_weight))
+        return self.with_targets(lambda q: q.new_zeros(1, n_columns).expand(len(q), -1))
 
     def has_unlabeled(self) -> bool:
         """Whether some rows have no label at all."""
@@ -364,19 +400,18 @@ class ArrayDataset(InMemory):
 
     def checksum(self) -> str:
         """CRC of the bytes of everything."""
-        x = self.rows.x
-        parts = [*(x.parts if isinstance(x, SparseRows) else [x]), self.rows.targets,
-                 self.rows.sample_weight]  # fmt: skip
-        sums = [zlib.crc32(t.cpu().contiguous().numpy().data) for t in parts if t is not None]
-        return f"{tuple(self.rows.x.shape)} {sums}"
+        sums: dict[int, int] = {}
+        for batch in self.batches(None):
+            x = batch.x
+            parts = [*(x.parts if isinstance(x, SparseRows) else [x]), batch.targets,
+                     batch.sample_weight]  # fmt: skip
+            for k, t in enumerate(parts):
+                if t is not None:
+                    sums[k] = zlib.crc32(t.cpu().contiguous().numpy().data, sums.get(k, 0))
+        return f"{(self.rows.n_rows, x.shape[1])} {list(sums.values())}"
 
     def _order(self, generator: torch.Generator) -> Tensor:
         return random_order(self.rows.n_rows, self.device, generator)
-
-
-def is_dense_array(dataset: Dataset) -> bool:
-    """Whether rows are there as one dense array."""
-    return isinstance(dataset, ArrayDataset) and not isinstance(dataset.rows.x, SparseRows)
 
 
 @dataclass(frozen=True)
@@ -502,12 +537,10 @@ class FileDataset(Dataset):
             return
         self._told.append(n_rows)
         if n_rows:
-            warnings.warn(
+            warn_user(
                 f"{n_rows} of {self.n_rows} rows have no direction (all zeros, or "
                 "constant where rows are centered) and were set aside; "
                 "normalize='standard' would keep them",
-                UserWarning,
-                stacklevel=2,
             )
 
     def shard(self, rank: int, size: int) -> FileShard:

@@ -16,7 +16,6 @@ from one frame and takes any other in chunks; it is plain data, so that model fi
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from mnemosphere.schema import check_fields, items, one_of, text, whole
+from mnemosphere.schema import check_fields, items, one_of, text, warn_user, whole
 
 _KINDS = ("number", "numeral", "boolean", "date", "category", "list", "left out")
 _FORMATS = ("", "decimal comma", "day first", "month first", "year first")
@@ -63,9 +62,11 @@ _DATE = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})([ T].*)?")
 _CENTURY = 69  # two-digit years below it are of this century
 _FREE_TEXT = "an id or free text"
 _STORED = 1000  # rare categories that are told from new ones
+_LONGEST = 1000  # letters of a category
 _SHOWN = 5
 _DAY = 86_400_000_000  # microseconds
 _DAYS = 3_000_000  # from 1970 that still are a date
+_FOUR_DIGITS, _WHOLE = 1e4, 1e15  # numbers between are written without a power of ten
 
 
 def is_frame(X: Any) -> bool:
@@ -165,12 +166,10 @@ class Encoding:
                 x[:, place], odd = _encode(column, frame.iloc[:, k])
                 strange += [f"{value!r} in {column.name!r}" for value in odd]
         if strange:
-            warnings.warn(
+            warn_user(
                 f"categories that training did not have count as none of those it had: "
                 f"{', '.join(strange[:_SHOWN])}"
                 f"{f' and {len(strange) - _SHOWN} more' if len(strange) > _SHOWN else ''}",
-                UserWarning,
-                stacklevel=6,
             )
         return x
 
@@ -226,8 +225,9 @@ def written(value: float, kind: str = "number") -> str:
     """A number of a column of that kind, for people."""
     if np.isnan(value):
         return "blank"
-    day = kind == "date" and abs(value) < _DAYS
-    return str(np.datetime64(round(value), "D")) if day else f"{value:.4g}"
+    if kind == "date" and abs(value) < _DAYS:
+        return str(np.datetime64(round(value), "D"))
+    return f"{value:.0f}" if _FOUR_DIGITS <= abs(value) < _WHOLE else f"{value:.4g}"
 
 
 def _pandas(X: Any, names: Sequence[str] = ()) -> Any:
@@ -266,10 +266,11 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
     least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
     kept = counts[counts >= least].index[:_MOST]
     like = _looks_like(list(counts.index))
-    if counts[kept].sum() < _COVERED * counts.sum():
+    if counts[kept].sum() < _COVERED * counts.sum() or any(len(v) > _LONGEST for v in kept):
+        hint = "; encoder= or --text learns from texts" if like == _FREE_TEXT else ""
         notes.append(
             f"column {name!r} has {len(counts)} different texts in {n} rows and looks like {like}, "
-            "so it is left out"
+            f"so it is left out{hint}"
         )
         return Column(name, "left out")
     if like != _FREE_TEXT:
@@ -280,7 +281,8 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
             f"column {name!r}: {len(rare)} rare categories count as none of the {len(kept)} others:"
             f" {listed(rare)}"
         )
-    return Column(name, "category", tuple(sorted(kept)), rare[:_STORED])
+    stored = tuple(value for value in rare if len(value) <= _LONGEST)[:_STORED]
+    return Column(name, "category", tuple(sorted(kept)), stored)
 
 
 def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str]) -> None:

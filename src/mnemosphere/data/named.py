@@ -46,32 +46,34 @@ _IDX_SOURCES = {
         "Fashion-MNIST", _CLOTHES, "Photographs of clothes (Xiao, Rasul and Vollgraf, 2017)."
     ),
 }
-NAMES: tuple[str, ...] = ("mnist-small", "digits", *_IDX_SOURCES)
+NAMES: tuple[str, ...] = ("mnist-small", "digits", "banking-small", *_IDX_SOURCES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NamedData:
-    """Images as rows with integer labels, split into training and test rows.
+    """Rows with labels, split into training and test rows.
 
-    `x_train` (n, d) and `x_test` (m, d) hold the values as stored (uint8 pixels; float64 for
-    "digits"), `y_train` (n,) and `y_test` (m,) int64 indices into `class_names`; a row reshaped
-    to `image_shape` (rows, columns) is the image.
+    Images: `x_train` (n, d) and `x_test` (m, d) hold the values as stored (uint8 pixels; float64
+    for "digits"), `y_train` (n,) and `y_test` (m,) int64 indices into `class_names`; a row
+    reshaped to `image_shape` (rows, columns) is the image. Texts: all four are arrays of strings,
+    and `image_shape` is None.
     """
 
     name: str
     x_train: NDArray[Any]
-    y_train: NDArray[np.int64]
+    y_train: NDArray[Any]
     x_test: NDArray[Any]
-    y_test: NDArray[np.int64]
-    image_shape: tuple[int, int]
+    y_test: NDArray[Any]
+    image_shape: tuple[int, int] | None
     class_names: tuple[str, ...]
     description: str
 
     def __repr__(self) -> str:
-        rows, columns = self.image_shape
+        shape = self.image_shape
+        what = "texts" if shape is None else f"images of {shape[0]}x{shape[1]}"
         return (
-            f"NamedData({self.name!r}: {len(self.x_train)} train + {len(self.x_test)} test images "
-            f"of {rows}x{columns}, {len(self.class_names)} classes)"
+            f"NamedData({self.name!r}: {len(self.x_train)} train + {len(self.x_test)} test {what}, "
+            f"{len(self.class_names)} classes)"
         )
 
 
@@ -81,6 +83,8 @@ def load(name: str, directory: str | Path | None = None) -> NamedData:
     - "mnist-small": 5,000 + 1,000 MNIST digits, in the package; needs no network.
     - "digits": scikit-learn's 8x8 digits, 1,797 in all. Of each class, counted in stored order,
       every fifth image is a test row: 1,442 + 355, no randomness. Needs no network.
+    - "banking-small": 300 + 100 questions to a bank of 10 intents, in the package; needs no
+      network.
     - "mnist", "fashion-mnist": 60,000 + 10,000 images of 28x28 from the four standard IDX files,
       plain or .gz. They are looked for in `directory/<name>`, `directory`,
       `$MNEMOSPHERE_DATA/<name>` and `$MNEMOSPHERE_DATA`, then downloaded from OpenML and cached
@@ -92,6 +96,8 @@ def load(name: str, directory: str | Path | None = None) -> NamedData:
         return _load_mnist_small()
     if name == "digits":
         return _load_digits()
+    if name == "banking-small":
+        return _load_banking_small()
     if name in _IDX_SOURCES:
         return _load_idx_or_openml(name, None if directory is None else Path(directory))
     raise ValueError(f"unknown data set {name!r}: try one of {', '.join(NAMES)}")
@@ -111,6 +117,17 @@ def _load_mnist_small() -> NamedData:
         "500 training and 100 test images of each handwritten digit, "
         "taken from the training and the test set of MNIST in their order.",
     )
+
+
+def _load_banking_small() -> NamedData:
+    resource = files("mnemosphere.data").joinpath("embedded", "banking-small.tsv")
+    about, _, *lines = resource.read_text(encoding="utf-8").splitlines()
+    rows = np.array([line.split("\t") for line in lines], dtype=object)  # part, label, text
+    train, test = rows[rows[:, 0] == "train"], rows[rows[:, 0] == "test"]
+    return NamedData(
+        "banking-small", train[:, 2], train[:, 1].astype(str), test[:, 2], test[:, 1].astype(str),
+        None, tuple(sorted({*rows[:, 1]})), about.removeprefix("# "),
+    )  # fmt: skip
 
 
 def _load_digits() -> NamedData:

@@ -148,7 +148,7 @@ class Normalizer:
     @property
     def no_direction(self) -> str:
         """What a row without direction is, for messages."""
-        return "constant" if self.kind == "center" else "all zeros"
+        return {"center": "constant"}.get(self.kind, "blank" if self.extra else "all zeros")
 
     def check_some_left(self, lost: Tensor) -> None:
         """Raise ValueError if no row has a direction."""
@@ -252,12 +252,15 @@ class Normalizer:
         On the sphere a row is known only where the norm of its unknown part is. With "standard"
         that is √m, since features have variance 1; with "unit" and "center" features have their
         mean shares of the squared norm; with "none" it is what the known part leaves of 1. A metric
-        mixes features, so there gaps are filled in neutrally.
+        mixes features, so there gaps are filled in neutrally. A row of nothing but NaN has no
+        direction.
         """
         gaps = x.isnan()
-        if self.metric is not None:
-            return self(self.fill(x, gaps))
         unit, lost = self(self.fill(x, gaps))
+        blank = gaps.all(1)
+        unit, lost = torch.where(blank[:, None], 0.0, unit), lost | blank
+        if self.metric is not None:
+            return unit, lost
         n = x.shape[1]
         if self.kind in SCALED:
             share = 1 / (1 + gaps.sum(1) * unit[:, -1].square() / n)

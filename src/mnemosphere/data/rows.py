@@ -89,6 +89,13 @@ class StoredRows:
         """Whether every number is stored."""
         return not isinstance(self.values, SparseRows)
 
+    def dense(self) -> Self:
+        """The same with every number stored: for what shows or changes single rows."""
+        stored = self.values
+        if not isinstance(stored, SparseRows):
+            return self
+        return type(self)(stored.to_dense(), self.device, self.number)
+
     @property
     def n_numbers(self) -> int:
         """How many numbers are stored."""
@@ -120,14 +127,20 @@ class StoredRows:
             rows = self.number[rows.to(self.number.device)]
         return [int(row) for row in rows.tolist()]
 
-    def always_missing(self) -> Tensor:
-        """Which features are NaN in every row, (N,)."""
-        missing = torch.ones(self.n_features, dtype=torch.bool, device=self.device)
+    def observed(self) -> Tensor:
+        """(3, N) least and largest number of each feature, and 1 if all are whole, of dense rows.
+
+        inf and −inf for a feature that is NaN in every row.
+        """
+        low = torch.full((self.n_features,), torch.inf, dtype=torch.float64, device=self.device)
+        high, whole = -low, torch.ones_like(low, dtype=torch.bool)
         for _, x in self.chunks():
-            if not bool(missing.any()):
-                break
-            missing &= x.isnan().all(0)
-        return missing
+            # NaN passes both: nothing is learned from it.
+            low, high = torch.fmin(low, _least(x)), torch.fmax(high, -_least(-x))
+            if bool(whole.any()):
+                some = x[:, whole]
+                whole[whole.clone()] = ((some == some.round()) | some.isnan()).all(0)
+        return torch.stack([low, high, whole.double()])
 
     def check_finite(self, names: Sequence[Any] | None = None, *, gaps: bool = False) -> Self:
         """Return self; ValueError names the first number that is none, by row and column.
@@ -156,6 +169,38 @@ class StoredRows:
         return self
 
 
+def _least(x: Tensor) -> Tensor:
+    """The least number of each column of x (n, N) that is not NaN; inf if there is none."""
+    found: Tensor = x.amin(0)
+    if bool(found.isnan().any()):
+        found = torch.where(x.isnan(), torch.inf, x).amin(0)
+    return found
+
+
+def in_order(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Few rows in an order that does not depend on the one in which they came; weight 0 dropped."""
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
+    if rows.n_numbers > _FEW_NUMBERS:
+        return rows, targets, sample_weight
+    order, _ = _sort_copies(rows)
+    weight = None if sample_weight is None else sample_weight[order]
+    return rows.take(order), targets[order], weight
+
+
+def _weighted(
+    rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
+) -> tuple[StoredRows, Tensor, Tensor | None]:
+    """Rows of weight 0 dropped; weights that are all 1 are none."""
+    if sample_weight is not None and not bool((sample_weight > 0).all()):
+        kept = (sample_weight > 0).nonzero()[:, 0]
+        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
+    if sample_weight is not None and bool((sample_weight == 1).all()):
+        sample_weight = None
+    return rows, targets, sample_weight
+
+
 def merge_copies(
     rows: StoredRows, targets: Tensor, sample_weight: Tensor | None
 ) -> tuple[StoredRows, Tensor, Tensor | None]:
@@ -166,11 +211,7 @@ def merge_copies(
     where it pays: where at least a tenth of the rows are copies, and on small data, whose rows
     come out in an order of their own.
     """
-    if sample_weight is not None and not bool((sample_weight > 0).all()):
-        kept = (sample_weight > 0).nonzero()[:, 0]
-        rows, targets, sample_weight = rows.take(kept), targets[kept], sample_weight[kept]
-    if sample_weight is not None and bool((sample_weight == 1).all()):
-        sample_weight = None
+    rows, targets, sample_weight = _weighted(rows, targets, sample_weight)
     order, is_first = _sort_copies(rows)
     n_distinct = int(is_first.sum())
     few = rows.n_numbers <= _FEW_NUMBERS

@@ -134,8 +134,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def novelty_score(self, X: ArrayLike) -> Floats:
         """How far a row is from all memories, (n,): minus the log of their part of the density.
 
-        It ranks rows as the density does, and saturates at neither end. Infinite for a row
-        without direction.
+        It ranks rows as the density does, and saturates at neither end. A row without direction
+        is as far as a row can be.
         """
         scores: Floats = self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
         return scores
@@ -199,15 +199,19 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         *,
         hold: Sequence[int | str] = (),
         max_features: int | None = None,
+        realistic: bool = True,
     ) -> Counterfactual:
         """The smallest change of each row that makes `predict` say y, in the units of X.
 
         y: one class or one per row; None for the most probable after the predicted one. hold:
         features that must stay, by name or number. max_features: change no more than so many.
+        realistic: whole numbers stay whole, and features within the range of the training rows.
         The search is local, so the change is not proved to be the smallest, but it is verified
         by `predict`. See `interpret.counterfactual`.
         """
-        return interpret.counterfactual(self.model_, X, y, hold=hold, max_features=max_features)
+        return interpret.counterfactual(
+            self.model_, X, y, hold=hold, max_features=max_features, realistic=realistic
+        )
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
         """One line per memory, as a pandas frame: label, support, neighbors, typical rows.

@@ -18,20 +18,32 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
 from mnemosphere.data.normalize import METRICS, SCALED, Normalizer
-from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.data.rows import StoredRows, in_order, merge_copies
 from mnemosphere.estimators import search
-from mnemosphere.estimators.crossfit import JOINT_STEPS, Candidate, Geometry, Sample, Settings
+from mnemosphere.estimators.crossfit import (
+    JOINT_STEPS,
+    NEGLIGIBLE,
+    Candidate,
+    Floats,
+    Geometry,
+    Sample,
+    Settings,
+    mean_and_error,
+)
 from mnemosphere.estimators.search import Choice, SearchTable
 from mnemosphere.estimators.setup import SOLVERS, Trained, check_room, precision_of
 from mnemosphere.estimators.start import start_joint, start_memories, usual_uniform_weight
 from mnemosphere.fitted import trained_with
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives
+from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
+    at_temperature,
     best_temperature,
     label_log_loss,
     net_class_weights,
 )
+from mnemosphere.model.merge import gather, merge, merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
 from mnemosphere.training import few_labels
@@ -51,7 +63,10 @@ __all__ = ["ClassTraining"]
 HELD_OUT, HELD_OUT_FROM = 2000, 20_000  # rows kept for calibration and guard, of so many and more
 EXACT_ROWS = 10_000  # up to so many, joint models are trained by exact steps, as in the search
 START_ROWS = 50_000  # rows that memories start on
-DENSITY_ROWS = 10_000  # rows that the density of a conditional model is fitted to
+DENSITY_ROWS = 10_000  # rows that the weights of a conditional model are fitted to
+# A conditional model gets a density of its own: few memories, trained to tell classes apart, do not
+# describe the rows. As many rows for each memory of it, at most so many memories.
+_ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
 _SGD_PASSES = 300
 _LEAST_HELD = 20  # rows for early stopping of SGD: fewer tell nothing
 _FEW_NUMBERS = 50_000  # of rows, memories and classes, up to which precision is double
@@ -168,6 +183,8 @@ class ClassTraining:
                 "sphere needs 2: use normalize='standard'"
             )
         given = stored, weight
+        # The search takes copies for what they are: rows that come again.
+        each = in_order(stored, targets, weight)
         stored, targets, weight = merge_copies(stored, targets, weight)
         most = settings.n_memories or min(stored.n_rows, search.MAX_MEMORIES)
         # A pass has two products with the features and three with the classes.
@@ -175,10 +192,11 @@ class ClassTraining:
         dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
         check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
-            self.choice = current().once(
-                partial(_choose, stored, targets, weight, settings, seed=seed, dtype=dtype)
-            )
+            self.choice = current().once(partial(_choose, *each, settings, seed=seed, dtype=dtype))
         candidate = self.choice.candidate
+        if settings.n_memories is None and candidate.n_memories > stored.n_rows:
+            candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
+            self.choice = replace(self.choice, candidate=candidate)
         labeled = targets.sum(1) > 0
         if not candidate.unlabeled and not bool(labeled.all()):
             kept = labeled.nonzero()[:, 0]
@@ -253,11 +271,13 @@ def _choose(
 
 
 def _plain(options: Sequence[Candidate], sample: Sample) -> Candidate:
-    """What is taken without a search: many memories, the plain geometry of the kind of rows."""
+    """What is taken without a search: a few memories, the plain geometry of the kind of rows."""
     kind = "unit" if sample.is_sparse else "standard"
+    few = search.PER_CLASS[1] * sample.n_classes
 
     def distance(own: Candidate) -> tuple[bool, bool, int, float]:
-        return (own.normalize != kind, own.unlabeled, -own.n_memories, -(own.sharing or 0.0))
+        memories = abs(own.n_memories - few)
+        return (own.normalize != kind, own.unlabeled, memories, -(own.sharing or 0.0))
 
     return min(options, key=distance)
 
@@ -303,27 +323,80 @@ def _train(
         lineage = None
     else:
         result, net, lineage = _joint(candidate, dataset, settings, generator, callbacks, stage)
-    trained = Trained(net, net.p, 1.0, result.history, result.status, lineage)
-    if trained.status == "interrupted":
+    if result.status == "interrupted":
         temperature = 1.0
     elif held is not None:
         pairs = [(net, part.take(part.targets.sum(1) > 0)) for part in held.batches(None)]
         temperature = best_temperature(pairs)
     else:
         temperature = choice.temperature
+    params = result.params
+    if lineage is None:
+        params, own = merge_duplicates(params, net.p)
+        net = net if own is None else params.replace(p=own)
+        if settings.n_memories is None:
+            rows = (held or dataset).sample(search.MOST_HELD, generator=generator)
+            params, net = _with_fewer_memories(params, net, temperature, rows)
+    trained = Trained(params, net.p, temperature, result.history, result.status, lineage)
     if candidate.objective == "joint" or gradient:
-        return trained._replace(params=result.params, temperature=temperature)
+        return trained
     rows = dataset.sample(DENSITY_ROWS, generator=generator)
     uniform = settings.uniform_weight
     density = fit_density(
-        result.params,
+        params,
         rows,
         learn_beta=settings.learn_beta,
-        uniform_weight=usual_uniform_weight(len(result.params.w)) if uniform is None else uniform,
+        uniform_weight=usual_uniform_weight(len(params.w)) if uniform is None else uniform,
     )
     # Classes are read at the slope that was trained, whatever the density has.
-    ratio = float(density.beta_eff / result.params.beta_eff)
-    return trained._replace(params=density, temperature=ratio * temperature)
+    ratio = float(density.beta_eff / params.beta_eff)
+    return trained._replace(
+        params=density,
+        temperature=ratio * temperature,
+        density=_density(candidate, dataset, settings, generator),
+    )
+
+
+def _density(
+    candidate: Candidate, dataset: Dataset, settings: _Settings, generator: torch.Generator
+) -> Parameters:
+    """A joint model of some of the rows, ς = 1: by it novelty is judged."""
+    rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
+    n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
+    joint = replace(candidate, objective="joint", n_memories=n_memories, unlabeled=False)
+    plain = replace(settings, varsigma=1.0, beta=None, growth=None, solver=None, max_iter=None)
+    return _joint(joint, ArrayDataset(rows), plain, generator, (), "")[0].params
+
+
+def _with_fewer_memories(
+    params: Parameters, net: Parameters, temperature: float, rows: Batch
+) -> tuple[Parameters, Parameters]:
+    """Both with memories merged, half of them at a time, while the rows are predicted as well.
+
+    As well: the mean log-loss is within one standard error of what it was, row by row. params: as
+    trained; net: with the weights that classes are read from, at that temperature.
+    """
+    rows = rows.take(rows.targets.sum(1) > 0)
+    reading = at_temperature(net, temperature)
+
+    weight = (
+        rows.targets.new_ones(rows.n_rows) if rows.sample_weight is None else rows.sample_weight
+    )
+
+    def loss(params: Parameters) -> Floats:
+        found: Floats = label_log_loss(params, rows)(0.0)[0].cpu().numpy()
+        return found
+
+    before, source = loss(reading), torch.arange(net.n_memories, device=net.w.device)
+    while reading.n_memories >= 2 * (net.n_columns - 1):
+        merged = merge(reading, rows, reading.n_memories // 2)
+        worse, error = mean_and_error(loss(merged.params) - before, weight.double().cpu().numpy())
+        if worse > max(NEGLIGIBLE, error):
+            break
+        reading, source = merged.params, merged.source[source]
+    if reading.n_memories == net.n_memories:
+        return params, net
+    return gather(params, reading.w, source), gather(net, reading.w, source)
 
 
 def _conditional(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere import interpret
@@ -41,12 +41,14 @@ from mnemosphere.fitted import (
     like,
     trained_with,
 )
+from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.certify import judged
-from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import together
@@ -79,8 +81,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": one per class, five per class or a fifth of the rows (at most 1000), whichever the
-        search finds best.
+        "auto": one, five or 25 per class or one per row (at most 1000), whichever the search finds
+        best; then those that the predictions do not need are merged.
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
@@ -100,7 +102,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         hold batch size, learning rate and the like.
     search : "auto", int or None
         How settings that are "auto" are chosen: by successive halving among all candidates, among
-        so many of them, or not at all (a fifth of the rows as memories, the joint likelihood).
+        so many of them, or not at all (five memories per class, the joint likelihood).
     max_iter : int or None
         Passes over the data; None: 10 exact or 6 incremental fixed-point passes, 20 of Adam, up to
         300 of SGD.
@@ -126,9 +128,10 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
     callbacks : sequence of Callback
-        Told about every pass; `Checkpoint(path)` among them stores the run and resumes it.
-    verbose : int
-        1 shows a progress bar.
+        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
+        shows it.
+    encoder : None, "wordllama", a function or an object with `encode` or `embed`
+        For texts in place of X: what turns a list of them into vectors.
 
     Attributes
     ----------
@@ -171,7 +174,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "device": [str],
         "random_state": ["random_state"],
         "callbacks": "no_validation",
-        "verbose": ["verbose"],
+        "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
     }
 
     def __init__(
@@ -195,7 +198,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
-        verbose: int = 0,
+        encoder: Any = None,
     ) -> None:
         self.n_memories = n_memories
         self.objective = objective
@@ -215,7 +218,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-        self.verbose = verbose
+        self.encoder = encoder
 
     _attributes = ATTRIBUTES | {
         "temperature_": lambda m: m.calibration.temperature,
@@ -227,17 +230,18 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their soft labels.
 
-        X (n, N) an array, a frame or a tensor on any device; y (n,) labels of any type, or an
-        (n, C) matrix of soft labels with row sums at most 1; sample_weight (n,) or None. Or X a
-        `Dataset`, which has labels and weights of its own and may be larger than memory. Rows with
-        the label `mnemosphere.OUT_OF_SCOPE` belong to no class: rows like them are rejected.
+        X (n, N) an array, a frame or a tensor on any device, or n texts if there is an encoder; y
+        (n,) labels of any type, or an (n, C) matrix of soft labels with row sums at most 1;
+        sample_weight (n,) or None. Or X a `Dataset`, which has labels and weights of its own and
+        may be larger than memory. Rows with the label `mnemosphere.OUT_OF_SCOPE` belong to no
+        class: rows like them are rejected.
         """
         self._validate_params()
         settings = self.get_params(deep=False)
         with together(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
-            self.model_ = _fitted(settings, rows, trained)
+            self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))
         return self
 
     def partial_fit(
@@ -267,7 +271,9 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         with operands(self.precision), reused():
             known = known_classes(model, y, classes, self.unlabeled)
             if model is None:
-                features, stored = learn_features(X, self.device, type(self).__name__)
+                features, stored = learn_features(
+                    X, self.device, type(self).__name__, encoder=self.encoder
+                )
                 coded = _encode(settings, y, stored, known, require_label=True)
                 weight = row_weights(coded, self.class_weight, sample_weight)
                 model, dataset = _begin_stream(settings, features, stored, coded, weight)
@@ -353,6 +359,15 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         own: float = super().score(X, y, sample_weight)
         return own
 
+    def decision_summary(self, X: ArrayLike) -> DecisionSummary:
+        """How many memories decide about rows, and how often none does.
+
+        How many hold 90% of the vote, how often the three strongest alone give the class, on how
+        many rows the uniform component or the class frequencies decide, and how many memories
+        repeat another. The vote is P(memory | x), as `explain` shows it.
+        """
+        return decision_summary(self.model_, X)
+
     # Classes.
 
     def add_class(self, X: ArrayLike, label: object) -> Self:
@@ -409,7 +424,7 @@ def _learn_from(
         given, (X, y, sample_weight) = X, X.read()
         if y is not None and y.ndim == 1:
             classes = scan(given, settings["unlabeled"]).classes  # an error names the file
-    features, stored = learn_features(X, settings["device"], owner)
+    features, stored = learn_features(X, settings["device"], owner, encoder=settings["encoder"])
     coded = _encode(settings, y, stored, classes, require_label=True)
     weight = row_weights(coded, settings["class_weight"], sample_weight)
     seed, callbacks = begin(
@@ -452,23 +467,27 @@ def _encode(
         # Rows without label are learned from as well.
         width = settings["n_memories"] if len(labeled) == stored.n_rows else "auto"
         for note in about_labels(coded.classes, counts, width, weighted=weighted):
-            warnings.warn(note, UserWarning, stacklevel=4)
+            warn_user(note)
         if settings["n_memories"] == "auto":
             check_worth_it(len(coded.classes), len(labeled))
     return coded
 
 
-def _fitted(settings: Mapping[str, Any], rows: _Rows, trained: Trained) -> FittedModel:
-    """The fitted model, with exemplars."""
+def _fitted(
+    settings: Mapping[str, Any], rows: _Rows, trained: Trained, texts: list[str | None] | None
+) -> FittedModel:
+    """The fitted model, with exemplars, and their texts if the rows are texts."""
     training, dataset, params = rows.training, rows.dataset, trained.params
     record = record_of(settings, trained, training.trials)
     exemplars = find_exemplars(
         params, training.normalizer, rows.stored, rows.weight, dataset.n_rows
     )
+    exemplars = with_texts(exemplars, texts)
     model = FittedModel(
         "classifier", params, training.normalizer, rows.features, training.classes_,
         Calibration(trained.temperature, trained.class_weights),
         label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
+        density=trained.density,
         record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
     known = OUT_OF_SCOPE not in model.classes.tolist()
@@ -485,6 +504,7 @@ def _begin_stream(
     dataset = training.resolve(stored, coded.targets, weight, seed, streamed=True)
     params = training.first_parameters(dataset, seed)
     record = Record(settings=kept_settings(settings), search=training.trials)
+    features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
         "classifier", params, training.normalizer, features, coded.classes, record=record,
         **trained_with({**settings, "objective": "joint"}),

@@ -25,7 +25,7 @@ from torch import Tensor
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.crossfit import ROWS_PER_MEMORY, Floats
+from mnemosphere.estimators.crossfit import Floats
 from mnemosphere.estimators.search import FACTOR, SearchTable, directed, halving, is_close
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
@@ -37,6 +37,7 @@ from mnemosphere.numerics import sphere
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29)
 MEMORIES = 8  # per cluster of any shape
 SHARED_BY = 2.0  # memories per row, for the graph
+ROWS_PER_MEMORY = 5  # at least: fewer are no cluster
 _ROWS, _RESTARTS, _ROUNDS = 1200, 3, 15
 _REPEATS = 2, 5  # halves of the first rung and of the last
 _MOST_MEMORIES = 80  # in the graph of a half that is cut into many numbers of clusters

@@ -12,8 +12,13 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
-from mnemosphere.estimators.cluster_selection import MEMORIES, NUMBERS, SHARED_BY, choose
-from mnemosphere.estimators.crossfit import ROWS_PER_MEMORY
+from mnemosphere.estimators.cluster_selection import (
+    MEMORIES,
+    NUMBERS,
+    ROWS_PER_MEMORY,
+    SHARED_BY,
+    choose,
+)
 from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import PASSES, Trained, precision_of, put_on_sphere, solver_of
 from mnemosphere.interpret.certify import warn_set_aside

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
@@ -27,12 +26,13 @@ from mnemosphere.estimators.streaming import take_in
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like, trained_with
 from mnemosphere.interpret import score_samples
 from mnemosphere.interpret.certify import labeled_rows
-from mnemosphere.interpret.exemplars import find_exemplars
+from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.labels import sample_weights
 from mnemosphere.machine import pick_device
 from mnemosphere.model import objectives
 from mnemosphere.model.products import operands
 from mnemosphere.model.workspace import reused
+from mnemosphere.schema import warn_user
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import together
@@ -107,9 +107,10 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
     callbacks : sequence of Callback
-        Told about every pass; `Checkpoint(path)` among them stores the run and resumes it.
-    verbose : int
-        1 shows a progress bar.
+        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
+        shows it.
+    encoder : None, "wordllama", a function or an object with `encode` or `embed`
+        For texts in place of X: what turns a list of them into vectors.
 
     Attributes
     ----------
@@ -151,7 +152,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         "device": [str],
         "random_state": ["random_state"],
         "callbacks": "no_validation",
-        "verbose": ["verbose"],
+        "encoder": [None, str, callable, HasMethods("encode"), HasMethods("embed")],
     }
 
     def __init__(
@@ -173,7 +174,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         callbacks: Sequence[Callback] = (),
-        verbose: int = 0,
+        encoder: Any = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_memories = n_memories
@@ -191,7 +192,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.callbacks = callbacks
-        self.verbose = verbose
+        self.encoder = encoder
 
     _attributes = ATTRIBUTES | {
         "labels_": lambda m: m.labels,
@@ -228,15 +229,16 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         else:
             if isinstance(X, FileDataset):
                 X, _, sample_weight = X.read()
-            features, stored = learn_features(X, self.device, owner)
+            features, stored = learn_features(X, self.device, owner, encoder=self.encoder)
             weight = sample_weights(sample_weight, stored.n_rows, stored.device)
             seed, callbacks = begin(settings, owner, stored, (), weight=weight)
             dataset = training.resolve(stored, weight, prior, seed)
         trained = training.train(dataset, prior, seed, callbacks)
         normalizer, params = training.normalizer, trained.params
+        exemplars = find_exemplars(params, normalizer, stored, weight, dataset.n_rows)
         return FittedModel(
             "clusterer", params, normalizer, features, np.arange(training.n_clusters_),
-            exemplars=find_exemplars(params, normalizer, stored, weight, dataset.n_rows),
+            exemplars=with_texts(exemplars, features.texts(X)),
             lineage=trained.lineage, record=record_of(settings, trained, training.trials),
             **trained_with(settings),
         )  # fmt: skip
@@ -348,9 +350,7 @@ def _warn_degenerate(model: FittedModel) -> None:
     empty = n_clusters - len(used)
     if empty or effective < max(_EVEN * n_clusters, _ALONE) <= n_clusters:
         told = f"{empty} of {n_clusters} clusters have no rows, and " if empty else ""
-        warnings.warn(
+        warn_user(
             f"{told}one cluster has {share.max():.0%} of the rows: ask for another n_clusters "
             "or another normalize",
-            UserWarning,
-            stacklevel=3,
         )

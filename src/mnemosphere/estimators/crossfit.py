@@ -40,8 +40,8 @@ from mnemosphere.training.conditional import class_targets, start_conditional
 Floats = NDArray[np.float64]
 
 JOINT_STEPS = 10  # exact steps of a joint model: further ones would overfit
-ROWS_PER_MEMORY = 5  # a candidate has at most one memory for so many fitted rows, as in a full fit
 SOFTER = 0.5  # standard errors by which a softer temperature may be worse
+NEGLIGIBLE = 0.002  # of a log-loss: what a simpler model or a softer temperature may cost at least
 _TOGETHER = 1 << 21  # rows × memories of problems that are trained side by side
 # Logarithms of the temperatures at which candidates are evaluated: their loss is smooth in between.
 LOG_T = tuple(0.5 * k for k in range(-6, 11))
@@ -189,11 +189,10 @@ class Evaluation:
         Without evidence for more, classes keep to their frequencies.
         """
         loss, k = self._means, self.best
-        share = self.weight / self.weight.sum()
         for j in range(len(LOG_T) - 1, k, -1):
             worse = self.losses[:, 0, j] - self.losses[:, 0, k]
-            mean = float(share @ worse)
-            if mean <= SOFTER * float(np.sqrt(np.sum((share * (worse - mean)) ** 2))):
+            mean, error = mean_and_error(worse, self.weight)
+            if mean <= max(NEGLIGIBLE, SOFTER * error):
                 return math.exp(LOG_T[j])
         if not 0 < k < len(LOG_T) - 1:
             return math.exp(LOG_T[k])
@@ -204,8 +203,14 @@ class Evaluation:
     @property
     def error(self) -> float:
         """Its standard error."""
-        share = self.weight / self.weight.sum()
-        return float(np.sqrt(np.sum((share * (self.own - share @ self.own)) ** 2)))
+        return mean_and_error(self.own, self.weight)[1]
+
+
+def mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
+    """The weighted mean, and its standard error."""
+    share = weight / weight.sum()
+    mean = float(share @ values)
+    return mean, float(np.sqrt(np.sum((share * (values - mean)) ** 2)))
 
 
 def splits(targets: Tensor, n_fitted: int, n_held: int, number: int, seed: int) -> list[Split]:
@@ -294,7 +299,7 @@ def _trials(
 
 def _memories(candidate: Candidate, fitted: Batch, seed: int) -> tuple[Tensor, Tensor]:
     """Where memories start, and their labels."""
-    most = max(fitted.n_rows // ROWS_PER_MEMORY, fitted.targets.shape[1] - 1, 1)
+    most = max(fitted.n_rows, fitted.targets.shape[1] - 1)
     return initialize.within_classes(
         fitted.filled().x, fitted.targets, min(candidate.n_memories, most),
         generator=torch.Generator().manual_seed(seed),

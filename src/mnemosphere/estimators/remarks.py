@@ -36,6 +36,10 @@ def about_labels(
             "this is a classifier, so cut it into ranges first, with pandas.cut say"
         )
         return notes
+    if len(classes) == 1:
+        notes.append(f"y says {str(classes[0])!r} in every row, so every prediction will")
+    if classes.dtype.kind in "if" and len(classes) > 1 and classes[0] == -1 and classes[1] >= 0:
+        notes.append("the label -1 counts as a class: pass unlabeled=-1 if it marks missing labels")
     lone = classes[counts == 1]
     if len(lone):
         names = [str(name) for name in classes[counts > 1]]
@@ -47,12 +51,12 @@ def about_labels(
             f"{len(lone)} of {len(classes)} classes have one row only, spelling mistakes perhaps: "
             f"{', '.join(told[:5])}{more}"
         )
-    rare = classes[(counts > 1) & (counts < _RARE * n) & (counts < _FAR * counts.max())]
+    rare = classes[(counts > 1) & (counts <= _RARE * n) & (counts < _FAR * counts.max())]
     if not weighted and n >= _LEAST_RARE and len(rare) and len(classes) <= 1 / _RARE:
         least = int(counts[counts > 1].min())
         notes.append(
-            f"class {listed(rare.tolist())} has under 1% of the rows (the rarest {least} of {n}): "
-            "accuracy hides it, so look at its recall, and try class_weight='balanced'"
+            f"class {listed(rare.tolist())} has 1% of the rows or less (the rarest {least} of {n}):"
+            " accuracy hides it, so look at its recall, and try class_weight='balanced'"
         )
     return notes
 
@@ -78,7 +82,7 @@ def no_better_than_chance(found: Mapping[str, Any], class_weight: object) -> str
     With weights of classes accuracy is not what was asked for.
     """
     accuracy, most = found["accuracy"], found["most_frequent"]
-    if accuracy > most or class_weight is not None:
+    if accuracy > most or most == 1 or class_weight is not None:
         return None
     return (
         f"accuracy {accuracy:.1%} is no better than always answering the most frequent class "

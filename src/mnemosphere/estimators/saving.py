@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import validate_parameter_constraints
 from sklearn.utils.validation import check_is_fitted
 
 from mnemosphere.export import files
+from mnemosphere.fitted import FittedModel
 
 __all__ = ["as_estimator", "load", "register", "save"]
 
@@ -35,9 +36,21 @@ def save(estimator: Any, path: str | Path) -> None:
         files.write(_saved(estimator), path, _check_settings)
 
 
-def load(path: str | Path) -> Any:
-    """Read a model file: the estimator that was saved there, with bitwise identical predictions."""
+def load(path: str | Path, *, encoder: Any = None) -> Any:
+    """Read a model file: the estimator that was saved there, with bitwise identical predictions.
+
+    encoder: that of a model of texts, unless it is the packaged one. ValueError if its vectors are
+    not those that the model was trained with.
+    """
     found = files.read(path, _check_settings)
+    if encoder is not None:
+        known = found.features.encoder if isinstance(found, FittedModel) else None
+        if known is None or not isinstance(found, FittedModel):
+            raise ValueError(f"{path} takes no texts: leave encoder out")
+        features = replace(found.features, encoder=known.with_encoder(encoder))
+        settings = {**found.record.settings, "encoder": encoder}
+        record = replace(found.record, settings=settings)
+        found = replace(found, features=features, record=record)
     if isinstance(found, list):
         return Pipeline([(name, as_estimator(step)) for name, step in found])
     return as_estimator(found)

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,12 +21,13 @@ from mnemosphere.data.normalize import METRICS, NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.estimators.crossfit import (
-    ROWS_PER_MEMORY,
+    NEGLIGIBLE,
     Candidate,
     Evaluation,
     Sample,
     Settings,
     evaluate,
+    mean_and_error,
     splits,
 )
 from mnemosphere.model.metric import MAX_RANK
@@ -36,10 +36,11 @@ from mnemosphere.text import format_table
 __all__ = ["Choice", "SearchTable", "candidates", "halving", "run"]
 
 SHRINKAGE = 0.5  # of both metrics: halfway between the covariance within classes and its mean
-PER_CLASS = (1, 5)  # memories: a class as one direction, and as a few
-MAX_MEMORIES = 1000  # the third number is a fifth of the rows, at most so many
+PER_CLASS = (1, 5, 25)  # memories: a class as one direction, as a few, as many
+MAX_MEMORIES = 1000  # the last number is one per row, at most so many
+ROWS_PER_CLASS = 5  # on average, in the first rung: fewer say nothing about a class
 SHARING = (0.7, 1.0)  # ς relative to the analytic one: rows shared by more memories, and as usual
-NOISES = (0.0, 0.4)  # of the conditional objective: none, and what suits images and noisy tables
+NOISES = (0.0, 0.5)  # of the conditional objective: none, and what suits images and noisy tables
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
 MOST_FITTED = 2000  # rows of the last rung: the ranking of larger ones is the same
@@ -115,10 +116,7 @@ def candidates(
 ) -> list[Candidate]:
     """All candidates for n_rows labeled rows like the sample; what is given is in all of them."""
     kinds = [normalize] if normalize != "auto" else usable(sample)
-    fifth = min(max(n_rows // ROWS_PER_MEMORY, sample.n_classes), MAX_MEMORIES)
-    # Numbers that hardly differ are one candidate.
-    few = [k * sample.n_classes for k in PER_CLASS if 2 * k * sample.n_classes <= fifth]
-    widths = [*few, fifth] if n_memories is None else [n_memories]
+    widths = _widths(n_rows, sample.n_classes) if n_memories is None else [n_memories]
     ratios: Sequence[float | None] = SHARING if varsigma is None else (None,)
     noises: Sequence[float] = NOISES if noise is None else (noise,)
     noises = (0.0,) if sample.is_sparse else noises
@@ -132,10 +130,15 @@ def candidates(
             if "conditional" in objectives:
                 found += [Candidate(*geometry, width, "conditional", noise=own) for own in noises]
         if with_unlabeled and kind not in METRICS:
-            all_rows = min(sample.n_rows // ROWS_PER_MEMORY, MAX_MEMORIES)
-            width = max(fifth, all_rows) if n_memories is None else n_memories
+            width = n_memories or _widths(sample.n_rows, sample.n_classes)[-1]
             found.append(Candidate(*geometry, width, "joint", ratios[-1], unlabeled=True))
     return found
+
+
+def _widths(n_rows: int, n_classes: int) -> list[int]:
+    """Numbers of memories; those that hardly differ are one candidate."""
+    most = max(min(n_rows, MAX_MEMORIES), n_classes)
+    return [*(k * n_classes for k in PER_CLASS if 2 * k * n_classes <= most), most]
 
 
 def usable(sample: Sample) -> list[str]:
@@ -164,7 +167,7 @@ def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int]]:
     """(fitted rows, held-out rows, splits) of each rung for so many labeled rows."""
     last = min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_FITTED)
     sizes, found = [last], []
-    while sizes[0] // FACTOR >= max(LEAST_FITTED, ROWS_PER_MEMORY * n_classes):
+    while sizes[0] // FACTOR >= max(LEAST_FITTED, ROWS_PER_CLASS * n_classes):
         sizes.insert(0, sizes[0] // FACTOR)
     for fitted in sizes:
         held = min(n_rows - fitted, MOST_HELD)
@@ -217,9 +220,8 @@ def is_close(own: Any, best: Any, slack: float = 0.0) -> bool:
 
     The standard error is that of the difference, row by row.
     """
-    share, worse = best.weight / best.weight.sum(), own.own - best.own
-    mean = float(share @ worse)
-    return mean <= max(slack, float(np.sqrt(np.sum((share * (worse - mean)) ** 2))))
+    mean, error = mean_and_error(own.own - best.own, best.weight)
+    return mean <= max(slack, error)
 
 
 def run(
@@ -230,7 +232,7 @@ def run(
     if limit is not None and limit < len(options):
         order = torch.randperm(len(options), generator=torch.Generator().manual_seed(settings.seed))
         options = [options[k] for k in sorted(order[:limit].tolist())]
-    least = 2 if n_labeled == sample.n_rows else ROWS_PER_MEMORY
+    least = 2 if n_labeled == sample.n_rows else ROWS_PER_CLASS
     if n_labeled < least * max(2, sample.n_classes):  # nothing can be held out
         taken = next((own for own in options if own.unlabeled), options[0])
         return Choice(taken, None, None, SearchTable())
@@ -241,7 +243,7 @@ def run(
     # As many rungs as leave a few candidates for the last: two are compared on all rows at once.
     n_rungs = max(1, math.ceil(math.log(len(options), FACTOR)))
     stages = rungs(n_labeled, sample.n_classes)[-n_rungs:]
-    found = halving(options, stages, held_out, facts_of, complexity)
+    found = halving(options, stages, held_out, facts_of, complexity, NEGLIGIBLE)
     taken, expected = found.last.pop(found.place)
     # Rows are on the sphere by then: the one to fall back on has the same geometry.
     others = [

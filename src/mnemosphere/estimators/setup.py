@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.progress import ProgressBar, looking
+from mnemosphere.estimators.progress import looking
 from mnemosphere.export.files import to_plain
 from mnemosphere.features import Features
 from mnemosphere.files import checksum
@@ -26,6 +26,7 @@ from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.distributed import current
@@ -40,19 +41,21 @@ PASSES = {"exact": 50, "incremental": 6}  # of the fixed point if max_iter is No
 _ENDED = ("converged", "stopped early", "grown", "stable")
 _STILL_FALLING = 0.03  # relative fall of the loss in the last pass that still matters
 _COPIES = 5  # of memories and class weights that training holds at once: gradients, state, best
-# Settings that may change when a run goes on: they change nothing, or only how long it takes.
-_NO_MATTER = {"callbacks", "device", "max_iter", "verbose"}
+# Settings that may change when a run goes on: they change nothing, or only how long it takes. An
+# encoder is known by the rows it makes.
+_NO_MATTER = {"callbacks", "device", "encoder", "max_iter"}
 
 
 class Trained(NamedTuple):
     """What a training ends with."""
 
-    params: Parameters  # the density of the rows
+    params: Parameters
     class_weights: Tensor  # (P+1, C+1) from which classes are read, net of smoothing
     temperature: float  # at which they are read
     history: tuple[PassRecord, ...]
     status: str
     lineage: Lineage | None = None
+    density: Parameters | None = None  # of the rows; None: `params`
 
     @property
     def class_params(self) -> Parameters:
@@ -61,22 +64,23 @@ class Trained(NamedTuple):
 
 
 def learn_features(
-    X: Any, device: str, owner: str, *, encoded: bool = True
+    X: Any, device: str, owner: str, *, encoded: bool = True, encoder: Any = None
 ) -> tuple[Features, StoredRows]:
     """(the columns of training rows, the rows as numbers on the device), checked."""
     if isinstance(X, FileDataset):
         raise TypeError("this takes rows in memory, got a Dataset: pass it to fit")
     place = device_of(X, device)
-    features, rows = Features.learn(X, owner, encoded=encoded)
+    features, rows = Features.learn(X, owner, encoded=encoded, encoder=encoder)
     stored = StoredRows.of(rows, place)
     stored.check_finite(features.names, gaps=stored.is_dense and encoded)
-    if stored.is_dense and stored.values.is_floating_point():
-        never = stored.always_missing()
-        if bool(never.any()):
-            column = int(never.nonzero()[0])
-            name = repr((features.names or range(len(never)))[column])
-            raise ValueError(f"column {name} of X is NaN in every row: drop it")
-    return features, stored
+    if not stored.is_dense or not encoded:
+        return features, stored
+    observed = stored.observed().cpu().numpy()
+    never = np.isinf(observed[0])
+    if never.any():
+        name = repr((features.names or range(len(never)))[never.argmax()])
+        raise ValueError(f"column {name} of X is NaN in every row: drop it")
+    return replace(features, observed=observed), stored
 
 
 def device_of(X: Any, setting: str) -> torch.device:
@@ -105,7 +109,7 @@ def check_room(rows: StoredRows, n_memories: int, n_columns: int, dtype: torch.d
     """Raise ValueError if so many memories cannot be held, before they are made."""
     each = _COPIES * (rows.n_features + 1 + n_columns) * dtype.itemsize
     asked = f"n_memories={n_memories}"
-    check_memory(each * n_memories, rows.device, asked, "use fewer memories")
+    check_memory(each * int(n_memories), rows.device, asked, "use fewer memories")
 
 
 def put_on_sphere(
@@ -135,7 +139,9 @@ def begin(
     given, seed = settings["callbacks"], draw_seed(settings["random_state"])
     if not isinstance(given, Sequence) or not all(isinstance(c, Callback) for c in given):
         raise TypeError(f"callbacks must be a list of Callback objects, got {given!r}")
-    callbacks = [*([ProgressBar()] if settings["verbose"] else []), *given]
+    if isinstance(stored, FileDataset) and settings["encoder"] is not None:
+        raise TypeError("encoder takes texts in memory, got a Dataset: encode its texts first")
+    callbacks = list(given)
     group = current()
     if group.first and any(callback.needs_fingerprint for callback in callbacks):
         identity = {k: to_plain(v) for k, v in settings.items() if k not in _NO_MATTER}
@@ -166,11 +172,10 @@ def record_of(
     if settings["max_iter"] is None and trained.status == "max_iter" and len(losses) == 2:
         fall = (losses[0] - losses[1]) / max(abs(losses[1]), 1e-300)
         if fall > _STILL_FALLING:
-            warnings.warn(
+            warn_user(
                 f"not converged in {len(trained.history)} passes, the last lowered the loss by "
                 f"{fall:.1%}: raise max_iter",
                 ConvergenceWarning,
-                stacklevel=4,
             )
     return Record(
         kept_settings(settings), [record.as_dict() for record in trained.history], trained.status,

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
+from mnemosphere.data.encoding import listed
 from mnemosphere.fitted import FittedModel, Snapshot, Stream
 from mnemosphere.labels import as_labels, is_missing
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import with_class_prior
+from mnemosphere.schema import warn_user
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse, widen_state
@@ -66,6 +68,7 @@ def take_in(
     history = [] if first else model.record.history
     history = [*history, {**record.as_dict(), "n_iter": len(history) + 1}]
     return model.with_params(result.params).replace(
+        objective="joint",
         lineage=None if first else model.lineage,
         stream=replace(stream, state=result.state),
         record=replace(model.record, history=history, status="streaming", converged=False),
@@ -96,6 +99,8 @@ def take_in_labeled(
     if not first:
         arrived = ((new > 0.5) & (counts < 0.5)).tolist()
         late |= {label for label, here in zip(classes.tolist(), arrived, strict=True) if here}
+        if stream is None:
+            _warn_of_losses(model, sorted(late - set(before)))
     counts = counts + new
     names = len(classes)
     soft = objectives.soft_labels(torch.arange(names), names, smoothing, dtype=torch.float64)
@@ -114,11 +119,28 @@ def take_in_labeled(
         )
     # A class not seen yet keeps a sliver, so that it can still be learned.
     p_q = mass + 1e-6 * mass.sum()
+    if smoothing == 0:
+        p_q[-1] = 0.0  # no label weight ever goes to "none of them"
     params = with_class_prior(params, p_q.to(params.p), "hold")
     if state is None:
         state = (FixedPoint().start if first else FixedPoint().resume)(params)
     model = model.replace(classes=classes, label_mass=mass, stream=Stream(state, late, snapshot))
     return take_in(model, dataset, objectives.joint, solver, params=params, first=first)
+
+
+def _warn_of_losses(model: FittedModel, fresh: list[Any]) -> None:
+    """A stream that begins with a fitted model can cost accuracy: say so."""
+    again = "if that matters, fit again with all rows"
+    if model.objective == "conditional":
+        warn_user(
+            "partial_fit goes on by the joint likelihood from a model that was trained by the "
+            f"conditional one, which costs accuracy: {again}, or with objective='joint' before"
+        )
+    elif fresh:
+        warn_user(
+            f"{listed(fresh)} is new to a fitted model: it takes memories of the other classes, "
+            f"which costs these accuracy; {again}"
+        )
 
 
 def _rehearsed(

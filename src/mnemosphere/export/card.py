@@ -38,14 +38,14 @@ def _front_matter(known: dict[str, Any], name: str) -> str:
     """YAML; strings are quoted as JSON does, which YAML reads as well."""
     quote = json.dumps
     lines = ["---", "library_name: mnemosphere", "tags:"]
-    tags = ["mnemosphere", "associative-memory", "von-mises-fisher", f"tabular-{_task(known)}"]
+    tags = ["mnemosphere", "associative-memory", "von-mises-fisher", _task(known)]
     lines += [f"- {tag}" for tag in tags]
     measured = known.get("measured")
     if measured is not None:
         lines += [
             "metrics:", "- accuracy", "- log_loss", "- expected_calibration_error",
             "model-index:", f"- name: {quote(name)}", "  results:", "  - task:",
-            f"      type: tabular-{_task(known)}", "    dataset:",
+            f"      type: {_task(known)}", "    dataset:",
             f"      name: {quote(_rows_name(known))}", "      type: tabular", "    metrics:",
         ]  # fmt: skip
         for kind, key in (
@@ -58,7 +58,8 @@ def _front_matter(known: dict[str, Any], name: str) -> str:
 
 
 def _task(known: dict[str, Any]) -> str:
-    return "classification" if known["kind"] == "classifier" else "clustering"
+    kind = "text" if known["encoder"] else "tabular"
+    return f"{kind}-{'classification' if known['kind'] == 'classifier' else 'clustering'}"
 
 
 def _rows_name(known: dict[str, Any]) -> str:
@@ -70,9 +71,12 @@ def _summary(known: dict[str, Any]) -> str:
     names = [_text(name) for name in known["classes"][:_NAMED]]
     if len(known["classes"]) > _NAMED:
         names.append(f"and {len(known['classes']) - _NAMED} more")
+    what = f"{known['n_features']} features"
+    if known["encoder"]:
+        what = f"texts as vectors of the encoder {_text(known['encoder'])}"
     return (
         f"A dense associative memory on the sphere: {known['n_memories']} memories with soft "
-        f"labels, {len(known['classes'])} {groups}, {known['n_features']} features. A row is "
+        f"labels, {len(known['classes'])} {groups}, {what}. A row is "
         f"answered for by the memories it resembles.\n\n{groups.capitalize()}: {', '.join(names)}."
     )
 
@@ -84,6 +88,7 @@ def _measures(known: dict[str, Any]) -> str:
         ("accuracy", f"{m['accuracy']:.4f}"),
         ("log-loss", f"{m['log_loss']:.4f}"),
         ("expected calibration error", f"{m['calibration_error']:.4f}"),
+        *m["decision"].items(),
     ]
     return (
         f"## Measured\n\nOn {_rows_name(known)}. These figures say how the model does on new rows "

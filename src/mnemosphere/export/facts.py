@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.decision import decision_summary
 from mnemosphere.interpret.evaluation import measures
 from mnemosphere.interpret.rejection import novelty_threshold
 from mnemosphere.machine import versions
+from mnemosphere.model.sparse_rows import SparseRows
 
 _BINS = 10
+_DENSE_NUMBERS = 1 << 20  # of sparse rows that are held dense at a time
 _PAIRS = 10  # most confused pairs that are named
 
 
@@ -36,11 +40,15 @@ def label_columns(model: FittedModel, y: Any) -> NDArray[np.int64]:
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """Choices, how training ended, versions; with rows their checksum and what they measure."""
     settings, params, record = model.record.settings, model.params, model.record
+    encoder = model.features.encoder
+    if encoder is not None:
+        settings = {**settings, "encoder": encoder.name}
     seed = settings.get("random_state")
     found: dict[str, Any] = {
         "kind": model.kind,
         "n_memories": model.n_memories,
         "n_features": model.features.n_columns,
+        "encoder": None if encoder is None else encoder.name,
         "classes": [show(name) for name in model.classes.tolist()],
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
@@ -55,25 +63,32 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "versions": {"mnemosphere": version("mnemosphere"), **versions()},
     }
     if X is not None:
-        numbers = as_numpy(model.completed(X).values)
-        found["rows"] = {"n": len(numbers), "checksum": checksum(numbers, y)}
+        X = model.stored(X)
+        found["rows"] = {"n": X.n_rows, "checksum": checksum(X, y)}
     if X is not None and y is not None and model.is_classifier:
         found["measured"] = _measure(model, X, y)
     return found
 
 
-def checksum(X: Any, y: Any) -> str:
-    """SHA-256 of the numbers of X in float64 and of the labels as text."""
-    digest = hashlib.sha256(np.ascontiguousarray(as_numpy(X), dtype="<f8").tobytes())
+def checksum(X: StoredRows, y: Any) -> str:
+    """SHA-256 of the numbers of X in float64, dense, and of the labels as text."""
+    digest = hashlib.sha256()
+    for _, x in X.chunks():
+        step = max(1, _DENSE_NUMBERS // x.shape[1])
+        for k in range(0, x.shape[0], step):
+            part = x[k : k + step]
+            dense = part.to_dense() if isinstance(part, SparseRows) else part
+            digest.update(np.ascontiguousarray(as_numpy(dense), dtype="<f8").tobytes())
     if y is not None:
         digest.update("\0".join(show(v) for v in as_numpy(y).tolist()).encode(errors="replace"))
     return digest.hexdigest()
 
 
 def _measure(model: FittedModel, X: Any, y: Any) -> dict[str, Any]:
-    """Accuracy, log-loss, confusion and calibration on the labeled rows."""
+    """Accuracy, log-loss, confusion, calibration and how few memories decide."""
     truth = label_columns(model, y)
-    proba = as_numpy(model.log_proba(X).exp())
+    stored = model.stored(X)
+    proba = as_numpy(model.log_proba(stored).exp())
     labeled = truth >= 0
     truth, proba = truth[labeled], proba[labeled]
     if truth.size == 0:
@@ -87,6 +102,7 @@ def _measure(model: FittedModel, X: Any, y: Any) -> dict[str, Any]:
         "n": int(truth.size),
         "accuracy": float((truth == best).mean()),
         "log_loss": found["log_loss"],
+        "decision": decision_summary(model, stored).facts(),
         "confusion": pairs,
         "confused": wrong[:_PAIRS],
         "calibration": calibration_curve(sure, truth == best),

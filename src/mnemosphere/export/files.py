@@ -24,6 +24,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import COLUMNS, Encoding
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+from mnemosphere.data.texts import TextEncoder
 from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.features import Features
 from mnemosphere.files import (
@@ -54,6 +55,7 @@ from mnemosphere.schema import (
     flag,
     items,
     mapping,
+    maybe,
     number,
     one_of,
     records_of,
@@ -95,10 +97,14 @@ _COMMON: dict[str, Check] = {
     "status": text,
     "converged": flag,
 }
+_TEXTS: dict[str, Check] = {
+    "name": text, "numbers": whole(1), "fingerprint": items(number(), 1),
+}  # fmt: skip
 _MODEL = _COMMON | {
     "normalize": one_of(*NORMALIZATIONS),
     "classes": mapping({"dtype": text, "values": items(lambda value, name: None, 1)}),
     "columns": COLUMNS,
+    "encoder": maybe(mapping(_TEXTS)),
 }
 _HEADERS: dict[str, dict[str, Check]] = {
     "DAMClassifier": _MODEL | {
@@ -127,12 +133,19 @@ _HELD_OUT = {
     "scale": Array("S"), "novelty": Array("n", nan=True), "rejection": Array("n", nan=True),
     "label": Array("m"),
 }  # fmt: skip
+_FEATURES = {
+    "names": Array("bytes", "uint8", optional=True),
+    "observed": Array("3 N", optional=True),
+}
 _STATE = {
     "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
-    "row_multipliers": Array("Q"), "marginal_error": Array(), "passes": Array(low=0),
+    "row_multipliers": Array("Q"), "passes": Array(low=0),
+    "marginal_error": Array(optional=True),  # of older files, and not used
 }  # fmt: skip
 _STREAMED = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
-_PARTS = ("params", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream")
+_PARTS = (
+    "params", "density", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream",
+)  # fmt: skip
 
 
 def _any(value: Any, name: str) -> None:
@@ -200,12 +213,13 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         own_tensors = {"labels": torch.as_tensor(labels).to(torch.int32)}
     parts: dict[str, Mapping[str, Tensor | None]] = {
         "params": model.params.to_tensors(),
+        "density": {} if model.density is None else model.density.to_tensors(),
         "normalizer": model.normalizer.to_tensors(),
         "lineage": {} if model.lineage is None else model.lineage.to_tensors(),
         "own": own_tensors,
         "held_out": {} if calibration.held_out is None else _held_out_out(calibration.held_out),
         "rows": {} if model.exemplars is None else _exemplars_out(model.exemplars),
-        "features": {"names": None if features.named is None else _as_bytes(list(features.named))},
+        "features": _features_out(features),
         "stream": {} if model.stream is None else _stream_out(model.stream, model.classes.tolist()),
     }
     header |= {
@@ -215,6 +229,9 @@ def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]
         "classes": _labels_out(model.classes),
         "own": plain(told),
     }
+    if features.encoder is not None:
+        name, n, told = (getattr(features.encoder, f) for f in ("name", "n_numbers", "fingerprint"))
+        header["encoder"] = {"name": name, "numbers": n, "fingerprint": list(told)}
     given = {p: {k: t for k, t in of.items() if t is not None} for p, of in parts.items()}
     return header, join_prefixes(given)
 
@@ -235,6 +252,12 @@ def _held_out_in(tensors: Mapping[str, Tensor]) -> HeldOut | None:
     if not (novelty > 0 and doubt > 0) or any((np.diff(s) < 0).any() for s in scores.values()):
         raise ValueError("its held-out scores are not sorted, or have no scale")
     return HeldOut((novelty, doubt), **scores)
+
+
+def _features_out(features: Features) -> dict[str, Tensor | None]:
+    names = None if features.named is None else _as_bytes(list(features.named))
+    seen = features.observed
+    return {"names": names, "observed": None if seen is None else torch.from_numpy(seen.copy())}
 
 
 def _exemplars_out(behind: Exemplars) -> dict[str, Tensor | None]:
@@ -321,14 +344,16 @@ def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None
         return
     if not isinstance(name, str) or name not in _HEADERS:
         raise ValueError(f"estimator is {name!r}")
+    if not isinstance(header.get("settings"), dict):
+        raise ValueError(f"its settings are not those of a {name}")
+    if name in _KINDS:
+        header["settings"].pop("verbose", None)  # a setting once
     if name == "DAMClassifier":
         _bring_up_to_date(header)
     if isinstance(header.get("own"), dict):  # a threshold stood in place of held-out scores
         header["own"].pop("novelty_threshold", None)
     # Files of version 2 know only columns of numbers.
-    older: dict[str, Any] = {"columns": []} if "columns" in _HEADERS[name] else {}
-    if not isinstance(header.get("settings"), dict):
-        raise ValueError(f"its settings are not those of a {name}")
+    older: dict[str, Any] = {"columns": [], "encoder": None} if name in _KINDS else {}
     check_fields(older | header, _HEADERS[name])
     names = header["feature_names"]
     if names and len(names) != header["n_features_in"]:
@@ -383,11 +408,10 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
         header["n_features_in"],
         tuple(header["feature_names"]) or None,
         Encoding.from_json(columns) if columns else None,
-        _named(strip_prefix(tensors, "features")),
         owner=name,
+        encoder=_text_encoder(header.get("encoder")),
     )
-    if features.named is not None and len(features.named) != features.n_numbers:
-        raise ValueError(f"features.names are of {len(features.named)} features")
+    features = _features_in(features, strip_prefix(tensors, "features"))
     record = Record(settings, header["history"], header["status"], header["converged"])
     if name == _ENCODER:
         return _encoder(tuple(header["image_shape"]), features, record, tensors)
@@ -411,6 +435,7 @@ def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Save
             _held_out_in(strip_prefix(tensors, "held_out")),
         ),
         label_mass=kept.get("label_mass"),
+        density=Parameters.from_file(tensors, "density") if "density.w" in tensors else None,
         labels=kept["labels"].numpy().astype(np.int64) if "labels" in kept else None,
         exemplars=_exemplars_in(strip_prefix(tensors, "rows"), sizes),
         lineage=Lineage.from_tensors(tree) if tree else None,
@@ -435,6 +460,10 @@ def _check_model(model: FittedModel) -> None:
     wanted = model.normalizer.n_coordinates(model.features.n_numbers)
     if params.n_features != wanted or params.n_columns != len(model.classes) + 1:
         raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
+    density = model.row_density
+    density.check()
+    if (density.n_features, density.n_columns) != (params.n_features, params.n_columns):
+        raise ValueError(f"its density has {density.n_features} features")
     levels = () if model.lineage is None else model.lineage.models
     if any(level.n_features != params.n_features for level in levels):
         raise ValueError("a level of growth has another number of features")
@@ -453,7 +482,7 @@ def _check_model(model: FittedModel) -> None:
         if net is None or not abs(float(net.double().sum()) - 1) <= 1e-3:
             raise ValueError("net_class_weights do not sum to 1")
     x = params.w[:_PROBED].to(model.class_params.w)
-    scores = [model.class_forward(x), log_joint(params, params.w[:_PROBED])]
+    scores = [model.class_forward(x), *(log_joint(p, p.w[:_PROBED]) for p in (params, density))]
     if not all(bool(torch.isfinite(each).all()) for each in scores):
         raise ValueError("probabilities of its own memories are not finite")
 
@@ -477,13 +506,24 @@ def _encoder(
     return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
 
 
-def _named(tensors: dict[str, Tensor]) -> tuple[str, ...] | None:
-    if not tensors:
+def _text_encoder(told: dict[str, Any] | None) -> TextEncoder | None:
+    if told is None:
         return None
-    check_tensors(tensors, {"names": Array("bytes", "uint8")}, {})
+    return TextEncoder(told["name"], told["numbers"], tuple(map(float, told["fingerprint"])))
+
+
+def _features_in(features: Features, tensors: dict[str, Tensor]) -> Features:
+    """Features with the names and the ranges that the file has."""
+    check_tensors(tensors, _FEATURES, {"N": features.n_numbers})
+    if "observed" in tensors:
+        features = dataclasses.replace(features, observed=tensors["observed"].numpy())
+    if "names" not in tensors:
+        return features
     told = _from_bytes(tensors["names"])
     items(text)(told, "features.names")
-    return tuple(told)
+    if len(told) != features.n_numbers:
+        raise ValueError(f"features.names are of {len(told)} features")
+    return dataclasses.replace(features, named=tuple(told))
 
 
 def _exemplars_in(tensors: dict[str, Tensor], sizes: dict[str, int]) -> Exemplars | None:
@@ -508,6 +548,7 @@ def _stream_in(
         return None
     state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
     check_tensors(state, _STATE, sizes)
+    state.pop("marginal_error", None)
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
         raise ValueError(
             f"stream.state is of {state['w_bar'].dtype}, its memories {params.w.dtype}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +19,7 @@ from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
 from mnemosphere.fitted import FittedModel
 from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.model.retrieval import largest_novelty_score
 from mnemosphere.numerics.bessel import log_omega_ratio
 
 _OPSET = 17
@@ -50,8 +54,7 @@ def build(model: FittedModel, encoder: FittedEncoder | None = None) -> Any:
         raise ImportError("to_onnx needs onnx: pip install 'mnemosphere[onnx]'") from error
     graph = _Graph()
     rows = "rows" if encoder is None else _encoded(graph, encoder)
-    unit, lost = _on_sphere(graph, model, rows)
-    outputs = _answers(graph, model, unit, lost)
+    outputs = _answers(graph, model, _on_sphere(graph, model, rows))
     taken = model.features.n_numbers if encoder is None else encoder.features.n_columns
     kinds = {"label": graph.kind_of(model.classes), "probabilities": 1, "novelty_score": 1}
     shapes: dict[str, list[int | str]] = {"probabilities": ["batch", len(model.classes)]}
@@ -83,6 +86,8 @@ class _Graph:
         from onnx import TensorProto, helper, numpy_helper
 
         self._make, self._constant = helper.make_node, numpy_helper.from_array
+        self._value, self._graph = helper.make_tensor_value_info, helper.make_graph
+        self._numbers = itertools.count()
         self.bool, self.float, self.double = TensorProto.BOOL, TensorProto.FLOAT, TensorProto.DOUBLE
         self._string, self._int = TensorProto.STRING, TensorProto.INT64
         self.nodes: list[Any] = []
@@ -106,6 +111,28 @@ class _Graph:
         """Sums along an axis, which stays."""
         return self("ReduceSum", x, self.constant([axis], np.int64), keepdims=1)
 
+    def plus(self, *terms: str | float) -> str:
+        """A sum of results and numbers, in double precision."""
+        names = [t if isinstance(t, str) else self.constant(t, np.float64) for t in terms]
+        return functools.reduce(lambda a, b: self("Add", a, b), names)
+
+    def only_if(self, condition: str, build: Callable[[], str]) -> str:
+        """What `build` makes where the condition holds; else 0, and none of its nodes run."""
+        outside, self.nodes = self.nodes, []
+        branches = {}
+        for branch, make in (("then_branch", build), ("else_branch", lambda: self.zero)):
+            found = self("Identity", make(), output=f"{branch}{len(outside)}")
+            result = self._value(found, self.double, None)
+            branches[branch] = self._graph(self.nodes, branch, [], [result])
+            self.nodes = []
+        self.nodes = outside
+        return self("If", condition, **branches)
+
+    @functools.cached_property
+    def zero(self) -> str:
+        """0 in double precision."""
+        return self.constant(0.0, np.float64)
+
     def quotient(self, x: str, length: str, without: str, dtype: Any) -> str:
         """The quotient; 0 where there is none."""
         safe = self("Where", without, self.constant(1.0, dtype), length)
@@ -113,7 +140,7 @@ class _Graph:
 
     def __call__(self, operation: str, *inputs: str, output: str | None = None, **more: Any) -> str:
         """One node; the name of its result."""
-        name = output or f"n{len(self.nodes)}"
+        name = output or f"n{next(self._numbers)}"
         self.nodes.append(self._make(operation, list(inputs), [name], **more))
         return name
 
@@ -173,30 +200,94 @@ def _unit(g: _Graph, x: str, dtype: Any) -> str:
     return g.quotient(x, length, g("LessOrEqual", length, g.constant(0.0, dtype)), dtype)
 
 
-def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> tuple[str, str]:
-    """(unit rows in double precision, which rows have no direction (batch, 1))."""
-    normalizer = model.normalizer
+class _Point(NamedTuple):
+    """Rows on the sphere, in double precision; (batch, ·) each."""
+
+    unit: str  # with 0 where a feature is not known
+    lost: str  # which have no direction
+    gaps: str | None = None  # 1 where not known, else 0; None: with a metric gaps are filled in
+    missing: str = ""  # how many are not known
+    room: str = ""  # the square of the norm that is left to them
+    some: str = ""  # whether any feature of any row is not known
+
+
+def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
+    """As `Normalizer.with_gaps`."""
+    normalizer, n = model.normalizer, model.features.n_numbers
     x = g("Cast", rows, to=g.double)
+    unknown = g("IsNaN", x)
+    gaps = g("Cast", unknown, to=g.double)
+    count = g.total(gaps)
+    some = g("Greater", g("ReduceMax", count, keepdims=0), g.zero)
+    one, whole = (g.constant(size, np.float64) for size in (1.0, n))
+    blank = g("GreaterOrEqual", count, whole)
+    x = g("Where", unknown, g.zero, x)
     if normalizer.mean is not None and normalizer.scale is not None:
-        z = g("Sub", x, g.stored(normalizer.mean))
-        z = g("Div", z, g.stored(normalizer.scale))
+        mean = g.stored(normalizer.mean)
+        x = g("Where", unknown, mean, x)
+        z = g("Div", g("Sub", x, mean), g.stored(normalizer.scale))
         pads = g.constant([0, 0, 0, 1], np.int64)
-        x = g("Pad", z, pads, g.constant(float(model.features.n_numbers) ** 0.5, np.float64))
+        x = g("Pad", z, pads, g.constant(float(n) ** 0.5, np.float64))
+        gaps = g("Pad", gaps, pads, g.zero)
     length = g.norms(x, 1)
-    # Measured against the row as it came: what is left of a constant row is rounding.
-    limit = g("Mul", length, g.constant(_CONSTANT * (normalizer.kind == "center"), np.float64))
+    limit = g.zero
     if normalizer.kind == "center":
-        x = g("Sub", x, g("ReduceMean", x, axes=[1], keepdims=1))
+        known = g(
+            "Max", g("Sub", g.constant(float(n), np.float64), count), g.constant(1.0, np.float64)
+        )
+        mean = g("Div", g.total(x), known)
+        # Measured against the row as it came: what is left of a constant row is rounding.
+        came = g.norms(g("Where", unknown, mean, x), 1)
+        limit = g("Mul", came, g.constant(_CONSTANT, np.float64))
+        x = g("Where", unknown, g.zero, g("Sub", x, mean))
         length = g.norms(x, 1)
-    lost = g("LessOrEqual", length, limit)
+    lost = g("Or", blank, g("LessOrEqual", length, limit))
     if normalizer.metric is not None:
         x = g("MatMul", x, g.stored(normalizer.metric.T.contiguous()))
         length = g.norms(x, 1)
-        lost = g("Or", lost, g("LessOrEqual", length, g.constant(0.0, np.float64)))
-    return g.quotient(x, length, lost, np.float64), lost
+        lost = g("Or", lost, g("LessOrEqual", length, g.zero))
+        return _Point(g.quotient(x, length, lost, np.float64), lost)
+    unit = g.quotient(x, length, lost, np.float64)
+    # The share of the squared norm that a row with gaps has in what is known.
+    if normalizer.extra:
+        last = g("Slice", unit, g.constant([n], np.int64), g.constant([n + 1], np.int64),
+                 g.constant([1], np.int64))  # fmt: skip
+        unknown_part = g(
+            "Mul", g("Mul", last, last), g("Div", count, g.constant(float(n), np.float64))
+        )
+        share = g("Div", one, g("Add", one, unknown_part))
+    elif normalizer.kind == "none":
+        share = g("Min", g("Mul", length, length), one)
+    else:
+        even = torch.full((n,), 1 / n, dtype=torch.float64)
+        energy = g.stored(even if normalizer.energy is None else normalizer.energy)
+        share = g.total(g("Where", unknown, g.zero, energy))
+    share = g("Where", g("Greater", count, g.zero), share, one)
+    unit = g("Mul", unit, g("Sqrt", share))
+    room = g("Max", g("Sub", one, g.total(g("Mul", unit, unit))), g.zero)
+    return _Point(unit, lost, gaps, count, room, some)
 
 
-def _answers(g: _Graph, model: FittedModel, unit: str, lost: str) -> list[str]:
+def _exponents(g: _Graph, at: _Point, w: str, beta_eff: float, log_ratio: float) -> str:
+    """β_eff⟨w, x⟩ − log_ratio (batch, P), with what gaps add: see `model.gaps`."""
+    h = g("Mul", g("MatMul", at.unit, w), g.constant(beta_eff, np.float64))
+    if at.gaps is None:
+        return g.plus(h, -log_ratio)
+    gaps, half = at.gaps, g.constant(0.5, np.float64)
+
+    def lift() -> str:
+        m = g("Mul", at.missing, half)
+        a, b = g("Max", g.plus(m, -0.5), g.zero), g.plus(m, 0.5)
+        length = g("MatMul", gaps, g("Mul", w, w))  # ‖w_U‖²
+        square = g("Mul", at.room, g.constant(beta_eff**2, np.float64))
+        root = g("Sqrt", g("Add", g("Mul", length, square), g("Mul", b, b)))
+        log = g("Log", g("Div", g("Add", a, root), g("Add", a, b)))
+        return g("Sub", g("Sub", root, b), g("Mul", a, log))
+
+    return g.plus(h, g.only_if(at.some, lift), -log_ratio)
+
+
+def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[str]:
     """Nodes from unit rows to the outputs, whose names are returned; in double precision.
 
     In single precision the many equal terms of a blank border are rounded alike, which costs
@@ -209,10 +300,8 @@ def _answers(g: _Graph, model: FittedModel, unit: str, lost: str) -> list[str]:
     log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
     net = model.class_params.p.to(params.p).cpu()[:, :n_classes]
     # Exponents of the memories; that of the uniform component is 0.
-    h = g("MatMul", unit, g.stored(params.w.T.contiguous()))  # (B, P)
-    h = g("Mul", h, g.constant(beta_eff, np.float64))
-    h = g("Sub", h, g.constant(log_ratio, np.float64))
-    tempered = g("Div", h, g.constant(model.calibration.temperature, np.float64))
+    w, t = g.stored(params.w.T.contiguous()), model.calibration.temperature
+    tempered = _exponents(g, at, w, beta_eff / t, log_ratio / t)  # (B, P)
     # As in the kernel: shifted by the largest, the uniform one's included if it has weight.
     uniform = g.constant(0.0 if bool(net[0].any()) else -np.inf, np.float64)
     top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), uniform)
@@ -222,17 +311,24 @@ def _answers(g: _Graph, model: FittedModel, unit: str, lost: str) -> list[str]:
         g("Mul", g("Exp", g("Sub", uniform, top)), g.stored(net[:1])),
     )  # (B, C)
     joint = g("Max", joint, g.constant(floor, np.float64))
-    joint = g("Where", lost, g.stored(params.p_q[None, :n_classes]), joint)
+    joint = g("Where", at.lost, g.stored(params.p_q[None, :n_classes]), joint)
     best = g("ArgMax", joint, axis=1, keepdims=0)
     g("Gather", g.labels(model.classes), best, output="label", axis=0)
     g("Cast", g("Div", joint, g.total(joint)), output="probabilities", to=g.float)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
+    density = model.row_density.to(device="cpu")
+    log_ratio = float(log_omega_ratio(density.beta.double(), density.n_features))
+    h = _exponents(
+        g, at, w if model.density is None else g.stored(density.w.T.contiguous()),
+        float(density.varsigma) * float(density.beta), log_ratio,
+    )  # fmt: skip
     with np.errstate(divide="ignore"):
-        weight = np.log(params.p[1:].double().sum(1).numpy())[None, :]
+        weight = np.log(density.p[1:].double().sum(1).numpy())[None, :]
     s = g("Add", h, g.constant(np.maximum(weight, -1e30), np.float64))
     peak = g("ReduceMax", s, axes=[1], keepdims=1)
     score = g("Neg", g("Add", peak, g("Log", g.total(g("Exp", g("Sub", s, peak))))))
-    score = g("Where", lost, g.constant(np.inf, np.float64), score)
+    farthest = g.constant(largest_novelty_score(density), np.float64)
+    score = g("Where", at.lost, farthest, score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)
     limit = novelty_threshold(model)

@@ -15,7 +15,6 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
-_PROBABILITY = 5e-4  # by which whole numbers may change a probability or a share
 _SPAN, _NODES = 8.0, 257  # β from 1/8 to 8 times that of the model; an odd number of nodes
 
 
@@ -28,22 +27,32 @@ def pack(values: NDArray[Any]) -> dict[str, Any]:
     return {"kind": kind, "shape": list(values.shape), "data": data.decode()}
 
 
-def pack_memories(params: Parameters, x: Tensor | None) -> dict[str, Any]:
-    """Memories (P, N) in 8 or 16 bits with one scale each, or in single precision.
+def pack_memories(params: Parameters, x: Tensor | None, most: float) -> dict[str, Any]:
+    """Memories (P, N) as whole numbers of 8 or 16 bits with one scale each, or as they are.
 
-    x: (B, N) unit rows to judge by. The fewest bits are taken that change no verdict on them, and
-    no probability by more than 5e-4; without rows, 16.
+    x: (B, N) unit rows to judge by. The fewest bits are taken that change no predicted class of
+    theirs, and no probability by more than `most`; without rows, 16.
     """
     exact = params.to(device="cpu", dtype=torch.float64)
-    wanted = None if x is None else _answers(exact, x)
+    w = exact.w.numpy()
+    if x is None:
+        return _whole(*_quantize(w, np.int16))
+    wanted = _answers(exact, x)
+
+    def alike(rounded: NDArray[Any]) -> bool:
+        found = _answers(exact.replace(w=torch.from_numpy(rounded.astype(np.float64))), x)
+        same = bool((found.argmax(1) == wanted.argmax(1)).all())
+        return same and float((found - wanted).abs().max()) <= most
+
     for kind in (np.int8, np.int16):
-        if x is None and kind is np.int8:
-            continue
-        whole, scale = _quantize(exact.w.numpy(), kind)
-        rounded = torch.from_numpy(whole.astype(np.float32) * scale[:, None]).double()
-        if x is None or wanted is None or _alike(_answers(exact.replace(w=rounded), x), wanted):
-            return {**pack(whole), "scale": pack(scale)}
-    return pack(exact.w.numpy().astype(np.float32))
+        whole, scale = _quantize(w, kind)
+        if alike(whole.astype(np.float32) * scale[:, None]):
+            return _whole(whole, scale)
+    return pack(w.astype(np.float32))
+
+
+def _whole(whole: NDArray[Any], scale: NDArray[Any]) -> dict[str, Any]:
+    return {**pack(whole), "scale": pack(scale)}
 
 
 def _quantize(
@@ -60,21 +69,15 @@ def _answers(params: Parameters, x: Tensor) -> Tensor:
     return log_joint(params, x.double().cpu())[:, :-1].softmax(1)
 
 
-def _alike(found: Tensor, wanted: Tensor) -> bool:
-    same = bool((found.argmax(1) == wanted.argmax(1)).all())
-    return same and float((found - wanted).abs().max()) <= _PROBABILITY
-
-
 def pack_rows(x: NDArray[Any]) -> dict[str, Any]:
-    """Rows as they came: as whole numbers where they are, else in the precision that they need."""
+    """Rows as they came: as whole numbers if they are, else in the precision that they need."""
     for kind in (np.uint8, np.int16, np.int32):
         limits = np.iinfo(kind)
         if limits.min <= x.min() and x.max() <= limits.max and (x == np.rint(x)).all():
             return pack(x.astype(kind))
     with np.errstate(over="ignore"):
         single = x.astype(np.float32)
-        off = np.abs(single - x).max(axis=0)
-    fits = np.isfinite(single).all() and (off <= 1e-6 * np.ptp(x, axis=0) + 1e-300).all()
+    fits = (np.isnan(x) | (np.abs(single - x) <= 1e-9 * np.abs(x))).all()
     return pack(single if fits else x.astype(np.float64))
 
 

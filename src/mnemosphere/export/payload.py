@@ -10,19 +10,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mnemosphere.data.encoding import written
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
 from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.certified import certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
+from mnemosphere.interpret.counterfactual import counterfactual
 from mnemosphere.interpret.editing import at_level
+from mnemosphere.interpret.rejection import is_rejected
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import take_rows
 from mnemosphere.numerics import sphere
+from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.training.lineage import Lineage
 
 _CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
 _LEAST_PIXELS = 36
 _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest number
 _STRONG = 40  # features of a table that get a slider
+_LETTERS = 400  # of a text
+_REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
+_CHANGES = 3  # features of a counterfactual that are named
+_CHECKED = 3  # rows by which the page checks itself
+_ALMOST, _ROUNDED = 1e-5, 5e-3  # by how much it may be off, with memories as they are or rounded
+_ROUGH, _MANY = 5e-4, 20_000  # rounding may change a probability so much, of more numbers than that
 
 
 def payload(
@@ -44,12 +59,15 @@ def payload(
     layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
     here if that is a matter of seconds.
     """
-    chosen = None if X is None else _choose_rows(model, len(X), y, max_rows)
-    table = None if X is None else as_numpy(model.completed(X).values).astype(np.float64)
-    packed = None if table is None or chosen is None else table[chosen]
-    unit = None if packed is None else _unit_rows(model, packed)
+    texts = model.features.texts(X)
+    chosen = packed = unit = None
+    if X is not None:
+        X = model.stored(X)
+        chosen = _choose_rows(model, X.n_rows, y, max_rows)
+        some = X.take(torch.from_numpy(chosen)).dense()
+        packed, unit = as_numpy(some.values).astype(np.float64), _unit_rows(model, some)
     names = model.features.names
-    shape = _image_shape(model, image_shape, table)
+    shape = _image_shape(model, image_shape, packed)
     levels = _levels(model)
     w = np.concatenate([level.params.w.double().cpu().numpy() for level in levels])
     points = map_memories(w, layout)
@@ -66,14 +84,16 @@ def payload(
         "kind": known["kind"],
         "classes": known["classes"],
         "features": None if names is None else [show(name) for name in names],
-        "n_features": known["n_features"],
+        "n_features": model.features.n_numbers,
+        "encoder": known["encoder"],
         "image": None if shape is None else list(shape),
-        "range": [0.0, 1.0] if table is None else [float(table.min()), float(table.max())],
+        "range": [0.0, 1.0] if packed is None else [_least(packed), -_least(-packed)],
         "normalize": {
             "kind": normalizer.kind,
             "mean": None if normalizer.mean is None else normalizer.mean.tolist(),
             "scale": None if normalizer.scale is None else normalizer.scale.tolist(),
             "metric": None if normalizer.metric is None else _metric(normalizer.metric),
+            "energy": None if normalizer.energy is None else pack(as_numpy(normalizer.energy)),
         },
         "threshold": known["novelty_threshold"],
         "floor": _HEADROOM * tiny,
@@ -82,7 +102,7 @@ def payload(
             for level, end in zip(levels, ends, strict=True)
         ],
         "parents": _parents(model.lineage, levels),
-        "rows": None if packed is None else _rows(model, packed, chosen, y),
+        "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
         "verdicts": None
         if certificate is None
@@ -91,6 +111,7 @@ def payload(
             "ratio": (certificate.beta_split / certificate.beta_eff).double().cpu().tolist(),
         },
         "typical": _typical(model),
+        "checks": _checks(model, packed),
         "report": known,
     }
 
@@ -99,7 +120,7 @@ def guess_image_shape(n_features: int, table: NDArray[Any] | None) -> tuple[int,
     """(side, side) for rows of a square number of values that are not negative; else None."""
     side = round(n_features**0.5)
     square = side * side == n_features and n_features >= _LEAST_PIXELS
-    return (side, side) if square and (table is None or table.min() >= 0) else None
+    return (side, side) if square and (table is None or _least(table) >= 0) else None
 
 
 def _image_shape(
@@ -110,6 +131,7 @@ def _image_shape(
         if given != "auto":
             raise ValueError(f"image_shape must be 'auto', None or whole numbers, got {given!r}")
         named = model.features.names is not None or model.normalizer.mean is not None
+        named |= model.features.encoder is not None
         return None if named else guess_image_shape(n_features, table)
     if given is None:
         return None
@@ -123,10 +145,33 @@ def _image_shape(
     return shape
 
 
-def _unit_rows(model: FittedModel, table: NDArray[Any]) -> Tensor:
-    """The rows that have a direction, on the sphere, in float64."""
-    unit, lost = model.normalizer.to("cpu")(torch.from_numpy(np.asarray(table, dtype=np.float64)))
-    return unit[~lost]
+def _least(table: NDArray[Any]) -> float:
+    """The least number there is; 0 if there is none."""
+    known = table[~np.isnan(table)]
+    return float(known.min()) if known.size else 0.0
+
+
+def _unit_rows(model: FittedModel, rows: StoredRows) -> Tensor | None:
+    """The rows that have a direction, on the sphere, in float64; None if there is none."""
+    unit, lost = on_sphere(rows, model.normalizer, torch.float64)
+    return None if bool(lost.all()) else take_rows(unit, (~lost).nonzero()[:, 0]).cpu()
+
+
+def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
+    """What Python says of a few rows, with missing values and without."""
+    x = model.memories.astype(np.float64) if packed is None else packed
+    x = x[np.linspace(0, len(x) - 1, min(len(x), _CHECKED)).astype(int)]
+    some = x[:1].copy()
+    some[:, ::2] = np.nan
+    x = np.concatenate([x, some, np.full_like(some, np.nan)])
+    rows = StoredRows.of(x, model.device)
+    exact = all(p.w.numel() <= _MANY for p in (model.params, model.row_density))
+    return {
+        "x": pack(x),
+        "proba": as_numpy(model.log_proba(rows).exp()).tolist(),
+        "score": as_numpy(model.novelty_score(rows)).tolist(),
+        "tolerance": _ALMOST if exact else _ROUNDED,
+    }
 
 
 def _choose_rows(model: FittedModel, n_rows: int, y: Any, most: int) -> NDArray[np.int64]:
@@ -158,14 +203,33 @@ def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
     params = model.params
     classes = model.class_params  # memories as in params, tempered exponents
     return {
-        "w": pack_memories(classes, unit),
+        "density": None if model.density is None else _density(model.density, unit),
+        "w": _memories(classes, unit),
         "p": _single(params.p),
         "net": _single(classes.p) if model.is_classifier else None,
+        "standing": model.standing.tolist(),
         "temperature": model.calibration.temperature,
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
         "omega": omega_table(float(params.beta), params.n_features),
     }
+
+
+def _density(params: Parameters, unit: Tensor | None) -> dict[str, Any]:
+    """Memories of the density alone."""
+    return {
+        "w": _memories(params, unit),
+        "weight": params.p.double().sum(1).tolist(),
+        "slope": float(params.beta_eff),
+        "logRatio": float(log_omega_ratio(params.beta.double(), params.n_features)),
+    }
+
+
+def _memories(params: Parameters, unit: Tensor | None) -> dict[str, Any]:
+    """As they are, unless that would make a large page."""
+    if params.w.numel() > _MANY:
+        return pack_memories(params, unit, _ROUGH)
+    return pack(params.w.double().cpu().numpy())
 
 
 def _single(p: Tensor) -> dict[str, Any]:
@@ -186,15 +250,48 @@ def _parents(tree: Lineage | None, levels: list[FittedModel]) -> list[list[int]]
 
 
 def _rows(
-    model: FittedModel, packed: NDArray[Any], chosen: NDArray[np.int64] | None, y: Any
-) -> dict[str, Any]:
+    model: FittedModel, texts: list[str | None] | None, packed: NDArray[Any],
+    chosen: NDArray[np.int64] | None, y: Any,
+) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
+    known, rejected = model.calibration.held_out, None
+    if known is not None and known.rejection.size:
+        rate = max(_REJECTED, 1 / (known.rejection.size + 1))
+        rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
     labels = None
     if y is not None and model.is_classifier:
         labels = label_columns(model, y)[chosen].tolist()
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
-    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist()}
+    told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
+    quick = texts is None and _is_quick(model, len(packed))
+    robust = _robust(model, packed) if quick else None
+    return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
+            "rejected": rejected, "robust": robust}  # fmt: skip
+
+
+def _robust(model: FittedModel, rows: NDArray[Any]) -> list[str]:
+    """For each row how far it may move, and by which change it would get another class."""
+    stored = StoredRows.of(rows, model.device)  # numbers, as features have them
+    proven, other = certified_radius(model, stored), counterfactual(model, stored)
+    found = []
+    for k in range(len(rows)):
+        changes = [
+            f"{c['feature']} {_told(c['from'])} → {_told(c['to'])}" for c in other[k][:_CHANGES]
+        ]
+        named = model.features.names is not None and changes and other.found[k]
+        which = f" ({', '.join(changes)})" if named else ""
+        found.append(f"{proven.sentence(k, other.length(k))}{which}")
+    return found
+
+
+def _told(value: object) -> str:
+    return written(value) if isinstance(value, float) else show(value)
+
+
+def _is_quick(model: FittedModel, n_rows: int) -> bool:
+    """Whether a certificate takes seconds at most."""
+    return float(n_rows) * model.n_memories * model.params.n_features <= _CERTIFY
 
 
 def _metric(metric: Tensor) -> dict[str, Any]:
@@ -217,8 +314,9 @@ def _certificate(model: FittedModel, X: Any, y: Any) -> Certificate | None:
     """Of all rows given, where that takes seconds; a classifier needs their labels."""
     if X is None or (y is None and model.is_classifier):
         return None
-    cost = float(len(X)) * model.n_memories * model.params.n_features
-    return None if cost > _CERTIFY else certify(model, X, y)
+    if model.is_classifier and (label_columns(model, y) < 0).any():
+        return None
+    return certify(model, X, y) if _is_quick(model, X.n_rows) else None
 
 
 def _typical(model: FittedModel) -> list[list[Any]] | None:

@@ -10,6 +10,7 @@ from mnemosphere.interpret.classes import (
     rename_class,
 )
 from mnemosphere.interpret.counterfactual import Counterfactual, counterfactual
+from mnemosphere.interpret.decision import DecisionSummary, decision_summary
 from mnemosphere.interpret.density import novelty, score_samples
 from mnemosphere.interpret.discovery import ProposedClass, discover
 from mnemosphere.interpret.editing import (
@@ -49,6 +50,7 @@ __all__ = [
     "Certificate",
     "CertifiedRadius",
     "Counterfactual",
+    "DecisionSummary",
     "Explanation",
     "FeatureContributions",
     "ImageExplanation",
@@ -62,6 +64,7 @@ __all__ = [
     "certify",
     "counterfactual",
     "coverage_curve",
+    "decision_summary",
     "decode",
     "discover",
     "encode",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from mnemosphere.labels import encode, row_weights, sample_weights
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
+from mnemosphere.schema import warn_user
 
 __all__ = ["Certificate", "certify", "judged", "labeled_rows", "warn_set_aside"]
 
@@ -83,10 +83,8 @@ def warn_set_aside(normalizer: Normalizer, given: StoredRows, weight: Tensor | N
     numbers = given.call(lost.nonzero()[:, 0])
     named = ", ".join(map(str, numbers[:_NAMED]))
     more = ", …" if len(numbers) > _NAMED else ""
-    warnings.warn(
+    hint = "" if normalizer.extra else "; normalize='standard' would keep them"
+    warn_user(
         f"{len(numbers)} of {given.n_rows} rows of X are {normalizer.no_direction}, so they have "
-        f"no direction and were set aside: row {named}{more}; normalize='standard' would keep "
-        "them",
-        UserWarning,
-        stacklevel=4,
+        f"no direction and were set aside: row {named}{more}{hint}",
     )

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.editing import directed
+from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
@@ -39,7 +40,11 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     if label in names:
         raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
     x, w = directed(model, X).double(), model.params.w
-    new = _memories_like(model.params, x)
+    near = x
+    if len(x) > _NEW_MEMORIES:
+        generator = torch.Generator(x.device).manual_seed(0)
+        near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
+    new = _memories_like(model.params, x, near)
     table = torch.eye(len(names) + 1, dtype=torch.float64)
     table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
     wide = _map_classes(model, _with_label(names, label, model.classes), table)
@@ -55,12 +60,20 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     if behind is not None:
         behind = behind.take(np.append(np.arange(model.n_memories), np.full(len(new), -1)))
         behind.support[model.n_memories :] = len(x) / len(new)
+        texts = model.features.texts(X)
+        if texts is not None and behind.names is not None:
+            order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
+            behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
     if mass is not None:
         mass[column] += len(x)
+    density = wide.density
+    if density is not None:  # there the rows themselves are memories
+        p = extended(density.p, model.smoothing, 1.0)
+        density = _weighted(density, torch.cat([density.w, near.to(w)]), p)
     return _reweighted(
         wide, torch.cat([w, new.to(w)]), extended(wide.params.p, model.smoothing, 1.0),
         extended(wide.net.p, 0.0, _WEIGHT[model.objective]),
-    ).replace(exemplars=behind, label_mass=mass)  # fmt: skip
+    ).replace(exemplars=behind, label_mass=mass, density=density)  # fmt: skip
 
 
 def remove_class(model: FittedModel, label: object) -> FittedModel:
@@ -69,14 +82,20 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     kept = as_numpy((model.net.p[1:, :-1].argmax(1) != column).nonzero()[:, 0])
     if n_classes == 1 or not kept.size:
         raise ValueError(f"every memory is of class {label!r}: none would be left")
-    others = [k for k in range(n_classes + 1) if k != column]
-    table = torch.eye(n_classes + 1, dtype=torch.float64)[:, others]
+    left = [k for k in range(n_classes + 1) if k != column]
+    table = torch.eye(n_classes + 1, dtype=torch.float64)[:, left]
     thin = _map_classes(model, np.delete(model.classes, column), table)
     memories = torch.from_numpy(kept).to(model.device)
     rows = torch.cat([torch.zeros_like(memories[:1]), 1 + memories])
+    density = thin.density
+    if density is not None and model.density is not None:
+        others = (model.density.p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
+        p = density.p[torch.cat([torch.zeros_like(others[:1]), 1 + others])]
+        density = _weighted(density, density.w[others], p) if len(others) else None
+    behind = None if model.exemplars is None else model.exemplars.take(kept)
     return _reweighted(
         thin, model.params.w[memories], thin.params.p[rows], thin.net.p[rows]
-    ).replace(exemplars=None if model.exemplars is None else model.exemplars.take(kept))
+    ).replace(exemplars=behind, density=density)
 
 
 def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
@@ -122,24 +141,23 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
     table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
     p, net = (part.double() @ table for part in (model.params.p, model.net.p))
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
+    density = model.density
+    if density is not None:
+        density = _weighted(density, density.w, density.p.double() @ table)
     found = _reweighted(model, model.params.w, p, net)
-    return found.replace(classes=classes[order], label_mass=mass)
+    return found.replace(classes=classes[order], label_mass=mass, density=density)
 
 
 def _reweighted(model: FittedModel, w: Tensor, p: Tensor, net: Tensor) -> FittedModel:
     """The model with other memories and class weights, each scaled to sum to 1."""
-    p, net = ((part / part.sum()).to(model.params.p) for part in (p.double(), net.double()))
-    params = model.params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0))
+    params = _weighted(model.params, w, p)
+    net = (net.double() / net.double().sum()).to(params.p)
     return model.replace(params=params, lineage=None, stream=None).recalibrate(class_weights=net)
 
 
-def _memories_like(params: Parameters, x: Tensor) -> Tensor:
-    """New memories (k, N) for rows x (n, N), as `add_class` says."""
+def _memories_like(params: Parameters, x: Tensor, near: Tensor) -> Tensor:
+    """New memories (k, N) for rows x (n, N) with centers (k, N), as `add_class` says."""
     w, n = params.w.double(), len(x)
-    near = x
-    if n > _NEW_MEMORIES:
-        generator = torch.Generator(x.device).manual_seed(0)
-        near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
     mean = w.mean(0, keepdim=True)
     shared = mean / mean.norm().clamp_min(1e-12)
     common = (w @ shared.T).mean()
@@ -156,6 +174,12 @@ def _memories_like(params: Parameters, x: Tensor) -> Tensor:
     length = ((usual - common * (x @ shared.T).mean()) / fresh).clamp(torch.zeros_like(most), most)
     free = (1 - common**2 - length**2).clamp_min(0.0).sqrt() * _free_direction(torch.cat([w, x]))
     return sphere.project(common * shared + length * near + free)
+
+
+def _weighted(params: Parameters, w: Tensor, p: Tensor) -> Parameters:
+    """Other memories with these class weights, scaled to sum to 1."""
+    p = (p.double() / p.double().sum()).to(params.p)
+    return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0))
 
 
 def _free_direction(rows: Tensor) -> Tensor:

@@ -12,6 +12,10 @@ as long as that is shorter: every point on the way turns the verdict.
 
 Categories and truth values are no numbers: they stay, or are switched one after the other, first
 the one that brings the verdict nearest, and the shortest of these changes is taken.
+
+Features stay within the range of the training rows (or of the row itself, if it lies outside), and
+those that were whole numbers in training stay whole: they are rounded, the others are sought anew
+with these held, and the result is verified like any other.
 """
 
 from __future__ import annotations
@@ -45,6 +49,8 @@ _SMALLEST = 0.02  # step that is still taken
 _SHOWN = 10
 _SWITCHED = ("category", "boolean")
 _SWITCHES = 3  # of categories and truth values that are tried one after the other
+_STRETCHES = (1.0, 1.5, 2.0, 3.0)  # of the change of whole numbers before it is rounded
+_UNDONE = 30  # whole numbers of a row that may go back by one, the least changes first
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,20 @@ class Counterfactual:
     found: NDArray[np.bool_]  # (n,) whether `predict` says so of the changed rows
     change: NDArray[Any]  # (n, N) in standard units
     columns: Encoding = field(repr=False)
+    standard: bool = False  # whether features are standardized
 
     @property
     def distance(self) -> NDArray[Any]:
         """Root mean square of the change over the features, in standard units, (n,)."""
         found: NDArray[Any] = np.sqrt(np.mean(self.change**2, axis=1))
         return found
+
+    def length(self, row: int) -> float | None:
+        """How far the changed row lies, in the unit of `certified_radius`; None if not found."""
+        if not self.found[row] or not self.change[row].any():
+            return None
+        moved = self.change[row] if self.standard else self.after[row] - self.given[row]
+        return float(np.linalg.norm(moved))
 
     def __len__(self) -> int:
         return len(self.found)
@@ -141,16 +155,20 @@ def counterfactual(
     *,
     hold: Sequence[object] = (),
     max_features: int | None = None,
+    realistic: bool = True,
 ) -> Counterfactual:
     """The smallest change of each row that makes `predict` say y, in the units of X.
 
     y: one class or one per row; None for the most probable after the predicted one. hold:
     features that must stay, by name or number. max_features: change no more than so many, those
-    that the smallest change moves most. Small is what is small in standard deviations of the
-    training rows with normalize='standard', else along the sphere. The search is local, so what
-    it finds is not proved to be the smallest, but it is verified by `predict`.
+    that the smallest change moves most. realistic: whole numbers stay whole, and no feature leaves
+    the range of the training rows; False for the shortest change of all. Small is what is small in
+    standard deviations of the training rows with normalize='standard', else along the sphere. The
+    search is local, so what it finds is not proved to be the smallest, but it is verified by
+    `predict`.
     """
-    stored, given = model.completed(X), model.stored(X)
+    given = model.stored(X).dense()
+    stored = model.completed(given)
     x = stored.values.to(stored.device).double()  # (n, N)
     names = [str(n) for n in model.features.names or [f"x{i}" for i in range(x.shape[1])]]
     columns = model.features.encoding or Encoding(tuple(Column(name, "number") for name in names))
@@ -164,13 +182,18 @@ def counterfactual(
         x[:, place] = torch.where(blank[:, place], _nearest(x[:, place], values), x[:, place])
         switches += [(place, values)] if bool(free[:, place].all()) else []
         free[:, place] = False
+    seen = model.features.observed if realistic and model.normalizer.kind != "none" else None
+    observed = None if seen is None else torch.from_numpy(seen).to(x)
+    if observed is not None:  # nor a whole number
+        x = torch.where(blank & (observed[2] > 0), x.round(), x)
+        x = torch.where(blank, x.clamp(observed[0], observed[1]), x)
     proba = model.log_proba(given).exp()
     order = proba.argsort(dim=1, descending=True, stable=True)
     if y is None:
         target = order[:, min(1, proba.shape[1] - 1)]
     else:
         target = model.columns_of(np.atleast_1d(as_numpy(y))).expand(len(x))
-    search = _Search(model.class_params, model.normalizer.to(x.device))
+    search = _Search(model.class_params, model.normalizer.to(x.device), observed)
     most = x.shape[1] if max_features is None else max_features
     check_whole(most, "max_features", 1)
     change, state = torch.full_like(x, torch.nan), x
@@ -183,6 +206,9 @@ def counterfactual(
             kept = own.abs().topk(min(most - n_switched, x.shape[1]), dim=1).indices
             few = torch.zeros_like(free).scatter(1, kept, value=True) & free
             own = search(state, target, few)
+        else:
+            few = free
+        own = search.rounded(state, own, target, few)
         if n_switched:
             own = (search.apply(state, own) - x) / search.unit(x)
         change = _shorter(change, own)
@@ -191,14 +217,19 @@ def counterfactual(
     for place, values in switches:  # without the rounding of units
         same = (change[:, place] == 0).all(1, keepdim=True)
         after[:, place] = torch.where(same, x[:, place], _nearest(after[:, place], values))
-    moved, rows = as_numpy(after), as_numpy(after)
-    if model.features.encoding is not None and is_frame(X):
+    if observed is not None:
+        after = torch.where((observed[2] > 0) & (x == x.round()), after.round(), after)
+        change = (after - x) / search.unit(x)
+    framed = model.features.encoding is not None and is_frame(X)
+    hit = model.log_proba(columns.rewrite(X, as_numpy(after)) if framed else after).argmax(1)
+    hit = hit == target
+    after, change = (torch.where(hit[:, None], t, kept) for t, kept in ((after, x), (change, 0.0)))
+    moved = rows = as_numpy(after)
+    if framed:
         rows = columns.rewrite(X, moved)
     elif hasattr(X, "iloc"):
         rows = type(X)(moved, X.index, X.columns)
-    wanted = model.classes[as_numpy(target)]
-    found = model.classes[as_numpy(model.log_proba(rows).argmax(1))] == wanted
-    change = torch.where(torch.from_numpy(found).to(x.device)[:, None], change, 0.0).nan_to_num(0.0)
+    wanted, found, change = model.classes[as_numpy(target)], as_numpy(hit), change.nan_to_num(0.0)
     return Counterfactual(
         rows=rows,
         given=as_numpy(x),
@@ -208,6 +239,7 @@ def counterfactual(
         found=found,
         change=as_numpy(change),
         columns=columns,
+        standard=model.normalizer.scale is not None,
     )
 
 
@@ -265,7 +297,8 @@ def _switched(
 class _Search:
     """The shortest change of each row that makes it the target's."""
 
-    def __init__(self, params: Parameters, normalizer: Normalizer) -> None:
+    def __init__(self, params: Parameters, normalizer: Normalizer, observed: Tensor | None) -> None:
+        self.observed = observed  # (3, N) of `Features`
         # The new verdict must survive rounding in the precision of the model.
         self.margin = torch.finfo(params.w.dtype).eps ** 0.5
         self.params, self.normalizer = params.to(dtype=torch.float64), normalizer
@@ -286,6 +319,55 @@ class _Search:
         if self.normalizer.kind == "none":
             after = after / torch.linalg.vector_norm(after, dim=1, keepdim=True)
         return torch.where((change == 0).all(1, keepdim=True), x, after)
+
+    def within(self, x: Tensor, change: Tensor) -> Tensor:
+        """Changes (n, N) that do not leave the range of the training rows and of the row."""
+        if self.observed is None:
+            return change
+        unit, (low, high, _) = self.unit(x), self.observed
+        below, above = (torch.minimum(low, x) - x) / unit, (torch.maximum(high, x) - x) / unit
+        return torch.minimum(torch.maximum(change, below), above)
+
+    def rounded(self, x: Tensor, change: Tensor, target: Tensor, free: Tensor) -> Tensor:
+        """Changes (n, N) after which whole numbers are whole; NaN where the class is lost by that.
+
+        Whole numbers are rounded, to the nearest or away from the row, and the other features are
+        sought anew. Then each goes back by one as long as the class stays.
+        """
+        if self.observed is None:
+            return change
+        whole = (self.observed[2] > 0) & free & (x == x.round())
+        bent = (whole & (change != 0)).any(1) & ~change.isnan().any(1)
+        if not bool(bent.any()):
+            return change
+        unit = self.unit(x).expand(len(x), -1)[bent]
+        x, target, whole, rest = x[bent], target[bent], whole[bent], free[bent] & ~whole[bent]
+        given, best = change[bent], torch.full_like(x, torch.nan)
+        for stretch in _STRETCHES:
+            moved = stretch * given * unit
+            away = moved.sign() * (moved.abs() - 1e-6).ceil()
+            for steps in (moved.round(), away):
+                at = x + self.within(x, torch.where(whole, steps / unit, 0.0)) * unit
+                at = torch.where(whole, at.round(), at)
+                best = _shorter(best, (at + self._moved(at, target, rest) - x) / unit)
+            if stretch == 1.0 and not bool(best.isnan().any()):
+                break
+        order = torch.where(whole, best.abs(), torch.inf).argsort(1)[:, :_UNDONE]
+        for place in torch.cat([order, order], 1).T[..., None]:
+            fewer = (best * unit).gather(1, place)
+            fewer = (fewer - fewer.sign()).round() / unit.expand_as(x).gather(1, place)
+            tried = best.scatter(1, place, torch.where(whole.gather(1, place), fewer, torch.nan))
+            kept = self.lead(x + tried * unit, target) >= 0  # NaN: not one to go back
+            best = torch.where(kept[:, None], tried, best)
+        change = change.clone()
+        change[bent] = best
+        return change
+
+    def _moved(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
+        """The shortest change (n, N) in the features' units; NaN where none was found."""
+        if bool(free.any()):
+            return self(x, target, free) * self.unit(x)
+        return torch.where(self.lead(x, target)[:, None] >= 0, torch.zeros_like(x), torch.nan)
 
     def _mean(self, x: Tensor) -> Tensor:
         """What is taken off the features of a row, (n, 1)."""
@@ -317,12 +399,15 @@ class _Search:
         unit = self.unit(x)
 
         def lead(change: Tensor) -> Tensor:
-            return self.lead(x + change * unit, target)
+            return self.lead(x + self.within(x, change) * unit, target)
+
+        def cut(end: Tensor, shares: Sequence[float], halvings: int = _HALVINGS) -> Tensor:
+            return self.within(x, self._cut(lead, end, shares, halvings))
 
         best = torch.full_like(x, torch.nan)
         best[lead(torch.zeros_like(x)) >= -self.margin] = 0.0  # the target's already
         for end in self._ends(x, target, free, unit):
-            best = _shorter(best, self._cut(lead, end, _WAY))
+            best = _shorter(best, cut(end, _WAY))
         step, onward = torch.ones_like(best[:, :1]), torch.zeros_like(best)
         for _ in range(_ROUNDS):
             # Where no way was found yet, the planes alone lead on.
@@ -333,13 +418,13 @@ class _Search:
             plane = (slope * at).sum(1, keepdim=True) - value[:, None]
             nearest = slope * plane / torch.where(square > 0, square, 1.0)
             onward = (at + step * (nearest - at)).clamp(-_FARTHEST, _FARTHEST)
-            after = _shorter(best, self._cut(lead, onward, _BEYOND))
+            after = _shorter(best, cut(onward, _BEYOND))
             # What did not help is tried again by half.
             step = torch.where((after == best).all(1, keepdim=True), step / 2, step)
             best = after
             if bool((step < _SMALLEST).all()):
                 break
-        return self._cut(lead, best, (1.0,), _LAST_HALVINGS)
+        return cut(best, (1.0,), _LAST_HALVINGS)
 
     def _ends(self, x: Tensor, target: Tensor, free: Tensor, unit: Tensor) -> list[Tensor]:
         """Changes that lead to the nearest memories that are the target's themselves."""
@@ -359,8 +444,7 @@ class _Search:
 
     @staticmethod
     def _cut(
-        lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float],
-        halvings: int = _HALVINGS,
+        lead: Callable[[Tensor], Tensor], end: Tensor, shares: Sequence[float], halvings: int
     ) -> Tensor:  # fmt: skip
         """The way to `end` cut where the target takes the lead; NaN where it never does.
 

@@ -175,10 +175,15 @@ def with_class_prior(
     other = model.with_params(
         change_prior(model.params, torch.cat([new, p_q[-1:]]), memory_weights)
     )
-    # The same change for the weights that classes are read from.
-    net = model.net
-    changed = change_prior(net, net.p.double().sum(0) * ratio, memory_weights).p
-    return other.recalibrate(temperature=model.calibration.temperature, class_weights=changed)
+
+    # The same change for the weights that classes are read from, and for the density.
+    def changed(params: Parameters) -> Parameters:
+        return change_prior(params, params.p.double().sum(0) * ratio, memory_weights)
+
+    density = None if model.density is None else changed(model.density)
+    return other.replace(density=density).recalibrate(
+        temperature=model.calibration.temperature, class_weights=changed(model.net).p
+    )
 
 
 def _prior_weights(
@@ -211,7 +216,8 @@ def shrink(
     """A smaller model: the memories that the loss misses least are merged away."""
     check_whole(n_memories, "n_memories")
     rows = labeled_rows(model, X, y)
-    return model.with_params(merge(model.params, rows, int(n_memories), model.rule).params)
+    merged = merge(model.params, rows, int(n_memories), model.rule).params
+    return model.with_params(merged).replace(density=model.density)
 
 
 def at_level(model: FittedModel, level: int) -> FittedModel:
@@ -231,7 +237,7 @@ def at_level(model: FittedModel, level: int) -> FittedModel:
 
 def directed(model: FittedModel, X: Any) -> Tensor:
     """Unit rows; ValueError if one has no direction."""
-    x, lost = on_sphere(model.completed(X), model.normalizer, model.params.w.dtype)
+    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.params.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "

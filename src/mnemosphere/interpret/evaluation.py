@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import precision_recall_fscore_support
 
 from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.interpret.decision import Votes, summarize, votes
 
 _BINS = 15  # of the calibration error
 Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
 
 
 def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) -> dict[str, Any]:
-    """Accuracy, log-loss, calibration error, confusion, recall and precision of every class.
+    """Accuracy, log-loss, calibration error, how few memories decide, confusion, every class.
 
     parts: labeled rows (X, y, names), which need not fit in memory together. A row of a class that
     the model does not know counts as wrong; log-loss, calibration error and confusion are of the
@@ -25,13 +26,16 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     classes, order = model.classes, np.argsort(model.classes, kind="stable")
     seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both
     worst: list[tuple[float, Any, Any, Any]] = []
+    voted: list[Votes] = []
     for X, y, names in parts:
         if (classes.dtype.kind in "US") != (y.dtype.kind in "US"):
             raise ValueError(
                 f"the labels are like {y[0].item()!r}, the model's like {classes[0].item()!r}: "
                 "choose labels of the same kind"
             )
-        proba = as_numpy(model.log_proba(X).exp())
+        stored = model.stored(X)
+        proba = as_numpy(model.log_proba(stored).exp())
+        voted.append(votes(model, stored))
         best, known = proba.argmax(axis=1), np.isin(y, classes)
         truth = np.full(len(y), -1)
         truth[known] = order[np.searchsorted(classes, y[known], sorter=order)]
@@ -49,6 +53,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
         "accuracy": float(np.mean(truth == best)),
         "log_loss": found["log_loss"],
         "calibration_error": found["calibration_error"],
+        "decision": summarize(model, voted).as_dict(),
         "most_frequent": float(np.unique(labels, return_counts=True)[1].max() / len(labels)),
         "rows": len(labels),
         "unknown_labels": int((~known).sum()),
@@ -72,8 +77,10 @@ def measures(
     if not len(truth):
         empty = np.zeros((n_classes, n_classes), dtype=np.int64)
         return {"confusion": empty, "log_loss": None, "calibration_error": None}
+    confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
+    np.add.at(confusion, (truth, best), 1)
     return {
-        "confusion": confusion_matrix(truth, best, labels=np.arange(n_classes)),
+        "confusion": confusion,
         "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()) + 0.0,
         "calibration_error": calibration_error(sure, best == truth),
     }

@@ -88,13 +88,14 @@ def _overlaps(params: Parameters, x: Tensor) -> Tensor:
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
-    """One line per memory, as a pandas frame.
+    """One line per memory, as a pandas frame; those that repeat another share its line.
 
-    name (#17, counted from 0), label and soft_label net of smoothing, purity (its largest
-    entry), support (rows behind the memory), share of all rows, supported (False where fewer
-    than one row stands behind it), beta_split (NaN unless rows are given: then all of this is
-    measured on them), nearest memory and overlap, features (those of the largest weight in the
-    overlap with it), typical_rows (their numbers in X, or what `name_rows` calls them).
+    name (#17, counted from 0, as the index), n_alike (how many memories the line is about), label
+    and soft_label net of smoothing, purity (its largest entry), support (rows behind the memory),
+    share of all rows, supported (False where fewer than one row stands behind it), beta_split (NaN
+    unless rows are given: then all of this is measured on them), nearest memory and overlap,
+    features (those of the largest weight in the overlap with it), typical_rows (their texts, what
+    `name_rows` calls them, or their numbers in X).
     """
     import pandas as pd
 
@@ -102,39 +103,53 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
     if X is not None:
         behind = find_exemplars(params, model.normalizer, model.completed(X))
+        behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
         behind = Exemplars(
             np.full((params.n_memories, _TYPICAL), -1), np.full(params.n_memories, np.nan)
         )
-    soft = as_numpy(model.class_params.p[1:].double())
-    soft = soft / soft.sum(axis=1, keepdims=True)
-    names = [*model.classes.tolist(), None]
-    nearest, overlap = _nearest(params)
-    return pd.DataFrame(
-        {
-            "name": [memory_name(m) for m in range(params.n_memories)],
-            "label": pd.Series([names[k] for k in soft.argmax(axis=1)], dtype=object),
-            "soft_label": [
-                {name: float(v) for name, v in zip(names, line, strict=True) if v > 0}
-                for line in soft
-            ],
-            "purity": soft.max(axis=1),
-            "share": behind.support / np.nansum(behind.support).clip(1e-300),
-            "support": behind.support,
-            "supported": behind.support >= 1,
-            "beta_split": beta_split,
-            "nearest": [None if k < 0 else memory_name(k) for k in nearest],
-            "nearest_overlap": overlap,
-            "features": _strongest(model, _TYPICAL)[1],
-            "typical_rows": behind.as_lists(),
-        }
+    shown, line, n_alike = np.unique(
+        as_numpy(model.standing), return_inverse=True, return_counts=True
     )
 
+    def added(values: NDArray[Any]) -> NDArray[Any]:
+        found = np.zeros((len(shown), *values.shape[1:]))
+        np.add.at(found, line, values)
+        return found
 
-def _nearest(params: Parameters) -> tuple[list[int], NDArray[np.float64]]:
+    soft = added(as_numpy(model.class_params.p[1:].double()))
+    soft = soft / soft.sum(axis=1, keepdims=True)
+    support = added(behind.support)
+    names = [*model.classes.tolist(), None]
+    called = [memory_name(m) for m in shown.tolist()]
+    nearest, overlap = _nearest(params.w[shown])
+    features, typical = _strongest(model, _TYPICAL)[1], behind.as_lists()
+    return pd.DataFrame(
+        {
+            "name": called,
+            "n_alike": n_alike,
+            "label": np.array([names[k] for k in soft.argmax(axis=1)], dtype=object),
+            "soft_label": [
+                {name: float(v) for name, v in zip(names, row, strict=True) if v > 0}
+                for row in soft
+            ],
+            "purity": soft.max(axis=1),
+            "share": support / np.nansum(support).clip(1e-300),
+            "support": support,
+            "supported": support >= 1,
+            "beta_split": beta_split[shown],
+            "nearest": [None if k < 0 else called[k] for k in nearest],
+            "nearest_overlap": overlap,
+            "features": [features[m] for m in shown],
+            "typical_rows": [typical[m] for m in shown],
+        }
+    ).set_index(shown)
+
+
+def _nearest(w: Tensor) -> tuple[list[int], NDArray[np.float64]]:
     """The memory nearest to each other than itself, and their overlap; −1 and NaN for one alone."""
-    w = params.w.double().cpu()
+    w = w.double().cpu()
     if len(w) == 1:
         return [-1], np.array([np.nan])
     nearest, overlaps = [], []
@@ -170,9 +185,11 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
 def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[list[Any]]]:
     """(weights, names) of the features of the largest weight in the overlap with each memory.
 
-    With a metric, weights are those of features, not of the coordinates behind it.
+    With a metric, weights are those of features, not of the coordinates behind it. Texts have none:
+    numbers of a vector tell nobody anything.
     """
     n = model.features.n_numbers
+    most = 0 if model.features.encoder is not None else most
     called = model.features.names or range(n)
     # Without the coordinate that "standard" appends.
     w = model.normalizer.pull_back(model.params.w)[:, :n]
@@ -183,7 +200,9 @@ def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[l
 def relevances(model: FittedModel) -> Floats:
     """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
 
-    The diagonal of AᵀA, in standard units of the features; all 1 without a metric.
+    The diagonal of AᵀA, in standard units of the features; all 1 without a metric. Compare features
+    by rank: sizes are not shares of what the model learned. A feature of noise keeps about half of
+    the average, and more if no feature tells the classes.
     """
     a, n = model.normalizer.metric, model.features.n_numbers
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
@@ -216,8 +235,7 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
         raise ValueError("no rows stand behind the memories of this model: fit it first")
     typical = model.exemplars.typical
     if isinstance(names, Mapping):
-        told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
-        found = np.array(told, dtype=object).reshape(typical.shape)
+        found = _names_of(typical, names)
     else:
         given = np.array([str(name)[:_LETTERS] for name in as_numpy(names)], dtype=object)
         if given.ndim != 1 or len(given) <= typical.max():
@@ -227,6 +245,23 @@ def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> Fitte
             )
         found = np.where(typical < 0, "", given[typical])
     return model.replace(exemplars=replace(model.exemplars, names=found))
+
+
+def with_texts(behind: Exemplars, texts: list[str | None] | None) -> Exemplars:
+    """Typical rows by their texts, if the rows that they were found among are texts."""
+    return behind if texts is None else replace(behind, names=row_texts(texts, behind.typical))
+
+
+def row_texts(texts: list[str | None], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The texts of these rows, each on one line and cut; "" for row −1."""
+    named = {k: " ".join((texts[k] or "").split()) for k in rows.ravel().tolist() if k >= 0}
+    return _names_of(rows, named)
+
+
+def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[Any]:
+    """(P, 3) what these rows are called."""
+    told = [str(names.get(k, ""))[:_LETTERS] for k in typical.ravel().tolist()]
+    return np.array(told, dtype=object).reshape(typical.shape)
 
 
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:

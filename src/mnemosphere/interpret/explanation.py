@@ -15,6 +15,7 @@ from torch import Tensor
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
+from mnemosphere.interpret.decision import votes
 from mnemosphere.interpret.feature_contributions import (
     FeatureContributions,
     Source,
@@ -22,9 +23,10 @@ from mnemosphere.interpret.feature_contributions import (
 )
 from mnemosphere.model import retrieval
 from mnemosphere.model.gaps import has_gaps
-from mnemosphere.model.parameters import Parameters, memory_name
+from mnemosphere.model.parameters import memory_name
+from mnemosphere.model.scores import Scores
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.text import format_table, html_table, readable
+from mnemosphere.text import format_table, html_table, readable, short_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -33,6 +35,7 @@ _SHOWN = 5  # rows of a notebook's tables, classes of a title
 _TOLD = 0.005  # probability of a class in a title
 _WIDTH = 100  # of printed tables
 _ALL = 1000  # letters of a name in a notebook
+_HALF = 0.5  # of the vote
 _SHORT = 24  # letters of row names that share a line
 
 Table = list[dict[str, str]]
@@ -48,11 +51,17 @@ class Reason:
     label: object  # the memory's own most likely class; None for "none of them"
     label_weight: float  # how much of its soft label that is
     typical_rows: tuple[Any, ...] = ()  # training rows most like it: numbers, or what you call them
+    n_alike: int = 1  # memories that this one stands for, as nobody could distinguish them
 
     @property
     def name(self) -> str:
         """What the memory is called in tables and pictures."""
         return memory_name(self.memory)
+
+    @property
+    def shown_name(self) -> str:
+        """The same, with how many it stands for."""
+        return self.name if self.n_alike == 1 else f"{self.name} (×{self.n_alike})"
 
     @property
     def soft_label(self) -> str:
@@ -62,7 +71,11 @@ class Reason:
 
 @dataclass(frozen=True)
 class Explanation:
-    """For n rows the k memories with the largest share of the decision, largest first."""
+    """For n rows the k memories with the largest share of the decision, largest first.
+
+    Memories that a reader cannot distinguish (an overlap of 0.999, the same labels) are shown as
+    one, the heaviest, with the sum of their shares.
+    """
 
     rows: Any  # (n, N) unit rows, in the features' units with 'standard'; sparse ones stay so
     classes: NDArray[Any]  # (C,)
@@ -71,10 +84,13 @@ class Explanation:
     share: NDArray[Any]  # (n, k)
     overlap: NDArray[Any]  # (n, k)
     uniform_share: NDArray[Any]  # (n,) of the uniform component
+    frequency_share: NDArray[Any]  # (n,) of the vote that repeats the class frequencies
     soft_label: NDArray[Any]  # (n, k, C+1)
+    n_alike: NDArray[np.int64]  # (n, k) memories that each stands for
     patterns: NDArray[Any] = field(repr=False)  # (m, N) every memory among these once, in order
     typical_rows: NDArray[Any] | None  # (n, k, 3) training rows: numbers, −1 for none, or names
     source: Source = field(repr=False)
+    texts: list[str | None] | None = field(default=None, kw_only=True)  # of rows that are such
 
     @property
     def verdict(self) -> NDArray[Any]:
@@ -119,6 +135,7 @@ class Explanation:
                 label=names[int(self.soft_label[row, j].argmax())],
                 label_weight=float(self.soft_label[row, j].max()),
                 typical_rows=self._typical(row, j),
+                n_alike=int(self.n_alike[row, j]),
             )
             for j in range(self.memory.shape[1])
         ]
@@ -165,7 +182,28 @@ class Explanation:
         first, *rest = named
         more = ", …" if len(rest) + 1 < len(order) else ""
         after = f", then {', '.join(rest)}{more}" if rest else ""
-        return f"{f'row {row}' if name is None else name}: {first}{after}"
+        name = f"row {row}" if name is None else name
+        if self.texts is not None:
+            name += f" {short_text(self.texts[row])}"
+        return f"{name}: {first}{after}"
+
+    def remark(self, row: int) -> str:
+        """What a reader has to know first if no memory or no feature decided; else empty."""
+        if self.uniform_share[row] > _HALF:
+            return "No memory resembles this row: class frequencies decide."
+        if self.frequency_share[row] > _HALF:
+            return (
+                "The memories that resemble this row hold about the same mix of classes as all "
+                "training rows: class frequencies decide."
+            )
+        if self.shows_features:
+            why = self.features(row)
+            if why.difference_rest > why.difference.sum() + why.difference_constant:
+                return (
+                    f"The weights and soft labels of the memories decide between {why.verdict} "
+                    f"and {why.runner_up}, more than the features."
+                )
+        return ""
 
     def tables(self, row: int, width: int = _WIDTH) -> list[tuple[str, Table]]:
         """(heading, lines) of what there is to say about a row, for people; texts are cut."""
@@ -173,7 +211,7 @@ class Explanation:
         long = any(len(str(name)) > _SHORT for r in reasons for name in r.typical_rows)
         lines = [
             {
-                "memory": r.name, "share": f"{r.share:.1%}", "overlap": f"{r.overlap:.3f}",
+                "memory": r.shown_name, "share": f"{r.share:.1%}", "overlap": f"{r.overlap:.3f}",
                 "soft label": r.soft_label,
                 "typical rows": "" if long else ", ".join(map(str, r.typical_rows)),
             }
@@ -182,11 +220,12 @@ class Explanation:
         uniform = float(self.uniform_share[row])
         rest = max(0.0, 1 - float(self.share[row].sum()) - uniform)
         empty = dict.fromkeys(lines[0], "")
-        lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
+        if int(self.n_alike[row].sum()) < self.source.params.n_memories:
+            lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
         lines += [empty | {"memory": "uniform", "share": f"{uniform:.1%}"}]
         if not any(line["typical rows"] for line in lines):
             lines = [{k: v for k, v in line.items() if k != "typical rows"} for line in lines]
-        found = [("", lines)]
+        found = [(self.remark(row), lines)]
         if long:
             named = [(r.name, str(name)) for r in reasons for name in r.typical_rows]
             texts = [{"memory": m, "typical row": " ".join(name.split())} for m, name in named]
@@ -237,7 +276,7 @@ class Explanation:
         decision = plots.Decision(
             np.clip(self.share[row] / max(1.0, float(self.share[row].sum())), 0, 1),
             self.soft_label[row], self.proba[row], self.classes.tolist(),
-            [memory_name(m) for m in self.memory[row]], truth,
+            [reason.shown_name for reason in self[row]], truth,
         )  # fmt: skip
         if image_shape is None and self.shows_features:
             return plots.feature_figure(self.features(row), decision, figure=figure)
@@ -265,13 +304,13 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     `predict_proba`; its features are shown and taken apart as `encode` fills them in.
     """
     check_whole(n_nearest, "n_nearest", 1)
-    params, given, stored = model.class_params, model.stored(X), model.completed(X)
+    params, given = model.class_params, model.stored(X)
+    stored = model.completed(given)
     exact, lost = on_sphere(stored, model.normalizer, torch.float64)
     x = seen = exact.to(params.w.dtype)
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
         seen, lost = on_sphere(given, model.normalizer, params.w.dtype)
-    nearest, share, uniform = _shares(params, seen, lost, n_nearest)
-    soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
+    nearest, share, uniform = _shares(model, seen, lost, n_nearest)
     memory = as_numpy(nearest)
     names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
     return Explanation(
@@ -282,21 +321,37 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         share=as_numpy(share),
         overlap=as_numpy((exact @ params.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
-        soft_label=as_numpy(soft[nearest]),
+        frequency_share=votes(model, given).frequencies,
+        soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
+        n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         source=Source(
             params, model.normalizer, stored.values, given.values, list(map(str, names)),
             model.features.kinds,
         ),
+        texts=model.features.texts(X),
     )  # fmt: skip
+
+
+def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> Tensor:
+    """Soft labels (n, k, C+1) of memories shown (n, k): of all that each stands for, by share."""
+    params, standing = model.class_params, model.standing
+    soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
+    found = soft[shown]
+    if len(model.distinct) < model.n_memories and not bool(lost.all()):
+        scores = Scores(params, None, x.shape[0])(x[~lost], (~lost).nonzero()[:, 0])[:, 1:]
+        for k in range(shown.shape[1]):
+            others = standing != shown[~lost, k : k + 1]  # (n, P)
+            found[~lost, k] = scores.masked_fill(others, -torch.inf).softmax(1) @ soft
+    return found
 
 
 def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
     params = model.class_params
     parts = [
-        _shares(params, x, lost, n_memories)[:2] for x, lost in model.unit_rows(X, params.w.dtype)
+        _shares(model, x, lost, n_memories)[:2] for x, lost in model.unit_rows(X, params.w.dtype)
     ]
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
@@ -306,15 +361,18 @@ def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[A
     return columns
 
 
-def _shares(params: Parameters, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+def _shares(model: FittedModel, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """(memories (n, k), their shares, that of the uniform component (n,)), largest first.
+
+    Memories that cannot be distinguished count as one, the one that stands for them.
 
     A row without direction is like no memory: the uniform component has all of its share.
     """
-    n, k = x.shape[0], min(k, params.n_memories)
-    memory = torch.arange(k, device=x.device).repeat(n, 1)
+    distinct = model.distinct
+    n, k = x.shape[0], min(k, len(distinct))
+    memory = distinct[:k].repeat(n, 1)
     share, uniform = x.new_zeros(n, k), x.new_ones(n)
     if not bool(lost.all()):
-        top = retrieval.shares(params, x[~lost], None, k)
+        top = retrieval.shares(model.class_params, x[~lost], None, k, model.standing)
         memory[~lost], share[~lost], uniform[~lost] = top.indices, top.shares, top.uniform
     return memory, share, uniform

@@ -1,15 +1,18 @@
 """What each feature did in one decision: parts of overlaps, and of the odds of two classes.
 
 A row u on the sphere is linear in the features but for its length, u = v/‖v‖, so an overlap ⟨w, u⟩
-is a sum over features. For the odds of two classes a and b, let m_y = Σ_μ r_μ w_μ be the memories
-of a class by their shares r in it (what the uniform component has of them pulls m_y to zero). Then
+is a sum over features. A part of every soft label repeats the class frequencies: no class is
+impossible, however far its memories are. Let g' be soft labels without that part
+(`class_reading.frequency_part`), F_y = log Σ_μ p_μ g'_μy exp(h_μ) what the memories of class y say,
+and m_y = Σ_μ r_μ w_μ these memories by their shares r in it. For the odds of two classes a and b
 
-    log P(a|x) − log P(b|x) = β_eff Σ_i (m_a − m_b)_i (u_i − (m_a + m_b)_i/2) + the rest,
+    log P(a|x)/P(b|x) = β_eff Σ_i (m_a − m_b)_i (u_i − (m_a + m_b)_i/2) + weights + frequencies,
 
 so feature i speaks for the class whose memories are nearer to the row along i, by half the
-difference of the squared distances; β_eff (m_a − m_b) is the gradient of the log-odds. The rest is
-what no feature has a part in: how heavy the memories are, how far apart, and their soft labels.
-Both sums are exact.
+difference of the squared distances; β_eff (m_a − m_b) is the gradient of F_a − F_b. The weights are
+the rest of F_a − F_b: how heavy the memories are, how far apart, and their soft labels. The
+frequencies are what is left: they limit the odds. The sum is exact. If no memory has a class of its
+own, m_y is that of all memories with any of it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import written
 from mnemosphere.data.normalize import Normalizer
+from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.metric import relevances, strongest_pairs
 from mnemosphere.model.parameters import Parameters, memory_name
@@ -71,7 +75,8 @@ class FeatureContributions:
     difference: Floats  # (N,) parts of the log-odds of the verdict against the runner-up
     difference_constant: float
     difference_rest: float  # of memories: weights, spread, soft labels
-    log_odds: float  # the sum of the last three
+    difference_frequencies: float  # of the class frequencies in soft labels, which limit the odds
+    log_odds: float  # the sum of the last four
     relevance: Floats  # (N,) how much the metric lets each feature count, 1 on average
     pairs: list[tuple[str, str, float]]  # the features that count together most, if there are any
 
@@ -92,6 +97,12 @@ class FeatureContributions:
             for i in self.order()
         ]  # fmt: skip
 
+    @property
+    def relevance_rank(self) -> NDArray[np.int64]:
+        """(N,) 1 for the feature that counts most in the metric: ranks mean more than sizes."""
+        found: NDArray[np.int64] = 1 + np.argsort(np.argsort(-self.relevance, kind="stable"))
+        return found
+
     def order(self) -> list[int]:
         """Features by the difference they made, the largest first."""
         return [int(i) for i in np.argsort(-np.abs(self.difference), kind="stable")]
@@ -102,7 +113,7 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        heads = [*(["relevance"] if self.pairs else []), "input", "verdict", "runner-up"]
+        heads = [*(["relevance rank"] if self.pairs else []), "input", "verdict", "runner-up"]
 
         def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
             value, relevance, *positions = cells or ("", "", "", "", "")
@@ -115,7 +126,7 @@ class FeatureContributions:
         lines = [
             line(
                 self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
-                f"{self.relevance[i]:.2f}", f"{self.position[i]:+.2f}",
+                str(self.relevance_rank[i]), f"{self.position[i]:+.2f}",
                 f"{self.verdict_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
             )
             for i in shown
@@ -126,6 +137,8 @@ class FeatureContributions:
         if self.constant.any():
             lines.append(line("(being average)", self.constant[0], self.difference_constant))
         lines.append(line("(soft labels)", None, self.difference_rest))
+        if abs(self.difference_frequencies) >= 0.005:
+            lines.append(line("(class frequencies)", None, self.difference_frequencies))
         overlaps = self.contribution[0].sum() + self.constant[0]
         return [*lines, line("sum", overlaps, self.log_odds)]
 
@@ -154,7 +167,17 @@ class FeatureContributions:
 
 
 def _odds(log_odds: float) -> str:
-    return f"{np.exp(log_odds):.2g} to 1" if log_odds < 9 else "over 1000 to 1"
+    odds = np.exp(min(log_odds, 7.0))
+    return "over 1000 to 1" if odds > 1000 else f"{odds:{'.0f' if odds >= 10 else '.2g'}} to 1"
+
+
+def _without_frequencies(params: Parameters, order: tuple[int, int]) -> Parameters:
+    """Parameters whose soft labels are net of class frequencies, if both classes have memories."""
+    rest = frequency_part(params)[1]
+    if not bool((rest.sum(0)[list(order)] > 0).all()):
+        return params
+    p = torch.cat([rest, torch.zeros_like(rest[:, :1])], 1) * params.p.sum(1, keepdim=True)
+    return params.replace(p=p)
 
 
 def feature_contributions(
@@ -173,14 +196,18 @@ def feature_contributions(
     shown = torch.from_numpy(memory).to(u.device)
     value: Floats = source.given[row].to_dense().double().cpu().numpy()
     contribution = v * back[shown]  # (k, N')
-    toward, mean = [], []
+    toward, mean, said = [], [], []
+    speaking = _without_frequencies(params, order)
     for column in order:
-        share = Scores(params, column, 1)(u, slice(None)).softmax(1)[:, 1:]  # (1, P)
+        scores = Scores(speaking, column, 1)(u, slice(None))  # (1, P+1)
+        share = scores.softmax(1)[:, 1:]
         mean.append(share @ own)
         toward.append(params.beta_eff * (share @ back) * (v - mean[-1] / 2))
-    scores = params.p_q.clamp_min(1e-300).log() if bool(lost) else log_joint(params, u)[0]
-    log_odds = float(scores[order[0]] - scores[order[1]])
+        said.append(float(scores.logsumexp(1)))
+    log_joints = params.p_q.clamp_min(1e-300).log() if bool(lost) else log_joint(params, u)[0]
+    log_odds = float(log_joints[order[0]] - log_joints[order[1]])
     difference = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
+    memories_odds = 0.0 if bool(lost) else said[0] - said[1]
 
     def position(points: Tensor) -> Floats:
         found: Floats = (unit * points[:, :n]).cpu().numpy()
@@ -203,7 +230,8 @@ def feature_contributions(
         constant=contribution[:, n:].sum(1).cpu().numpy(),
         difference=difference[:n].cpu().numpy(),
         difference_constant=float(difference[n:].sum()),
-        difference_rest=log_odds - float(difference.sum()),
+        difference_rest=memories_odds - float(difference.sum()),
+        difference_frequencies=log_odds - memories_odds,
         log_odds=log_odds,
         relevance=np.ones(n) if metric is None else relevances(metric).cpu().numpy(),
         pairs=[(called[i], called[j], value) for i, j, value in pairs],

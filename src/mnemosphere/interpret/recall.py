@@ -91,7 +91,7 @@ def _recall(
 
 def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
     """Unit rows, NaN filled in neutrally, and the mask of the coordinates that are known."""
-    stored = model.stored(X)
+    stored = model.stored(X).dense()
     values = stored.values.to(stored.device).double()
     gaps = torch.isnan(values)
     mask: Tensor | None = None
@@ -133,7 +133,7 @@ def sample(
     generator = torch.Generator().manual_seed(draw_seed(random_state))
     index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
     x, drawn = retrieval.sample(
-        model.params.to(device="cpu"), int(n_samples), class_index=index, generator=generator
+        model.row_density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
     )
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
@@ -155,7 +155,7 @@ def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
     training; missing values are filled in as the memories expect them, unless `fill` is False.
     An ONNX graph of the model takes these numbers, and so does every method of the model.
     """
-    stored = model.completed(X) if fill else model.stored(X)
+    stored = (model.completed(X) if fill else model.stored(X)).dense()
     numbers = as_numpy(stored.values).astype(np.float64)
     if not is_frame(X):
         return numbers

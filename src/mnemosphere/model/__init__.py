@@ -4,12 +4,11 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.curvature import Curvature, Krylov, Nearest, split_temperature
 from mnemosphere.model.kernel import Statistics, accumulate, evaluate, log_joint
 from mnemosphere.model.m_step import displacement, maximize_bound
-from mnemosphere.model.parameters import BoltzmannMachine, Parameters, from_memories
+from mnemosphere.model.parameters import Parameters, from_memories
 from mnemosphere.model.retrieval import sample
 
 __all__ = [
     "Batch",
-    "BoltzmannMachine",
     "Curvature",
     "Krylov",
     "Nearest",

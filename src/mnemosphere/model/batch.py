@@ -14,7 +14,6 @@ from torch import Tensor
 from mnemosphere.model.gaps import fill_neutrally, has_gaps, whole_rows
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
-from mnemosphere.model.streams import side_stream
 from mnemosphere.numerics import sphere
 
 __all__ = ["Batch"]
@@ -49,20 +48,12 @@ class Batch:
         """A part of the rows."""
         if isinstance(rows, Tensor) and rows.dtype == torch.bool:
             rows = rows.nonzero()[:, 0]
-        with side_stream(lane=2):  # needed only after the first product with x
-            targets = take_rows(self.targets, rows)
-            weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
+        targets = take_rows(self.targets, rows)
+        weight = None if self.sample_weight is None else take_rows(self.sample_weight, rows)
         taken = type(self)(take_rows(self.x, rows), targets, weight)
         if self.__dict__.get("has_gaps") is False:  # known already, and no need to look again
             taken.__dict__["has_gaps"] = False
         return taken
-
-    def some_of_each(self, rows: slice) -> Self:
-        """Some of the rows, of each problem where there are several."""
-        if self.x.ndim == 2:
-            return self.take(rows)
-        weight = None if self.sample_weight is None else self.sample_weight[:, rows]
-        return type(self)(self.x[:, rows], self.targets[:, rows], weight)
 
     def to(self, *, dtype: torch.dtype) -> Self:
         """The same in another precision."""

@@ -27,8 +27,8 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
 __all__ = [
-    "at_temperature", "best_temperature", "label_log_loss", "label_shares", "net_class_weights",
-    "precise", "pseudo_labels",
+    "at_temperature", "best_temperature", "frequency_part", "label_log_loss", "label_shares",
+    "net_class_weights", "precise", "pseudo_labels",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
@@ -60,6 +60,22 @@ def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | Non
     left = net.sum(-1, keepdim=True)
     net = torch.where(left > 0, net / torch.where(left > 0, left, 1.0), prior)
     return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
+
+
+def frequency_part(params: Parameters) -> tuple[Tensor, Tensor]:
+    """(how much of each soft label repeats the class frequencies (P+1,), the rest (P+1, C)).
+
+    g = a π + rest with the class frequencies π and the largest a = min_y g_y/π_y: the floor that no
+    class falls below, and what a memory of mixed labels does not distinguish. The uniform component
+    resembles nothing, so all of its soft label counts as such.
+    """
+    p, prior = params.p.double(), params.p_q[:-1].double()
+    soft = p[:, :-1] / p.sum(1, keepdim=True).clamp_min(1e-300)
+    prior = prior / prior.sum()
+    part = (soft / prior.clamp_min(1e-300)).amin(1)
+    rest = soft - part[:, None] * prior
+    part[0], rest[0] = 1.0, 0.0
+    return part, torch.where(rest > _FLOOR, rest, 0.0)
 
 
 def precise(params: Parameters) -> Parameters:

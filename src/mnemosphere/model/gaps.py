@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu.captured import is_recording
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 
@@ -49,9 +50,10 @@ class Gaps(NamedTuple):
 
 def has_gaps(x: Tensor) -> bool:
     """Whether a feature of some row is not known; of sparse rows all are."""
-    # Rows with gaps are not captured in a graph, which could not ask.
-    captured = x.is_cuda and torch.cuda.is_current_stream_capturing()
-    return not isinstance(x, SparseRows) and not captured and bool(x.sum().isnan())
+    # Steps on rows with gaps are not recorded.
+    if isinstance(x, SparseRows) or is_recording(x):
+        return False
+    return bool(x.sum().isnan())
 
 
 def whole_rows(x: Tensor) -> Tensor:

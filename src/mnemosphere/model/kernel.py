@@ -26,8 +26,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.gpu import fused_pass
 from mnemosphere.machine import core_cache
-from mnemosphere.model import pass_gpu
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
 from mnemosphere.model.gaps import Gaps, split
@@ -35,7 +35,6 @@ from mnemosphere.model.objectives import LabelRule, given
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.model.streams import join, side_stream
 from mnemosphere.model.workspace import room
 from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 
@@ -44,7 +43,6 @@ from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
 _CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _LARGE_CACHE = 1 << 21  # bytes
 _FEW_MEMORIES = 256  # up to so many, small products are up to four times as fast in that order
-_WIDER = 8  # times as many where no such array is held, but a few numbers per row
 
 
 def chunk_rows(n_memories: int, device: torch.device) -> int:
@@ -146,7 +144,7 @@ class _Forward(NamedTuple):
     operand: Tensor  # (B, N) the rows as the large products take them, 0 in their gaps
     gaps: Gaps | None = None
     expected: Tensor | None = None  # (R, P) c: the memories expect c·w in the gaps
-    half: pass_gpu.Half | None = None
+    half: fused_pass.Half | None = None
 
 
 class _Pass:
@@ -154,10 +152,9 @@ class _Pass:
 
     def __init__(self, params: Parameters, x: Tensor) -> None:
         self.p0 = params.p[..., 0, :]
-        with side_stream(params.beta, params.p):
-            self.log_ratio = log_omega_ratio(params.beta, params.n_features)
-            # Without weight the uniform component must not be the largest of a row.
-            self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
+        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        # Without weight the uniform component must not be the largest of a row.
+        self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
         self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
         # log Ω_N(β)/Ω_N(0) is at most β; on a GPU nobody asks
         self.reach = None if params.w.is_cuda else params.beta_eff + params.beta
@@ -166,9 +163,9 @@ class _Pass:
         self.floor = least_density(self.p.dtype)
         few = not self.p.is_cuda and self.p.shape[-2] <= _FEW_MEMORIES
         self.p_t = self.p.mT.contiguous() if few else self.p.mT  # (C+1, P)
-        self.fused: pass_gpu.FusedPass | None = None
-        if self.narrow and params.w.is_cuda and pass_gpu.usable(len(self.p0)):
-            self.fused = pass_gpu.FusedPass(
+        self.fused: fused_pass.FusedPass | None = None
+        if self.narrow and params.w.is_cuda and fused_pass.usable(len(self.p0)):
+            self.fused = fused_pass.FusedPass(
                 params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.uniform, self.floor
             )
             self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
@@ -182,23 +179,25 @@ class _Pass:
 
     def chunks(self, n_rows: int) -> Iterator[slice]:
         """Slices that cut the rows into chunks."""
-        width = self.w.shape[-2]
         if self.fused is None:
-            return chunks(n_rows, width, self.w.device)
-        if self.fused.holds_nothing:
-            return chunks(n_rows, max(1, width // _WIDER), self.w.device)
+            return chunks(n_rows, self.w.shape[-2], self.w.device)
         return _cut(n_rows, self.fused.rows_per_chunk())
 
     def forward(
         self, x: Tensor, *, keep_e: bool = False, labeled: Batch | None = None,
         blend: float | None = None, scored: bool = True,
     ) -> _Forward:  # fmt: skip
-        """One chunk; keep_e, scored: e, log_joint is looked at; labeled, blend: see `pass_gpu`."""
+        """One chunk; keep_e, scored: e, log_joint is looked at.
+
+        labeled, blend: the rule that kernels of a GPU can take at once, see `fused_pass`.
+        """
         x, gaps = split(x)
-        operand = (narrow if self.fused is None else self.fused.narrow)(x) if self.narrow else x
         if self.fused is not None and not keep_e and gaps is None:
-            half = self.fused.forward(operand, labeled=labeled, blend=blend)
-            return _Forward(None, half.e0, half.joint, half.log_joint, operand, half=half)
+            labels = () if labeled is None else (labeled.targets, labeled.sample_weight, blend)
+            half = self.fused.forward(x, *labels)
+            if half is not None:
+                return _Forward(None, half.e0, half.joint, half.log_joint, half.x, half=half)
+        operand = narrow(x) if self.narrow else x
         plain = type(x) is Tensor and not keep_e
         out = room("e", (*x.shape[:-1], self.w.shape[-2]), x) if plain else None
         e = product(operand, self.scaled_w, narrow=self.narrow, out=out)  # (B, P)
@@ -206,7 +205,6 @@ class _Pass:
         if gaps is not None:
             lift, expected = gaps.over(self.w, self.beta_eff)
             e.index_add_(-2, gaps.rows, lift)
-        join()
         # The largest exponent of the row, the uniform component's 0 included if it has weight.
         top = torch.maximum(e.amax(-1), self.uniform[..., None])
         e = exponentials(e, top, self.reach)
@@ -225,13 +223,12 @@ class _Pass:
             return None
         assert f.e is not None
         add_product(ratio, s.mT, f.e)  # (C+1, P): twice as fast this way round
-        with side_stream(s, f.e, f.operand, self.p):
-            made = product(s, self.p_t, out=room("r", tuple(f.e.shape), s))  # (B, P)
-            r = f.e.mul_(made)  # in place: e is done with
-            rows = f.operand
-            if self.narrow:
-                r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
-            add_product(w_bar, r.mT, rows, narrow=self.narrow)  # (P, N)
+        made = product(s, self.p_t, out=room("r", tuple(f.e.shape), s))  # (B, P)
+        r = f.e.mul_(made)  # in place: e is done with
+        rows = f.operand
+        if self.narrow:
+            r, rows = narrow(r)[:, : r.shape[1]], rows[:, : w_bar.shape[1]]
+        add_product(w_bar, r.mT, rows, narrow=self.narrow)  # (P, N)
         return r
 
 
@@ -337,37 +334,28 @@ def accumulate(params: Parameters, batch: Batch, rule: LabelRule) -> Statistics:
         f = run.forward(part.x, labeled=part, blend=rule.blend, scored=rule is not given)
         if f.half is not None and f.half.labels is not None:
             s, losses, uniform = f.half.labels
-            with side_stream(losses, uniform, lane=2):
-                loss += losses.sum()
-                ratio0 += uniform.sum(0)[:, None]
+            loss += losses.sum()
+            ratio0 += uniform.sum(0)[:, None]
         else:
             row_loss, weights = rule(f.log_joint, part.targets)
             if part.sample_weight is not None:
                 weights = weights * part.sample_weight[..., None]
-            with side_stream(row_loss, lane=2):
-                if part.sample_weight is not None:
-                    row_loss = row_loss * part.sample_weight
-                loss += row_loss.sum(-1, dtype=torch.float64)
+                row_loss = row_loss * part.sample_weight
+            loss += row_loss.sum(-1, dtype=torch.float64)
             s = weights / f.joint  # (B, C+1)
             add_product(ratio0, s.mT, f.e0[..., None])  # (C+1, B) (B, 1)
         r = run.backward(f, s, ratio, w_bar)
         if r is not None and f.gaps is not None and f.expected is not None:
-            with side_stream(r):
-                share = r.index_select(-2, f.gaps.rows) * f.expected
-                w_bar.addcmul_(params.w, share.mT @ f.gaps.unknown)
+            share = r.index_select(-2, f.gaps.rows) * f.expected
+            w_bar.addcmul_(params.w, share.mT @ f.gaps.unknown)
         del f, r  # before the next chunk takes its place
     w_bar = w_bar.contiguous()
     if batch.sample_weight is None:
         count = torch.full_like(loss, float(n_rows))
     else:
         count = batch.sample_weight.sum(-1, dtype=torch.float64)
-    if run.fused is not None:
-        join()  # ratios are there
     p_bar = torch.cat([ratio0.mT, ratio.mT], -2) * params.p
-    with side_stream(lane=1, after=0):  # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
-        if run.fused is not None:
-            overlap = pass_gpu.overlaps(w_bar, params.w)
-        else:
-            out = room("overlap", tuple(w_bar.shape), w_bar)
-            overlap = torch.mul(w_bar, params.w, out=out).sum(-1)
+    # Σ_b r⟨w, x_b⟩ = ⟨w, Σ_b r x_b⟩
+    out = room("overlap", tuple(w_bar.shape), w_bar)
+    overlap = torch.mul(w_bar, params.w, out=out).sum(-1)
     return Statistics(w_bar=w_bar, p_bar=p_bar, overlap=overlap, loss=loss, count=count)

@@ -22,17 +22,17 @@ from mnemosphere.numerics.bessel import (
 )
 
 __all__ = [
-    "Residual", "approach_beta", "bound", "displacement", "maximize_bound", "maximize_bound_from",
-    "maximize_memories", "share_out", "solve_beta", "with_labels",
+    "Residual", "approach_beta", "approach_memories", "bound", "displacement", "maximize_bound",
+    "maximize_bound_from", "share_out", "solve_beta", "with_labels",
 ]  # fmt: skip
 
 # β stays finite where every row lies on its memory (ς = 1), and positive where none pulls.
-LEAST_RESULTANT = 1e-9
+_LEAST_RESULTANT = 1e-9
 _LEAST_SHARE = 1e-12
 _SURE = 0.95  # of own labels: every memory has a little of every class, and can learn it
 _LIGHT = 0.01
 _SHORT, _LONG = 1e-12, 1e12  # lengths whose squares are far from the ends of single precision
-LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
+_LEAST_SLOPE = 1e-18  # of A_N: rounding hides a smaller one
 
 
 @dataclass(frozen=True)
@@ -78,24 +78,38 @@ def maximize_bound_from(
     hold_weights: bool,
 ) -> tuple[Parameters, tuple[Tensor, Tensor] | None]:
     """The same from the multipliers (ω, λ) of a step before, and those of this one."""
-    params = maximize_memories(params, w_bar, p_bar, learn_beta=learn_beta)
+    params = _maximize_memories(params, w_bar, p_bar, learn_beta=learn_beta)
     if not hold_weights:
         return share_out(params, p_bar, hold_classes=True), None
     found = polytope.maximize(p_bar, params.p_h, params.p_q, tol=_tol(p_bar), start=multipliers)
     return params.replace(p=found.p), (found.row_multipliers, found.col_multipliers)
 
 
-def maximize_memories(
+def _maximize_memories(
     params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
 ) -> Parameters:
     """Memories and β of the exact step, class weights as they are."""
     norms = sphere.norms(w_bar)
-    w = _directions(w_bar, norms, params.w)
-    params = params.replace(w=w)
+    params = params.replace(w=_directions(w_bar, norms, params.w))
+    return solve_beta(params, _resultant(params, norms, p_bar)) if learn_beta else params
+
+
+def approach_memories(
+    params: Parameters, w_bar: Tensor, p_bar: Tensor, *, learn_beta: bool
+) -> Parameters:
+    """The same with one Newton step of β, so that a GPU is never asked for a number."""
+    norms = sphere.norms(w_bar)
+    w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
     if not learn_beta:
-        return params
+        return params.replace(w=w)
+    goal = _resultant(params, norms, p_bar)
+    return params.replace(w=w, beta=approach_beta(params.beta, goal, params.n_features))
+
+
+def _resultant(params: Parameters, norms: Tensor, p_bar: Tensor) -> Tensor:
+    """ς Σ‖w̄‖ / Σ mass, in float64."""
     mass = p_bar[..., 1:, :].double().sum((-2, -1)).clamp_min(torch.finfo(torch.float64).tiny)
-    return solve_beta(params, params.varsigma * norms.double().sum(-1) / mass)
+    return params.varsigma * norms.double().sum(-1) / mass
 
 
 def _directions(w_bar: Tensor, norms: Tensor, w: Tensor) -> Tensor:
@@ -156,7 +170,7 @@ def with_labels(params: Parameters, labels: Tensor) -> Parameters:
 
 def solve_beta(params: Parameters, resultant: Tensor | float) -> Parameters:
     """The same with β = A_N⁻¹(resultant), kept finite and positive."""
-    least, most = LEAST_RESULTANT, 1 - LEAST_RESULTANT
+    least, most = _LEAST_RESULTANT, 1 - _LEAST_RESULTANT
     if isinstance(resultant, Tensor):
         beta = inverse_mean_resultant(resultant.clamp(least, most), params.n_features)
         return params.replace(beta=beta.to(params.beta))
@@ -169,9 +183,9 @@ def approach_beta(beta: Tensor, resultant: Tensor, n: int) -> Tensor:
 
     Exact where β is near already; unlike the inverse itself it never asks a GPU for a number.
     """
-    r, old = resultant.double().clamp(LEAST_RESULTANT, 1 - LEAST_RESULTANT), beta.double()
+    r, old = resultant.double().clamp(_LEAST_RESULTANT, 1 - _LEAST_RESULTANT), beta.double()
     a = mean_resultant(old, n)
-    slope = (1 - a * a - (n - 1) * a / old).clamp_min(LEAST_SLOPE)  # A_N' > 0
+    slope = (1 - a * a - (n - 1) * a / old).clamp_min(_LEAST_SLOPE)  # A_N' > 0
     return torch.clamp(old - (a - r) / slope, old / 4, old * 4).to(beta.dtype)
 
 

@@ -1,7 +1,8 @@
-"""The reverse of growth: merge memories whose merging changes the loss least."""
+"""The reverse of growth: merge memories, those that repeat another or those that cost least."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,11 @@ _CANDIDATES = 16
 # Of the memories, merged in one round: estimates of one round know nothing of its other merges.
 _ROUND = 0.125
 _BLOCK = 1024
+# Memories that a reader cannot distinguish: an overlap of 0.999, soft labels alike to a hundredth.
+_ALIKE, _SAME_LABELS = math.sqrt(2 * (1 - 0.999)), 0.01
+_DIRECTIONS = 16
+_CDIST_ERROR = 2e-3  # of distances near 0 in single precision
+_ROUNDING = 64  # units of rounding by which copies of one memory may differ
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,64 @@ def merge(
         params, where = _join(params, pull, first, second)
         source = where[source]
     return Merged(params, source, before, evaluate(params, batch, rule))
+
+
+def alike(params: Parameters, distance: float = _ALIKE, labels: float = _SAME_LABELS) -> Tensor:
+    """(P,) int64: the memory that stands for each, itself unless it repeats a heavier one.
+
+    A memory repeats another within this distance whose soft labels differ by `labels` at most. The
+    heaviest comes first and takes all that repeat it.
+    """
+    w, p = params.w, params.p[1:]
+    soft = p / p.sum(1, keepdim=True).clamp_min(torch.finfo(p.dtype).tiny)
+    found = torch.full((len(w),), -1, device=w.device)
+    # Memories that are near are near in a few directions too, where most pairs are ruled out.
+    generator = torch.Generator().manual_seed(0)
+    few = torch.randn(w.shape[1], min(_DIRECTIONS, w.shape[1]), generator=generator)
+    seen = w @ torch.linalg.qr(few)[0].to(w)
+    for block in torch.split(p.sum(1).argsort(descending=True, stable=True), _BLOCK):
+        near = torch.cdist(seen[block], seen) <= distance + _CDIST_ERROR  # (M, P)
+        alone = near.sum(1) <= 1
+        found[block[alone]] = block[alone]
+        for memory, candidates in zip(block[~alone].tolist(), near[~alone], strict=True):
+            if found[memory] < 0:
+                others = (candidates & (found < 0)).nonzero()[:, 0]
+                same = (w[others] - w[memory]).norm(dim=1) <= distance
+                same &= (soft[others] - soft[memory]).abs().amax(1) <= labels
+                found[others[same]] = memory
+                found[memory] = memory
+    return found
+
+
+def merge_duplicates(
+    params: Parameters, class_weights: Tensor | None = None
+) -> tuple[Parameters, Tensor | None]:
+    """The same model without copies: memories of equal direction and soft labels become one.
+
+    Copies share one exponent, so the sum of their weights predicts what they did. class_weights:
+    a second p (P+1, C+1) that classes are read from; its soft labels are compared and it is merged
+    with the rest.
+    """
+    tiny = _ROUNDING * torch.finfo(params.w.dtype).eps
+    read = params if class_weights is None else params.replace(p=class_weights.to(params.p))
+    source = alike(read, tiny, tiny)
+    kept = (source == torch.arange(len(source), device=source.device)).nonzero()[:, 0]
+    place = torch.searchsorted(kept, source)
+    if len(kept) == params.n_memories:
+        return params, class_weights
+    merged = gather(params, params.w[kept], place)
+    return merged, None if class_weights is None else _added(class_weights, place, len(kept))
+
+
+def gather(params: Parameters, w: Tensor, source: Tensor) -> Parameters:
+    """Parameters with memories w, each with the weights of all memories that went into it."""
+    p, p_h = (_added(t, source, len(w)) for t in (params.p, params.p_h))
+    return params.replace(w=w.to(params.w), p=p, p_h=p_h)
+
+
+def _added(t: Tensor, source: Tensor, n_memories: int) -> Tensor:
+    rows = torch.cat([source.new_zeros(1), source + 1])  # the uniform component stays the first
+    return t.new_zeros(n_memories + 1, *t.shape[1:]).index_add_(0, rows, t)
 
 
 def _pairs(params: Parameters, pull: Tensor, p_bar: Tensor, limit: int) -> tuple[Tensor, Tensor]:

@@ -13,8 +13,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mnemosphere.model.streams import side_stream
-
 
 class LabelRule(Protocol):
     """What the kernel asks of an objective."""
@@ -73,9 +71,8 @@ class JointConditional:
         log_predictions = log_joint.log_softmax(-1)  # one kernel, where logsumexp is eight
         # Weight of log P(x); minus its coefficient in the loss.
         on_marginal = missing if self.conditional == 0.0 else missing - self.conditional * given
-        with side_stream(targets, log_joint, log_predictions, on_marginal, lane=2):
-            log_marginal = log_joint[..., 0] - log_predictions[..., 0]
-            loss = -torch.addcmul((targets * log_joint).sum(-1), on_marginal, log_marginal)
+        log_marginal = log_joint[..., 0] - log_predictions[..., 0]
+        loss = -torch.addcmul((targets * log_joint).sum(-1), on_marginal, log_marginal)
         return loss, torch.addcmul(targets, on_marginal[..., None], log_predictions.exp())
 
 

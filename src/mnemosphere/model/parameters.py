@@ -1,4 +1,4 @@
-"""The model's parameters, and the map from the Boltzmann machine's own (paper, App. model)."""
+"""The model's parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from mnemosphere.files import strip_prefix
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array
 
 
@@ -193,52 +192,3 @@ def from_memories(
         p_h=p_h,
         p_q=p_q,
     )
-
-
-@dataclass(frozen=True)
-class BoltzmannMachine:
-    """The three-layer Boltzmann machine of Eq. (RBM_energy), ς = 1.
-
-    The energy of (x, y, γ) is −⟨w^γ, x⟩ − u^γ_y − b^γ for γ ≥ 1 and 0 for γ = 0; the last column
-    of `pi_q` is "none of the C", for which u is zero.
-    """
-
-    w: Tensor  # (P, N)
-    u: Tensor  # (P, C)
-    b: Tensor  # (P,)
-    pi_h: Tensor  # (P+1,) prior of the hidden layer
-    pi_q: Tensor  # (C+1,) prior of the class layer
-    beta: Tensor  # ()
-
-    def parameters(self) -> Parameters:
-        """Integrate the data layer out: the mixture that this machine is (App. model)."""
-        field = torch.cat([self.u, torch.zeros_like(self.b)[:, None]], dim=1) + self.b[:, None]
-        # Every state weighs Ω_N(β) but the uniform one, Ω_N(0): divide all by Ω_N(β).
-        empty = -log_omega_ratio(self.beta, self.w.shape[1])
-        a = torch.cat([empty.expand(1, self.pi_q.shape[0]), self.beta * field])  # (P+1, C+1)
-        log_p = a + self.pi_h.log()[:, None] + self.pi_q.log()[None, :]
-        p = (log_p - log_p.logsumexp((0, 1))).exp()
-        return Parameters(self.w, p, self.beta, 1.0, p.sum(1), p.sum(0))
-
-
-def boltzmann_machine(params: Parameters, pi_h: Tensor | None = None) -> BoltzmannMachine:
-    """Find the Boltzmann machine whose marginal is `params` (inverse of `.parameters()`).
-
-    The prior of the class layer is fixed by the uniform component, on which the weights do not
-    act: π_q(y) = p^0_y / Σ p^0. The prior of the hidden layer is a free choice (a change of π_h
-    is undone by b); by default it is uniform. Needs ς = 1 and p > 0 everywhere.
-    """
-    if params.varsigma != 1.0:
-        raise ValueError(f"only ς = 1 is a Boltzmann machine, got varsigma={params.varsigma}")
-    if not (params.p > 0).all():
-        raise ValueError("p has zeros, which need infinite biases: floor it first")
-    if pi_h is None:
-        pi_h = torch.full_like(params.p_h, 1.0 / params.p_h.shape[0])
-    pi_q = params.p[0] / params.p[0].sum()
-    log_z = (
-        pi_h[0].log() - log_omega_ratio(params.beta, params.n_features) - params.p[0].sum().log()
-    )
-    a = params.p[1:].log() + log_z - pi_q.log()[None, :] - pi_h[1:].log()[:, None]  # (P, C+1)
-    b = a[:, -1] / params.beta
-    u = a[:, :-1] / params.beta - b[:, None]
-    return BoltzmannMachine(params.w, u, b, pi_h, pi_q, params.beta)

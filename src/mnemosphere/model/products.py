@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["add_product", "narrow", "narrowed", "operands", "padded", "product", "supported"]
+from mnemosphere.gpu import fused_pass
+
+__all__ = ["add_product", "narrow", "narrowed", "operands", "product", "supported"]
 
 _wanted: ContextVar[str] = ContextVar("operands", default="float32")
 _onednn_products: Any = getattr(torch.backends.mkldnn, "matmul", None)
-# Numbers of 16 bits that a matrix unit reads at once, and that a block of a long product takes
-_ALIGNED, _LONG = 8, 64
 
 
 @contextmanager
@@ -63,27 +63,15 @@ def narrowed(w: Tensor) -> bool:
 
 
 def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
-    """The matrix (times the factor) in bfloat16, with columns of zeros up to a whole read.
+    """The matrix (times the factor) in bfloat16; on a GPU with columns of zeros behind its own.
 
     On a processor the product itself takes float32 as bfloat16, or has no such units: then numbers
     are rounded all the same.
     """
-    if not supported(x.device) or not x.is_cuda:
-        x = x if factor is None else x * factor
-        return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
-    made = x.new_empty(x.shape[0], padded(x.shape[1]), dtype=torch.bfloat16)
-    made[:, x.shape[1] :] = 0
-    own = made[:, : x.shape[1]]
-    if factor is None:
-        own.copy_(x)
-    else:
-        torch.mul(x, factor, out=own)
-    return made
-
-
-def padded(width: int) -> int:
-    """So many columns have whole reads of bfloat16 on a GPU."""
-    return width + -width % (_LONG if width > 2 * _LONG else _ALIGNED)
+    if x.is_cuda and supported(x.device):
+        return fused_pass.narrow(x, factor)
+    x = x if factor is None else x * factor
+    return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
 
 
 def product(a: Tensor, b: Tensor, *, narrow: bool = False, out: Tensor | None = None) -> Tensor:

@@ -5,6 +5,7 @@ Nothing of size (rows × P) is held: rows go by in chunks. Recall has a module o
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from mnemosphere.model.kernel import chunks, log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores, check_rows, class_column
 from mnemosphere.numerics import vmf
-from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
+from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
 
@@ -121,6 +122,12 @@ def novelty_score(params: Parameters, x: Tensor) -> Tensor:
     return out
 
 
+def largest_novelty_score(params: Parameters) -> float:
+    """No row has a larger one: it would lie opposite to all memories."""
+    log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
+    return float(params.beta_eff) + log_ratio - math.log(float(params.p[1:].double().sum()))
+
+
 def expected_memory(params: Parameters, x: Tensor) -> Tensor:
     """Σ_μ P(μ|x) w^μ among memories, (B, N): the pattern behind each row, also in its gaps."""
     check_rows(params, x)
@@ -142,12 +149,16 @@ def nearest(params: Parameters, x: Tensor, k: int) -> Neighbors:
     return Neighbors(indices, overlaps)
 
 
-def shares(params: Parameters, x: Tensor, class_index: int | Tensor | None, k: int) -> Shares:
+def shares(
+    params: Parameters, x: Tensor, class_index: int | Tensor | None, k: int,
+    standing: Tensor | None = None,
+) -> Shares:  # fmt: skip
     """The k memories with the largest share of each row's density in a class.
 
     share[b,μ] = p[μ,y] exp(h[b,μ]) / exp(log_joint[b,y]): how much of the decision for class y
     rests on memory μ. x: (B, N) unit rows; class_index: one column of p, or one per row (B,), or
-    None for the density summed over classes.
+    None for the density summed over classes. standing (P,): the memory that stands for each, with
+    the sum of the shares of those it stands for.
     """
     check_rows(params, x)
     _check_k(params, k)
@@ -158,8 +169,10 @@ def shares(params: Parameters, x: Tensor, class_index: int | Tensor | None, k: i
     for rows in chunks(x.shape[0], params.n_memories, x.device):
         overlap = gaps.overlaps(params.w, x[rows], params.beta_eff)  # (B, P)
         share = scores.of_overlaps(overlap, rows).softmax(1)  # (B, P+1)
-        uniform[rows] = share[:, 0]
-        values[rows], indices[rows] = share[:, 1:].topk(k, dim=1)
+        uniform[rows], share = share[:, 0], share[:, 1:]
+        if standing is not None:
+            share = torch.zeros_like(share).index_add_(1, standing, share)
+        values[rows], indices[rows] = share.topk(k, dim=1)
         overlaps[rows] = overlap.gather(1, indices[rows])
     return Shares(indices, values, overlaps, uniform)
 

@@ -17,7 +17,7 @@ class Sums:
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
-        """Sums over all processes, each in its own precision, as one buffer."""
+        """Sums over all processes, each in its own precision."""
         return list(tensors)
 
     def largest(self, tensor: Tensor) -> Tensor:

@@ -27,8 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mnemosphere.numerics import bessel_gpu
-from mnemosphere.numerics.debye import expansion, first_order, for_kernel, on_device
+from mnemosphere.numerics.debye import expansion, first_order, on_device
 
 __all__ = ["inverse_mean_resultant", "log_omega", "log_omega_ratio", "mean_resultant"]
 
@@ -236,10 +235,6 @@ def _evaluate(function: type[torch.autograd.Function], x: Tensor, n: int) -> Ten
     plain = {_LogRatio: _log_ratio, _MeanResultant: _resultant, _InverseMeanResultant: _inverse}
     stays = x.is_cuda and function is not _InverseMeanResultant
     followed = x.requires_grad and torch.is_grad_enabled()
-    if stays and not followed and bessel_gpu.usable():
-        with suppress(RuntimeError):  # as below
-            both = bessel_gpu.evaluate(x, *for_kernel(n, x.device), n)
-            return both[function is _MeanResultant]
     if not stays and not followed:
         with suppress(RuntimeError):  # inside a torch.func transform there are no plain numbers
             if x.numel() <= _FEW:

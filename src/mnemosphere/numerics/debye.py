@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["expansion", "first_order", "for_kernel", "on_device"]
+__all__ = ["expansion", "first_order", "on_device"]
 
 _MIN_ORDER = 24  # here the terms left out are below 1e-15 of the result for every beta
 _N_TERMS = 11
@@ -96,7 +96,7 @@ def expansion(m: int) -> Expansion:
     )
 
 
-@cache  # a graph that is kept reads them where they are
+@cache  # a graph reads them where they are
 def on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
     """The coefficients and their powers as tensors, copied to the device once."""
     c = torch.tensor(coefficients, dtype=torch.float64, device=device)
@@ -106,9 +106,3 @@ def on_device(coefficients: tuple[float, ...], device: torch.device) -> tuple[Te
 def first_order(n: int) -> int:
     """The dimension at which the recurrences start: n + 2K, of order at least _MIN_ORDER."""
     return n + 2 * max(0, math.ceil(_MIN_ORDER + 1 - n / 2))
-
-
-def for_kernel(n: int, device: torch.device) -> tuple[Tensor, Tensor, int]:
-    """What `bessel_kernel` takes: two polynomials, lowest power first, and where it starts."""
-    e = expansion(first_order(n))
-    return on_device(e.ratio, device)[0], on_device(e.resultant, device)[0], first_order(n)

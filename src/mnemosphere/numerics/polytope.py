@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.numerics import multipliers, sweep_gpu
+from mnemosphere.numerics import multipliers
 from mnemosphere.numerics.laplacian import Array, Laplacian
 
 __all__ = [
@@ -187,10 +187,6 @@ def sweep(log_k: Tensor, rows: Tensor, cols: Tensor, sweeps: int) -> Tensor:
     number is also the smallest share of its row that an entry has; a row of nothing but zeros
     comes out NaN. Checks nothing and never waits for the device.
     """
-    if log_k.is_cuda and log_k.ndim == 2:
-        p = sweep_gpu.sweep(log_k, rows, cols, sweeps)
-        if p is not None:
-            return p
     # After the rows, in the log domain, every entry is on the scale of the marginals; the smallest
     # number keeps what is divided by off zero.
     k = log_k.softmax(-1) * rows[..., None] + torch.finfo(log_k.dtype).tiny

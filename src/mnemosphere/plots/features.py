@@ -44,6 +44,7 @@ class Reasons(Protocol):
     difference: Array  # (N,) parts of the log-odds
     difference_constant: float
     difference_rest: float
+    difference_frequencies: float
     log_odds: float
     relevance: Array  # (N,) of the features in the metric
     pairs: list[tuple[str, str, float]]  # none without a metric
@@ -74,9 +75,9 @@ def feature_figure(
         names.append("being average")
         overlap.append(found.constant[0])
         odds.append(found.difference_constant)
-    names.append("soft labels")
-    overlap.append(0.0)
-    odds.append(found.difference_rest)
+    names += ["soft labels", "class frequencies"]
+    overlap += [0.0, 0.0]
+    odds += [found.difference_rest, found.difference_frequencies]
     if figure is None:
         figure = new_figure(11.0, float(np.clip(1.3 + 0.26 * len(names), 2.6, 6.0)))
     widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
@@ -142,6 +143,29 @@ def _lines(ax: Axes, n: int) -> None:
 
 
 @figure_style()
+def memory_texts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> Figure | SubFigure:
+    """Memories of texts: the name of each, and the training rows most like it."""
+    figure = new_figure(10.0, max(1.6, 0.6 * len(names) + 0.4))
+    ax = figure.subplots()
+    for k, lines in enumerate(texts):
+        if k % 2:
+            ax.axhspan(k - 0.5, k + 0.5, color="#F4F4F4")
+        ax.text(0.01, k, "\n".join(_cut(lines, 118)), va="center", fontsize=7.5, linespacing=1.25)
+    ax.set_yticks(range(len(names)), list(names))
+    ax.set_xlim(0.0, 1.0)
+    ax.set_xticks([])
+    ax.spines[["bottom", "left"]].set_visible(False)
+    _lines(ax, len(names))
+    ax.set_title("memories, by the training rows most like them")
+    return figure
+
+
+def _cut(texts: Sequence[str], most: int) -> list[str]:
+    """The first three texts, on a line each."""
+    return [textwrap.shorten(plain(line, 400), most, placeholder="…") for line in texts[:3]]
+
+
+@figure_style()
 def typical_rows(
     texts: Sequence[Sequence[str]],
     decision: Decision,
@@ -160,8 +184,8 @@ def typical_rows(
     for k, lines in enumerate(texts):
         color = PALETTE[k % len(PALETTE)]
         left.barh([k], [float(decision.shares[k])], height=0.8, color=color, alpha=0.25)
-        cut = [textwrap.shorten(plain(line, 400), 88, placeholder="…") for line in lines[:3]]
-        left.text(0.01, k, "\n".join(cut), va="center", fontsize=7.5, linespacing=1.25)
+        cut = "\n".join(_cut(lines, 88))
+        left.text(0.01, k, cut, va="center", fontsize=7.5, linespacing=1.25)
     left.set_yticks(range(len(texts)), [decision.memory(k) for k in range(len(texts))])
     left.set_xlim(0.0, 1.0)
     _lines(left, len(texts))

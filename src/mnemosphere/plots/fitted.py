@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mnemosphere.fitted import FittedModel
 from mnemosphere.model.parameters import memory_name
+from mnemosphere.plots.features import memory_texts
 from mnemosphere.plots.gallery import class_weights, memory_gallery
 from mnemosphere.plots.growth import lineage_tree
 from mnemosphere.plots.latent import latent_classes
@@ -34,10 +35,17 @@ def memories_of(
 ) -> Figure | SubFigure | Axes:
     """Memories of a classifier above their class weights, or of a clusterer by cluster.
 
-    Where features have names that can be read, those of both by them.
+    Where features have names that can be read, those of both by them; memories of texts by texts.
 
     pictures (P, pixels): what memories look like, where they are not images themselves.
     """
+    behind = model.exemplars
+    if model.features.encoder is not None and behind is not None and behind.names is not None:
+        label = _class_weights(model)[1:].argmax(1)
+        called, texts = [*model.classes.tolist(), "none of them"], behind.as_lists()
+        shown = sorted(representative(model, count).tolist(), key=lambda m: (label[m], m))
+        titles = [f"{memory_name(m)} {called[label[m]]}" for m in shown]
+        return memory_texts(titles, [texts[m] for m in shown])
     w, normalizer = model.memories if pictures is None else pictures, model.normalizer
     unit = "coordinate on the sphere"
     if normalizer.scale is not None and normalizer.mean is not None and pictures is None:

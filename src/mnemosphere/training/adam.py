@@ -12,7 +12,6 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join
 from mnemosphere.numerics import sphere
 from mnemosphere.training.solver import GradientSolver, SolverState
 
@@ -50,7 +49,7 @@ class Adam(GradientSolver):
     """
 
     angle: float = 0.1
-    learning_rate: float = 0.01
+    learning_rate: float = 0.005
     noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
@@ -99,7 +98,6 @@ class Adam(GradientSolver):
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch."""
-        join()
         scale = self._scale(state["step"])
         a, b = self.decay
         new: SolverState = {"step": state["step"] + 1}

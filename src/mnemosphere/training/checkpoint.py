@@ -38,7 +38,7 @@ from mnemosphere.training.solver import SolverState
 __all__ = ["Checkpoint"]
 
 FORMAT, RUN_FORMAT = "mnemosphere-checkpoint", "mnemosphere-run"
-VERSION = 5
+VERSION = 6
 _HEADER = {
     "format": text, "version": whole(), "fingerprint": text, "best_loss": maybe(number()),
     "waited": whole(), "history": records_of(PassRecord),

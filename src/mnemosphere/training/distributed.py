@@ -33,6 +33,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from mnemosphere.data.dataset import Batches, Dataset
 from mnemosphere.model.sums import Sums
 
 __all__ = ["DistributedError", "Group", "Processes", "alone", "current", "together"]
@@ -80,6 +81,10 @@ class Group(Sums):
     def once(self, work: Callable[[], T]) -> T:
         """What `work` comes to, done by rank 0 alone."""
         return work()
+
+    def shard(self, dataset: Dataset) -> Batches:
+        """The rows of this process."""
+        return dataset.shard(self.rank, self.size) if self.many else dataset
 
 
 class Processes(Group):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -12,20 +11,11 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kernel import Statistics, log_joint
-from mnemosphere.model.m_step import (
-    approach_beta,
-    bound,
-    maximize_bound_from,
-    maximize_memories,
-    share_out,
-    solve_beta,
-)
+from mnemosphere.model.m_step import approach_memories, bound, maximize_bound_from
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join
-from mnemosphere.numerics import maximize_gpu, sphere
+from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import mean_resultant
-from mnemosphere.training import step_gpu
 from mnemosphere.training.distributed import current
 from mnemosphere.training.solver import SolverState
 
@@ -34,16 +24,13 @@ __all__ = ["FixedPoint"]
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
 _SHORTEST_OF_WEIGHTS = 0.5  # where class weights wait for the end of a pass: less noise
-# Errors of marginals within a pass and at its end, on a GPU
-_ROUGHLY, _FINELY = 1e-3, {torch.float32: 1e-8, torch.float64: 1e-12}
-_ITERATIONS, _USABLE = 20, 1e-2
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
 
-def _window(passes: float, shortest: float = _SHORTEST) -> float:
+def _window(passes: Tensor, shortest: float = _SHORTEST) -> Tensor:
     """How much of the past the running mean holds, in passes: a fifth, growing after 5/3 passes."""
-    return max(shortest, _GROWING * (passes - 1))
+    return (_GROWING * (passes - 1)).clamp_min(shortest)
 
 
 @dataclass(frozen=True)
@@ -100,16 +87,8 @@ class FixedPoint:
         return self.batch_size
 
     def can_capture(self, params: Parameters) -> bool:
-        """Whether a step never asks the device for a number: batches on a GPU, few classes."""
-        return (
-            self.rows_per_step is not None
-            and params.w.is_cuda
-            and (self.learn_weights or self.once_per_pass or maximize_gpu.usable(params.n_columns))
-        )
-
-    @property
-    def _shortest_of_weights(self) -> float:
-        return _SHORTEST_OF_WEIGHTS if self.once_per_pass else _SHORTEST
+        """Whether no step within a pass needs a device-to-host synchronization."""
+        return params.w.is_cuda and self.once_per_pass and self.rows_per_step is not None
 
     @property
     def exact(self) -> bool:
@@ -162,36 +141,39 @@ class FixedPoint:
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch, taken at `params`."""
-        join()
-        if share < 1.0 and self.can_capture(params):
-            return self._step_on_device(params, state, stats, share)
-        passes = float(state["passes"]) + share
-        # A batch that holds all rows forgets everything before it: the exact step.
-        rate, rate_p = (
-            1.0 if share == 1.0 else min(1.0, share / min(passes, _window(passes, shortest)))
-            for shortest in (_SHORTEST, self._shortest_of_weights)
-        )
-        if share < 1.0 and self.half_life is not None:  # at first, the mean of all there were
-            rate = max(1 - 0.5 ** (float(stats.count) / self.half_life), min(1.0, share / passes))
-            rate_p = rate
-        count = stats.count.to(params.w.dtype)
-        part = rate / float(stats.count)
-        w_bar = torch.mul(state["w_bar"], 1 - rate).add_(stats.w_bar, alpha=part)
-        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
-        state = {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": state["passes"] + share}
+        state = self._average(state, stats, share)
         if share < 1.0 and self.once_per_pass:
-            params = maximize_memories(params, w_bar, p_bar, learn_beta=self.learn_beta)
-            return params, state
+            w_bar, p_bar = state["w_bar"], state["p_bar"]
+            return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
         return self._maximize(params, state, batch, n_rows, exact=share == 1.0)
+
+    def _average(self, state: SolverState, stats: Statistics, share: float) -> SolverState:
+        """The running means with a batch taken in, without a device-to-host synchronization.
+
+        A batch that holds all rows forgets everything before it: the exact step.
+        """
+        passes, count = state["passes"] + share, stats.count.to(stats.w_bar.dtype)
+        w_bar, p_bar = stats.w_bar / count, stats.p_bar / count
+        if share < 1.0:
+            shortest = _SHORTEST_OF_WEIGHTS if self.once_per_pass else _SHORTEST
+            windows = [_window(passes, least) for least in (_SHORTEST, shortest)]
+            rates = [share / torch.minimum(passes, window) for window in windows]
+            if self.half_life is not None:  # at first, the mean of all there were
+                forgotten = 1 - 0.5 ** (stats.count / self.half_life)
+                rates = [torch.maximum(forgotten, share / passes)] * 2
+            rate, rate_p = (rate.clamp_max(1.0).to(w_bar) for rate in rates)
+            w_bar = torch.lerp(state["w_bar"], w_bar, rate)
+            p_bar = torch.lerp(state["p_bar"], p_bar, rate_p)
+        return {**state, "w_bar": w_bar, "p_bar": p_bar, "passes": passes}
 
     def _maximize(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: float, *, exact: bool
     ) -> tuple[Parameters, SolverState]:
         """The exact step from the running mean, dead memories put on rows of the batch."""
-        w_bar, p_bar, passes = state["w_bar"], state["p_bar"], float(state["passes"])
-        if passes >= _window(passes):  # before that, an unused memory may just be unlucky
+        w_bar, p_bar, passes = state["w_bar"], state["p_bar"], state["passes"]
+        if bool(passes >= _window(passes)):  # before that, an unused memory may just be unlucky
             seeded = _reseed(params, w_bar, p_bar, batch, n_rows)
             if seeded is not None:
                 trial = self._bound_maximizer(
@@ -220,96 +202,13 @@ class FixedPoint:
         )
         return params, {**state, **dict(zip(names, kept, strict=True))}
 
-    def _step_on_device(
-        self, params: Parameters, state: SolverState, stats: Statistics, share: float
-    ) -> tuple[Parameters, SolverState]:
-        """The same without a look from the host, the multipliers and β from where they were.
-
-        `end_pass` puts right what few iterations leave over.
-        """
-        if self.half_life is None and step_gpu.takes_means(params):
-            params, state = step_gpu.average(
-                params, state, stats, share,
-                learn_beta=self.learn_beta, growing=_GROWING,
-                shortest=(_SHORTEST, self._shortest_of_weights),
-            )  # fmt: skip
-        else:
-            params, state = self._average(params, state, stats, share)
-        if self.once_per_pass:
-            return params, state
-        if self.learn_weights:
-            return share_out(params, state["p_bar"]).replace(p_q=params.p_q), state
-        p, state = _class_weights_on_device(params, state, _ROUGHLY)
-        return params.replace(p=p), state
-
-    def _average(
-        self, params: Parameters, state: SolverState, stats: Statistics, share: float
-    ) -> tuple[Parameters, SolverState]:
-        """The running means, and the memories and β they lead to."""
-        passes = state["passes"] + share
-        window = _GROWING * (passes - 1)
-        rate, rate_p = (
-            (share / torch.minimum(passes, window.clamp_min(shortest))).clamp_max(1.0).to(params.w)
-            for shortest in (_SHORTEST, self._shortest_of_weights)
-        )
-        if self.half_life is not None:
-            rate = torch.maximum(1 - 0.5 ** (stats.count / self.half_life), share / passes)
-            rate = rate_p = rate.clamp_max(1.0).to(params.w)
-        count = stats.count.to(params.w.dtype)
-        w_bar = torch.lerp(state["w_bar"], stats.w_bar / count, rate)
-        p_bar = torch.lerp(state["p_bar"], stats.p_bar / count, rate_p)
-        norms = sphere.norms(w_bar)
-        w = sphere.project(torch.where(norms[:, None] > 0, w_bar, params.w))
-        beta = params.beta
-        if self.learn_beta:
-            pull = params.varsigma * norms.double().sum() / p_bar[1:].double().sum()
-            beta = approach_beta(params.beta, pull, params.n_features)
-        means = {"w_bar": w_bar, "p_bar": p_bar, "passes": passes}
-        return params.replace(w=w, beta=beta), {**state, **means}
-
-    def look_ahead(self, params: Parameters, state: SolverState) -> Callable[[], None] | None:
-        """The multipliers of p̄ as it is now: those at the end of the pass are near."""
-        if not self.once_per_pass or self.learn_weights:
-            return None
-        if not maximize_gpu.usable(params.n_columns):
-            return None
-        p_bar = state["p_bar"].clone()  # the steps that follow go on writing there
-
-        def find() -> None:
-            maximize_gpu.maximize(
-                p_bar, params.p_h, params.p_q, state["col_multipliers"],
-                state["row_multipliers"], tol=_ROUGHLY, max_iter=_ITERATIONS,
-            )  # fmt: skip
-
-        return find
-
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
     ) -> tuple[Parameters, SolverState]:
-        """Where steps stayed on the device: put dead memories on rows, and the marginals right.
-
-        With `once_per_pass`, everywhere.
-        """
-        on_device = self.rows_per_step is not None and self.can_capture(params)
-        if not (on_device or (self.once_per_pass and self.rows_per_step is not None)):
+        """If class weights wait for it: learn them, and put dead memories on rows."""
+        if not (self.once_per_pass and self.rows_per_step is not None):
             return params, state
-        if not (on_device and (self.learn_weights or maximize_gpu.usable(params.n_columns))):
-            return self._maximize(params, state, batch, n_rows, exact=False)
-        w_bar, p_bar = state["w_bar"], state["p_bar"]
-        mass = p_bar.sum(1)
-        dead = mass[1:].amin() < _DEAD * mass.sum() / n_rows
-        if self.learn_weights:
-            params = share_out(params, p_bar, hold_classes=True)
-        else:
-            p, state = _class_weights_on_device(params, state, _FINELY[p_bar.dtype])
-            params = params.replace(p=p)
-        pull = params.varsigma * sphere.norms(w_bar).double().sum() / p_bar[1:].double().sum()
-        # Asked for together: the host waits once.
-        any_dead, error, pull = torch.stack([dead, state["marginal_error"], pull]).tolist()
-        if any_dead or not error <= _FINELY[p_bar.dtype]:
-            params, state = self._maximize(params, state, batch, n_rows, exact=False)
-            return params, {**state, **_fresh_multipliers(params)}
-        return (solve_beta(params, pull) if self.learn_beta else params), state
+        return self._maximize(params, state, batch, n_rows, exact=False)
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""
@@ -330,26 +229,8 @@ class FixedPoint:
             "w_bar": norm[:, None] * params.w,
             "p_bar": torch.cat([p_bar[:1], p_bar[1:][source] * share]),
             **_fresh_multipliers(params),
-            "passes": torch.full_like(state["passes"], _window(0.0)),
+            "passes": torch.full_like(state["passes"], _SHORTEST),
         }
-
-
-def _class_weights_on_device(
-    params: Parameters, state: SolverState, tol: float
-) -> tuple[Tensor, SolverState]:
-    """Class weights p̄/ζ from the multipliers of the step before, without a look from the host."""
-    lam, omega = state["col_multipliers"].clone(), state["row_multipliers"].clone()
-    p, error = maximize_gpu.maximize(
-        state["p_bar"], params.p_h, params.p_q, lam, omega, tol=tol, max_iter=_ITERATIONS
-    )
-    # A hard problem is left for the host: until then the class weights stay as they are.
-    solved = error <= _USABLE  # false for NaN
-    found = {
-        "col_multipliers": torch.where(solved, lam, 0.0),
-        "row_multipliers": torch.where(solved, omega, 0.0),
-        "marginal_error": error,
-    }
-    return torch.where(solved, p, params.p), {**state, **found}
 
 
 def _fresh_multipliers(params: Parameters) -> SolverState:
@@ -357,7 +238,6 @@ def _fresh_multipliers(params: Parameters) -> SolverState:
     return {
         "col_multipliers": torch.zeros_like(params.p_q, dtype=torch.float64),
         "row_multipliers": torch.zeros_like(params.p_h, dtype=torch.float64),
-        "marginal_error": params.p.new_zeros((), dtype=torch.float64),
     }
 
 

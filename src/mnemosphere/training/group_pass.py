@@ -9,20 +9,36 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from mnemosphere.data.dataset import Batches, Cursor, Dataset, Part
+from mnemosphere.data.dataset import Cursor, Dataset, Part
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics, accumulate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.training.callbacks import Callback, Pass, Run
+from mnemosphere.training.callbacks import Callback, Run
 from mnemosphere.training.distributed import Group
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import CHANGING, Steps
 
-__all__ = ["GroupSteps"]
+__all__ = ["GroupSteps", "share_run"]
 
 _ROUND = 64  # batches of a pass for one exact step, between two sums over the processes
+
+
+def share_run(group: Group, run: Run) -> None:
+    """Give every process the run of rank 0: its start, or what a checkpoint has of it."""
+    if not group.many:
+        return
+    device = run.params.w.device
+    best = None if run.best is None else run.best.to(device="cpu")
+    params, best, state, drawn, rest, now = group.same((
+        run.params.to(device="cpu"), best, {k: t.cpu() for k, t in run.state.items()},
+        run.generator.get_state(), (run.best_loss, run.waited, run.history), run.current,
+    ))  # fmt: skip
+    run.params, run.best = params.to(device=device), best and best.to(device=device)
+    run.state = {name: t.to(device) for name, t in state.items()}
+    run.generator.set_state(drawn)
+    (run.best_loss, run.waited, run.history), run.current = rest, now
 
 
 class GroupSteps(Steps):
@@ -39,55 +55,27 @@ class GroupSteps(Steps):
     ) -> None:
         super().__init__(params, state, solver, rule, noise)
         self._group = group
-        self._own: Statistics | None = None  # of this process, since the last sum over all
+        self._part: Statistics | None = None  # of this process, since the last sum over all
 
-    def _add(self, batch: Batch, seed: int) -> None:
-        """Take in rows of this process."""
-        if self._noise is not None:
-            whole = batch.whole if isinstance(batch, Part) else None
-            first = batch.first if isinstance(batch, Part) else 0
-            total = None if whole is None else whole.n_rows
-            drawn = self._noise.generators(batch.x, seed, first)
-            batch = replace(batch, x=self._noise.lay(batch.x, drawn, first, total))
-        stats = accumulate(self._params, batch, self._rule)
-        self._own = stats if self._own is None else self._own + stats
+    def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
+        """As for one process, in rounds of one batch each, or of many for one step per pass.
 
-    def one_pass(
-        self,
-        dataset: Dataset,
-        shard: Batches,
-        run: Run,
-        watchers: Sequence[Callback],
-    ) -> float:
-        """A pass, or the rest of one; when it began by the clock, time between runs left out.
-
-        It goes in rounds of one batch per process, or of many where there is one step per pass. A
-        process that has no batch left takes part with none, until nobody has.
+        A process that has no batch left takes part with none, until nobody has.
         """
-        group, size = self._group, self._solver.rows_per_step
-        on_all = size is None or size >= dataset.n_rows
-        current, order = run.current, run.generator
-        if current is None:
-            current = run.current = Pass(order.get_state())
-        else:
-            order = torch.Generator(order.device).set_state(current.begun)
-            if group.first:
-                self.resume(current.partial)
-        current.read = lambda: (*self.read(), self.partial())
-        began = time.perf_counter() - current.seconds
-        batches = shard.batches(
-            None if on_all else size, generator=None if on_all else order,
-            cursor=Cursor(current.batches),
-        )  # fmt: skip
+        group, size = self._group, self._rows_per_step(dataset)
+        current, order, began = self._enter(run)
+        batches = group.shard(dataset).batches(
+            size, generator=None if size is None else order, cursor=Cursor(current.batches)
+        )
         batch = next(batches, None)
         seeds: Batch | None = None  # of a step on some rows: where dead memories may go
         start: Batch | None = None  # those for a process that has none
-        lost, more, length = 0, True, _ROUND if on_all else 1
+        lost, more, length = 0, True, _ROUND if size is None else 1
         while more:
             taken = torch.zeros(3, dtype=torch.float64)  # rows, rows lost, batches left
             # Drawn by all, those without a batch too: their generators stay in step.
             seed = 0 if self._noise is None else self._noise.seed(run.generator)
-            if group.first and not on_all:
+            if group.first and size is not None:
                 # Nothing of the batches before: after a restart they are not known.
                 seeds = getattr(batch, "whole", None) or batch
                 if seeds is None or seeds.n_rows == 0:
@@ -95,13 +83,13 @@ class GroupSteps(Steps):
             for place in range(length):
                 if batch is None:
                     break
-                self._add(batch, seed + (place << 40))
+                self._add_part(batch, seed + (place << 40))
                 taken[0] += batch.n_rows
                 if isinstance(batch, Part):
                     taken[1] += batch.lost
                 batch = next(batches, None)
             taken[2] = batch is not None
-            rows, n_lost, left = self._meet(taken, seeds, None if on_all else dataset.n_rows)
+            rows, n_lost, left = self._meet(taken, seeds, None if size is None else dataset.n_rows)
             lost, more = lost + n_lost, left > 0
             current.rows += rows
             current.batches += length
@@ -118,9 +106,20 @@ class GroupSteps(Steps):
         run.current = None
         return began
 
+    def _add_part(self, batch: Batch, seed: int) -> None:
+        """Take in rows of this process."""
+        if self._noise is not None:
+            whole = batch.whole if isinstance(batch, Part) else None
+            first = batch.first if isinstance(batch, Part) else 0
+            total = None if whole is None else whole.n_rows
+            drawn = self._noise.generators(batch.x, seed, first)
+            batch = replace(batch, x=self._noise.lay(batch.x, drawn, first, total))
+        stats = accumulate(self._params, batch, self._rule)
+        self._part = stats if self._part is None else self._part + stats
+
     def _meet(self, taken: Tensor, seeds: Batch | None, n_rows: int | None) -> tuple[int, int, int]:
         """Sum over the processes; with n_rows, the step on that share. What was taken by all."""
-        own, self._own = self._own or Statistics.none(self._params), None
+        own, self._part = self._part or Statistics.none(self._params), None
         mine = (getattr(own, f.name) for f in fields(own))
         *sums, taken = self._group.sum_on_first(*mine, taken)
         if self._group.first:
@@ -141,7 +140,7 @@ class GroupSteps(Steps):
         self._params = self._params.replace(**dict(zip(CHANGING, found, strict=False)))
         return found[len(CHANGING) :]
 
-    def finish(self) -> SolverState:
+    def final_state(self) -> SolverState:
         """The state of rank 0, on every process."""
         found = self._group.from_first(*self._state.values())
         return dict(zip(self._state, found, strict=True))

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from mnemosphere.model.gaps import split
 from mnemosphere.numerics import sphere
-from mnemosphere.training import step_gpu
 
 __all__ = ["SphereNoise"]
 
@@ -78,8 +77,6 @@ class SphereNoise:
             drawn.append(g[max(first - start, 0) : last - start])
         g = torch.cat(drawn) if len(drawn) > 2 else drawn[-1]
         known, gaps = split(x)
-        if gaps is None and step_gpu.usable(x):
-            return step_gpu.lay_noise(x, g, self.length, self.overlap)
         u = sphere.to_tangent(known, g)
         norm = torch.linalg.vector_norm(u, dim=1, keepdim=True)
         across = self.length * self.overlap / norm.clamp_min(torch.finfo(x.dtype).tiny)

@@ -60,7 +60,10 @@ def give_memories(
     have = torch.bincount(own, minlength=len(due)).to(due)
     coming = torch.bincount(label, minlength=len(due)).to(due)
     lack = torch.zeros_like(due)
-    lack[late] = torch.where(have < _SERVED * due, (due - have).floor(), 0.0)[late]
+    # A class that has none gets one, however little is due to it.
+    least = (have == 0).to(due)
+    few = torch.maximum((due - have).floor(), least)
+    lack[late] = torch.where(have < _SERVED * due, few, 0.0)[late]
     lack = torch.minimum(lack, coming)
     taken, heirs = _redundant(params.w, own, have - due, int(lack.sum()))
     worst = log_joint(params, batch.x).gather(1, label[:, None])[:, 0].argsort()

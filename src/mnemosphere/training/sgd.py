@@ -11,9 +11,7 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import Statistics
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.model.streams import join, side_stream
 from mnemosphere.numerics import polytope, sphere
-from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["SGD"]
@@ -100,15 +98,11 @@ class SGD(GradientSolver):
         m, lr = self.momentum, self.learning_rate
         beta, v_beta = params.beta, state["beta"]
         if self.learn_beta:
-            with side_stream(beta, lane=2):
-                resultant = mean_resultant(beta, params.n_features)
-            with side_stream(stats.overlap, stats.p_bar, stats.count, lane=1, after=2):
-                v_beta = torch.sub(m * v_beta, stats.gradient_beta(params, resultant), alpha=lr)
-                beta = _positive_step(beta, v_beta)
-        with side_stream(stats.w_bar, stats.count):
-            g = sphere.to_tangent(params.w, stats.gradient_w(params))
-            v_w = torch.sub(m * state["w"], g, alpha=lr)
-            w = sphere.retract(params.w, v_w)
+            v_beta = torch.sub(m * v_beta, stats.gradient_beta(params), alpha=lr)
+            beta = _positive_step(beta, v_beta)
+        g = sphere.to_tangent(params.w, stats.gradient_w(params))
+        v_w = torch.sub(m * state["w"], g, alpha=lr)
+        w = sphere.retract(params.w, v_w)
 
         # The gradient −p̄/p, its rows centered, at the rate of w over P + P_0, where by App.
         # initialization P + P_0 = P / (1 − p_h(0)).
@@ -119,7 +113,6 @@ class SGD(GradientSolver):
         p = polytope.retract(
             p, p * v_p, params.p_h, params.p_q, tol=self.tolerance, sweeps=self.sweeps
         )
-        join()
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol, Self
 
@@ -38,7 +37,7 @@ class Solver(Protocol):
         ...
 
     def can_capture(self, params: Parameters) -> bool:
-        """Whether a step never asks the device for a number, so that a GPU can replay it."""
+        """Whether no step needs a device-to-host synchronization, so that a GPU can replay it."""
         ...
 
     def check_rule(self, rule: LabelRule) -> None:
@@ -53,10 +52,6 @@ class Solver(Protocol):
         self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of `batch`, a `share` of all rows, taken at `params`."""
-        ...
-
-    def look_ahead(self, params: Parameters, state: SolverState) -> Callable[[], None] | None:
-        """What speeds up the end of a pass, to be done in place beside the steps before it."""
         ...
 
     def end_pass(
@@ -92,11 +87,11 @@ class GradientSolver:
         return False
 
     def can_capture(self, params: Parameters) -> bool:
-        """Whether a step never asks the device for a number: sweeps to a tolerance do."""
+        """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""
         return params.w.is_cuda and self.tolerance is None
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """On a GPU with a set number of sweeps: they ask for nothing, so steps are replayed."""
+        """On a GPU with a set number of sweeps, so that steps can be replayed."""
         return replace(  # type: ignore[type-var]
             self,
             batch_size=min(self.batch_size, n_rows),
@@ -106,9 +101,6 @@ class GradientSolver:
 
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""
-
-    def look_ahead(self, params: Parameters, state: SolverState) -> None:
-        """Nothing will be left to do."""
 
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from research import __main__ as start
-from research.field import cost, summary
-from research.field.parts import PARTS, folds, whole
-from research.field.sets import Table, kinds, load
+from research.field import summary
+from research.field.parts import PARTS
+from research.field.sets import Table, load
 from research.field.store import Results
 
 
@@ -28,17 +28,6 @@ def tables(tmp_path_factory):
     np.savez(folder / "tables" / "made.npz", X=rng.normal(size=(62, 3)) + y[:, None], y=y)
     (folder / "tables" / "index.csv").write_text("name,kind,rows\nmade,table,62\n")
     return folder
-
-
-def test_sets_of_a_folder_stand_beside_the_bundled(tables, monkeypatch):
-    monkeypatch.delenv("MNEMOSPHERE_DATA", raising=False)
-    assert kinds(None) == dict.fromkeys(("iris", "wine", "breast-cancer", "digits"), "bundled")
-    assert kinds(tables)["made"] == "table"
-    table = load("made", "table", tables)
-    assert np.bincount(table.y).tolist() == [31, 29, 2]
-    assert load("wine", "bundled", None).x.shape == (178, 13)
-    with pytest.raises(SystemExit, match="pass --data"):
-        load("made", "table", None)
 
 
 def test_cells_are_kept_until_they_are_wanted_again(tables, tmp_path, capsys, monkeypatch):
@@ -120,14 +109,6 @@ def test_fits_are_timed_between_those_of_the_peers(tables, monkeypatch):
     }  # fmt: skip
 
 
-def test_folds_cover_every_row_once_and_columns_every_class():
-    table = load("iris", "bundled", None)
-    tests = [test for _, test in folds(table, 5, 0)]
-    assert sorted(np.concatenate(tests)) == list(range(150))
-    p = whole(np.array([[0.25, 0.75]]), np.array([0, 2]), 4)
-    np.testing.assert_array_equal(p, [[0.25, 0, 0.75, 0]])
-
-
 def made_up(scores):
     """Results of `classify` from accuracies; log-loss and calibration error go with them."""
     results = Results("classify")
@@ -175,6 +156,15 @@ def test_criteria_are_counted(tmp_path):
     assert near.met
     calibrated = found["calibration error at most that of logistic regression"]
     assert calibrated.seen == "4 of 6 sets, 3 wanted"
+    assert not any("vote" in what for what in found)
+    for k, needed in enumerate([1, 2, 6, 5, 3, 4]):
+        figures = {"memories_for_90": [needed, needed], "memories_for_90_high": [9]}
+        figures |= {"same_by_three": [0.96, 0.99], "uniform_decides": [0.01]}
+        results.cells[f"s{k}", "dam"] |= figures
+    few, three, uniform = summary.few_memories(results, "dam")
+    assert few.seen == "5 of 6 sets, 6 wanted"
+    assert (few.met, three.met, uniform.met) == (False, True, True)
+    assert three.seen == "97.5%"
     slow = found["fit at most 5 times logistic regression + k-NN, sets under 10,000 rows"]
     assert slow.met
     assert slow.seen == "median 3.0, most 5.0 (s1), above 5 on 0 of 3"
@@ -183,9 +173,3 @@ def test_criteria_are_counted(tmp_path):
     results.write(tmp_path)
     assert Results.read("classify", tmp_path) == results
     assert "4 of 6 sets, 4 wanted" in summary.text(results)
-
-
-def test_mixtures_have_every_class():
-    x, y = cost.mixture(83, 7, 5)
-    assert x.shape == (83, 7)
-    assert set(y) == set(range(5))

@@ -57,12 +57,6 @@ def test_a_table_is_read_without_names_answers_and_rare_classes(packages):
     assert table.x["length"][table.y == 0].mean() > 2 > table.x["length"][table.y == 1].mean()
 
 
-def test_of_many_rows_some_are_drawn(packages, monkeypatch):
-    monkeypatch.setattr(frames, "_MOST_ROWS", 31)
-    table = frames.load("made", "R", None)
-    assert len(table.x) == len(table.y) == 31
-
-
 def test_peers_see_medians_and_indicators(packages):
     table = frames.load("made", "R", None)
 
@@ -88,10 +82,3 @@ def test_ours_and_a_peer_are_measured_on_the_same_folds(packages, tmp_path, caps
     assert {c["method"] for c in stored["cells"]} == {"dam", "logistic regression"}
     assert all(np.mean(c["accuracy"]) > 0.8 for c in stored["cells"])
     assert "a better mean rank than logistic regression" in capsys.readouterr().out
-
-
-def test_without_the_package_the_part_is_left_out(packages, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert start.main(["field", "frames", "--out", str(tmp_path)]) == 0
-    assert "left out: frames" in capsys.readouterr().out
-    assert not (tmp_path / "frames.json").exists()

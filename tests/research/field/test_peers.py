@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
-from research.field.peers import LVQ, Calibrated, KMeansPrototypes, Prototypes, TunedNeighbors
+from research.field.peers import LVQ, Calibrated, Prototypes, TunedNeighbors
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +29,6 @@ def test_the_nearest_prototype_of_each_class_counts(rows):
         np.testing.assert_allclose(found, -nearest / nearest.sum())
 
 
-def test_prototypes_are_shared_out_by_the_size_of_the_class(rows):
-    x, y = rows
-    model = KMeansPrototypes(19).fit(x, y)
-    expected = [round(19 * (y == c).mean()) for c in "uvw"]
-    assert np.bincount(model.labels_).tolist() == expected
-    assert (model.predict(x) == y).mean() > 0.7
-    for c in range(3):  # centers of rows of their own class
-        mine = model.prototypes_[model.labels_ == c]
-        assert np.abs(mine.mean(0) - x[y == "uvw"[c]].mean(0)).max() < 0.5
-
-
 def test_neighbors_are_those_of_scikit_learn_drawn_to_the_prior(rows):
     x, y = rows
     model = TunedNeighbors(StandardScaler()).fit(x[:100], y[:100])
@@ -55,15 +41,6 @@ def test_neighbors_are_those_of_scikit_learn_drawn_to_the_prior(rows):
     prior = [(y[:100] == c).mean() for c in "uvw"]
     np.testing.assert_allclose(p, (k * plain.predict_proba(new) + m * np.array(prior)) / (k + m))
     np.testing.assert_allclose(p.sum(1), 1)
-
-
-def test_calibrated_scores_keep_the_decisions(rows):
-    x, y = rows
-    model = Calibrated(SVC(), folds=3).fit(x, y)
-    np.testing.assert_array_equal(model.predict(x), SVC().fit(x, y).predict(x))
-    p = model.predict_proba(x)
-    np.testing.assert_allclose(p.sum(1), 1)
-    assert (model.classes_[p.argmax(1)] == y).mean() > 0.7
 
 
 def test_scores_that_are_log_odds_come_back_as_probabilities():
@@ -80,18 +57,6 @@ def test_scores_that_are_log_odds_come_back_as_probabilities():
     for folds in (0, 5):
         p = Calibrated(Overconfident(), folds=folds).fit(x, y).predict_proba(x)[:, 1]
         assert np.abs(p - truth).mean() < 0.05
-
-
-def test_a_class_with_a_single_row(rows):
-    x, y = rows
-    y = y.copy()
-    y[0] = "x"
-    for folds in (0, 3):
-        with pytest.warns(UserWarning, match="least populated") if folds else nullcontext():
-            model = Calibrated(KMeansPrototypes(8), folds=folds).fit(x, y)
-        p = model.predict_proba(x)
-        assert p.shape == (127, 4)
-        assert np.isfinite(p).all()
 
 
 @pytest.mark.slow

@@ -37,10 +37,6 @@ def test_the_worked_example_of_the_paper():
     assert scores.critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
 
 
-def test_friedman_where_all_agree():
-    assert scores.friedman(np.tile([1.0, 2.0, 3.0], (7, 1))) == 0
-
-
 def test_pairs_are_corrected_by_holm():
     rng = np.random.default_rng(0)
     a = rng.normal(size=23)
@@ -59,14 +55,6 @@ def test_pairs_are_corrected_by_holm():
     assert third == ("a", "c")
     same = scores.wilcoxon_holm(np.ones((5, 2)), "ab")
     assert same == {("a", "b"): 1.0}
-
-
-def test_calibration_error_by_hand():
-    """Two rows at 0.95, one right; three rows at 0.62, all right; bins of a tenth."""
-    p = np.array([[0.95, 0.05], [0.05, 0.95], [0.62, 0.38], [0.62, 0.38], [0.38, 0.62]])
-    y = [0, 0, 0, 0, 1]
-    expected = 2 / 5 * abs(0.5 - 0.95) + 3 / 5 * abs(1 - 0.62)
-    assert scores.calibration_error(p, y, n_bins=10) == pytest.approx(expected)
 
 
 def test_calibration_error_bin_by_bin():
@@ -94,10 +82,3 @@ def test_log_loss_is_that_of_scikit_learn():
     y[1] = 2  # a row that was given no chance
     expected = metrics.log_loss(y, p, labels=[0, 1, 2])
     assert scores.log_loss(p, y) == pytest.approx(expected, rel=1e-9)
-
-
-def test_interval_of_two_folds_by_hand():
-    """Student's quantile for one degree of freedom is 12.7062; s² = 1/2; 1/2 + 1/1 = 3/2."""
-    mean, width = scores.interval([0.0, 1.0])
-    assert mean == 0.5
-    assert width == pytest.approx(12.7062 * np.sqrt(0.75), rel=1e-5)

@@ -112,15 +112,6 @@ def test_the_last_full_run_is_shown(site):
     assert reproduced.filled(new, results) == new
 
 
-def test_notes_make_a_column(tmp_path):
-    store(tmp_path, "full-a", finished="2026-01-01")
-    path = tmp_path / "fig1" / "full-a" / "result.json"
-    path.write_text(path.read_text().replace('"note": ""', '"note": "5 passes"', 1))
-    new = reproduced.filled(TEXT, tmp_path)
-    assert "| accuracy | 79% | 79.1 ± 0.3% | yes | 5 passes |" in new
-    assert "| another | 5% | 3.1% | **no** |  |" in new
-
-
 def test_pages_are_written_and_checked(site):
     path, results = site
     copy = path.parent / "images" / "paper" / "fig1.png"
@@ -167,9 +158,3 @@ def test_a_run_on_a_processor_has_a_section_of_its_own(tmp_path):
     found = reproduced.pictures(text, results)
     assert found["fig1.png"].parent.name == "full-gpu"
     assert found["cpu-fig1.png"].parent.name == "full-cpu"
-
-
-def test_the_only_run_is_shown_wherever_it_was(tmp_path):
-    store(tmp_path, "full-cpu", finished="2026-02-03", device="a processor", kind="cpu")
-    assert reproduced.latest(tmp_path, "fig1").name == "full-cpu"
-    assert reproduced.latest(tmp_path, "fig1-cpu").name == "full-cpu"

@@ -76,14 +76,6 @@ def test_small_ladders_forget_their_start():
     assert gap[:2].max() < 0.1 < gap[2]
 
 
-def test_a_thousand_starts_take_seconds():
-    stored = json.loads((RESULT.parent / "saddle_starts.json").read_text(encoding="utf-8"))
-    assert stored["threads"] == 2
-    assert {row["beta"] for row in stored["rows"]} == {8.0, 20.0}
-    assert all(row["converged"] == stored["starts"] == 1000 for row in stored["rows"])
-    assert max(row["seconds"] for row in stored["rows"]) < 10
-
-
 def test_a_number_that_a_page_wants_must_be_there():
     with pytest.raises(ValueError, match="wants 'moon' of line"):
         theory_facts.fact("line", "moon")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model import Batch, Parameters
 from mnemosphere.training import FitResult, PassRecord, Run
 from research import fits
 from research.paper import accuracy, classification, interpretability, memories
@@ -47,17 +46,6 @@ def _omega_ratio(beta, n):
     theta = np.linspace(0, np.pi, 20001)
     weight = np.sin(theta) ** (n - 2)
     return np.trapezoid(np.exp(beta * np.cos(theta)) * weight, theta) / np.trapezoid(weight, theta)
-
-
-def test_without_wrong_rows_their_fidelity_is_unknown():
-    eye = torch.eye(3, dtype=torch.float64)
-    p = torch.full((4, 4), 0.01, dtype=torch.float64)
-    p[1:, :3] += eye
-    p = p / p.sum()
-    params = Parameters(eye, p, torch.tensor(9.0, dtype=torch.float64), 1.0, p.sum(1), p.sum(0))
-    targets = torch.cat([eye, torch.zeros(3, 1, dtype=torch.float64)], dim=1)
-    found = classification.fidelity(params, Batch(eye, targets))
-    assert found == {"all": 100.0, "correct": 100.0, "wrong": None}
 
 
 def test_noise_and_twins_are_told(problem):
@@ -129,37 +117,3 @@ def test_full_size_settings_are_the_authors():
     assert [case["varsigma"] for case in cases.values()] == [1, 1, 1, 1, 0.25]
     assert cases["varsigma=0.25"]["start"] == 1.0
     assert [case["beta"] for case in figure1.settings(False)["cases"]] == [16]
-
-
-def rows(values):
-    return {
-        "rows": [
-            {
-                "case": case,
-                "solver": solver,
-                "seed": seed,
-                "accuracy": value + seed / 10,
-                "accuracy_best_validation": value + 1,
-                "passes": 10 * (seed + 1),
-                "seconds": 1.5,
-                "beta": 171.25,
-            }
-            for case in accuracy.PAPER
-            for solver, value in values.items()
-            for seed in range(3)
-        ]
-    }
-
-
-def test_the_table_has_means_deviations_and_bounds():
-    (table,) = accuracy.EXPERIMENTS
-    compared = [
-        c.as_dict(quick=False) for c in table.compare(rows({"sgd": 79.0, "fixed-point": 90}))
-    ]
-    assert len(compared) == 10
-    assert compared[0]["measured"] == pytest.approx(79.1)
-    assert compared[0]["spread"] == pytest.approx(0.1)
-    assert compared[0]["note"] == "20 passes, 1.5 s, β = 171.2; best weights 80.00%"
-    assert compared[5]["note"] == "20 passes, 1.5 s, β = 171.2"
-    assert [c["within"] for c in compared] == [True, *[False] * 4, *[None] * 5]
-    assert [c["paper"] for c in compared] == ["79%", "85%", "89%", "91%", "96%", *[""] * 5]

@@ -60,37 +60,6 @@ def test_numbers_stand_beside_the_papers(run, registry, tmp_path):
     assert (folder / "picture.txt").read_text() == "7.25"
 
 
-def test_a_figure_that_comes_with_another_is_known_by_its_name(run, registry, tmp_path):
-    registry["fig2"] = make("fig2", also=("fig9",))
-    content = run(
-        "reproduce", "fig9", "--quick", "--device", "cpu", "--out", tmp_path, "--json"
-    ).json
-    assert [row["name"] for row in content["runs"]] == ["fig2"]
-
-
-def test_json(run, registry, tmp_path):
-    content = run(
-        "reproduce", "fig1", "table1", "--quick", "--device", "cpu", "--out", tmp_path, "--json"
-    ).json
-    assert [row["name"] for row in content["runs"]] == ["fig1", "table1"]
-    row = content["runs"][0]
-    assert (row["status"], row["measured"], row["pictures"]) == (
-        "done", {"value": 7.25}, ["picture.txt"],
-    )  # fmt: skip
-    assert [c["within"] for c in row["paper"]] == [None, None]
-    assert content["quick"] is True
-    assert "/quick-" in row["folder"]
-
-
-def test_the_order_is_that_of_the_paper_and_all_is_everything(run, registry, tmp_path):
-    def names(*arguments):
-        options = ("--device", "cpu", "--out", tmp_path, "--json")
-        return [row["name"] for row in run("reproduce", *arguments, *options).json["runs"]]
-
-    assert names("table1", "fig1", "fig1") == ["fig1", "table1"]
-    assert names("all") == ["fig1", "fig2", "table1"]
-
-
 def test_finished_runs_are_not_done_again(run, registry, tmp_path):
     options = ("--device", "cpu", "--out", tmp_path)
     run("reproduce", "fig1", *options)
@@ -137,18 +106,6 @@ def test_ctrl_c_keeps_what_is_finished(run, registry, tmp_path):
     assert [row["status"] for row in rows] == ["finished before", "done", "done"]
 
 
-def test_a_missing_package(run, registry, tmp_path, monkeypatch):
-    registry["fig2"] = make("fig2", needs=("umap",))
-    monkeypatch.setattr(experiment, "find_spec", lambda name: None)
-    options = ("--device", "cpu", "--out", tmp_path)
-    shown = run("reproduce", "fig2", *options, code=2)
-    assert "error: fig2 needs umap-learn, pip install 'mnemosphere[umap]'" in shown.stderr
-    shown = run("reproduce", "all", *options)
-    assert "fig2 skipped: fig2 needs umap-learn" in shown.stderr
-    rows = run("reproduce", "all", *options, "--json").json["runs"]
-    assert [row["status"] for row in rows] == ["finished before", "skipped", "finished before"]
-
-
 def test_missing_data(run, registry, tmp_path, monkeypatch):
     def load(name, directory=None):
         raise FileNotFoundError(f"no files of {name} found: pass directory=DIR or set X=DIR")
@@ -173,37 +130,3 @@ def test_one_failure_does_not_stop_the_others(run, registry, tmp_path):
     assert "fig1 failed: unexpected RuntimeError: an accident" in shown.stderr
     shown = run("reproduce", "fig1", *options, code=1)
     assert "error: unexpected RuntimeError: an accident" in shown.stderr
-
-
-def test_a_damaged_result_is_bad_input(run, registry, tmp_path):
-    options = ("--device", "cpu", "--out", tmp_path)
-    run("reproduce", "fig1", *options)
-    (path,) = tmp_path.glob("fig1/*/result.json")
-    path.write_text("{")
-    shown = run("reproduce", "fig1", *options, code=2)
-    assert "is damaged" in shown.stderr
-    assert "delete its folder to run it again" in shown.stderr
-    shown = run("reproduce", "all", *options, code=2)
-    assert "fig1 failed: " in shown.stderr
-
-
-def test_redraw_needs_only_the_folder(run, registry, tmp_path):
-    run("reproduce", "fig1", "fig2", "--device", "cpu", "--out", tmp_path)
-    for path in tmp_path.glob("*/*/picture.txt"):
-        path.unlink()
-    registry["fig1"] = replace(registry["fig1"], run=break_down)
-    shown = run("reproduce", "--redraw", "--out", tmp_path, "--json")
-    assert len(shown.json["pictures"]) == len(list(tmp_path.glob("*/*/picture.txt"))) == 2
-
-
-def test_list(run, registry):
-    shown = run("reproduce", "--list")
-    assert "Fig. (table1): a number" in shown.stdout
-    listed = run("reproduce", "--list", "--json").json["experiments"]
-    assert [row["name"] for row in listed] == ["fig1", "fig2", "table1"]
-
-
-def test_the_real_list_names_the_papers_figures(run):
-    listed = {row["name"]: row for row in run("reproduce", "--list", "--json").json["experiments"]}
-    assert {"fig1", "fig2", "fig3", "table1"} <= set(listed)
-    assert "accuracy_table" in listed["table1"]["title"]

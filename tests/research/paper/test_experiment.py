@@ -11,19 +11,14 @@ import torch
 
 from mnemosphere.data import load
 from mnemosphere.plots.style import new_figure
-from research import report
 from research.paper import REGISTRY, classification, experiment
 from research.paper.experiment import (
     Experiment,
-    MissingPackageError,
-    finished_folders,
     load_arrays,
-    read_result,
-    redraw,
     reproduce,
     save_picture,
 )
-from research.report import Comparison, to_json
+from research.report import Comparison
 
 
 class Toy:
@@ -87,17 +82,6 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(tmp_path):
         "toy.png",
     ]
     assert parts.folder.name == whole.folder.name
-
-
-def test_time_counts_over_interruptions(tmp_path, monkeypatch):
-    now = iter([100.0, 107.0, 200.0, 205.0])
-    monkeypatch.setattr(report.time, "perf_counter", lambda: next(now))
-    toy = Toy()
-    toy.fail_in = 2
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(toy.experiment, out=tmp_path, device="cpu")
-    toy.fail_in = None
-    assert reproduce(toy.experiment, out=tmp_path, device="cpu").result["seconds"] == 12.0
 
 
 def test_a_finished_run_is_not_done_again(tmp_path):
@@ -171,51 +155,6 @@ def test_a_damaged_result_is_named(tmp_path, content, message):
         reproduce(toy.experiment, out=tmp_path, device="cpu")
 
 
-def test_a_damaged_part_is_named(tmp_path):
-    toy = Toy()
-    toy.fail_in = 1
-    with pytest.raises(KeyboardInterrupt):
-        reproduce(toy.experiment, out=tmp_path, device="cpu")
-    toy.fail_in = None
-    (part,) = tmp_path.glob("toy/*/parts/0.json")
-    content = part.read_bytes()
-    part.write_bytes(content[:5])
-    with pytest.raises(ValueError, match=r"0\.json is damaged .* delete it to have that part done"):
-        reproduce(toy.experiment, out=tmp_path, device="cpu")
-    part.write_bytes(content)
-    part.with_suffix(".npz").write_bytes(b"PK no zip")
-    with pytest.raises(ValueError, match=r"0\.npz is damaged"):
-        reproduce(toy.experiment, out=tmp_path, device="cpu")
-
-
-def test_a_part_that_fails_leaves_nothing_half_written(tmp_path):
-    toy = Toy()
-    toy.part = lambda run, k: {"value": float("nan")}
-    with pytest.raises(ValueError, match="Out of range float"):
-        reproduce(toy.experiment, out=tmp_path, device="cpu")
-    assert [p.name for p in tmp_path.glob("toy/*/parts/*")] == ["seconds.json"]
-
-
-def test_missing_packages_come_first(tmp_path):
-    toy = Toy(needs=("a_package_nobody_has",))
-    with pytest.raises(MissingPackageError, match="toy needs a_package_nobody_has: install it"):
-        reproduce(toy.experiment, out=tmp_path, device="cpu")
-    assert not list(tmp_path.iterdir())
-
-
-def test_umap_is_named_by_its_package(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "find_spec", lambda name: None)
-    with pytest.raises(MissingPackageError, match=r"umap-learn, pip install 'mnemosphere\[umap\]'"):
-        reproduce(Toy(needs=("umap",)).experiment, out=tmp_path, device="cpu")
-
-
-def test_checkpoints_are_for_processors(tmp_path):
-    run = experiment.Run("a", {}, [0], torch.device("cpu"), True, tmp_path, {})
-    assert run.checkpoint("b").path == tmp_path / "parts" / "b.checkpoint"
-    run.device = torch.device("cuda")
-    assert run.checkpoint("b") is None
-
-
 def test_rows_are_those_of_the_paper(tmp_path):
     small = load("mnist-small")
     run = experiment.Run("a", {}, [0], torch.device("cpu"), True, tmp_path, {"mnist": small})
@@ -227,51 +166,6 @@ def test_rows_are_those_of_the_paper(tmp_path):
     soft[small.y_train[17]] += 0.9
     np.testing.assert_allclose(train.targets[17].numpy(), soft, atol=1e-7)
     assert (train.n_rows, test.n_rows) == (5000, 1000)
-
-
-def test_only_quick_pictures_are_stamped(tmp_path):
-    sizes = {}
-    for quick in (False, True):
-        figure = new_figure(3.0, 1.0)
-        figure.subplots().plot([1, 2])
-        result = {"quick": quick, "data": {"mnist": "mnist-small, 5000 + 1000 rows"}}
-        save_picture(figure, tmp_path, f"{quick}", result)
-        words = " ".join(text.get_text() for text in figure.texts)
-        assert ("quick run on mnist-small: not the paper's experiment" in words) is quick
-        sizes[quick] = (tmp_path / f"{quick}.png").stat().st_size
-    assert sizes[True] > sizes[False]
-
-
-def test_pictures_can_be_drawn_again_from_the_folder(tmp_path):
-    toy = Toy()
-    folder = reproduce(toy.experiment, out=tmp_path, device="cpu").folder
-    before = (folder / "toy.png").read_bytes()
-    (folder / "toy.png").unlink()
-    assert redraw(toy.experiment, tmp_path) == [folder / "toy.png"]
-    assert (folder / "toy.png").read_bytes() == before
-    assert toy.done == [0, 1, 2]
-
-
-def test_finished_folders_come_oldest_first(tmp_path):
-    for name, finished in (("full-b", "2026-01-02"), ("full-a", "2026-01-03"), ("quick-c", "2025")):
-        folder = tmp_path / "toy" / name
-        folder.mkdir(parents=True)
-        keys = dict.fromkeys(("name", "settings", "measured", "paper", "pictures"))
-        (folder / "result.json").write_bytes(to_json(keys | {"finished": finished}))
-    (tmp_path / "toy" / "full-unfinished").mkdir()
-    names = [folder.name for folder in finished_folders(tmp_path, "toy")]
-    assert names == ["quick-c", "full-b", "full-a"]
-    assert finished_folders(tmp_path, "another") == []
-
-
-def test_every_experiment_can_be_described():
-    for name, described in REGISTRY.items():
-        assert name == described.name
-        for quick in (False, True):
-            settings = described.settings(quick)
-            assert json.loads(to_json(settings)) == settings, name
-        assert set(described.datasets) <= {"mnist", "fashion-mnist"}
-        assert described.datasets[:1] in ((), ("mnist",)), "a quick run has nothing to work with"
 
 
 # --- trainings that go on
@@ -326,8 +220,3 @@ def test_a_training_killed_in_a_pass_goes_on_with_the_same_bits(tmp_path, monkey
 
     assert rows(parts) == rows(whole)
     assert (parts.folder / "fig1.png").read_bytes() == (whole.folder / "fig1.png").read_bytes()
-
-
-def test_read_result_is_what_reproduce_returned(tmp_path):
-    outcome = reproduce(Toy().experiment, out=tmp_path, device="cpu")
-    assert read_result(outcome.folder) == outcome.result

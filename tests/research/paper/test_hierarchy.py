@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
 
 from mnemosphere.model import Batch, Parameters, from_memories, objectives
 from mnemosphere.model.kernel import log_joint_differentiable
 from mnemosphere.numerics import sphere
-from research.paper.experiment import load_arrays
 from research.paper.fixed_points import (
     descend,
     finite_differences,
     splitting_spectra,
 )
-from research.plots.hierarchy import saddle_hierarchy, split_threshold
 
 B, N, P, C = 23, 7, 3, 2
 
@@ -152,33 +149,3 @@ def test_copies_part_above_beta_split_only_unless_class_weights_are_free(quick_r
         assert free["distance"] > 0.05
         assert free["gain"] > max(held["gain"], 1e-4)
     assert sides == {True, False}
-
-
-def test_the_tree_is_one_of_pairs(quick_runs):
-    result = quick_runs.result("hierarchy")
-    nodes = result["measured"]["nodes"]
-    level, parent = np.array(nodes["level"]), np.array(nodes["parent"])
-    assert (parent == -1).tolist() == (level == 0).tolist()
-    children = np.bincount(parent[parent >= 0], minlength=len(parent))
-    assert set(children) == {0, 2}
-    assert (level[parent[1:]] == level[1:] - 1).all()
-    memories = load_arrays(quick_runs.folder("hierarchy"))["memories"]
-    np.testing.assert_allclose(np.linalg.norm(memories.astype(float), axis=1), 1.0, atol=1e-3)
-    similar = memories.astype(float) @ memories.astype(float).T
-    for k in range(1, len(level)):
-        assert similar[k, parent[k]] > 0.5
-
-
-def test_pictures_refuse_what_is_no_hierarchy():
-    tree = {
-        "loss": [-1.0, -0.5], "beta_eff": [9.0, 9.0], "beta_split": [2.0] * 3,
-        "lambda_min": [-1.0] * 3, "descents": [([0], [0.0])] * 2, "labels": [0] * 3,
-        "classes": range(3),
-    }  # fmt: skip
-    memories = np.eye(3, 4)
-    with pytest.raises(ValueError, match="loss must fall"):
-        saddle_hierarchy([0, 1, 1], [-1, 0, 0], memories, **tree)
-    with pytest.raises(ValueError, match="one per level"):
-        saddle_hierarchy([0, 1, 1], [-1, 0, 0], memories, **(tree | {"beta_eff": [9.0]}))
-    with pytest.raises(ValueError, match="increase strictly"):
-        split_threshold([2.0, 1.0], [0.1, 0.2], {"held": [0.0, 0.0]}, 1.5)

@@ -11,7 +11,6 @@ from scipy.stats import linregress
 from mnemosphere.training import PassRecord, SplitRecord
 from research.paper.laws import best_fit, fit, n_splits, sweeps, work_of
 from research.paper.performance import METHODS
-from research.plots.performance import performance
 
 WIDTHS = list(range(1000, 2001, 125))
 
@@ -24,12 +23,6 @@ def test_splits_are_the_doublings_it_takes(initial, p_max):
         width = min(2 * width, p_max)
         count += 1
     assert n_splits(initial, p_max) == count
-
-
-def test_the_papers_widths_have_one_jump_after_1500():
-    assert [n_splits(100, p) for p in WIDTHS] == [4] * 5 + [5] * 4
-    assert n_splits(100, 1600) == 4  # exact powers are no jump yet
-    assert n_splits(100, 1601) == 5
 
 
 def test_fits_recover_a_line_and_agree_with_scipy():
@@ -87,13 +80,6 @@ def test_sweeps_average_over_seeds_in_order_of_width():
     assert found["seconds_std"] == pytest.approx([np.sqrt((16 + 4 + 36) / 3)] * 2)
 
 
-def test_seconds_are_those_of_timed_seeds_alone():
-    row = {"data": "mnist", "method": "sgd", "p_max": 10, "accuracy": 9.0, "work": 1.0,
-           "passes": 3, "splits": 0}  # fmt: skip
-    rows = [{**row, "seconds": s} for s in (2.0, 4.0, None, None)]
-    assert sweeps(rows)["mnist"]["sgd"]["seconds"] == [3.0]
-
-
 def test_every_part_ran_to_its_width(quick_runs):
     result = quick_runs.result("fig6")
     chosen, rows = result["settings"], result["measured"]["rows"]
@@ -135,8 +121,3 @@ def test_splitting_saves_arithmetic_and_more_of_it_at_larger_widths(quick_runs):
     line = measured["fits"]["mnist"]["sgd"]["work"]["line"]
     assert line["r2"] > 0.95
     assert line["b"] > 0
-
-
-def test_the_picture_wants_something_to_show():
-    with pytest.raises(ValueError, match="at least one data set"):
-        performance({}, {}, what="seconds", words="time", initial={}, names={}, titles={})

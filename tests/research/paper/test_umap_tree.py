@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from mnemosphere.model import Curvature, from_memories
-from mnemosphere.training import Lineage, PassRecord, Run
-from research.paper.experiment import load_arrays
+from mnemosphere.model import from_memories
+from mnemosphere.training import PassRecord, Run
 from research.paper.recorder import (
     Recorder,
     clusters,
     reunions,
-    sources,
     trunk_size,
 )
 from research.paper.umap_tree import RUNS, embed
-from research.plots.trees import learning_tree, learning_trees
 
 
 def components(linked: np.ndarray) -> int:
@@ -100,15 +97,6 @@ def test_the_recorder_keeps_what_has_moved_and_links_it_to_where_it_was():
     assert spread[0] == pytest.approx(np.sin(np.radians(5)) ** 2, rel=1e-3)
 
 
-def test_sources_follow_the_lineage():
-    unknown = torch.zeros(5)
-    curvature = Curvature(unknown, torch.zeros(5, 2), unknown, unknown, 0.0)
-    lineage = Lineage.root(3).split(torch.tensor([2, 0]), curvature)
-    lineage = lineage.split(torch.tensor([3]), curvature)
-    # Copies come last, and 3 is the copy of memory 2.
-    assert sources(lineage) == [[0, 1, 2, 2, 0], [0, 1, 2, 3, 4, 3]]
-
-
 def test_principal_axes_keep_distances_in_a_plane():
     generator = np.random.default_rng(2)
     plane = np.linalg.qr(generator.normal(size=(5, 2)))[0].T
@@ -131,22 +119,6 @@ def test_principal_axes_keep_distances_in_a_plane():
         np.linalg.norm(first[:, None] - second[None], axis=-1),
         atol=1e-4,
     )
-
-
-@pytest.mark.slow
-def test_umap_keeps_groups_apart_and_obeys_the_seed():
-    pytest.importorskip("umap")
-    generator = np.random.default_rng(0)
-    center = 10 * np.eye(3, 8)
-    first = np.repeat(center, 60, axis=0) + generator.normal(size=(180, 8))
-    second = np.repeat(center, 5, axis=0) + generator.normal(size=(15, 8))
-    points = [p.astype(np.float32) for p in (first, second)]
-    places = embed(points, "umap", n_neighbors=15, seed=3)
-    middle = places[0].reshape(3, 60, 2).mean(1)
-    nearest = ((places[1][:, None] - middle[None]) ** 2).sum(-1).argmin(1)
-    assert nearest.tolist() == np.repeat(range(3), 5).tolist()
-    again = embed(points, "umap", n_neighbors=15, seed=3)
-    np.testing.assert_array_equal(places[0], again[0])
 
 
 def test_memories_leave_the_trunk_and_spread(quick_runs):
@@ -175,31 +147,3 @@ def test_splitting_thins_the_trunk(quick_runs):
         without["trunk_memory_passes"] / split["trunk_memory_passes"]
     )
     assert split["clusters"][-1] > 16
-
-
-def test_the_trunk_is_what_the_stored_passes_say(quick_runs):
-    result = quick_runs.result("fig5")
-    arrays = load_arrays(quick_runs.folder("fig5"))
-    for name in RUNS:
-        one = result["measured"]["runs"][name]
-        passes = arrays[f"{name} passes"]
-        assert len(passes) == one["passes"]
-        assert passes[:, 0].sum() == one["trunk_memory_passes"]
-        place, before = arrays[f"{name} place"], arrays[f"{name} before"]
-        assert len(place) == len(before) == len(arrays[f"{name} label"])
-        time = arrays[f"{name} time"]
-        linked = before >= 0
-        assert (time[before[linked]] <= time[linked]).all()
-        assert (time[~linked] == 0).all()
-    assert result["measured"]["embedding"]["points"] == [
-        len(arrays[f"{name} place"]) for name in RUNS
-    ]
-
-
-def test_pictures_refuse_what_is_no_tree():
-    with pytest.raises(ValueError, match="earlier points"):
-        learning_tree(np.zeros((2, 2)), [0, 0], [0, 1], [1, 0])
-    with pytest.raises(ValueError, match=r"\(points, 2\)"):
-        learning_tree(np.zeros((2, 3)), [0, 0], [0, 1], [-1, 0])
-    with pytest.raises(ValueError, match="1 to 3 runs"):
-        learning_trees({})

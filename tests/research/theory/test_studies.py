@@ -39,15 +39,6 @@ def test_both_phases_are_stable_between_fold_and_line():
     np.testing.assert_array_equal(found.broken_wins[:, 1], [False, True, True])
 
 
-def test_progress_counts_every_step():
-    seen = []
-    studies.map_phases(
-        studies.Setting(2, 2), "upsilon", [0.5, 1.0], [2.0, 3.0],
-        generator=generator(), progress=lambda done, total: seen.append((done, total)),
-    )  # fmt: skip
-    assert seen == [(k, 4) for k in (1, 2, 3, 4)]
-
-
 def test_curves_are_the_known_overlaps_and_samples_lie_near():
     setting = studies.Setting(2, 2, n_features=150)
     sampling = studies.Sampling(n_teachers=3, n_burn_in=20, n_sweeps=40)

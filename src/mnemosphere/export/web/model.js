@@ -40,10 +40,10 @@ async function unpack(stored) {
   return new kind(bytes.buffer);
 }
 
-/** Memories (P·N) in single precision; stored as whole numbers they carry one scale each. */
+/** Memories (P·N); stored as whole numbers they carry one scale each. */
 async function unpackMemories(stored) {
   const values = await unpack(stored);
-  if (!stored.scale) return Float32Array.from(values);
+  if (!stored.scale) return values;
   const scale = await unpack(stored.scale);
   const width = values.length / scale.length;
   const out = new Float32Array(values.length);
@@ -66,8 +66,10 @@ function logOmegaRatio(table, beta) {
 
 /** Puts rows on the sphere and back, as data/normalize.py does. */
 class Normalizer {
-  /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null. */
-  constructor(kind, mean, scale, metric) {
+  /** metric: { rows: D, values: A (D·M), inverse: A⁺ (M·D) }, or null; energy: each feature's
+      share of a squared norm, or null. */
+  constructor(kind, mean, scale, metric, energy) {
+    this.energy = energy;
     this.standard = mean !== null;
     this.kind = kind;
     this.mean = mean;
@@ -75,8 +77,31 @@ class Normalizer {
     this.metric = metric;
   }
 
-  /** Unit row (N' numbers), or null for a row without direction. */
+  /** Unit row (N' numbers), or null for a row without direction. NaN is not known: 0 here, with
+      `gaps` = { unknown, count, room: the squared norm left to it }; a metric needs it filled in. */
   toSphere(row) {
+    const known = Uint8Array.from(row, (v) => (Number.isNaN(v) ? 0 : 1));
+    const count = known.reduce((sum, is) => sum + 1 - is, 0);
+    if (count === row.length) return null;
+    const x = this.direction(count > 0 ? this.fill(row, known) : row);
+    if (x === null || count === 0 || this.metric !== null) return x;
+    const n = row.length;
+    let share = 0;
+    if (this.standard) share = 1 / (1 + (count * x[n] * x[n]) / n);
+    else if (this.kind === "none") for (let j = 0; j < n; j++) share += known[j] ? row[j] * row[j] : 0;
+    else for (let j = 0; j < n; j++) share += known[j] ? this.energy?.[j] ?? 1 / n : 0;
+    const size = Math.sqrt(Math.min(share, 1));
+    let room = 1;
+    for (let j = 0; j < x.length; j++) {
+      x[j] = known[j] === 0 ? 0 : x[j] * size;
+      room -= x[j] * x[j];
+    }
+    x.gaps = { unknown: known.map((is) => 1 - is), count, room: Math.max(room, 0) };
+    return x;
+  }
+
+  /** The same of a row without NaN. */
+  direction(row) {
     const n = row.length;
     const standard = this.standard;
     let x = new Float64Array(n + (standard ? 1 : 0));
@@ -189,10 +214,43 @@ function dot(a, b) {
   return sum;
 }
 
+/** ⟨w^μ, x⟩ for all memories (P·N); `gaps` = { count, room, length: ‖w_U‖² } if x has some. */
+function overlapsWith(w, x, out) {
+  const n = x.length;
+  for (let m = 0; m < out.length; m++) {
+    let sum = 0;
+    for (let j = 0; j < n; j++) sum += w[m * n + j] * x[j];
+    out[m] = sum;
+  }
+  if (!x.gaps) return out;
+  const { unknown, count, room } = x.gaps;
+  const length = Float64Array.from(out, (_, m) => {
+    let sum = 0;
+    for (let j = 0; j < unknown.length; j++) if (unknown[j]) sum += w[m * n + j] * w[m * n + j];
+    return sum;
+  });
+  out.gaps = { count, room, length };
+  return out;
+}
+
+/** slope·⟨w^μ, x⟩ − logRatio, with what gaps add: see model/gaps.py. */
+function exponents(overlaps, slope, logRatio) {
+  const h = Float64Array.from(overlaps, (o) => slope * o - logRatio);
+  if (!overlaps.gaps) return h;
+  const { count, room, length } = overlaps.gaps;
+  const [a, b] = [Math.max((count - 1) / 2, 0), (count + 1) / 2];
+  for (let m = 0; m < h.length; m++) {
+    const root = Math.sqrt(length[m] * room * slope * slope + b * b);
+    h[m] += root - b - a * Math.log((a + root) / (a + b));
+  }
+  return h;
+}
+
 /** One set of memories with its class weights, and the knobs that a page can turn. */
 class Model {
   /** level: w (P·N); p ((P+1)·(C+1)), the weights of the density; net, those that classes are read
-      from, at a temperature; beta, varsigma, omega. shared: nClasses, floor. */
+      from, at a temperature; beta, varsigma, omega; density, if novelty has memories of its own:
+      w, weight (Q+1), slope, logRatio. shared: nClasses, floor. */
   constructor(level, shared) {
     this.w = level.w;
     this.trained = { p: level.p, net: level.net ?? level.p };
@@ -201,7 +259,9 @@ class Model {
     this.nFeatures = level.w.length / this.nMemories;
     this.table = level.omega;
     this.temperature = level.temperature;
+    this.standing = level.standing; // the memory that stands for each where nobody could distinguish them
     this.floor = shared.floor;
+    this.density = level.density ?? null;
     this.own = { beta: level.beta, varsigma: level.varsigma };
     this.turn({});
   }
@@ -230,44 +290,44 @@ class Model {
     return this.w.subarray(m * this.nFeatures, (m + 1) * this.nFeatures);
   }
 
-  /** ⟨w^μ, x⟩ for all memories. */
-  overlaps(x, out = new Float64Array(this.nMemories)) {
-    const { w, nFeatures: n } = this;
-    for (let m = 0; m < out.length; m++) {
-      let sum = 0;
-      const start = m * n;
-      for (let j = 0; j < n; j++) sum += w[start + j] * x[j];
-      out[m] = sum;
-    }
+  /** ⟨w^μ, x⟩ for all memories; `density`: for those of the density, if it has its own. */
+  overlaps(x) {
+    const out = overlapsWith(this.w, x, new Float64Array(this.nMemories));
+    if (this.density) out.density = overlapsWith(this.density.w, x, new Float64Array(this.density.weight.length - 1));
     return out;
+  }
+
+  /** The memories' part of the density as a novelty score, and the share of no memory in it. */
+  readDensity(overlaps) {
+    const { weight, slope, logRatio } = this.density ?? this;
+    let total = 0;
+    for (let m = 1; m < weight.length; m++) total += weight[m];
+    if (overlaps === null) return { score: slope + logRatio - Math.log(total), novelty: 1 };
+    const h = exponents(this.density ? overlaps.density : overlaps, slope, logRatio);
+    const score = -logSumExp(h.map((v, m) => v + Math.log(weight[m + 1])));
+    return { score, novelty: weight[0] > 0 ? 1 / (1 + Math.exp(-score) / weight[0]) : 0 };
   }
 
   /** All that is read from the overlaps of one row; null: a row without direction.
 
       Classes: proba, verdict and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
-      label, exponents over the temperature. Density: novelty score, share of no memory. */
+      label, exponents at the temperature. Density: novelty score, share of no memory. */
   read(overlaps) {
-    const { nColumns: C, nMemories: P, net, weight, netWeight } = this;
+    const { nColumns: C, nMemories: P, net, netWeight } = this;
     const joint = new Float64Array(C);
     const share = new Float64Array(P);
-    let [score, novelty, uniform] = [Infinity, 1, 1];
+    let uniform = 1;
     if (overlaps === null) joint.set(this.prior);
     else {
-      const cold = 1 / this.temperature;
+      const h = exponents(overlaps, this.slope / this.temperature, this.logRatio / this.temperature);
       // The largest exponent, the uniform component's 0 included if it has weight.
-      const ground = weight[0] > 0 ? 0 : -Infinity;
-      let top = ground;
-      for (let m = 0; m < P; m++) top = Math.max(top, this.slope * overlaps[m] - this.logRatio);
-      let known = 0; // the memories' part of the density, times exp(−top)
-      const below0 = Math.exp((ground - top) * cold);
+      const top = h.reduce((a, b) => Math.max(a, b), netWeight[0] > 0 ? 0 : -Infinity);
+      const below0 = netWeight[0] > 0 ? Math.exp(-top) : 0;
       let total = below0 * netWeight[0];
       for (let y = 0; y < C; y++) joint[y] = below0 * net[y];
       uniform = total;
       for (let m = 0; m < P; m++) {
-        const below = this.slope * overlaps[m] - this.logRatio - top;
-        const e = Math.exp(below);
-        known += e * weight[m + 1];
-        const tempered = cold === 1 ? e : Math.exp(below * cold);
+        const tempered = Math.exp(h[m] - top);
         if (tempered < 1e-40) continue;
         share[m] = tempered * netWeight[m + 1];
         total += share[m];
@@ -276,9 +336,6 @@ class Model {
       }
       for (let m = 0; m < P; m++) share[m] /= total;
       uniform /= total;
-      const none = Math.exp(ground - top) * weight[0];
-      novelty = none / (none + known);
-      score = known > 0 ? -top - Math.log(known) : Infinity;
     }
     const proba = new Float64Array(C - 1);
     let verdict = 0;
@@ -288,7 +345,7 @@ class Model {
       if (joint[y] > joint[verdict]) verdict = y;
     }
     for (let y = 0; y < C - 1; y++) proba[y] /= sum;
-    return { proba, verdict, share, uniform, score, novelty };
+    return { proba, verdict, share, uniform, ...this.readDensity(overlaps) };
   }
 
   /** log c_γ of the components: for a class (a column of p), or any class (null). */

@@ -6,6 +6,7 @@ const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("payload").textContent);
 const nClasses = data.classes.length;
 const isImage = data.image !== null;
+const isText = data.encoder !== null;
 const [height, width, channels] = isImage ? [data.image[0], data.image[1], data.image[2] ?? 1] : [0, 0, 0];
 const groupWord = data.kind === "classifier" ? "class" : "cluster";
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -90,6 +91,7 @@ function swatch(y) {
   return make("i", { class: "swatch", style: { background: classColor(y) }, "aria-hidden": "true" });
 }
 
+const written = (v) => (Number.isNaN(v) ? "missing" : number(v));
 const model = () => models[state.level];
 const later = {};
 /** Do something once in the next frame, however often it is asked for. */
@@ -129,7 +131,8 @@ function paint(canvas, values, own, floor = null) {
   const image = context.createImageData(width, height);
   for (let i = 0; i < width * height; i++) {
     for (let c = 0; c < 3; c++) {
-      const value = values[channels === 3 ? 3 * i + c : i];
+      const given = values[channels === 3 ? 3 * i + c : i];
+      const value = Number.isNaN(given) ? rows.background : given;
       let t = Math.min(Math.max((value - low) / span, 0), 1);
       if (rows.background > rows.pen) t = 1 - t;
       image.data[4 * i + c] = channels === 3 ? 255 * t : paper[c] + t * (ink[c] - paper[c]);
@@ -167,8 +170,13 @@ function thumb(values, own, what, floor = null) {
   return paint(canvas, values, own, floor);
 }
 
-const memoryPicture = (m, of = model()) => thumb(isImage ? normalizer.restore(of.memory(m)) : of.memory(m), true, `memory ${memoryName(m)}`);
-const rowPicture = (r) => thumb(rows.values(r), false, `row ${rows.number[r]}`);
+/** A text on its own, cut; `none` where there is none. */
+const quote = (text, limit = 160, none = "no text") => make("q", { class: "text", title: text }, text ? short(text, limit) : none);
+/** Texts of the training rows most typical of a memory. */
+const textsOf = (m) => (state.level === data.levels.length - 1 ? data.typical?.[m] ?? [] : []);
+
+const memoryPicture = (m, of = model()) => isText ? quote(textsOf(m)[0], 60, `memory ${memoryName(m)}`) : thumb(isImage ? normalizer.restore(of.memory(m)) : of.memory(m), true, `memory ${memoryName(m)}`);
+const rowPicture = (r) => isText ? quote(rows.text[r], 60) : thumb(rows.values(r), false, `row ${rows.number[r]}`);
 
 /** Horizontal bars with names: [{name, title, value, text, color, best}], largest value 1. */
 function bars(items, { named = false, both = false } = {}) {
@@ -315,7 +323,7 @@ function tally() {
 /* ---- the packed rows ---- */
 
 /** Rows, their overlaps with the memories of each level, and what the model says of them. */
-function packedRows(x, number, y) {
+function packedRows(x, { number = [], y = null, text = null, rejected = null } = {}) {
   const n = number.length;
   const N = data.n_features;
   const unitRows = [];
@@ -324,7 +332,7 @@ function packedRows(x, number, y) {
   const values = (r) => Float64Array.from(x.subarray(r * N, (r + 1) * N));
   for (let r = 0; r < n; r++) unitRows.push(normalizer.toSphere(values(r)));
   const found = {
-    n, number, y, values, unit: (r) => unitRows[r], overlaps: (level, r) => overlaps[level]?.[r],
+    n, number, y, text, rejected, values, unit: (r) => unitRows[r], overlaps: (level, r) => overlaps[level]?.[r],
     ready: (level) => said[level] !== null,
     said: (level) => said[level],
     /** Overlaps of a level, a slice of time at a time, so that the page stays live. */
@@ -337,7 +345,7 @@ function packedRows(x, number, y) {
           const until = performance.now() + 25;
           while (done.length < n && performance.now() < until) {
             const u = unitRows[done.length];
-            done.push(u === null ? null : Float32Array.from(models[level].overlaps(u)));
+            done.push(u === null ? null : models[level].overlaps(u));
           }
           if (done.length < n) { setTimeout(work, 0); return; }
           found.judge(level);
@@ -371,10 +379,10 @@ function packedRows(x, number, y) {
     /** Least and largest value of a feature, of the memories where there are no rows. */
     span(j) {
       let [low, high] = [Infinity, -Infinity];
-      const take = (v) => { low = Math.min(low, v); high = Math.max(high, v); };
+      const take = (v) => { if (!Number.isNaN(v)) { low = Math.min(low, v); high = Math.max(high, v); } };
       for (let r = 0; r < n; r++) take(x[r * N + j]);
       for (let m = 0; n === 0 && m < model().nMemories; m++) take(normalizer.restore(model().memory(m))[j]);
-      return [low, high];
+      return low <= high ? [low, high] : [0, 1];
     },
     right(level) {
       return said[level].reduce((sum, s, r) => sum + (s.verdict === y[r] ? 1 : 0), 0);
@@ -385,6 +393,7 @@ function packedRows(x, number, y) {
         const labeled = y.filter((v) => v >= 0).length;
         return ["accuracy ", make("b", {}, percent(found.right(state.level) / labeled, 1)), ` on ${labeled} rows here`];
       }
+      if (isText && !y) return [make("b", {}, String(n)), ` rows here${rejected ? `, ${rejected.filter(Boolean).length} rejected` : ""}`];
       const same = said[state.level].filter((s, r) => s.verdict === found.first[r]).length;
       return ["same answer as before for ", make("b", {}, percent(same / n, 1)), ` of ${n} rows`];
     },
@@ -411,6 +420,7 @@ function packedRows(x, number, y) {
 
 function afterTally() {
   showKnobs();
+  rows.fillTexts?.();
   if (state.tab === "mistakes") showMistakes();
   if (state.tab === "memories") showMemories();
   soon("answer", showAnswer);
@@ -422,10 +432,11 @@ let pad; // the canvas to draw on
 const pen = { erase: false, size: 1, center: true, cursor: null };
 
 function buildPlay() {
-  const input = make("div", { class: "card" }, make("h2", {}, isImage ? "Draw, or pick a row" : "Move a feature, or pick a row"));
+  const input = make("div", { class: "card" }, make("h2", {}, isText ? "Pick a text" : isImage ? "Draw, or pick a row" : "Move a feature, or pick a row"));
   if (isImage) input.append(drawingPad());
-  if (rows.n > 0) input.append(rowPicker());
-  if (!isImage) input.append(make("div", { id: "features", class: "bars" }));
+  if (isText) input.append(rows.text ? textPicker() : make("p", { class: "muted" }, "No texts are packed here: pass X. The answer is that of memory #0."));
+  else if (rows.n > 0) input.append(rowPicker());
+  if (!isImage && !isText) input.append(make("div", { id: "features", class: "bars" }));
   $("panel-play").replaceChildren(make("div", { class: "columns three" }, input,
     make("div", { class: "card", id: "answer" }), make("div", { class: "card", id: "deciders" })),
   make("p", { id: "quick", "aria-hidden": "true" }));
@@ -566,6 +577,38 @@ function rowPicker() {
   make("div", { style: { marginTop: "10px" } }, strip));
 }
 
+/** Rows of text behind a search box: words of the text, of its label, or of what it is taken for. */
+function textPicker() {
+  const kinds = [["all", "all rows"], ...(data.kind === "classifier" && rows.y ? [["wrong", "wrong"]] : []), ...(rows.rejected ? [["rejected", "rejected"]] : [])];
+  const list = make("div", { class: "texts", id: "texts", role: "list" });
+  const count = make("p", { class: "muted", id: "texts-count" });
+  const words = make("input", { type: "search", id: "search", class: "grow", placeholder: "search", "aria-label": "search the texts", oninput: () => soon("texts", fill) });
+  const kind = make("select", { id: "texts-kind", "aria-label": "which rows", onchange: () => fill() }, kinds.map(([value, name]) => make("option", { value }, name)));
+  const fill = rows.fillTexts = () => {
+    const said = rows.said(state.level);
+    const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (r) => {
+      if (kind.value === "wrong" && !(said && rows.y[r] >= 0 && said[r].verdict !== rows.y[r])) return false;
+      if (kind.value === "rejected" && !rows.rejected[r]) return false;
+      const all = `${rows.text[r]}${truth(r)} ${said ? className(said[r].verdict, 300) : ""}`.toLowerCase();
+      return wanted.every((word) => all.includes(word));
+    };
+    const found = Array.from({ length: rows.n }, (_, r) => r).filter(fits);
+    count.textContent = `${found.length} of ${rows.n} rows${found.length > 60 ? ", the first 60 are shown" : ""}`;
+    list.replaceChildren(...found.slice(0, 60).map((r) => textRow(r, said)));
+  };
+  return make("div", {}, make("div", { class: "tools" }, words, kind), count, list);
+}
+
+/** One text with what the model says of it; pick it by a click. */
+function textRow(r, said = rows.said(state.level)) {
+  const y = said?.[r].verdict;
+  const wrong = said && rows.y && data.kind === "classifier" && rows.y[r] >= 0 && rows.y[r] !== y;
+  return make("div", { role: "listitem" }, make("button", { type: "button", class: "text-row", "data-row": r, "aria-current": String(state.row === r), onclick: () => { pickRow(r); openTab("play"); } },
+    quote(rows.text[r]),
+    said ? make("span", { class: "muted" }, swatch(y), className(y), wrong ? make("span", { class: "to" }, ` · truly ${className(rows.y[r])}`) : "", rows.rejected?.[r] ? make("span", { class: "badge" }, "rejected") : "") : ""));
+}
+
 /** ", truly 3": the label of a packed row, where there is one. */
 function truth(r) {
   if (!rows.y) return "";
@@ -578,7 +621,8 @@ function pickRow(r) {
   Object.assign(state, { row: r, values: rows.values(r), drawn: false });
   const box = $("row-number");
   if (box) box.value = r;
-  if (!isImage) buildSliders();
+  for (const button of document.querySelectorAll("#texts .text-row")) button.setAttribute("aria-current", String(Number(button.dataset.row) === r));
+  if (!isImage && !isText) buildSliders();
   soon("answer", showAnswer);
 }
 
@@ -586,8 +630,8 @@ function buildSliders() {
   const box = $("features");
   box.replaceChildren(...data.strong.filter((j) => j < data.n_features).map((j) => {
     const [low, high] = rows.span(j);
-    const out = make("output", {}, number(state.values[j]));
-    const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: (high - low) / 200 || 1, value: state.values[j], oninput: (e) => {
+    const out = make("output", {}, written(state.values[j]));
+    const input = make("input", { type: "range", id: `feature-${j}`, min: low, max: high, step: "any", value: Number.isNaN(state.values[j]) ? (low + high) / 2 : state.values[j], oninput: (e) => {
       state.values[j] = Number(e.target.value);
       Object.assign(state, { drawn: true, row: null });
       out.textContent = number(state.values[j]);
@@ -618,18 +662,26 @@ function showAnswer() {
   const y = answer.verdict;
   const empty = answer.x === null;
   const name = className(y, 60);
-  const source = state.row !== null ? `row ${rows.number[state.row]}${truth(state.row)}` : isImage ? "your drawing" : "your row";
+  const source = state.row !== null ? `row ${rows.number[state.row]}${truth(state.row)}` : isImage ? "your drawing" : isText ? "memory #0" : "your row";
   const right = state.row !== null && rows.y && data.kind === "classifier" && rows.y[state.row] >= 0 ? rows.y[state.row] === y : null;
   $("answer").replaceChildren(
     make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
+    isText && state.row !== null ? quote(rows.text[state.row], 400) : null,
     make("p", { class: "verdict" },
-      make("strong", { id: "verdict", class: name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
-      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong")),
-    classBars(answer.proba), make("h3", {}, "Has it seen the like?"), gauge(answer));
+      make("strong", { id: "verdict", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
+      make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
+    classBars(answer.proba), ...proven(), make("h3", {}, "Has it seen the like?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
   showDeciders(answer);
   if (state.tab === "memories") soon("map", drawMap);
   say(empty ? "nothing drawn" : `${name}, ${percent(answer.proba[y])}`);
+}
+
+/** How far the row may move, proven for the model as it was saved. */
+function proven() {
+  const saved = state.level === data.levels.length - 1 && state.beta === null && state.varsigma === null && state.odds === null;
+  const told = saved && state.row !== null && data.rows?.robust ? data.rows.robust[state.row] : null;
+  return told ? [make("p", { class: "muted" }, `${told[0].toUpperCase()}${told.slice(1)}.`)] : [];
 }
 
 function gauge(answer) {
@@ -645,21 +697,25 @@ function gauge(answer) {
 }
 
 function showDeciders(answer) {
-  const top = largest(answer.share, Math.min(6, model().nMemories)).filter((m) => answer.share[m] > 5e-4);
+  const share = new Float64Array(answer.share.length); // memories that nobody could distinguish are shown as one
+  model().standing.forEach((leader, m) => { share[leader] += answer.share[m]; });
+  const top = largest(share, Math.min(6, model().nMemories)).filter((m) => share[m] > 5e-4);
   const box = $("deciders");
   box.replaceChildren(make("h2", {}, "The memories that decide"));
   if (top.length === 0) box.append(make("p", { class: "muted" }, "No memory answers for this."));
+  else if (answer.uniform > 0.5) box.append(make("p", {}, `No memory resembles this: ${groupWord} frequencies decide.`));
   const overlap = (m) => (answer.x === null ? 0 : dot(answer.x, model().memory(m)));
-  box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: "repeat(auto-fill, minmax(108px, 1fr))" } }, top.map((m) => {
+  const tile = isText ? "100%" : "108px";
+  box.append(make("div", { class: "tiles", style: { marginTop: "12px", gridTemplateColumns: `repeat(auto-fill, minmax(${tile}, 1fr))` } }, top.map((m) => {
     const y = labels()[m];
-    return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(answer.share[m])} of the decision, labeled ${className(y)}` },
-      memoryPicture(m), make("div", { class: "share" }, make("i", { style: { width: percent(answer.share[m], 2), background: classColor(y) } })),
-      make("span", {}, make("b", {}, percent(answer.share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
-      make("span", { class: "muted" }, `overlap ${overlap(m).toFixed(2)}`));
+    return make("button", { type: "button", class: "tile", onclick: () => openMemory(m), "aria-label": `memory ${memoryName(m)}, ${percent(share[m])} of the decision, labeled ${className(y)}` },
+      ...(isText ? [] : [memoryPicture(m)]), make("div", { class: "share" }, make("i", { style: { width: percent(share[m], 2), background: classColor(y) } })),
+      make("span", {}, make("b", {}, percent(share[m], 1)), ` ${memoryName(m)}`), make("span", {}, swatch(y), className(y)),
+      make("span", { class: "muted" }, `overlap ${overlap(m).toFixed(2)}`), ...(isText ? textsOf(m).slice(0, 3).map((text) => quote(text)) : []));
   })));
-  const rest = 1 - top.reduce((sum, m) => sum + answer.share[m], 0) - answer.uniform;
+  const rest = 1 - top.reduce((sum, m) => sum + share[m], 0) - answer.uniform;
   if (top.length > 0) box.append(make("p", { class: "muted", style: { marginTop: "10px" } }, `Other memories ${percent(Math.max(rest, 0), 1)}, the uniform component ${percent(answer.uniform, 1)}. A share counts for each ${groupWord} by the memory's soft label.`));
-  if (!isImage && answer.x !== null) box.append(make("h3", {}, "Where this row stands out"), featureBars(answer.x, 10));
+  if (!isImage && !isText && answer.x !== null) box.append(make("h3", {}, "Where this row stands out"), featureBars(answer.x, 10));
 }
 
 /** Soft label of a memory (C+1), net of the smoothing of labels in training. */

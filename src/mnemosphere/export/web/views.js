@@ -67,7 +67,7 @@ function hide(what) {
     const cell = Math.floor(k / (channels || 1));
     const [i, j] = isImage ? [Math.floor(cell / width), cell % width] : [0, 0];
     const inside = Math.abs(i + 0.5 - height / 2) < height / 5 && Math.abs(j + 0.5 - width / 2) < width / 5;
-    const gone = { right: j >= width / 2, left: j < width / 2, top: i < height / 2, bottom: i >= height / 2, middle: inside, random: random() < 0.5, strong: strong.has(k), none: false }[what];
+    const gone = Number.isNaN(recalled.original[k]) || { right: j >= width / 2, left: j < width / 2, top: i < height / 2, bottom: i >= height / 2, middle: inside, random: random() < 0.5, strong: strong.has(k), none: false }[what];
     if (gone) known[k] = 0;
   }
   recalled.known = known;
@@ -207,7 +207,7 @@ function buildMemories() {
   const head = make("div", { class: "tools between", style: { marginTop: 0, marginBottom: "12px" } }, make("h2", { id: "memories-title" }, "Memories"),
     make("div", { class: "tools", style: { marginTop: 0 } }, button("Grid", swap, "swap"), isImage ? button("Dots", () => { view.pictures = !view.pictures; $("dots").setAttribute("aria-pressed", String(!view.pictures)); soon("map", drawMap); }, "dots") : null,
       make("button", { type: "button", "aria-label": "zoom in", onclick: () => zoom(1.4) }, "+"), make("button", { type: "button", "aria-label": "zoom out", onclick: () => zoom(1 / 1.4) }, "−"), button("Fit", () => { Object.assign(view, { zoom: 1, x: 0, y: 0 }); soon("map", drawMap); })));
-  const left = make("div", { class: "card" }, head, levelSlider(), make("div", { class: "map-box", id: "map-box" }, mapCanvas), make("div", { class: "gallery", id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
+  const left = make("div", { class: "card" }, head, levelSlider(), make("div", { class: "map-box", id: "map-box" }, mapCanvas), make("div", { class: `gallery${isText ? " of-texts" : ""}`, id: "gallery", hidden: true }), make("div", { class: "legend", id: "legend" }),
     make("p", { class: "muted", id: "map-note", style: { marginTop: "8px" } }));
   $("panel-memories").replaceChildren(make("div", { class: "columns map-and-more" }, left, make("div", { class: "card", id: "memory" })));
   mapControls(zoom);
@@ -303,7 +303,25 @@ function drawMap() {
       context.stroke();
     }
   }
+  if (isText && now.nMemories <= 60) nameOnMap(context);
   drawInputOnMap(context);
+}
+
+/** Classes beside the dots, where there is room. */
+function nameOnMap(context) {
+  context.font = "12px system-ui, sans-serif";
+  context.fillStyle = cssValue("--soft");
+  const taken = [];
+  for (let m = 0; m < model().nMemories; m++) {
+    const [x, y] = placeOf(m);
+    const text = className(labels()[m], 22);
+    const side = 0.6 * view.radius[m] + 6;
+    const wide = context.measureText(text).width;
+    const left = x + side + wide > view.w ? x - side - wide : x + side;
+    if (taken.some(([a, b, w]) => Math.abs(b - y) < 14 && a < left + wide && left < a + w)) continue;
+    taken.push([left, y, wide]);
+    context.fillText(text, left, y + 4);
+  }
 }
 
 /** A ring where the current input lies: the mean place of the memories that answer for it. */
@@ -436,18 +454,19 @@ function showMemory() {
   const parts = [make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, `Memory ${memoryName(m)}`), make("span", {}, swatch(y), className(y)))];
   if (isImage) parts.push(make("div", { style: { maxWidth: "190px", margin: "12px 0" } }, Object.assign(memoryPicture(m), { style: "width:100%" })));
   parts.push(make("h3", {}, "Its soft label"), classBars(label, largest(label, 6).filter((k) => label[k] > 0.005)));
-  if (!isImage) parts.push(make("h3", {}, "Its strongest features"), featureBars(now.memory(m), 10));
+  if (isText && textsOf(m).length) parts.push(make("h3", {}, "Training rows most like it"), make("div", { class: "texts" }, textsOf(m).map((text) => quote(text, 400))));
+  if (!isImage && !isText) parts.push(make("h3", {}, "Its strongest features"), featureBars(now.memory(m), 10));
   const readings = rows.ready(state.level) ? answersOf(m) : null;
   if (readings) {
     parts.push(make("h3", {}, "Rows it answers for"), make("p", { class: "muted" }, `${number(readings.mass)} of the ${rows.n} rows here`),
-      make("div", { class: "strip" }, readings.typical.map((r) => make("button", { type: "button", class: "tile", onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}${truth(r)}` }, rowPicture(r), make("span", {}, truth(r).slice(2) || `row ${rows.number[r]}`)))));
+      isText ? make("div", { class: "texts", role: "list" }, readings.typical.map((r) => textRow(r))) : make("div", { class: "strip" }, readings.typical.map((r) => make("button", { type: "button", class: "tile", onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}${truth(r)}` }, rowPicture(r), make("span", {}, truth(r).slice(2) || `row ${rows.number[r]}`)))));
     if (readings.decided > 0 && rows.y && data.kind === "classifier") {
       const wrong = readings.wrong.map(([c, n]) => `${className(c)} (${n})`).join(", ");
       parts.push(make("p", { class: "muted" }, `It weighs most for ${readings.decided} of them; ${readings.missed === 0 ? "all are right." : `${readings.missed} wrong, truly ${wrong}.`}`));
     }
   }
-  if (data.typical && state.level === data.levels.length - 1 && data.typical[m]?.length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${data.typical[m].join(", ")}`));
-  parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
+  if (!isText && data.typical && state.level === data.levels.length - 1 && data.typical[m]?.length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${data.typical[m].join(", ")}`));
+  parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: isText ? "texts" : "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
   if (data.verdicts && state.level === data.levels.length - 1) {
     const kind = data.verdicts.kind[m];
     const says = { minimum: "a minimum: splitting it gains nothing", "label saddle": "a label saddle: the model gains if two of it share out its classes", saddle: "a saddle: the model gains by splitting it", "not converged": "not yet at rest on these rows" }[kind];
@@ -511,10 +530,10 @@ function mistake(r, said) {
       reasons.push(make("p", { class: "muted" }, `The best of ${className(truly)} is ${memoryName(best)} with ${o[best].toFixed(2)}${behind > 0 ? `, behind by ${behind.toFixed(3)}` : "; others outweigh it together"}.`));
     } else reasons.push(make("p", { class: "muted" }, `No memory is labeled ${className(truly)} first of all.`));
   } else reasons.push(make("p", { class: "muted" }, "The row has no direction, so the prior decides."));
-  return make("button", { type: "button", class: "card mistake", onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.verdict)}` },
-    make("div", { class: "pair" }, rowPicture(r), o === null ? null : memoryPicture(m)),
+  return make("button", { type: "button", class: `card mistake${isText ? " texts-pair" : ""}`, onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.verdict)}` },
+    isText ? quote(rows.text[r]) : make("div", { class: "pair" }, rowPicture(r), o === null ? null : memoryPicture(m)),
     make("div", {}, make("p", { class: "said" }, className(truly), make("span", { class: "to" }, " → "), className(said.verdict)),
-      make("p", { class: "muted" }, `row ${rows.number[r]}, ${percent(said.sure, 1)} sure`), reasons));
+      make("p", { class: "muted" }, `row ${rows.number[r]}, ${percent(said.sure, 1)} sure`), reasons, isText && o !== null && textsOf(m).length ? make("p", { class: "muted" }, "Training rows like that memory:", textsOf(m).map((text) => quote(text, 100))) : null));
 }
 
 /* ---- report ---- */
@@ -532,6 +551,7 @@ function buildReport() {
     ...(report.rows ? [["rows given", report.rows.n.toLocaleString("en")], ["their SHA-256", report.rows.checksum]] : []), ...Object.entries(report.versions).map(([name, value]) => [name, value])];
   const cards = [];
   if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "Confusion"), confusion(measured)), make("div", { class: "card" }, make("h2", {}, "Calibration"), make("p", { class: "muted" }, "How often the model is right, by how sure it is; on the diagonal it means what it says."), calibration(measured.calibration)));
+  if (measured) cards.push(make("div", { class: "card" }, make("h2", {}, "How few memories decide"), table(Object.entries(measured.decision))));
   cards.push(make("div", { class: "card" }, make("h2", {}, "The model"), table(facts)), make("div", { class: "card" }, make("h2", {}, "Settings of training"), table(Object.entries(report.settings))));
   $("panel-report").replaceChildren(make("div", { class: "stats" }, stats), make("div", { class: "columns", style: { gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 420px), 1fr))" } }, cards));
 }
@@ -587,9 +607,9 @@ function calibration(bins) {
 
 /* ---- tabs, theme, start ---- */
 
-const TABS = [["play", "Play"], ["recall", "Recall"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]]
-  .filter(([id]) => id !== "mistakes" || data.kind === "classifier"); // clusters have no right or wrong
-
+const TABS = [["play", isText ? "Texts" : "Play"], ["recall", "Recall"], ["memories", "Memories"], ["mistakes", "Mistakes"], ["report", "Report"]]
+  .filter(([id]) => id !== "mistakes" || data.kind === "classifier") // clusters have no right or wrong
+  .filter(([id]) => id !== "recall" || !isText); // a vector is no text
 
 function buildTabs() {
   const bar = $("tabs");
@@ -641,27 +661,43 @@ function refresh() {
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack the model: use one of 2023 or later");
   const { kind, mean, scale, metric } = data.normalize;
-  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) });
+  const energy = data.normalize.energy && (await unpack(data.normalize.energy));
+  normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy);
   const shared = { nClasses, floor: data.floor };
-  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)) }, shared)));
+  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)), density: level.density && { ...level.density, w: await unpackMemories(level.density.w) } }, shared)));
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
-  rows = packedRows(x, data.rows?.number ?? [], data.rows?.y ?? null);
+  rows = packedRows(x, data.rows ?? {});
   rows.deviation = (j) => { const [low, high] = rows.span(j); return (high - low) / 4; };
   rows.centerFeatures();
   document.title = short(data.title, 80);
   $("title").textContent = short(data.title, 80);
   const groups = `${nClasses} ${data.kind === "classifier" ? (nClasses === 1 ? "class" : "classes") : nClasses === 1 ? "cluster" : "clusters"}`;
-  $("subtitle").textContent = `${model().nMemories} memories, ${groups}, ${data.n_features} features. All of it runs in this page.`;
+  $("subtitle").textContent = `${model().nMemories} memories, ${groups}, ${isText ? `texts through ${short(data.encoder)}` : `${data.n_features} features`}. All of it runs in this page.`;
   buildTabs();
   buildKnobs();
   buildPlay();
-  buildRecall();
+  if (!isText) buildRecall();
   buildMemories();
   if (rows.n > 0) pickRow(0);
-  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(normalizer.restore(model().memory(0))), drawn: true }); if (!isImage) buildSliders(); }
+  else { Object.assign(state, { values: isImage ? freshValues() : Float64Array.from(normalizer.restore(model().memory(0))), drawn: true }); if (!isImage && !isText) buildSliders(); }
   refresh();
   openTab("play");
   await rows.prepare(state.level);
+  await checkItself();
+}
+
+/** The page must say what Python said: a few answers came with it. */
+async function checkItself() {
+  const { x, proba, score, tolerance } = data.checks;
+  const given = await unpack(x);
+  let worst = 0;
+  proba.forEach((wanted, k) => {
+    const answer = answerFor(given.subarray(k * data.n_features, (k + 1) * data.n_features));
+    const apart = [...wanted.map((p, y) => p - answer.proba[y]), (score[k] - answer.score) / (1 + Math.abs(score[k]))];
+    for (const off of apart) worst = Math.abs(off) <= worst ? worst : Number.isNaN(off) ? Infinity : Math.abs(off);
+  });
+  $("check").hidden = worst <= tolerance;
+  $("check").textContent = worst <= tolerance ? "" : `This page does not answer as Python did (off by ${number(worst)} on ${proba.length} rows): do not trust it.`;
 }
 
 const preferred = matchMedia("(prefers-color-scheme: dark)");

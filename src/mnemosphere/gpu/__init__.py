@@ -1,0 +1,1 @@
+"""All that knows Triton or CUDA graphs, on plain tensors: a pass in few kernels, captured calls."""

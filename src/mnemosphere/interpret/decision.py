@@ -1,0 +1,114 @@
+"""Do a few memories decide? How the vote on rows is spread over the memories of a model.
+
+The vote of component γ on row x is its share of the density that classes are read from,
+
+    s_γ(x) = Σ_y p_γy exp(h_γ(x)/T) / Σ_γ' Σ_y p_γ'y exp(h_γ'(x)/T),
+
+with the class weights p and the temperature T of the calibration: P(y|x) = Σ_γ s_γ(x) g_γy with the
+soft labels g. γ = 0 is the uniform component. A soft label contains the class frequencies π as far
+as min_y g_γy/π_y of it repeats them; that part of the vote distinguishes no class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.model.class_reading import frequency_part
+from mnemosphere.model.kernel import chunks
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores
+
+MOST = 0.9  # of the vote
+_STRONGEST = 3  # memories that are asked alone
+
+
+class Votes(NamedTuple):
+    """How the vote on each row is spread."""
+
+    needed: NDArray[np.int64]  # (n,) memories that hold 90% of it; P + 1 if all hold less
+    same: NDArray[np.bool_]  # (n,) whether the three strongest alone give the class
+    uniform: NDArray[np.float64]  # (n,) share of the uniform component
+    frequencies: NDArray[np.float64]  # (n,) share that repeats the class frequencies
+
+
+@dataclass(frozen=True)
+class DecisionSummary:
+    """How few memories decide about rows."""
+
+    rows: int
+    memories: int
+    repeated_memories: int  # that repeat another: an overlap of 0.999, the same labels
+    memories_for_90: float  # memories that hold 90% of the vote: median over the rows
+    memories_for_90_high: float  # the same, 90th percentile
+    same_by_three: float  # share of rows whose class the three strongest memories alone give
+    uniform_decides: float  # share of rows with more than half of the vote on the uniform component
+    frequencies_decide: float  # share of rows with more than half of the vote on class frequencies
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def facts(self) -> dict[str, str]:
+        """The same for people."""
+        return {
+            "memories that hold 90% of the vote": f"{self.memories_for_90:.3g} (median), "
+            f"{self.memories_for_90_high:.3g} (90th percentile) of {self.memories}",
+            "three strongest give the class": f"{self.same_by_three:.1%} of rows",
+            "uniform component decides": f"{self.uniform_decides:.1%} of rows",
+            "class frequencies decide": f"{self.frequencies_decide:.1%} of rows",
+            "memories that repeat another": str(self.repeated_memories),
+        }
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {value}" for name, value in self.facts().items())
+
+
+def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:
+    """How many memories decide about the rows of X, and how often none does.
+
+    The vote of a memory is its share P(memory | x), as `explain` shows it.
+    """
+    return summarize(model, [votes(model, X)])
+
+
+def summarize(model: FittedModel, parts: Sequence[Votes]) -> DecisionSummary:
+    """The summary of rows that were looked at in parts."""
+    needed, same, uniform, frequencies = map(np.concatenate, zip(*parts, strict=True))
+    middle, high = np.quantile(needed, [0.5, 0.9], method="inverted_cdf").tolist()
+    return DecisionSummary(
+        len(needed), model.n_memories, model.n_memories - len(model.distinct), middle, high,
+        float(same.mean()), float((uniform > 0.5).mean()), float((frequencies > 0.5).mean()),
+    )  # fmt: skip
+
+
+def votes(model: FittedModel, X: Any) -> Votes:
+    """How the vote on each row of X is spread."""
+    params = model.class_params
+    repeats = frequency_part(params)[0]
+    parts = [
+        _votes(params, repeats, x[rows], lost[rows])
+        for x, lost in model.unit_rows(X, params.w.dtype)
+        for rows in chunks(x.shape[0], params.n_memories, x.device)
+    ]
+    return Votes(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
+
+
+def _votes(params: Parameters, repeats: Tensor, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
+    share = Scores(params, None, x.shape[0])(x, slice(None)).double().softmax(1)  # (B, P+1)
+    share[lost] = torch.eye(1, share.shape[1], dtype=share.dtype, device=share.device)
+    largest, order = share[:, 1:].sort(dim=1, descending=True)
+    needed = 1 + (largest.cumsum(1) < MOST).sum(1)
+    soft = params.p.double() / params.p.double().sum(1, keepdim=True).clamp_min(1e-300)
+    strongest = order[:, :_STRONGEST] + 1
+    three = (share.gather(1, strongest)[..., None] * soft[strongest, :-1]).sum(1)  # (B, C)
+    label = (share @ soft[:, :-1]).argmax(1)
+    same = (three.argmax(1) == label) & ~lost
+    return needed, same, share[:, 0], share @ repeats

@@ -1,0 +1,142 @@
+"""How few memories decide: against float64 sums written down once more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+import class_formula
+import mnemosphere as mn
+from mnemosphere.model.duplicate import duplicate
+
+SETS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
+
+
+def fitted(name, objective, precision="float64", **settings):
+    x, y = SETS[name](return_X_y=True)
+    model = mn.DAMClassifier(
+        11, objective=objective, normalize="standard", precision=precision, max_iter=20,
+        random_state=0, **settings,
+    )  # fmt: skip
+    return model.fit(x[::2], y[::2]), x[1::2]
+
+
+def by_hand(model, x):
+    """(memories for 90%, three give the class, uniform, frequencies) of each row, one by one."""
+    model_, params = model.model_, model.params_
+    unit = model_.on_sphere(x, torch.float64)[0].numpy()
+    net = model_.net.p.double().numpy()
+    log_shares = class_formula.log_shares(
+        params.w.double().numpy(), net.sum(1), float(params.beta), params.varsigma,
+        model.temperature_, unit,
+    )  # fmt: skip
+    shares, soft = np.exp(log_shares), net / np.maximum(net.sum(1, keepdims=True), 1e-300)
+    prior = params.p_q[:-1].double().numpy()
+    prior = prior / prior.sum()
+    part = [1.0, *((g[:-1] / prior).min() for g in soft[1:])]
+    found = []
+    for s in shares:
+        order = np.argsort(-s[1:])
+        held, needed = 0.0, 0
+        while held < 0.9 and needed < len(order):
+            held += s[1 + order[needed]]
+            needed += 1
+        needed += held < 0.9
+        three = sum(s[1 + m] * soft[1 + m, :-1] for m in order[:3])
+        label = (s @ soft[:, :-1]).argmax()
+        found.append((needed, three.argmax() == label, s[0], s @ part))
+    return [np.array(column) for column in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
+    model, x = fitted(name, objective)
+    needed, same, uniform, frequencies = by_hand(model, x)
+    found = mn.interpret.decision.votes(model.model_, x)
+    np.testing.assert_array_equal(found.needed, needed)
+    np.testing.assert_array_equal(found.same, same)
+    np.testing.assert_allclose(found.uniform, uniform, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(found.frequencies, frequencies, rtol=1e-9, atol=1e-14)
+    summary = model.decision_summary(x)
+    assert summary.rows == len(x)
+    assert summary.memories == model.n_memories_
+    assert summary.memories_for_90 == sorted(needed)[(len(x) + 1) // 2 - 1]
+    assert summary.memories_for_90_high == sorted(needed)[int(np.ceil(0.9 * len(x))) - 1]
+    assert summary.same_by_three == same.mean()
+    assert summary.uniform_decides == (uniform > 0.5).mean()
+    assert summary.frequencies_decide == (frequencies > 0.5).mean()
+    assert summary.as_dict()["same_by_three"] == same.mean()
+    # The shares that `explain` shows are the same.
+    shown = model.explain(x, n_nearest=3)
+    np.testing.assert_allclose(shown.uniform_share, uniform, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(shown.frequency_share, frequencies, rtol=1e-9, atol=1e-14)
+
+
+def test_copies_split_the_vote_and_are_counted_but_shown_as_one():
+    model, x = fitted("wine", "joint")
+    before, n = model.explain(x[:20], n_nearest=3), model.n_memories_
+    distinct = n - model.decision_summary(x).repeated_memories
+    copied = duplicate(model.params_, torch.arange(n))
+    weights = model.model_.net.p.double()
+    net = torch.cat([weights[:1], weights[1:] / 2, weights[1:] / 2])
+    twice = model.model_.replace(params=copied, exemplars=None).recalibrate(
+        class_weights=net.to(copied.p)
+    )
+    found = mn.interpret.decision_summary(twice, x)
+    assert found.repeated_memories == 2 * n - distinct
+    assert found.memories_for_90 >= 2 * model.decision_summary(x).memories_for_90 - 1
+    after = mn.interpret.explain(twice, x[:20], n_nearest=3)
+    np.testing.assert_array_equal(after.memory, before.memory)
+    np.testing.assert_allclose(after.share, before.share, rtol=1e-9, atol=1e-14)
+    np.testing.assert_allclose(after.soft_label, before.soft_label, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(after.n_alike, 2 * before.n_alike)
+    assert f"{after[0][0].name} (×{after[0][0].n_alike})" in str(after)
+    table = mn.interpret.memory_table(twice)
+    assert len(table) == distinct
+    assert table["n_alike"].sum() == 2 * n
+
+
+def test_the_explanation_says_first_that_no_memory_decides():
+    model, x = fitted("iris", "joint", uniform_weight=1.0)
+    far = np.array([[9.0, -9.0, -40.0, 30.0]])
+    names = ["sepal length", "sepal width", "petal length", "petal width"]
+    named = mn.interpret.name_features(model.model_, names)
+    found = mn.interpret.explain(named, np.concatenate([x[:1], far]))
+    assert found.remark(0) == ""
+    assert found.remark(1) == "No memory resembles this row: class frequencies decide."
+    assert str(found).splitlines().count(found.remark(1)) == 1
+    summary = mn.interpret.decision_summary(named, far)
+    assert summary.uniform_decides == summary.frequencies_decide == 1.0
+    assert summary.memories_for_90 == model.n_memories_ + 1
+    assert summary.same_by_three in (0.0, 1.0)
+    # Memories that hold all classes alike distinguish none.
+    even = model.params_.p_h[:, None] * model.params_.p_q
+    mixed = named.replace(params=model.params_.replace(p=even)).recalibrate(class_weights=None)
+    told = mn.interpret.explain(mixed, x[:1]).remark(0)
+    assert told.startswith("The memories that resemble this row hold about the same mix")
+
+
+def test_features_explain_odds_of_rows_that_the_model_is_sure_of():
+    """The floor under every class used to leave nothing to the features."""
+    model, x = fitted("wine", "conditional")
+    found = model.explain(x)
+    for row in np.argsort(-found.probability)[:20]:
+        why = found.features(int(row))
+        assert why.difference.sum() + why.difference_constant > 0.8 * why.log_odds
+        assert abs(why.difference_rest) < 0.2 * why.log_odds
+        assert found.remark(int(row)) == ""
+
+
+def test_rows_without_direction_and_with_missing_values():
+    x, y = load_iris(return_X_y=True)
+    model = mn.DAMClassifier(7, normalize="unit", objective="joint", random_state=0).fit(x, y)
+    rows = np.concatenate([np.zeros((1, 4)), x[:2], x[:1]])
+    rows[3, 1] = np.nan
+    found = mn.interpret.decision.votes(model.model_, rows)
+    assert found.uniform[0] == 1.0
+    assert not found.same[0]
+    assert found.needed[0] == 8
+    assert np.isfinite(found.frequencies).all()
