@@ -207,7 +207,9 @@ def class_index(
         found, plain = _unique_labels(y)
         index = torch.from_numpy(plain).to(device)
     if classes is None:  # each three times: scikit-learn warns of labels that occur once
-        check_classification_targets(np.repeat(found[in_scope(found)].tolist(), 3))
+        inside = in_scope(found)
+        known = found if inside.all() else np.asarray(found[inside].tolist())
+        check_classification_targets(np.repeat(known, 3))
         return found, index
     # "1" is not 1: NumPy would compare them as strings.
     alike = (found.dtype.kind in "biuf") == (classes.dtype.kind in "biuf")

@@ -23,31 +23,28 @@ from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import mean_resultant
 
 _NEW_MEMORIES = 5
-_HEAD_START = 2.0  # weight of a new class: fresh rows lie further from few rows than those do
+_WEIGHT = {"joint": 1.0, "conditional": 0.4}  # of a new class, relative to an average one
 _RIDGE = 1e-3  # of the mean squared length, where no direction is free
 
 
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     """The model with one more class, from a few rows of it; the other memories stay.
 
-    Its memories are the rows (centers of five groups if there are more), halfway to their mean.
-    Memories of the conditional objective lie further from their rows than a mean does from its own,
-    so the new ones are turned towards a direction that neither memories nor rows have, until they
-    lie as far. The class has twice the weight of an average one.
+    Its memories are the rows (centers of five groups if there are more), halfway to their mean, in
+    what is not common to all memories. Memories of the conditional objective lie far from rows and
+    have little in common, so the new ones are made alike: the component along the mean memory is
+    that of the others, and a direction that neither memories nor rows have takes up the rest, so
+    that fresh rows overlap with them as much as rows do with the other memories.
     """
     names = model.classes.tolist()
     if label in names:
         raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
     x, w = directed(model, X).double(), model.params.w
-    near, mean = x, sphere.project(x.mean(0, keepdim=True))
+    near = x
     if len(x) > _NEW_MEMORIES:
         generator = torch.Generator(x.device).manual_seed(0)
         near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
-    beta, n_features = model.params.beta.double(), model.params.n_features
-    usual = mean_resultant(beta, n_features) / model.params.varsigma  # of a row and its memory
-    turn = (usual / (x @ mean.T).mean()).clamp(0.0, 1.0)
-    free = _free_direction(torch.cat([w.double(), x]))
-    new = sphere.project(turn * sphere.project(near + mean) + (1 - turn**2).sqrt() * free)
+    new = _memories_like(model.params, x, near)
     table = torch.eye(len(names) + 1, dtype=torch.float64)
     table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
     wide = _map_classes(model, _with_label(names, label, model.classes), table)
@@ -75,7 +72,7 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
         density = _weighted(density, torch.cat([density.w, near.to(w)]), p)
     return _reweighted(
         wide, torch.cat([w, new.to(w)]), extended(wide.params.p, model.smoothing, 1.0),
-        extended(wide.net.p, 0.0, _HEAD_START),
+        extended(wide.net.p, 0.0, _WEIGHT[model.objective]),
     ).replace(exemplars=behind, label_mass=mass, density=density)  # fmt: skip
 
 
@@ -156,6 +153,27 @@ def _reweighted(model: FittedModel, w: Tensor, p: Tensor, net: Tensor) -> Fitted
     params = _weighted(model.params, w, p)
     net = (net.double() / net.double().sum()).to(params.p)
     return model.replace(params=params, lineage=None, stream=None).recalibrate(class_weights=net)
+
+
+def _memories_like(params: Parameters, x: Tensor, near: Tensor) -> Tensor:
+    """New memories (k, N) for rows x (n, N) with centers (k, N), as `add_class` says."""
+    w, n = params.w.double(), len(x)
+    mean = w.mean(0, keepdim=True)
+    shared = mean / mean.norm().clamp_min(1e-12)
+    common = (w @ shared.T).mean()
+
+    near = sphere.project(near + sphere.project(x.mean(0, keepdim=True)))
+    near = sphere.project(near - (near @ shared.T) * shared)
+    own = x - (x @ shared.T) * shared
+    squared, of_mean = own.square().sum(1).mean(), own.mean(0).square().sum()
+    # Mean overlap of two rows over the length of the mean: that of a fresh row with its direction.
+    pairs = (n * of_mean - squared) / (n - 1) if n > 1 else squared
+    fresh = pairs.clamp_min(1e-9) / of_mean.sqrt().clamp_min(1e-9)
+    usual = mean_resultant(params.beta.double(), params.n_features) / params.varsigma
+    most = (1 - common**2).sqrt()
+    length = ((usual - common * (x @ shared.T).mean()) / fresh).clamp(torch.zeros_like(most), most)
+    free = (1 - common**2 - length**2).clamp_min(0.0).sqrt() * _free_direction(torch.cat([w, x]))
+    return sphere.project(common * shared + length * near + free)
 
 
 def _weighted(params: Parameters, w: Tensor, p: Tensor) -> Parameters:
