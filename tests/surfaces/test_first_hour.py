@@ -32,15 +32,10 @@ def write_tables(folder):
     x, y = load_breast_cancer(return_X_y=True, as_frame=True)
     x.assign(ill=np.where(y == 0, "yes", "no")).to_parquet(folder / "cancer.parquet")
     yield "cancer.parquet", "ill", 0.93
-    vectorizers = {
-        "tfidf": TfidfVectorizer(max_features=300),
-        "counts": CountVectorizer(max_features=300),
-    }
-    for name, vectorizer in vectorizers.items():
-        rows = corpus(vectorizer)
+    for name, kind in {"tfidf": TfidfVectorizer, "counts": CountVectorizer}.items():
+        rows = corpus(kind(max_features=300))
         np.save(folder / f"{name}.npy", rows.x.toarray())
-        names, index = np.unique(rows.y, return_inverse=True)
-        np.save(folder / f"{name}-labels.npy", index)
+        np.save(folder / f"{name}-labels.npy", np.unique(rows.y, return_inverse=True)[1])
         yield f"{name}.npy", f"{name}-labels.npy", 0.8
 
 

@@ -145,7 +145,7 @@ class Model(RuleBasedStateMachine):
         wanted = self.model.predict_proba(rows.astype(np.float64))
         np.testing.assert_allclose(found[0], wanted, atol=1e-5)
         score = self.model.novelty_score(rows.astype(np.float64))
-        np.testing.assert_allclose(found[1], score, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(found[1], score, rtol=1e-5, atol=1e-5)
 
     @rule()
     def go_on_from_the_file(self):

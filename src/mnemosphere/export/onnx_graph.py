@@ -269,7 +269,8 @@ def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
 
 def _exponents(g: _Graph, at: _Point, w: str, beta_eff: float, log_ratio: float) -> str:
     """β_eff⟨w, x⟩ − log_ratio (batch, P), with what gaps add: see `model.gaps`."""
-    h = g("Mul", g("MatMul", at.unit, w), g.constant(beta_eff, np.float64))
+    # A factor of the product would be rounded: ONNX Runtime fuses the two, in single precision.
+    h = g("MatMul", at.unit, g("Mul", w, g.constant(beta_eff, np.float64)))
     if at.gaps is None:
         return g.plus(h, -log_ratio)
     gaps, half = at.gaps, g.constant(0.5, np.float64)

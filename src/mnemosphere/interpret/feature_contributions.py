@@ -34,6 +34,7 @@ from mnemosphere.text import format_table, html_table
 Floats = NDArray[np.float64]
 _SHOWN = 10
 _PAIRS = 3
+_MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole numbers
 
 
 class Source(NamedTuple):
@@ -154,7 +155,10 @@ class FeatureContributions:
 
 
 def _odds(log_odds: float) -> str:
-    return f"{np.exp(log_odds):.2g} to 1" if log_odds < 9 else "over 1000 to 1"
+    odds = float(np.exp(min(log_odds, _MANY)))
+    if odds >= _MANY:
+        return f"over {_MANY} to 1"
+    return f"{odds:.0f} to 1" if odds >= _TEN else f"{odds:.2g} to 1"
 
 
 def feature_contributions(
