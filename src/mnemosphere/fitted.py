@@ -197,6 +197,11 @@ class FittedModel:
         """Parameters of the density of rows, from which samples are drawn."""
         return self.params if self.density is None else self.density
 
+    @cached_property
+    def _precise_density(self) -> Parameters:
+        """The same as it is read: sharp memories need the digits."""
+        return precise(self.row_density)
+
     @property
     def net(self) -> Parameters:
         """Parameters with the class weights that classes are read from."""
@@ -311,11 +316,11 @@ class FittedModel:
 
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
-        params = self.row_density
+        params = self._precise_density
         prior, area = _log_prior(params), float(log_omega(0.0, params.n_features))
         read = kernel.LogJoint(params)
         return _over(
-            self.unit_rows(X),
+            self.unit_rows(X, params.w.dtype),
             lambda x, lost: torch.where(lost[:, None], prior, read(x)).logsumexp(1).double() - area,
         )
 
@@ -324,24 +329,26 @@ class FittedModel:
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
             values = x.new_ones(x.shape[0])
-            values[~lost] = retrieval.novelty(self.row_density, x[~lost])
+            values[~lost] = retrieval.novelty(params, x[~lost])
             return values
 
-        return _over(self.unit_rows(X), read)
+        params = self._precise_density
+        return _over(self.unit_rows(X, params.w.dtype), read)
 
     def novelty_score(self, X: Any) -> Tensor:
         """Minus the log of the memories' part of the density, (n,).
 
         A row without direction is as far as a row can be.
         """
-        farthest = retrieval.largest_novelty_score(self.row_density)
+        params = self._precise_density
+        farthest = retrieval.largest_novelty_score(params)
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
             scores = torch.full_like(lost, farthest, dtype=torch.float64)
-            scores[~lost] = retrieval.novelty_score(self.row_density, x[~lost]).double()
+            scores[~lost] = retrieval.novelty_score(params, x[~lost]).double()
             return scores
 
-        return _over(self.unit_rows(X), read)
+        return _over(self.unit_rows(X, params.w.dtype), read)
 
 
 def trained_with(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,16 +37,6 @@ def test_the_folder_holds_both_layers(two_layers, images):
     assert (two_layers / "memories.png").stat().st_size > 1000
 
 
-def test_predictions_are_those_of_the_pipeline(run, two_layers, images, tmp_path):
-    path, x = images
-    pipeline = mn.load(two_layers / "model.safetensors")
-    run("predict", two_layers, path, "--split", "all", "--out", tmp_path / "p.npy")
-    np.testing.assert_allclose(np.load(tmp_path / "p.npy"), pipeline.predict_proba(x), atol=1e-12)
-    found = run("evaluate", two_layers, path, "--json").json
-    assert found["rows"] < 131
-    assert found["accuracy"] > 0.8
-
-
 def test_an_explanation_has_its_map(run, two_layers, images, tmp_path):
     pictures = [tmp_path / f"{k}.png" for k in range(2)]
     found = run("explain", two_layers, images[0], "--row", "5", "--out", pictures[0], "--json").json
@@ -57,15 +47,6 @@ def test_an_explanation_has_its_map(run, two_layers, images, tmp_path):
     assert pictures[0].stat().st_size > 10_000
     run("plot", "memories", two_layers, "--out", pictures[1])
     assert pictures[1].stat().st_size > 10_000
-
-
-def test_a_graph_takes_the_images(run, two_layers, images, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
-    run("export", two_layers, "--out", tmp_path / "m.onnx")
-    session = runtime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    (proba,) = session.run(["probabilities"], {"rows": images[1].astype(np.float32)})
-    pipeline = mn.load(two_layers / "model.safetensors")
-    np.testing.assert_allclose(proba, pipeline.predict_proba(images[1]), atol=1e-5, rtol=0)
 
 
 def test_what_only_memories_of_pixels_can_do_is_refused(run, two_layers, images):

@@ -169,7 +169,7 @@ def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     assert mn.interpret.is_novel(model.model_, far, 0.1).all()
 
 
-def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
+def test_the_score_tells_all_rows_apart_as_in_double_precision(images):
     """In single precision, digits and shuffled digits; the ranking is that of double precision."""
     rng = np.random.default_rng(0)
     rows = np.vstack([images.x_test[:50], rng.permuted(images.x_test[:50], axis=1)])
@@ -184,8 +184,6 @@ def test_the_score_does_not_saturate_where_novelty_and_density_do(images):
     ).fit(images.x_train[:600], images.y_train[:600])
     score = model.novelty_score(rows)
     assert len(np.unique(score)) == 100
-    assert len(np.unique(mn.interpret.novelty(model.model_, rows))) < 95
-    assert len(np.unique(mn.interpret.score_samples(model.model_, rows))) < 100
     exact = mn.as_estimator(model.model_.with_params(model.params_.to(dtype=torch.float64)))
     assert np.array_equal(score.argsort(), exact.novelty_score(rows).argsort())
     uniform = model.class_weights_[0].sum()

@@ -204,18 +204,3 @@ def test_memories_of_wide_centered_rows_have_unit_norm(objective):
     assert found.score(x, y) > 0.9
     clusters = mn.DAMClusterer(3, n_memories=7, max_iter=5, **given).fit(x)
     assert np.isfinite(clusters.score_samples(x)).all()
-
-
-@pytest.mark.parametrize("kind", ["whitened", "weighted"])
-def test_sparse_rows_for_a_model_of_dense_ones_with_a_metric(data, kind):
-    x, y = data
-    model = mn.DAMClassifier(
-        P, normalize=kind, varsigma=0.5, objective="joint", max_iter=3, random_state=0
-    ).fit(x, y)
-    frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(x))
-    for name in ("predict_proba", "transform", "novelty_score"):
-        wanted = getattr(model, name)(x)
-        for rows in (sparse.csr_matrix(x), sparse.csc_matrix(x), frame):
-            found = getattr(model, name)(rows)
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-10, err_msg=name)
-    assert model.score(sparse.csr_matrix(x), y) == model.score(x, y)

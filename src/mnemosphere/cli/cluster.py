@@ -102,7 +102,7 @@ def cluster(
     terminal.facts(facts)
     terminal.table(cells(content["clusters"]), "\nclusters")
     if folder is not None:
-        terminal.say("", folder.told())
+        terminal.prose("", folder.told())
     if model.status_ == "interrupted":
         raise Interrupted("interrupted: the clusters are those of the memories so far")
 

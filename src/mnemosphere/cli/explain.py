@@ -87,14 +87,14 @@ def explain(
         show(terminal, found, rows, k)
         if proven is not None:
             away = None if other is None else other.length(k)
-            terminal.say(*textwrap.wrap(proven.sentence(k, away), terminal.width), "")
+            terminal.prose(proven.sentence(k, away), "")
         if other is not None:
-            terminal.say(other.title(k, f"{rows.kind} {rows.names[k]}"))
+            terminal.prose(other.title(k, f"{rows.kind} {rows.names[k]}"))
             terminal.table(other.table(k))
             terminal.say("")
     terminal.say("share: P(memory | row)", "overlap: cosine with the row")
     if found.shows_features:
-        terminal.say(*textwrap.wrap(_FEATURES, terminal.width))
+        terminal.prose(_FEATURES)
     if out is not None:
         terminal.say(f"wrote {out}")
 
@@ -138,7 +138,7 @@ def show(terminal: Terminal, found: Explanation, rows: Rows, k: int, question: s
     truth = _truth(rows, k)
     right = "right" if found.verdict[k] == truth else f"wrong: it is {truth}"
     title = found.title(k, f"{question}{rows.kind} {rows.names[k]}")
-    terminal.say(textwrap.fill(title if truth is None else f"{title}; {right}", terminal.width))
+    terminal.prose(title if truth is None else f"{title}; {right}")
     for heading, lines in found.tables(k, terminal.width):
         terminal.table(lines, textwrap.fill(heading, terminal.width))
         terminal.say("")

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+import textwrap
 import time
 import traceback
 import warnings
@@ -205,6 +206,11 @@ class Terminal:
         """Parts of the result, for people."""
         for line in () if self.json_only else lines:
             typer.echo(printable(line, keep="\n"))
+
+    def prose(self, *sentences: str) -> None:
+        """Sentences of the result, as wide as the terminal."""
+        for text in sentences:
+            self.say(textwrap.fill(text, self.width) if text else "")
 
     def draw(self, picture: str) -> None:
         """A drawing of ours, which holds escape sequences."""

@@ -363,7 +363,7 @@ def _show(
     trials = report.best_trials(model)
     if trials:
         terminal.table(trials)
-        terminal.say(report.choice(model), "")
+        terminal.prose(report.choice(model), "")
     terminal.facts(
         report.model_facts(model)
         | {
@@ -375,5 +375,5 @@ def _show(
     poor = no_better_than_chance(content, model.class_weight)
     if poor is not None:
         terminal.note(f"note: {poor}")
-    terminal.say("", folder.told())
+    terminal.prose("", folder.told())
     terminal.note(f"next: mnemosphere explain {folder.shown} {shlex.quote(listed(own['data'])[0])}")

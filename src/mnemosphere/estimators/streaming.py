@@ -121,7 +121,10 @@ def take_in_labeled(
     p_q = mass + 1e-6 * mass.sum()
     if smoothing == 0:
         p_q[-1] = 0.0  # no label weight ever goes to "none of them"
-    params = with_class_prior(params, p_q.to(params.p), "hold")
+    try:
+        params = with_class_prior(params, p_q.to(params.p), "hold")
+    except RuntimeError:  # memories of one class each leave no way to hold their weights
+        params = with_class_prior(params, p_q.to(params.p), "follow")
     if state is None:
         state = (FixedPoint().start if first else FixedPoint().resume)(params)
     model = model.replace(classes=classes, label_mass=mass, stream=Stream(state, late, snapshot))

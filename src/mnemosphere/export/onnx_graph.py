@@ -133,6 +133,11 @@ class _Graph:
         """0 in double precision."""
         return self.constant(0.0, np.float64)
 
+    @functools.cached_property
+    def one(self) -> str:
+        """1 in double precision."""
+        return self.constant(1.0, np.float64)
+
     def quotient(self, x: str, length: str, without: str, dtype: Any) -> str:
         """The quotient; 0 where there is none."""
         safe = self("Where", without, self.constant(1.0, dtype), length)
@@ -219,7 +224,7 @@ def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
     gaps = g("Cast", unknown, to=g.double)
     count = g.total(gaps)
     some = g("Greater", g("ReduceMax", count, keepdims=0), g.zero)
-    one, whole = (g.constant(size, np.float64) for size in (1.0, n))
+    whole = g.constant(float(n), np.float64)
     blank = g("GreaterOrEqual", count, whole)
     x = g("Where", unknown, g.zero, x)
     if normalizer.mean is not None and normalizer.scale is not None:
@@ -232,10 +237,7 @@ def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
     length = g.norms(x, 1)
     limit = g.zero
     if normalizer.kind == "center":
-        known = g(
-            "Max", g("Sub", g.constant(float(n), np.float64), count), g.constant(1.0, np.float64)
-        )
-        mean = g("Div", g.total(x), known)
+        mean = g("Div", g.total(x), g("Max", g("Sub", whole, count), g.one))
         # Measured against the row as it came: what is left of a constant row is rounding.
         came = g.norms(g("Where", unknown, mean, x), 1)
         limit = g("Mul", came, g.constant(_CONSTANT, np.float64))
@@ -252,25 +254,24 @@ def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
     if normalizer.extra:
         last = g("Slice", unit, g.constant([n], np.int64), g.constant([n + 1], np.int64),
                  g.constant([1], np.int64))  # fmt: skip
-        unknown_part = g(
-            "Mul", g("Mul", last, last), g("Div", count, g.constant(float(n), np.float64))
-        )
-        share = g("Div", one, g("Add", one, unknown_part))
+        left = g("Mul", g("Mul", last, last), g("Div", count, whole))
+        share = g("Div", g.one, g("Add", g.one, left))
     elif normalizer.kind == "none":
-        share = g("Min", g("Mul", length, length), one)
+        share = g("Min", g("Mul", length, length), g.one)
     else:
         even = torch.full((n,), 1 / n, dtype=torch.float64)
         energy = g.stored(even if normalizer.energy is None else normalizer.energy)
         share = g.total(g("Where", unknown, g.zero, energy))
-    share = g("Where", g("Greater", count, g.zero), share, one)
+    share = g("Where", g("Greater", count, g.zero), share, g.one)
     unit = g("Mul", unit, g("Sqrt", share))
-    room = g("Max", g("Sub", one, g.total(g("Mul", unit, unit))), g.zero)
+    room = g("Max", g("Sub", g.one, g.total(g("Mul", unit, unit))), g.zero)
     return _Point(unit, lost, gaps, count, room, some)
 
 
 def _exponents(g: _Graph, at: _Point, w: str, beta_eff: float, log_ratio: float) -> str:
     """β_eff⟨w, x⟩ − log_ratio (batch, P), with what gaps add: see `model.gaps`."""
-    h = g("Mul", g("MatMul", at.unit, w), g.constant(beta_eff, np.float64))
+    # A factor of the product would be rounded: ONNX Runtime fuses the two, in single precision.
+    h = g("MatMul", at.unit, g("Mul", w, g.constant(beta_eff, np.float64)))
     if at.gaps is None:
         return g.plus(h, -log_ratio)
     gaps, half = at.gaps, g.constant(0.5, np.float64)

@@ -36,7 +36,8 @@ _LETTERS = 400  # of a text
 _REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
 _CHANGES = 3  # features of a counterfactual that are named
 _CHECKED = 3  # rows by which the page checks itself
-_ALMOST, _ROUNDED = 1e-5, 5e-3  # by how much it may be off, with memories as they are or rounded
+# By how much probabilities and scores may be off, with memories as they are or rounded.
+_ALMOST, _ROUNDED, _ROUNDED_SCORE = 1e-5, 5e-3, 0.05
 _ROUGH, _MANY = 5e-4, 20_000  # rounding may change a probability so much, of more numbers than that
 
 
@@ -170,7 +171,7 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
         "x": pack(x),
         "proba": as_numpy(model.log_proba(rows).exp()).tolist(),
         "score": as_numpy(model.novelty_score(rows)).tolist(),
-        "tolerance": _ALMOST if exact else _ROUNDED,
+        "tolerance": [_ALMOST, _ALMOST] if exact else [_ROUNDED, _ROUNDED_SCORE],
     }
 
 
@@ -203,7 +204,7 @@ def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
     params = model.params
     classes = model.class_params  # memories as in params, tempered exponents
     return {
-        "density": None if model.density is None else _density(model.density, unit),
+        "density": None if model.density is None else _density(model.density),
         "w": _memories(classes, unit),
         "p": _single(params.p),
         "net": _single(classes.p) if model.is_classifier else None,
@@ -215,10 +216,10 @@ def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
     }
 
 
-def _density(params: Parameters, unit: Tensor | None) -> dict[str, Any]:
+def _density(params: Parameters) -> dict[str, Any]:
     """Memories of the density alone."""
     return {
-        "w": _memories(params, unit),
+        "w": _memories(params, None),
         "weight": params.p.double().sum(1).tolist(),
         "slope": float(params.beta_eff),
         "logRatio": float(log_omega_ratio(params.beta.double(), params.n_features)),

@@ -27,7 +27,8 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both
     worst: list[tuple[float, Any, Any, Any]] = []
     voted: list[Votes] = []
-    for X, y, names in parts:
+    for X, given, names in parts:
+        y = np.array(as_numpy(given).tolist())
         if (classes.dtype.kind in "US") != (y.dtype.kind in "US"):
             raise ValueError(
                 f"the labels are like {y[0].item()!r}, the model's like {classes[0].item()!r}: "

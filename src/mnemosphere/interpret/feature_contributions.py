@@ -38,6 +38,7 @@ from mnemosphere.text import format_table, html_table
 Floats = NDArray[np.float64]
 _SHOWN = 10
 _PAIRS = 3
+_MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole numbers
 
 
 class Source(NamedTuple):
@@ -167,8 +168,10 @@ class FeatureContributions:
 
 
 def _odds(log_odds: float) -> str:
-    odds = np.exp(min(log_odds, 7.0))
-    return "over 1000 to 1" if odds > 1000 else f"{odds:{'.0f' if odds >= 10 else '.2g'}} to 1"
+    odds = float(np.exp(min(log_odds, _MANY)))
+    if odds >= _MANY:
+        return f"over {_MANY} to 1"
+    return f"{odds:.0f} to 1" if odds >= _TEN else f"{odds:.2g} to 1"
 
 
 def _without_frequencies(params: Parameters, order: tuple[int, int]) -> Parameters:

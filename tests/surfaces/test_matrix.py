@@ -1,0 +1,277 @@
+"""Every surface says the same, on every kind of data: the table is in docs/surfaces.md."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_predict
+
+import mnemosphere as mn
+from browser import Browser, find_chromium
+from commands import caller
+from mnemosphere.cli import app
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.export import model_card
+from surfaces.kinds import KINDS, SLOW, Fitted
+
+PAGE = Path(__file__).parents[2] / "docs" / "surfaces.md"
+run = caller(app)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """A model of a kind, fitted once."""
+    found: dict[tuple[str, bool], Fitted] = {}
+
+    def get(kind: str, default: bool) -> Fitted:
+        if (kind, default) not in found:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # remarks on columns and labels
+                folder = tmp_path_factory.mktemp("kind")
+                found[kind, default] = Fitted(kind, folder, default=default)
+        return found[kind, default]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = find_chromium()
+    if program is None:
+        yield None
+        return
+    with Browser(program) as found:
+        yield found
+
+
+def file_of(f: Fitted) -> Path:
+    path = f.folder / "model.safetensors"
+    if not path.exists():
+        mn.save(f.whole, path)
+    return path
+
+
+def check_fit(f, _):
+    proba = f.proba()
+    assert np.isfinite(proba).all()
+    np.testing.assert_allclose(proba.sum(1), 1)
+    truth = np.asarray(f.rows.y_test)
+    right = np.mean(f.model.classes_[proba.argmax(1)] == truth)
+    most = np.unique(truth, return_counts=True)[1].max() / len(truth)
+    assert right >= min(most, 0.9) - 0.1
+
+
+def check_file(f, _):
+    loaded = mn.load(file_of(f))
+    found = loaded.predict_proba(f.x_test)
+    np.testing.assert_array_equal(np.asarray(torch.as_tensor(found).cpu()), f.proba())
+
+
+def check_graph(f, _):
+    runtime = pytest.importorskip("onnxruntime")
+    path = f.folder / "m.onnx"
+    mn.to_onnx(f.whole, path)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    rows = f.raw().astype(np.float32)
+    found = dict(zip(names, session.run(None, {"rows": rows}), strict=True))
+    model, given = f.model.model_, rows
+    if f.rows.encoder is not None:
+        given = f.rows.encoder.transform(rows)
+    given = StoredRows.of(np.asarray(given, dtype=np.float64), model.device)
+    wanted = model.log_proba(given).exp().cpu().numpy()
+    np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-5)
+    score = model.novelty_score(given).cpu().numpy()
+    np.testing.assert_allclose(found["novelty_score"], score, rtol=1e-4, atol=1e-4)
+    assert found["label"].tolist() == model.classes[wanted.argmax(1)].tolist()
+
+
+def check_page(f, browser):
+    if f.rows.encoder is not None:  # one clear line instead
+        run("explore", file_of(f), "--out", f.folder / "p.html", code=2)
+        raise ValueError(run("explore", file_of(f), "--out", f.folder / "p.html", code=2).stderr)
+    if browser is None:
+        pytest.skip("no Chromium here: install the package chromium")
+    f.model.explore(f.folder / "p.html", f.x_test, layout="pca")
+    browser.open(f.folder / "p.html")
+    every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
+    found = browser.evaluate(every)
+    assert browser.evaluate("document.getElementById('check').hidden")
+    most = 1e-5 if f.model.params_.w.numel() <= 20_000 else 1e-3
+    np.testing.assert_allclose([row["proba"] for row in found], f.proba(), atol=most)
+    assert not browser.complaints()
+
+
+def check_command_line(f, _):
+    if isinstance(f.x_test, pd.DataFrame):
+        data = f.folder / "rows_test.csv"
+        f.x_test.to_csv(data, index=False)
+    else:
+        data = f.folder / "rows_test.npy"
+        np.save(data, f.raw())
+    run("predict", file_of(f), data, "--out", f.folder / "p.npy", "--overwrite")
+    kept = np.ones(len(f.proba()), dtype=bool)
+    if isinstance(f.x_test, pd.DataFrame):  # a line of commas alone is no row
+        kept = f.x_test.notna().any(axis=1).to_numpy()
+    np.testing.assert_allclose(np.load(f.folder / "p.npy"), f.proba()[kept], atol=1e-9)
+
+
+def check_sparse(f, _):
+    rows = f.raw() if f.rows.encoder is None else f.seen()
+    rows = rows[~np.isnan(rows).any(1)]
+    model = f.model.model_
+    dense, sparse = (
+        model.log_proba(StoredRows.of(r, model.device)) for r in (rows, sp.csr_matrix(rows))
+    )
+    torch.testing.assert_close(sparse, dense, rtol=1e-6, atol=1e-8)
+
+
+def check_reasons(f, _):
+    why = f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
+    net = f.model.model_.net.p.double().cpu().numpy()
+    soft = net / np.maximum(net.sum(1, keepdims=True), 1e-300)
+    parts = np.einsum("bk,bkc->bc", why.share, soft[1:][why.memory])
+    parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
+    known = why.uniform_share < 1  # a row without direction gets the prior
+    share = parts[known] / parts[known].sum(1, keepdims=True)
+    np.testing.assert_allclose(share, why.proba[known], atol=1e-5)
+    if why.shows_features:
+        reasons = why.features(0)
+        total = sum(line["difference"] for line in reasons.as_dicts())
+        apart = reasons.difference_rest + reasons.difference_constant
+        assert total + apart == pytest.approx(reasons.log_odds, abs=1e-6)
+
+
+def check_novelty(f, _):
+    model = clone(f.model)
+    model.model_ = f.model.model_
+    score = np.asarray(torch.as_tensor(model.novelty_score(f.seen())).cpu())
+    assert np.isfinite(score).all()
+    model.calibrate_novelty(f.seen(), rate=0.2)
+    novel = np.array([label is None for label in model.predict_or_reject(f.seen())])
+    assert novel.mean() <= 0.2
+
+
+def check_recall(f, _):
+    rows = f.raw()[:5] if f.rows.encoder is None else f.seen()[:5]
+    some = rows.copy()
+    some[:, ::3] = np.nan
+    some[np.isnan(some).all(1)] = 1.0
+    found = mn.interpret.recall(f.model.model_, StoredRows.of(some, f.model.model_.device))
+    assert np.isfinite(np.asarray(found)).all()
+
+
+def check_sample(f, _):
+    x, y = f.model.sample(7, random_state=0)
+    assert np.isfinite(np.asarray(x)).all()
+    assert {*y.tolist()} <= {None, *f.model.classes_.tolist()}
+
+
+def check_card(f, _):
+    truth = np.asarray(f.rows.y_test)
+    found = mn.interpret.evaluate(f.model.model_, [(f.seen(), truth, np.arange(len(truth)))], 3)
+    card = model_card(f.model.model_, f.seen(), truth)
+    assert f"value: {found['accuracy']:.6g}\n" in card
+    assert f"value: {found['log_loss']:.6g}\n" in card
+
+
+def check_folds(f, _):
+    rows = f.rows
+    if rows.stored is not None:
+        raise TypeError("cross-validation takes rows in memory")
+    x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
+    params = None if rows.weight is None else {"sample_weight": rows.weight}
+    y = rows.y if np.ndim(rows.y) == 1 else np.asarray(rows.y).argmax(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = cross_val_predict(
+            clone(f.quick()), x, y, cv=KFold(2, shuffle=True, random_state=0), params=params
+        )
+    assert len(found) == len(y)
+
+
+def check_stream(f, _):
+    rows = f.rows
+    model = f.quick()
+    if rows.stored is not None:
+        model.partial_fit(rows.stored, None)
+    if model.class_weight == "balanced":
+        model.class_weight = {"ill": 10.0, "well": 1.0}
+    x = rows.x if rows.encoder is None else rows.encoder.transform(rows.x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        half = len(rows.y) // 2
+        weight = rows.weight
+        for part in (slice(None, half), slice(half, None)):
+            some = x.iloc[part] if isinstance(x, pd.DataFrame) else x[part]
+            given = None if weight is None else weight[part]
+            model.partial_fit(some, rows.y[part], sample_weight=given)
+    mn.save(model, f.folder / "stream.safetensors")
+    found = mn.load(f.folder / "stream.safetensors").predict_proba(f.seen())
+    wanted = model.predict_proba(f.seen())
+    torch.testing.assert_close(torch.as_tensor(found).cpu(), torch.as_tensor(wanted).cpu())
+
+
+SURFACES = {
+    "`fit`": check_fit,
+    "model file": check_file,
+    "ONNX": check_graph,
+    "page": check_page,
+    "command line": check_command_line,
+    "sparse = dense": check_sparse,
+    "reasons add up": check_reasons,
+    "novelty": check_novelty,
+    "recall": check_recall,
+    "sample": check_sample,
+    "card": check_card,
+    "cross-validation": check_folds,
+    "`partial_fit`": check_stream,
+}
+# Cells that cannot work, with the one line that says so.
+REFUSED = {
+    ("images through patches", "page"): "a page needs memories of pixels: train without --encoder",
+    ("files", "cross-validation"): "cross-validation takes rows in memory",
+    ("files", "`partial_fit`"): "this takes rows in memory, got a Dataset: pass it to fit",
+}
+
+
+def cells(default):
+    for kind in KINDS:
+        marks = [pytest.mark.slow] if default or kind in SLOW else []
+        for surface in SURFACES:
+            name = f"{kind}-{surface}" + "-default" * default
+            yield pytest.param(kind, surface, default, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("kind", "surface", "default"), [*cells(False), *cells(True)])
+def test_cell(fitted, browser, kind, surface, default):
+    f = fitted(kind, default)
+    if (kind, surface) not in REFUSED:
+        SURFACES[surface](f, browser)
+        return
+    with pytest.raises((TypeError, ValueError), match=re.escape(REFUSED[kind, surface])):
+        SURFACES[surface](f, browser)
+
+
+def written() -> str:
+    """The table of the documentation."""
+    notes = {cell: k for k, cell in enumerate(REFUSED, 1)}
+    lines = ["| | " + " | ".join(SURFACES) + " |", "|---" * (len(SURFACES) + 1) + "|"]
+    for kind in KINDS:
+        marks = [f"({notes[kind, s]})" if (kind, s) in notes else "✓" for s in SURFACES]
+        lines.append(f"| {kind} | " + " | ".join(marks) + " |")
+    told = [f"{k}. {kind}, {surface}: `{REFUSED[kind, surface]}`"
+            for (kind, surface), k in notes.items()]  # fmt: skip
+    return "\n".join([*lines, "", *told])
+
+
+def test_the_page_shows_this_table():
+    assert written() in PAGE.read_text(encoding="utf-8"), written()
