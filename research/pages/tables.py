@@ -102,7 +102,7 @@ ABILITIES = {
         "as damaged {hidden[damaged]:.1f}%",
     ),
     "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know": (
-        "`calibrate_novelty`, `predict_or_reject`",
+        "`calibrate`, `predict_or_reject`",
         "AUROC {novel[auroc][fashion-mnist][novelty_score]:.3f} against Fashion-MNIST, "
         '`normalize="center", varsigma=0.25`',
     ),
