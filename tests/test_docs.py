@@ -25,6 +25,7 @@ from research import pages
 from research.__main__ import benchmarks
 from research.app import app as research_app
 from research.field.command import parse as field_options
+from research.pages import marks
 from research.pages.formulas import on_page_content
 
 ROOT = Path(__file__).parents[1]
@@ -34,6 +35,11 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 KNOWN = {"python", "bash", "console", "text", "toml", "json"}  # a typo would go unnoticed
 
 _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+# Names that are gone, and words that readers stumbled over.
+_STALE = re.compile(
+    r"calibrate_novelty|Refinement|\bselection_\b|\bverbose\b|a fifth of the rows|\bblanks\b|"
+    r"\bclumps?\b|\bstrangers?\b|by heart|\bmended\b|the same bits|\bthe say\b|\bby defaults\b"
+)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
 
 
@@ -210,6 +216,13 @@ def test_every_formula_is_drawn_when_the_site_is_built():
 def test_nothing_in_the_documentation_names_a_place_on_one_machine():
     for page in PAGES:
         assert not re.search(r"/(?:home|root|tmp|work)/", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_no_stale_names_or_words(page):
+    written = marks.filled(page.read_text(encoding="utf-8"), lambda name: "")  # by hand
+    text = re.sub(r"^```text\n.*?^```", "", written, flags=re.MULTILINE | re.DOTALL)
+    assert _STALE.findall(text) == []
 
 
 def test_names_of_the_reference_exist():
