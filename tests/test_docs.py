@@ -8,6 +8,7 @@ against the options that exist.
 from __future__ import annotations
 
 import ast
+import doctest
 import html
 import pkgutil
 import re
@@ -19,6 +20,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
+import mnemosphere as mn
 from mnemosphere.cli import app
 from mnemosphere.estimators import class_training, search
 from research import pages
@@ -230,3 +232,10 @@ def test_names_of_the_reference_exist():
     names = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
     assert len(names) > 50
     assert [name for name in names if pkgutil.resolve_name(name) is None] == []
+
+
+@pytest.mark.parametrize("estimator", [mn.DAMClassifier, mn.DAMClusterer, mn.PatchEncoder])
+def test_examples_of_the_estimators_are_right(estimator):
+    (example,) = doctest.DocTestFinder(recurse=False).find(estimator, estimator.__name__, globs={})
+    assert len(example.examples) > 2
+    assert doctest.DocTestRunner().run(example).failed == 0
