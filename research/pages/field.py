@@ -170,6 +170,24 @@ def part_table(part: str) -> str:
     return f"{table}\n\n{rule}\n\n{how(results)}"
 
 
+def readme_table() -> str:
+    """Tables as people have them, in short: mean ranks, mean scores, seconds of a fit."""
+    results = Results.read("frames")
+    by = {key: summary.ranking(results, key) for key in PARTS["frames"].judged}
+    first = by["accuracy"]
+    lines = []
+    for name in sorted(first.methods, key=first.mean_ranks.__getitem__):
+        seconds = [summary.mean(results.cells[s, name], "fit_seconds") for s in first.sets]
+        ranks = [f"{found.mean_ranks[name]:.2f}" for found in by.values()]
+        scores = f"{100 * first.mean_scores[name]:.1f}%"
+        shown = "**mnemosphere**" if name == methods.OURS else name
+        lines.append([shown, *ranks, scores, short(float(np.median(seconds)))])
+    head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "fit, s"]
+    largest = max(results.sets[s]["rows"] for s in first.sets)
+    rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows"
+    return f"{markdown(head, lines)}\n\n{rule}; median processor seconds of a fit, one thread."
+
+
 def cost_source() -> str:
     run = _cost()
     return f"- `{run['command']}`, {device(run)}"
@@ -261,6 +279,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "field frames accuracy": lambda: set_table(
         "accuracy", lambda v: f"{v:.1f}", factor=100.0, part="frames"
     ),
+    "field readme": readme_table,
     "field cost": cost_source,
     **_parts(("frames", "cluster", "few-labels", "novelty")),
 }

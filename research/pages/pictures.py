@@ -1,10 +1,12 @@
-"""The pictures of the benchmarks, from the stored results."""
+"""Pictures: of benchmarks from the stored results, of models of scikit-learn's data made anew."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
+from sklearn.datasets import load_breast_cancer, load_wine
 
+from mnemosphere import DAMClassifier, plots
 from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_figure
 from research.pages.tables import growth_runs
 
@@ -39,4 +41,21 @@ def growth() -> Figure:
     return figure
 
 
-PICTURES = {"benchmark-growth": growth}
+@figure_style()
+def search() -> Figure:
+    """The last rung of a search with default settings."""
+    model = DAMClassifier(random_state=0).fit(*load_breast_cancer(return_X_y=True))
+    figure = new_figure(9.0, 8.0)
+    plots.search(model.search_, ax=figure.subplots())
+    return figure
+
+
+def explanation() -> Figure:
+    """Why a wine is of its class, as on the page "Interpretability"."""
+    wine = load_wine(as_frame=True)
+    rows, kinds = wine.data, wine.target_names[wine.target]
+    model = DAMClassifier(random_state=0).fit(rows[::2], kinds[::2])
+    return model.explain(rows[69:70]).plot(truth=kinds[69])
+
+
+PICTURES = {"benchmark-growth": growth, "search": search, "explanation-table": explanation}

@@ -51,7 +51,7 @@ def conditional_runs() -> dict[str, Json]:
     return {name: read(path.stem) for name, path in found.items() if path.exists()}
 
 
-# --- README
+# --- benchmarks.md
 
 
 def summary_table() -> str:
@@ -79,56 +79,6 @@ def summary_table() -> str:
     hidden = "<details><summary>The commands</summary>"
     head = ["MNIST", "test accuracy", "cost", "command"]
     return f"{markdown(head, lines)}\n\n{hidden}\n\n```bash\n{listed}\n```\n\n</details>"
-
-
-ABILITIES = {
-    "[classify](docs/getting-started.md), and say why": (
-        "`fit`, `predict`, `explain`",
-        "1000 memories, {fixed[passes]:.0f} passes: {fixed[accuracy]:.1f}%",
-    ),
-    "[higher accuracy](docs/user-guide.md#objective), memories less prototypical": (
-        '`objective="conditional"`',
-        "{sharp[0][memories]} memories: {sharp[0][accuracy]:.1f}%; {sharp[1][memories]} memories: "
-        "{sharp[1][accuracy]:.1f}%",
-    ),
-    "learn from [few labels](docs/user-guide.md#few-labels)": (
-        "`unlabeled=-1`",
-        "{few[labels]} labels: {few[all rows]:.1f}%, without the other rows "
-        "{few[labeled rows alone]:.1f}%",
-    ),
-    "[recall](docs/user-guide.md#recall) what is hidden or damaged": (
-        "`recall`, NaN is unknown",
-        "{hidden[share]:.0%} of the pixels hidden: {hidden[fixed-point][completed]:.1f}% right, "
-        "as damaged {hidden[damaged]:.1f}%",
-    ),
-    "[reject](docs/user-guide.md#novelty-and-rejection) what it does not know": (
-        "`calibrate`, `predict_or_reject`",
-        "AUROC {novel[auroc][fashion-mnist][novelty_score]:.3f} against Fashion-MNIST, "
-        '`normalize="center", varsigma=0.25`',
-    ),
-    "[grow](docs/user-guide.md#growth) by splitting memories": (
-        "`growth=16`, `interpret.at_level`",
-        "{grown[name]} memories: {grown[rows][0][accuracy]:.1f}%, every smaller model on the way",
-    ),
-    "find classes [without labels](docs/user-guide.md#clustering-without-labels)": (
-        "`DAMClusterer`",
-        "",
-    ),
-}
-
-
-def abilities_table() -> str:
-    """What there is, how it is called, what it reached on MNIST."""
-    found = {
-        "fixed": table1()[1]["fixed-point"],
-        "sharp": conditional_runs()["mnist"]["results"],
-        "few": grouped(read("semi_supervised")["runs"], "labels")[0],
-        "hidden": collect(run["hidden"][-1] for run in read("recall")["runs"]),
-        "novel": collect(read("novelty")["runs"]),
-        "grown": growth_runs()[-1],
-    }
-    lines = [[what, by, text.format(**found)] for what, (by, text) in ABILITIES.items()]
-    return markdown(["it can", "by", "on MNIST, test rows"], lines)
 
 
 # --- benchmarks.md
@@ -526,7 +476,6 @@ def starts_table() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "abilities": abilities_table,
     "summary": summary_table,
     "growth": growth_table,
     "label splits": label_split_table,

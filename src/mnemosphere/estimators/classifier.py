@@ -151,6 +151,19 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
 
+    Examples
+    --------
+    >>> import mnemosphere as mn
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = mn.DAMClassifier(random_state=0).fit(X[::2], y[::2])
+    >>> clf.predict([[5.1, 3.5, 1.4, 0.2], [6.3, 3.3, 6.0, 2.5]])
+    array([0, 2])
+    >>> clf.explain(X[:1])[0][0].label  # the memory with the largest share in row 0
+    0
+    >>> clf.calibrate(X[1::2], y[1::2]).predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
+    array([0, None], dtype=object)
+
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)

@@ -131,6 +131,15 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     n_iter_, converged_, status_ : how training ended
     lineage_ : the tree of splits, or None
 
+    Examples
+    --------
+    >>> import mnemosphere as mn
+    >>> from sklearn.datasets import load_iris
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> model = mn.DAMClusterer(3, random_state=0).fit(X)
+    >>> model.labels_.shape, model.cluster_centers_.shape
+    ((150,), (3, 4))
+
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)

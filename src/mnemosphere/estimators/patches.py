@@ -106,6 +106,15 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     history_ : one dict per pass, the sizes one after the other
     n_iter_, converged_, status_ : how training ended
 
+    Examples
+    --------
+    >>> import mnemosphere as mn
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> encoder = mn.PatchEncoder(image_shape=(8, 8), patch=4, n_memories=16, random_state=0)
+    >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(normalize="unit") learns from it
+    (200, 400)
+
     """
 
     model_: FittedEncoder

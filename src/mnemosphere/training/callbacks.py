@@ -28,7 +28,7 @@ class PassRecord:
     residual: float | None  # of stationarity before the pass (exact fixed-point steps only)
     n_memories: int
     seconds: float  # wall time of the pass, validation included
-    phase: int = 0  # of growth or refinement; 0 where there is one phase
+    phase: int = 0  # of growth or of latent classes; 0 if there is one phase
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

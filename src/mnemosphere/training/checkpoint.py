@@ -56,7 +56,7 @@ class Checkpoint(Callback):
     """Save the run after every pass, and go on from the file if there is one.
 
     In a long pass it is saved every `interval` seconds, after a batch: so much is lost at most.
-    A training of several parts (phases of growth, the refinement) has one file per part, named
+    A training of several parts (phases of growth) has one file per part, named
     after `path`: finished parts are read back, an unfinished one goes on where it stopped. What an
     estimator was fitted with, and the seed it drew, is in `path`.run: a fit of the same estimator
     to the same data goes on with them, another one is refused. {run} in the path stands for that.

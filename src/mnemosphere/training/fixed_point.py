@@ -47,8 +47,8 @@ class FixedPoint:
         None takes one exact step per pass, and the loss never increases. A number takes a step
         after every batch from a running mean of the statistics, whose memory is short at first
         and grows with the passes: many steps early, less and less noise later. "auto" is a
-        twentieth of the rows from 2000 rows on (a tenth on a GPU or of several processes), else
-        None; a classifier with a label for every row takes exact steps where it refines quickly.
+        twentieth of the rows from 2000 rows on (a tenth on a GPU or with several processes), else
+        None; a classifier with default settings takes exact steps up to 10,000 rows.
     learn_beta : bool
         Whether β is trained; the estimators decide by their `beta`.
     half_life : float or None
@@ -56,8 +56,8 @@ class FixedPoint:
         memory grows with what was seen. Only where steps are taken after batches.
     learn_weights : bool or None
         Whether the weights p_h of memories are learned; the uniform component's and the class
-        prior are held. False holds all, as the paper does. None: a classifier learns them where
-        every row has a label and steps are exact or classes 40 or more; all else holds them.
+        prior are held. False holds all, as the paper does. None: a classifier learns them if
+        every row that it uses has a label and steps are exact; all else holds them.
     once_per_pass : bool
         Class weights are learned at the end of every pass, not after every batch, and dead memories
         are looked for there. For memories that start with the labels of their rows: they hardly

@@ -1,4 +1,4 @@
-"""Noise on the rows of a batch, which stays on the sphere: the regularizer of the refinement."""
+"""Noise on the rows of a batch, which stays on the sphere: the regularizer of Adam."""
 
 from __future__ import annotations
 
