@@ -57,7 +57,7 @@ def held():
 @LINUX
 @pytest.mark.parametrize(
     "suffix",
-    [".parquet", *(pytest.param(other, marks=pytest.mark.slow) for other in (".npy", ".feather"))],
+    [".npy", *(pytest.param(other, marks=pytest.mark.slow) for other in (".parquet", ".feather"))],
 )
 def test_rows_in_files_are_never_held_together(tmp_path, suffix):
     path = tmp_path / f"rows{suffix}"
@@ -136,9 +136,9 @@ def run(code):
 @pytest.mark.parametrize(
     ("kind", "dtype", "copies"),
     [
-        ("standard", "float16", 1),
+        pytest.param("standard", "float16", 1, marks=pytest.mark.slow),
         ("standard", "float32", 1),
-        ("unit", "float32", 1),
+        pytest.param("unit", "float32", 1, marks=pytest.mark.slow),
         ("center", "uint8", 1),
         ("whitened", "float32", 2),  # rows before and after they are seen through the metric
     ],

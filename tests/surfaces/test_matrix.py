@@ -136,10 +136,9 @@ def check_sparse(f, _):
 
 def check_reasons(f, _):
     why = f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
-    net = f.model.model_.net.p.double().cpu().numpy()
-    soft = net / np.maximum(net.sum(1, keepdims=True), 1e-300)
-    parts = np.einsum("bk,bkc->bc", why.share, soft[1:][why.memory])
-    parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
+    prior = f.model.model_.net.p[0].double().cpu().numpy()
+    parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
+    parts = (parts + why.uniform_share[:, None] * prior / max(prior.sum(), 1e-300))[:, :-1]
     known = why.uniform_share < 1  # a row without direction gets the prior
     share = parts[known] / parts[known].sum(1, keepdims=True)
     np.testing.assert_allclose(share, why.proba[known], atol=1e-5)
@@ -147,6 +146,7 @@ def check_reasons(f, _):
         reasons = why.features(0)
         total = sum(line["difference"] for line in reasons.as_dicts())
         apart = reasons.difference_rest + reasons.difference_constant
+        apart += reasons.difference_frequencies
         assert total + apart == pytest.approx(reasons.log_odds, abs=1e-6)
 
 

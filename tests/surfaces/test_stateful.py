@@ -172,6 +172,6 @@ class Model(RuleBasedStateMachine):
 torch.set_num_threads(1)
 TestModel = Model.TestCase
 TestModel.settings = settings(
-    max_examples=12, stateful_step_count=6, deadline=None, derandomize=True,
+    max_examples=6, stateful_step_count=6, deadline=None, derandomize=True,
     phases=[Phase.generate],
 )  # fmt: skip

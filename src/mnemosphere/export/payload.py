@@ -277,12 +277,13 @@ def _robust(model: FittedModel, rows: NDArray[Any]) -> list[str]:
     proven, other = certified_radius(model, stored), counterfactual(model, stored)
     found = []
     for k in range(len(rows)):
-        changes = [
-            f"{c['feature']} {_told(c['from'])} → {_told(c['to'])}" for c in other[k][:_CHANGES]
+        named = model.features.names is not None and other.found[k]
+        told = [
+            f"{c['feature']} {_told(c['from'])} → {_told(c['to'])}"
+            for c in (other[k] if named else ())
         ]
-        named = model.features.names is not None and changes and other.found[k]
-        more = ", …" if len(other[k]) > _CHANGES else ""
-        which = f" ({', '.join(changes)}{more})" if named else ""
+        more = ["…"] if len(told) > _CHANGES else []
+        which = f" ({', '.join(told[:_CHANGES] + more)})" if told else ""
         found.append(f"{proven.sentence(k, other.length(k))}{which}")
     return found
 

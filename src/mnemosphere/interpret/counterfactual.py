@@ -87,12 +87,12 @@ class Counterfactual:
         """What changed in a row, the largest changes first."""
         found: list[dict[str, Any]] = []
         pair = self.given[row], self.after[row]
-        ends = [self.columns.decode(x[None]) for x in pair]
         for column, place in self.columns.places():
             moved = self.change[row, place]
             if not moved.any():
                 continue
             if column.kind in _SWITCHED:
+                ends = (Encoding((column,)).decode(x[None, place]) for x in pair)
                 values = [plain(end[column.name].to_numpy()[0]) for end in ends]
                 found.append(_told(column.name, values, float(np.linalg.norm(moved))))
                 continue
