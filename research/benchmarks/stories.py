@@ -195,7 +195,7 @@ STORIES = {
             "mnemosphere train payments.csv --label fraud --class-weight balanced --out run",
             "mnemosphere evaluate run payments.csv --out confusion.png",
         ),
-        ("class 'yes' has under 1% of the rows", "recall"),
+        ("class 'yes' has 1% of the rows or less", "recall"),
         "confusion.png",
     ),
     "spectra": Story(

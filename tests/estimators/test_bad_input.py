@@ -88,7 +88,6 @@ ROWS = {
     "text in X": (lambda c: small().fit(np.full((61, 2), "red"), c.y), r"X holds text \('red'\): pass a data frame, or drop the column"),
     "a word among numbers": (
         lambda c: small().fit([[1.0, "red"], [2.0, 3.0]], [0, 1]), r"X holds text \('red'\): pass a data frame, or drop the column"),
-    "sparse X to recall": (lambda c: c.model.recall(scipy.sparse.csr_array(c.x)), r"not for sparse rows: pass dense ones", TypeError),
     "sparse X and a metric": (
         lambda c: small(normalize="weighted").fit(scipy.sparse.csr_array(c.x), c.y),
         r"normalize='weighted' would fill sparse rows: pass normalize='unit' or dense rows",

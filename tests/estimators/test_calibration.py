@@ -44,8 +44,7 @@ def plain_search(params, soft, x, y, weight=None):
         )
         each = class_formula.log_probabilities(shares, soft)
         own = each[np.arange(len(y)), y]
-        total = len(y) if weight is None else weight.sum()
-        share = added * 3 / (total + 3)  # one row of each class is added
+        share = added * 3 / (len(y) + 3)  # one row of each class is added, of the mean weight
         return -np.average((1 - share) * own + share * each[:, :3].mean(1), weights=weight)
 
     grid = np.linspace(np.log(0.1), np.log(50), 40)

@@ -16,14 +16,14 @@ OTHER = {
     "DAMClassifier": {
         "n_memories": 6, "objective": "conditional", "search": 3, "growth": 2, "varsigma": 0.5,
         "beta": 3.0,
-        "normalize": "center", "solver": mn.FixedPoint(16), "tol": 1e-3, "label_smoothing": 0.2,
+        "normalize": "center", "solver": mn.FixedPoint(16), "label_smoothing": 0.2,
         "uniform_weight": 2.0, "unlabeled": 7, "class_weight": {0: 1.0, 1: 2.0, 2: 1.0},
         "precision": "float32", "random_state": 1,
     },
     "DAMClusterer": {
         "n_clusters": 2, "n_memories": 6, "class_prior": [0.2, 0.3, 0.5], "growth": 2,
         "varsigma": 0.5, "beta": 3.0, "smoothing": 0.2, "normalize": "center", "solver": "sgd",
-        "tol": 1e-3, "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
+        "uniform_weight": 2.0, "precision": "float32", "random_state": 1,
     },
 }  # fmt: skip
 SAME = {"callbacks", "device", "encoder", "max_iter"}
@@ -74,7 +74,7 @@ def test_all_data_tell_runs_apart(data, tmp_path):
 @pytest.mark.parametrize("source", [None, "generator"])
 def test_a_drawn_seed_is_kept(data, fresh, tmp_path, source):
     """A run that drew its seed goes on with it, and ends as if the seed had been given."""
-    settings = {"max_iter": 3, "tol": 0.0, "solver": mn.FixedPoint(16)}
+    settings = {"max_iter": 3, "solver": mn.FixedPoint(16, tol=0)}
     path = tmp_path / "run"
     given = None if source is None else np.random.RandomState(3)
     broken = estimator("DAMClassifier", path, **settings, random_state=given)

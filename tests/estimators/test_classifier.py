@@ -199,7 +199,9 @@ def test_boolean_labels_and_the_sign_of_the_decision(make_clusters):
 
 
 def test_one_class(data, fresh):
-    model = mn.DAMClassifier(objective="joint", random_state=0).fit(data.x, np.full(61, "only"))
+    model = mn.DAMClassifier(objective="joint", random_state=0)
+    with pytest.warns(UserWarning, match="y says 'only' in every row, so every prediction will"):
+        model.fit(data.x, np.full(61, "only"))
     assert model.predict(fresh.x).tolist() == ["only"] * 47
     assert np.array_equal(model.predict_proba(fresh.x), np.ones((47, 1)))
 

@@ -69,9 +69,11 @@ class Stop(mn.Callback):
 
 
 @pytest.mark.parametrize("phase", [0, 1])
-@pytest.mark.parametrize("solver", ["fixed-point", mn.SGD(0.003, batch_size=40)], ids=["", "sgd"])
+@pytest.mark.parametrize(
+    "solver", [mn.FixedPoint(tol=0), mn.SGD(0.003, batch_size=40, tol=0)], ids=["", "sgd"]
+)
 def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, phase, solver):
-    settings = {"max_iter": 4, "tol": 0.0, "solver": solver}
+    settings = {"max_iter": 4, "solver": solver}
     store = mn.Checkpoint(tmp_path / "run")
     stopped = small(**settings, callbacks=[store, Stop(phase, 2)]).fit(data.x)
     assert (stopped.status_, stopped.converged_) == ("interrupted", False)
@@ -88,7 +90,7 @@ def test_interrupted_is_usable_and_goes_on_with_the_same_bits(data, tmp_path, ph
 
 
 def test_interrupted_growth_goes_on_with_the_same_bits(data, tmp_path):
-    settings = {"max_iter": 3, "tol": 0.0, "growth": 5, "n_memories": 11}
+    settings = {"max_iter": 3, "solver": mn.FixedPoint(tol=0), "growth": 5, "n_memories": 11}
     straight = small(**settings).fit(data.x)
     phases = sorted({record["phase"] for record in straight.history_})
     for phase in phases:

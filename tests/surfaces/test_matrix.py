@@ -155,8 +155,8 @@ def check_novelty(f, _):
     model.model_ = f.model.model_
     score = np.asarray(torch.as_tensor(model.novelty_score(f.seen())).cpu())
     assert np.isfinite(score).all()
-    model.calibrate_novelty(f.seen(), rate=0.2)
-    novel = np.array([label is None for label in model.predict_or_reject(f.seen())])
+    model.calibrate(f.seen())
+    novel = np.array([label is None for label in model.predict_or_reject(f.seen(), rate=0.2)])
     assert novel.mean() <= 0.2
 
 

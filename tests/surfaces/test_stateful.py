@@ -129,10 +129,10 @@ class Model(RuleBasedStateMachine):
             one_line(error)
 
     @rule(kind=ROWS, rate=st.sampled_from([0.05, 0.3]))
-    def calibrate_novelty(self, kind, rate):
+    def calibrate(self, kind, rate):
         rows = as_given(kind, slice(100, 178))
-        self.model.calibrate_novelty(rows, rate)
-        novel = [label is None for label in self.model.predict_or_reject(rows)]
+        self.model.calibrate(rows)
+        novel = [label is None for label in self.model.predict_or_reject(rows, rate=rate)]
         assert np.mean(novel) <= rate
 
     @rule()

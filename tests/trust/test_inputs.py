@@ -49,9 +49,9 @@ SOLVERS = ["fixed-point", "sgd", "adam", None, 3, mn.FixedPoint(None), mn.FixedP
 NORMALIZE = ["auto", "center", "unit", "standard", "whitened", "none", "sideways", 3, None]
 COMMON = {
     "n_memories": COUNTS, "growth": COUNTS, "varsigma": REALS, "beta": [*REALS, "learn"],
-    "normalize": NORMALIZE, "solver": SOLVERS, "max_iter": [1, 2, 0, -1, 2.5, None, "many"], "tol": REALS,
+    "normalize": NORMALIZE, "solver": SOLVERS, "max_iter": [1, 2, 0, -1, 2.5, None, "many"],
     "uniform_weight": REALS, "precision": ["auto", "float32", "float64", "float16", None, torch.float32],
-    "device": ["auto", "cpu", "cuda:99", "tpu", "", None, "meta"], "verbose": [0, False, -1, "x", None],
+    "device": ["auto", "cpu", "cuda:99", "tpu", "", None, "meta"],
     "random_state": [0, 2**32 - 1, 2**32, -1, 1.5, "x", None, np.random.RandomState(0)],
     "callbacks": [(), [], None, [3], "ab", mn.Callback()],
 }  # fmt: skip
@@ -66,7 +66,8 @@ CHANGES = {
         "n_clusters": COUNTS, "smoothing": REALS,
         "class_prior": ["auto", [], [1.0], [0.5, 0.5], [1e300, 1e-300], [0.0, 1.0], [math.nan], "x", 3],
     },
-    "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "normalize", "max_iter", "tol", "device")} | {
+    "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "normalize", "max_iter", "device")} | {
+        "tol": REALS,
         "image_shape": [(4, 4), [4, 4], (16,), (2, 2, 4), (3, 5), (0, 16), (-4, -4), (4.0, 4), (), None],
         "patch": [*COUNTS, (1, 3), [2, (3, 1)], (0, 2), [], [[]], ("a",)], "stride": COUNTS,
         "grid": [*COUNTS, (1, 3), (0, 1), ()], "power": REALS, "n_patches": COUNTS,

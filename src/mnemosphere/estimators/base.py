@@ -148,9 +148,14 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         kind is rejected with probability at most `rate`, and without repeated rows at least
         `rate` − 1/(n+1). Training and shrinking drop the calibration.
         """
-        given = sample_rows(X, 0) if isinstance(X, FileDataset) else (X, y, sample_weight)
-        found = interpret.calibrate(self._current(), *given)
-        self.model_ = self.model_.replace(calibration=found.calibration)
+        model = self._current()
+        if isinstance(X, FileDataset):
+            given = sample_rows(X, 0)
+            with together() as group:
+                found = group.once(lambda: interpret.calibrate(model, *given).calibration)
+        else:
+            found = interpret.calibrate(model, X, y, sample_weight).calibration
+        self.model_ = self.model_.replace(calibration=found)
         return self
 
     def recall(

@@ -333,7 +333,8 @@ def _train(
     if lineage is None:
         params, own = merge_duplicates(params, net.p)
         net = net if own is None else params.replace(p=own)
-        if settings.n_memories is None:
+        # A few labels cannot tell which memories the other rows need.
+        if settings.n_memories is None and not candidate.unlabeled:
             rows = (held or dataset).sample(search.MOST_HELD, generator=generator)
             params, net = _with_fewer_memories(params, net, temperature, rows)
     trained = Trained(params, net.p, temperature, result.history, result.status, lineage)

@@ -42,6 +42,7 @@ ROWS_PER_CLASS = 5  # on average, in the first rung: fewer say nothing about a c
 SHARING = (0.7, 1.0)  # ς relative to the analytic one: rows shared by more memories, and as usual
 NOISES = (0.0, 0.5)  # of the conditional objective: none, and what suits images and noisy tables
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
+FINALISTS = 9  # of the last rung, which costs most
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
 MOST_FITTED = 2000  # rows of the last rung: the ranking of larger ones is the same
 MOST_HELD = 2000  # held-out rows of a rung: enough to tell candidates apart
@@ -205,7 +206,8 @@ def halving(
     for rung, stage in enumerate(stages):
         found = zip(left, evaluate(left, stage), strict=True)
         ranked = sorted(found, key=lambda pair: float(pair[1].mean))
-        left = [own for own, _ in ranked[: math.ceil(len(left) / FACTOR)]]
+        few = FINALISTS if rung == len(stages) - 2 else len(left)
+        left = [own for own, _ in ranked[: min(math.ceil(len(left) / FACTOR), few)]]
         start = {"rung": rung, "rows": stage[0]}
         trials += [start | facts(*pair) | {"chosen": False} for pair in ranked]
     (_, best), *others = ranked
