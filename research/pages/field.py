@@ -184,8 +184,13 @@ def readme_table() -> str:
         lines.append([shown, *ranks, scores, short(float(np.median(seconds)))])
     head = ["method", *(f"rank, {WORDS[key]}" for key in by), "mean accuracy", "fit, s"]
     largest = max(results.sets[s]["rows"] for s in first.sets)
-    rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows"
-    return f"{markdown(head, lines)}\n\n{rule}; median processor seconds of a fit, one thread."
+    rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows; "
+    rule += "median processor seconds of a fit in one thread."
+    machines = {m: device(results.heads[m]).removesuffix(", 1 thread") for m in first.methods}
+    ours = machines[methods.OURS]
+    if others := sorted({*machines.values()} - {ours}):
+        rule += f" Machines differ: {ours} for mnemosphere, {', '.join(others)} for the others."
+    return f"{markdown(head, lines)}\n\n{rule}"
 
 
 def cost_source() -> str:

@@ -45,7 +45,7 @@ def growth() -> Figure:
 def search() -> Figure:
     """The last rung of a search with default settings."""
     model = DAMClassifier(random_state=0).fit(*load_breast_cancer(return_X_y=True))
-    figure = new_figure(9.0, 8.0)
+    figure = new_figure(9.0, 4.4)
     plots.search(model.search_, ax=figure.subplots())
     return figure
 

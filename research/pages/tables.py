@@ -81,9 +81,6 @@ def summary_table() -> str:
     return f"{markdown(head, lines)}\n\n{hidden}\n\n```bash\n{listed}\n```\n\n</details>"
 
 
-# --- benchmarks.md
-
-
 def growth_table() -> str:
     runs = growth_runs()
     columns = {
