@@ -34,6 +34,7 @@ _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest
 _STRONG = 40  # features of a table that get a slider
 _LETTERS = 400  # of a text
 _REJECTED = 0.05  # share of held-out rows that would be rejected, as in `predict_or_reject`
+_AS_MANY = 20  # certificates take as long as one counterfactual
 _CHANGES = 3  # features of a counterfactual that are named
 _CHECKED = 3  # rows by which the page checks itself
 # By how much probabilities and scores may be off, with memories as they are or rounded.
@@ -265,7 +266,7 @@ def _rows(
     elif y is not None:  # of a clusterer: names to show, not to judge by
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
-    quick = texts is None and _is_quick(model, len(packed))
+    quick = texts is None and _is_quick(model, _AS_MANY * len(packed))
     robust = _robust(model, packed) if quick else None
     return {"x": pack_rows(packed), "y": labels, "number": chosen.tolist(), "text": told,
             "rejected": rejected, "robust": robust}  # fmt: skip
