@@ -30,7 +30,7 @@ from mnemosphere.data.dataset import random_order
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.model.m_step import with_labels
 from mnemosphere.training import SGD, FitResult, FixedPoint, GrowthResult, Solver, fit, grow, latent
-from mnemosphere.training.fit import judge
+from mnemosphere.training.fit import validate
 
 SMOOTHING = 0.1
 VARSIGMA = 0.25
@@ -283,14 +283,14 @@ def grow_from(
 
 def accuracy(params: Parameters, rows: Batch) -> float:
     """Share of labeled rows whose class is right."""
-    found = judge(params, ArrayDataset(rows), objectives.joint)[1]
+    found = validate(params, ArrayDataset(rows), objectives.joint)[1]
     assert found is not None  # the rows have labels
     return found
 
 
 def mean_loss(params: Parameters, rows: Batch) -> float:
     """Of the joint likelihood."""
-    return judge(params, ArrayDataset(rows), objectives.joint)[0]
+    return validate(params, ArrayDataset(rows), objectives.joint)[0]
 
 
 def fit_classifier(

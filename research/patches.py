@@ -1,6 +1,6 @@
 """Two layers, `PatchEncoder` and `DAMClassifier`: what to choose, and what it comes to.
 
-python -m research patches deeper --device cuda   what else might help, judged by held-out rows
+python -m research patches deeper --device cuda   what else might help, on held-out rows
 python -m research patches labels --device cuda   few labels among many rows
 python -m research patches peers --device cuda    other classifiers on the same rows
 python -m research patches pictures               two layers of the data inside the package, drawn
@@ -39,7 +39,7 @@ from research.image_peers import SVM_ROWS, Rows, convolutional, neighbors, svm
 
 FULL, QUICK = ("mnist", "fashion-mnist"), ("mnist-small",)
 QUICK_ROWS = 1000
-HELD = 10_000  # last training rows, by which choices are judged
+HELD = 10_000  # last training rows, by which choices are made
 LABELS = (10, 100, 1000)  # per class
 CLASSIFIER: dict[str, Any] = {"objective": "conditional"}
 ENCODED: dict[str, Any] = {"normalize": "unit"}  # soft counts lie on the sphere already
@@ -68,7 +68,7 @@ def rows_of(stored: NamedData, device: str) -> tuple[Rows, Rows]:
 
 
 def held_back(train: Rows) -> tuple[Rows, Rows]:
-    """(rows to learn from, the last ones to judge by): the study never sees a test row."""
+    """(rows to learn from, the last ones held out): the study never sees a test row."""
     cut = len(train.y) - min(HELD, len(train.y) // 5)
     return train.take(slice(0, cut)), train.take(slice(cut, None))
 
@@ -112,7 +112,7 @@ class Watch:
         self._last = now
 
 
-def judge(model: DAMClassifier, x: Tensor, y: NDArray[np.int64]) -> tuple[float, float]:
+def evaluate(model: DAMClassifier, x: Tensor, y: NDArray[np.int64]) -> tuple[float, float]:
     """(accuracy in percent, mean −log P(y|x)) after no calibration."""
     log_proba = torch.as_tensor(model.predict_log_proba(x)).cpu().numpy()
     place = np.searchsorted(model.classes_, y)
@@ -133,7 +133,7 @@ def classify(
     model = DAMClassifier(n_memories, random_state=seed, **settings)
     model.fit(*train)
     watch.lap("classifier")
-    accuracy, loss = judge(model, *test)
+    accuracy, loss = evaluate(model, *test)
     watch.lap("predict")
     chosen = {
         "normalize": model.normalize_,
@@ -147,7 +147,7 @@ def classify(
 
 
 class Encoded(NamedTuple):
-    """Rows to learn from and rows to judge by, as an encoder sees them."""
+    """Rows to learn from and held-out rows, as an encoder sees them."""
 
     train: Tensor
     test: Tensor
@@ -251,7 +251,7 @@ def _shifts(job: Job, name: str, what: str, seed: int, train: Rows, test: Rows) 
 
 
 def deeper(job: Job) -> None:
-    """An encoder on top of another, shifted rows, four times the memories; judged alike."""
+    """An encoder on top of another, shifted rows, four times the memories; measured alike."""
     for name, everything, _ in job.each():
         train, held = held_back(everything)
         for seed in job.seeds:

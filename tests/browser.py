@@ -119,7 +119,7 @@ class Browser:
         return result["result"].get("value")
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a file and wait until its model has judged the packed rows."""
+        """Open a file and wait until its model has evaluated the packed rows."""
         self.events.clear()
         self.look(width, height, dark)
         self.call("Page.navigate", url=path.as_uri())

@@ -40,7 +40,7 @@ _FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE
 # Names that are gone, and words that readers stumbled over.
 _STALE = re.compile(
     r"calibrate_novelty|Refinement|\bselection_\b|\bverbose\b|a fifth of the rows|\bblanks\b|"
-    r"\bclumps?\b|\bstrangers?\b|by heart|\bmended\b|the same bits|\bthe say\b|\bby defaults\b"
+    r"\bclumps?\b|\bstrangers?\b|by heart|\bmended\b|the same bits|\bthe say\b|\bby defaults\b|\bverdicts?\b|\bjudge"
 )
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+)\)")
 

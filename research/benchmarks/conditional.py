@@ -31,7 +31,7 @@ from research import report
 from research.benchmarks._options import add_data, add_device, parser
 from research.fits import fit_classifier
 from research.image_peers import Rows
-from research.patches import Watch, encode, judge, rows_of
+from research.patches import Watch, encode, evaluate, rows_of
 
 MEMORIES = (100, 1000)
 EMBEDDINGS = Path("texts") / "banking-minilm.npz"
@@ -86,7 +86,7 @@ def study(case: Case, train: Rows, test: Rows, args: argparse.Namespace) -> list
                 device=args.device,
             ).fit(x, train.y)  # fmt: skip
             watch.lap("fit")
-            accuracy, log_loss = judge(model, x_test, test.y)
+            accuracy, log_loss = evaluate(model, x_test, test.y)
             fits.append({
                 "memories": n_memories, "seed": seed, "accuracy": accuracy, "log_loss": log_loss,
                 "fidelity": 100 * fidelity(model.model_, x_test), "seconds": watch.seconds["fit"],

@@ -5,7 +5,7 @@
 Fixed point, grown from few memories on MNIST and Fashion-MNIST, two settings: β learned at ς = 0.25
 where memories are far above β_split, and β held low at ς = 1, where they are below it. Each with
 directions at fixed class weights and joint ones, and with δ = 0.25 or sought by a line search.
-Every level of every growth is judged on the test rows.
+Every level of every growth is measured on the test rows.
 """
 
 from __future__ import annotations

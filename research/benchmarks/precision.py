@@ -244,7 +244,7 @@ def models(device: str, seeds: int, directory: Any) -> list[dict[str, Any]]:
 
 
 def _often(
-    act: Callable[[int], Any], judge: Callable[[Any], float], device: str, seeds: int, times: int
+    act: Callable[[int], Any], evaluate: Callable[[Any], float], device: str, seeds: int, times: int
 ) -> dict[str, Any]:
     """How good each seed is, and how long all take, in turn."""
     accuracies, milliseconds = [], []
@@ -257,7 +257,7 @@ def _often(
             if turn > 0:
                 milliseconds.append(1e3 * (time.perf_counter() - began))
             else:
-                accuracies.append(judge(made))
+                accuracies.append(evaluate(made))
     return {"accuracies": accuracies, "milliseconds": sorted(milliseconds)}
 
 

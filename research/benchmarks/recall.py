@@ -5,7 +5,7 @@
 
 Pixels are hidden at random, or noise is laid on the digit. Hidden pixels start at the mean of those
 left. Recall descends the energy for at most 20 steps, the pixels left held ("completed") or not
-("recalled"); the verdicts on the damaged digits themselves stand beside.
+("recalled"); the predictions on the damaged digits themselves stand beside.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def main(argv: list[str]) -> None:
                 random_state=seed, device=args.device, precision="float32",
             )  # fmt: skip
 
-            def judge(model: mn.DAMClassifier = model) -> dict[str, float]:
+            def evaluate(model: mn.DAMClassifier = model) -> dict[str, float]:
                 right = model.predict(data.x_test.astype(np.float32)) == data.y_test
                 return {"0-4": float(right[early_test].mean()),
                         "5-9": float(right[~early_test].mean()),
@@ -44,10 +44,10 @@ def main(argv: list[str]) -> None:
             model.partial_fit(x[start], y[start], rehearse=rehearses)
             for part in np.array_split(first[4 * BATCH :], len(first) // BATCH - 4):
                 model.partial_fit(x[part], y[part], rehearse=rehearses)
-            before = judge()
+            before = evaluate()
             for part in np.array_split(second, len(second) // BATCH):
                 model.partial_fit(x[part], y[part], rehearse=rehearses)
-            run = {"seed": seed, "rehearse": rehearses, "before": before, "after": judge(),
+            run = {"seed": seed, "rehearse": rehearses, "before": before, "after": evaluate(),
                    "seconds": time.perf_counter() - began}  # fmt: skip
             print(run, flush=True)
             runs.append(run)

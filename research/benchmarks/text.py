@@ -1,7 +1,7 @@
 """Text: sections of Debian packages from their descriptions, TF-IDF rows that stay sparse.
 
 Rows are the packages that `apt-cache dumpavail` knows: their descriptions, less their own names, as
-words and pairs of words. Packages of one source are all trained on or all judged by, so that
+words and pairs of words. Packages of one source are all trained on or all held out, so that
 nothing leaks.
 """
 

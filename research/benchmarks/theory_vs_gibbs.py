@@ -325,7 +325,7 @@ def line(row: report.Json) -> str:
 def summarize(rows: list[report.Json]) -> report.Json:
     """Whether the largest N meets the tolerance, and whether differences shrink from the smallest.
 
-    Shrinking is judged on the clamped differences, free of the teachers' chance overlaps.
+    Shrinking is measured on the clamped differences, free of the teachers' chance overlaps.
     """
     largest, smallest = (pick(row["n_features"] for row in rows) for pick in (max, min))
     last = [row for row in rows if row["n_features"] == largest]

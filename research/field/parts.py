@@ -42,7 +42,7 @@ class Part:
 
     makes: dict[str, methods.Make]
     measure: Callable[[Table, str, int, int, list[int] | None], Json]
-    judged: dict[str, bool]
+    measures: dict[str, bool]
     source: ModuleType = sets  # of its tables
 
 

@@ -1,4 +1,4 @@
-"""What methods are judged by: calibration error, mean ranks and which of them differ."""
+"""What methods are compared by: calibration error, mean ranks and which of them differ."""
 
 from __future__ import annotations
 

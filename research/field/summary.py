@@ -18,7 +18,7 @@ NEAR = (methods.NEIGHBORS, methods.LOGISTIC, methods.SVM)
 MOST = 2 / 3  # of the sets: a method that is still being measured is not ranked
 FEW = 5  # memories
 TIMED = ("time",)
-SMALL, MOST_TIMES = 10_000, 5  # rows below which the cost of a fit is judged, and by what
+SMALL, MOST_TIMES = 10_000, 5  # rows below which the cost of a fit is measured, and the limit
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Ranking:
 
 
 def outside(results: Results) -> list[str]:
-    """The sets judged: those of the folder, or scikit-learn's where there are no others."""
+    """The sets compared: those of the folder, or scikit-learn's where there are no others."""
     found = [n for n, s in sorted(results.sets.items()) if s["kind"] != "bundled"]
     return found or sorted(results.sets)
 
@@ -66,21 +66,21 @@ def mean(cell: Json, key: str) -> float:
 
 
 def ranking(results: Results, key: str, among: Sequence[str] = ()) -> Ranking:
-    """By one measure: methods measured on most judged sets, on the sets that they all have.
+    """By one measure: methods measured on most sets, on the sets that they all have.
 
     among: these alone.
     """
-    judged = outside(results)
+    sets = outside(results)
     found = [
         m
         for m in results.heads
-        if sum((s, m) in results.cells for s in judged) >= MOST * len(judged)
+        if sum((s, m) in results.cells for s in sets) >= MOST * len(sets)
         and (not among or m in among)
     ]
-    judged = [s for s in judged if all((s, m) in results.cells for m in found)]
-    values = np.array([[mean(results.cells[s, m], key) for m in found] for s in judged])
-    high = PARTS[results.part].judged[key]
-    return Ranking(judged, found, values, scores.ranks(values, high_is_good=high), high)
+    sets = [s for s in sets if all((s, m) in results.cells for m in found)]
+    values = np.array([[mean(results.cells[s, m], key) for m in found] for s in sets])
+    high = PARTS[results.part].measures[key]
+    return Ranking(sets, found, values, scores.ranks(values, high_is_good=high), high)
 
 
 @dataclass(frozen=True)
@@ -182,14 +182,14 @@ def fit_ratios(timed: Results, ours: str) -> dict[str, float]:
 
 def line(part: str, cell: Json) -> str:
     """A cell in one line."""
-    seen = ", ".join(f"{key} {mean(cell, key):.4f}" for key in PARTS[part].judged)
+    seen = ", ".join(f"{key} {mean(cell, key):.4f}" for key in PARTS[part].measures)
     return f"{cell['set']:<20} {cell['method']:<28} {seen}, fit {mean(cell, 'fit_seconds'):.3f} s"
 
 
 def text(results: Results) -> str:
     """For the terminal."""
     lines: list[str] = []
-    for key, high in PARTS[results.part].judged.items() if results.cells else ():
+    for key, high in PARTS[results.part].measures.items() if results.cells else ():
         ranked = ranking(results, key)
         if len(ranked.methods) < 2:
             continue

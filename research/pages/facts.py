@@ -22,8 +22,8 @@ Facts = dict[str, str]
 
 
 def _agree(result: Json) -> Facts:
-    judged = [c["within"] for c in result["paper"] if c["within"] is not None]
-    return {"agree": f"{sum(judged)} of {len(judged)}"}
+    compared = [c["within"] for c in result["paper"] if c["within"] is not None]
+    return {"agree": f"{sum(compared)} of {len(compared)}"}
 
 
 def _rows(result: Json, case: str, solver: str) -> list[Json]:

@@ -60,7 +60,7 @@ def how(results: Results) -> str:
 def rank_table() -> str:
     """One line per classifier: mean ranks, mean accuracy, cost."""
     results = Results.read("classify")
-    by = {key: summary.ranking(results, key) for key in PARTS["classify"].judged}
+    by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
     accuracy = by["accuracy"]
     spread = {key: found.intervals() for key, found in by.items()}
     differs = scores.wilcoxon_holm(accuracy.scores, accuracy.methods)
@@ -151,7 +151,7 @@ def part_table(part: str) -> str:
     results = Results.read(part)
     if not results.cells:
         return f"Not measured yet: `python -m research field {part} --data DIR`."
-    keys = list(PARTS[part].judged)
+    keys = list(PARTS[part].measures)
     by = {key: summary.ranking(results, key) for key in keys}
     first = by[keys[0]]
     lines = []
@@ -173,7 +173,7 @@ def part_table(part: str) -> str:
 def readme_table() -> str:
     """Tables as people have them, in short: mean ranks, mean scores, seconds of a fit."""
     results = Results.read("frames")
-    by = {key: summary.ranking(results, key) for key in PARTS["frames"].judged}
+    by = {key: summary.ranking(results, key) for key in PARTS["frames"].measures}
     first = by["accuracy"]
     lines = []
     for name in sorted(first.methods, key=first.mean_ranks.__getitem__):

@@ -116,8 +116,8 @@ def summary(names: Iterable[str], results: Path) -> str:
             rows.append([f"[{name}](#{name})", "", "not run", "", ""])
             continue
         result = read_result(folder)
-        judged = [c["within"] for c in result["paper"] if c["within"] is not None]
-        agree = f"{sum(judged)} of {len(judged)}" if judged else "nothing to hold against"
+        compared = [c["within"] for c in result["paper"] if c["within"] is not None]
+        agree = f"{sum(compared)} of {len(compared)}" if compared else "nothing to hold against"
         label = result["title"].partition(":")[0]
         anchor = name.removesuffix(_ON_CPU)
         rows.append(

@@ -413,7 +413,7 @@ def text_table() -> str:
     ]  # fmt: skip
     columns = {"model": "{model}", "accuracy": "{accuracy:.1%}", "seconds": "{time}",
                "resident memory so far, MB": "{resident_megabytes_so_far:,.0f}"}  # fmt: skip
-    size = ("{train:,} packages to train on, {test:,} to judge by, {sections} sections, "
+    size = ("{train:,} packages to train on, {test:,} held out, {sections} sections, "
             "{terms:,} terms.")  # fmt: skip
     return f"{size.format(**run)}\n\n{table(columns, rows, run)}"
 

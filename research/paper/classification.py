@@ -265,10 +265,10 @@ def fidelity(params: Parameters, test: Batch) -> Json:
 
     The nearest memory's word is the class with the largest entry of its soft label.
     """
-    verdict = log_joint(params, test.x)[:, :-1].argmax(1)
+    predicted = log_joint(params, test.x)[:, :-1].argmax(1)
     nearest = (test.x @ params.w.T).argmax(1)  # (B, P) -> (B,)
-    agrees = params.p[1:].argmax(1)[nearest] == verdict
-    right = verdict == test.targets[:, :-1].argmax(1)
+    agrees = params.p[1:].argmax(1)[nearest] == predicted
+    right = predicted == test.targets[:, :-1].argmax(1)
 
     def percent(rows: torch.Tensor) -> float | None:
         return round(100 * float(agrees[rows].float().mean()), 2) if bool(rows.any()) else None

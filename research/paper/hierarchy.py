@@ -101,7 +101,7 @@ def _level(descent: Relaxation, data: Batch, tol: float) -> tuple[Json, Curvatur
         "finite_difference": probe.tolist(),
         "dense_lambda_min": [float(s[0]) for s in spectra],
         "unstable_directions": [int((s < 0).sum()) for s in spectra],
-        "verdicts": list(certificate.verdicts),
+        "kinds": list(certificate.kinds),
         "duplicated": {
             "loss_change": mean_loss(twins, data) - loss,
             "residual": float(rest.largest),
@@ -264,7 +264,7 @@ def _compare(measured: Json) -> list[Comparison]:
     free = sum(
         p["labels_free"]["distance"] > 0.05 for p in scanned if p["beta_eff"] < p["beta_split"]
     )
-    saddles = sum(verdict == "saddle" for level in levels for verdict in level["verdicts"])
+    saddles = sum(kind == "saddle" for level in levels for kind in level["kinds"])
     rises = sum(a["loss"] <= b["loss"] for a, b in pairwise(levels))
     changed = worst([d["loss_change"] for d in doubled])
     merged = worst([d["merged_back_loss_change"] for d in doubled])

@@ -306,14 +306,14 @@ def _compare(measured: Json) -> list[Comparison]:
         for method in ("sgd", "sgd-split"):
             sweep = methods[method]
             for k in (0, -1):
-                judged = data == "mnist" and sweep["p_max"][k] == 1000
+                compared = data == "mnist" and sweep["p_max"][k] == 1000
                 found.append(
                     Comparison(
                         f"{data}, {NAMES[method]}, P_max {sweep['p_max'][k]}",
                         sweep["accuracy"][k],
-                        "about 96%" if judged else "",
-                        95.5 if judged else None,
-                        96.5 if judged else None,
+                        "about 96%" if compared else "",
+                        95.5 if compared else None,
+                        96.5 if compared else None,
                         spread=sweep["accuracy_std"][k],
                     )
                 )
@@ -337,14 +337,14 @@ def _compare(measured: Json) -> list[Comparison]:
         )
         # A machine that is not busy with small things takes time in proportion to the work.
         for what in ("work", "seconds"):
-            judged = what == "work"
+            compared = what == "work"
             found.append(
                 Comparison(
                     f"{data}: {what} without splitting ∝ P_max to the power of",
                     laws["sgd"][what]["power"]["b"],
-                    "1" if judged else "",
-                    0.8 if judged else None,
-                    1.2 if judged else None,
+                    "1" if compared else "",
+                    0.8 if compared else None,
+                    1.2 if compared else None,
                     "",
                 )
             )

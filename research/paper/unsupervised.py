@@ -315,7 +315,7 @@ def _ways(result: Json, arrays: dict[str, Any], side: tuple[int, ...]) -> Figure
 
 
 def _compare_starts(measured: Json) -> list[Comparison]:
-    """The paper shows memories that are strokes, in classes of similar ones: judge both."""
+    """The paper shows memories that are strokes, in classes of similar ones: compare both."""
     found = []
     for case in dict.fromkeys(row["case"] for row in measured["rows"]):
         rows = [row for row in measured["rows"] if row["case"] == case]

@@ -331,10 +331,10 @@ def spectrum(
         study.remark(
             f"at finite rho the copy misses the equations by {found.residual:.1e}: solved again"
         )
-    verdicts = [
+    lines = [
         f"memory {k}: β_split = {value:.4f}, {'a saddle' if beta > value else 'a minimum'} of the "
         f"doubled network at β = {beta:g}"
         for k, value in enumerate(found.beta_split)
     ]
     data = asdict(found) | {"rho": "inf" if math.isinf(rho) else rho}
-    study.finish(data, found.draw(), *verdicts)
+    study.finish(data, found.draw(), *lines)

@@ -5,7 +5,7 @@ functions of one and of rows. A row goes through
 
     X → numbers (checked, encoded) → unit rows (normalizer) → log_joint → probabilities, novelty
 
-chunk by chunk. A row without direction (blank, all zeros, or constant where rows are centered) is
+chunk by chunk. A row without direction (all missing, all zeros, or constant where rows are centered) is
 like none of the memories: its class is that of the prior, its novelty 1.
 """
 
@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.data.completion import fill_blanks
+from mnemosphere.data.completion import fill_missing
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import on_sphere, unit_chunks
 from mnemosphere.data.rows import StoredRows
@@ -268,7 +268,7 @@ class FittedModel:
         found = torch.where(lost[:, None], 0.0, x)
         found[~lost] = retrieval.expected_memory(self.params, x[~lost])
         restored = as_numpy(self.normalizer.restore(found).double())
-        full = torch.from_numpy(fill_blanks(as_numpy(values), restored, self.normalizer.kind))
+        full = torch.from_numpy(fill_missing(as_numpy(values), restored, self.normalizer.kind))
         neutral = self.normalizer.to(stored.device).fill(values, values.isnan())
         full = torch.where(lost[:, None], neutral, full.to(stored.device))
         return StoredRows(full, stored.device)

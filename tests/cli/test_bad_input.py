@@ -89,7 +89,7 @@ USE = {
     "other columns": (["predict", "{run}", "{folder}/inf.csv"], "none of the columns"),
     "prior": (["predict", "{run}", "{table}", "--prior", "dog=3"], "--prior names 'dog'"),
     "rate": (["predict", "{run}", "{table}", "--reject", "0.001"], "held-out rows"),
-    "nothing blank": (["recall", "{run}", "{table}"], "nothing is blank"),
+    "nothing blank": (["recall", "{run}", "{table}"], "no value is missing"),
     "hide": (["recall", "{run}", "{table}", "--hide", "all"], "--hide must be top, bottom"),
     "hide a half": (["recall", "{run}", "{table}", "--hide", "top"], "--hide top is for images"),
     "class": (["recall", "{run}", "{table}", "--hide", "0.5", "--class", "dog"], "ant, bee, cat"),

@@ -41,7 +41,7 @@ def test_an_explanation_has_its_map(run, two_layers, images, tmp_path):
     pictures = [tmp_path / f"{k}.png" for k in range(2)]
     found = run("explain", two_layers, images[0], "--row", "5", "--out", pictures[0], "--json").json
     wanted = mn.explain_images(mn.load(two_layers / "model.safetensors"), images[1][5:6])
-    assert found["rows"][0]["prediction"] == wanted.verdict[0]
+    assert found["rows"][0]["prediction"] == wanted.predicted[0]
     shares = [memory["share"] for memory in found["rows"][0]["memories"]]
     np.testing.assert_allclose(shares, wanted.share[0], atol=1e-12)
     assert pictures[0].stat().st_size > 10_000

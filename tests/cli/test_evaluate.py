@@ -13,12 +13,12 @@ def test_it_agrees_with_scikit_learn(run, tmp_path, trained, kit):
     found = run("evaluate", trained, tmp_path / "fresh.csv", "--id", "tag", "--json").json
     model = mn.load(trained / "model.safetensors")
     x, y = table[kit.names], table["kind"]
-    verdict, proba = model.predict(x), model.predict_proba(x)
-    assert found["accuracy"] == np.mean(verdict == y)
+    predicted, proba = model.predict(x), model.predict_proba(x)
+    assert found["accuracy"] == np.mean(predicted == y)
     assert found["log_loss"] == pytest.approx(log_loss(y, proba), rel=1e-9)
-    assert found["confusion"] == confusion_matrix(y, verdict).tolist()
+    assert found["confusion"] == confusion_matrix(y, predicted).tolist()
     for key, measure in (("recall", recall_score), ("precision", precision_score)):
-        expected = measure(y, verdict, average=None)
+        expected = measure(y, predicted, average=None)
         assert [row[key] for row in found["per_class"]] == pytest.approx(expected.tolist())
     own = proba[np.arange(41), [kit.classes.index(label) for label in y]]
     worst = table["tag"].to_numpy()[np.argsort(own)[:10]]

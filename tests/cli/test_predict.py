@@ -103,7 +103,7 @@ def test_an_existing_file_stays(run, tmp_path, trained, fresh):
     assert fresh[1].read_text() == before
 
 
-def test_columns_left_out_are_not_needed_and_missing_ones_are_blank(run, tmp_path, kit):
+def test_columns_left_out_are_not_needed_and_missing_ones_count_as_missing(run, tmp_path, kit):
     table = kit.frame(3, 97)
     table.insert(0, "currency", "EUR")
     table.insert(1, "row_id", np.arange(97))

@@ -4,7 +4,7 @@ import pandas as pd
 import mnemosphere as mn
 
 
-def test_blanks_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, trained, kit):
+def test_missing_values_of_a_table_are_completed_and_the_rest_stays(run, tmp_path, trained, kit):
     table = kit.frame(5, 13)
     holes = table.copy()
     rng = np.random.default_rng(0)
@@ -40,7 +40,7 @@ def test_hidden_halves_of_images(run, tmp_path, digits):
     x = data.x_test[[3, 9]]
     completed = np.array(found["completed"])
     np.testing.assert_allclose(completed[:, :32], x[:, :32])
-    assert [row["blanks"] for row in found["rows"]] == [32, 32]
+    assert [row["missing"] for row in found["rows"]] == [32, 32]
     assert all(row["energy_after"] < row["energy_before"] for row in found["rows"])
     # In the units of the pixels: nearer to the hidden half than its mean value is.
     error = np.abs(completed[:, 32:] - x[:, 32:]).mean()

@@ -6,7 +6,7 @@ import pytest
 
 from mnemosphere.cli.table_rows import choose, parse_shape
 from mnemosphere.cli.tables import Table
-from mnemosphere.data.completion import fill_blanks
+from mnemosphere.data.completion import fill_missing
 
 
 def table(frame, **more):
@@ -38,9 +38,9 @@ def test_the_last_column_is_the_label_only_where_that_is_the_guess():
     assert choose(table(frame), label="-3", drop=["tag"]).y.tolist() == [1, 2, 3]
 
 
-def test_a_last_column_that_is_mostly_blank_is_not_the_label():
+def test_a_last_column_that_is_mostly_missing_is_not_the_label():
     frame = FRAME[["a", "b", "tag"]].assign(note=[None, None, "late"])
-    with pytest.warns(UserWarning, match="'note' is mostly blank, so 'tag' is taken"):
+    with pytest.warns(UserWarning, match="'note' is mostly missing values, so 'tag' is taken"):
         rows = choose(table(frame))
     assert (rows.label, list(rows.x.columns)) == ("tag", ["a", "b", "note"])
     assert choose(table(frame), label="note").label == "note"
@@ -120,4 +120,4 @@ def test_completed_rows_come_in_the_units_of_the_given_ones(kind):
     if kind != "standard":
         found = found / np.linalg.norm(found, axis=1, keepdims=True)
     holes = np.where(rng.random((5, 11)) < 0.4, np.nan, whole)
-    np.testing.assert_allclose(fill_blanks(holes, found, kind), whole, rtol=1e-10)
+    np.testing.assert_allclose(fill_missing(holes, found, kind), whole, rtol=1e-10)

@@ -62,7 +62,7 @@ ROWS = {
         lambda c: (
             small().fit(pd.DataFrame({"a": c.x[:, 0], "b": c.x[:, 1].astype(str)}), c.y).predict(pd.DataFrame({"a": [1.0], "b": ["red"]}))
         ),
-        r"column 'b' holds numbers, but row 0 has 'red': correct it or leave it blank",
+        r"column 'b' holds numbers, but row 0 has 'red': correct it or leave it empty",
     ),
     "infinity": (lambda c: small().fit(c.with_value(-INF), c.y), r"row 3 of X is infinite \(inf\) in column 1: drop the row or fill it in"),
     "zero rows only": (

@@ -1,4 +1,4 @@
-"""The smallest change that turns the verdict: verified by `predict`, small by a grid."""
+"""The smallest change that changes the predicted class: verified by `predict`, small by a grid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mnemosphere as mn
 
 
 def check(model, x, found):
-    """Each change that was found turns the verdict, and rows are what their changes say."""
+    """Each change that was found changes the predicted class, and rows are what their changes say."""
     assert (model.predict(found.rows)[found.found] == found.wanted[found.found]).all()
     assert np.array_equal(found.before, model.predict(x))
     assert ((found.change != 0).any(1) == (found.after != found.given).any(1)).all()
@@ -125,7 +125,7 @@ def customers():
 
 @pytest.mark.filterwarnings("ignore:categories that training did not have")
 @pytest.mark.parametrize("hold", [(), ("since", "spend"), ("plan", "paid")])
-def test_tables_of_categories_dates_and_blanks(customers, hold):
+def test_tables_of_categories_dates_and_missing_values(customers, hold):
     """Rows stay rows of such a table: categories are switched, whatever is held is as it was."""
     model, rows = customers
     rows = rows.copy()
@@ -209,7 +209,7 @@ def test_a_missing_count_is_a_count_and_a_row_outside_stays_free():
 
 @pytest.mark.slow
 def test_a_thousand_rows_of_default_models():
-    """At least 95% found; each turns the verdict."""
+    """At least 95% found; each changes the predicted class."""
     found = []
     for load, n in ((load_iris, 150), (load_wine, 178), (load_breast_cancer, 300),
                     (load_digits, 372)):  # fmt: skip

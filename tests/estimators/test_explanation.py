@@ -40,7 +40,7 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     total = total[:, :-1] / total[:, :-1].sum(axis=1, keepdims=True)
     assert np.allclose(total, model.predict_proba(fresh.x), rtol=1e-10, atol=0)
     assert np.allclose(total, proba, rtol=1e-9, atol=0)
-    assert np.array_equal(found.verdict, model.predict(fresh.x))
+    assert np.array_equal(found.predicted, model.predict(fresh.x))
     assert np.allclose(found.probability, total.max(axis=1), rtol=1e-10)
     assert np.allclose(found.proba, total, rtol=1e-10)
     assert np.array_equal(found.runner_up, model.classes_[np.argsort(total, axis=1)[:, -2]])
@@ -58,7 +58,7 @@ def test_explanation_as_table_and_picture(image_model, images):
     assert [len(reasons) for reasons in found] == [4, 4, 4]
     text = str(found)
     first = found[0][0]
-    assert f"row 0: {found.verdict[0]}" in text
+    assert f"row 0: {found.predicted[0]}" in text
     assert text.splitlines()[3].startswith(f"#{first.memory} ")
     assert "why" not in text  # hundreds of pixels are no features to read
     assert len(found.as_dicts()) == 12

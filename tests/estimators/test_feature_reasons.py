@@ -33,7 +33,7 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         total = why.contribution.sum(1) + why.constant
         np.testing.assert_allclose(total, found.overlap[row], rtol=0, atol=1e-10)
         a, b = np.argsort(-log_proba[row])[:2]
-        assert (why.verdict, why.runner_up) == (a, b)
+        assert (why.predicted, why.runner_up) == (a, b)
         mean, said = [], []
         for y in (a, b):
             within = shares[row, 1:] * own[:, y]  # without what repeats the class frequencies
@@ -51,7 +51,9 @@ def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
         unit = np.hypot(length, n**0.5) if model.normalize_ == "standard" else n**0.5
         np.testing.assert_allclose(why.position, unit * x[row, :n], rtol=1e-9)
         np.testing.assert_allclose(why.memories, unit * w[found.memory[row], :n], rtol=1e-9)
-        np.testing.assert_allclose(why.verdict_position, unit * mean[0][:n], rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(
+            why.predicted_position, unit * mean[0][:n], rtol=1e-8, atol=1e-12
+        )
         np.testing.assert_array_equal(why.value, fresh.x[row])
 
 
@@ -77,7 +79,7 @@ def test_single_precision_and_a_table_with_names(data):
     shown = [float(line["difference"]) for line in list(table.values())[:-1]]
     assert sum(shown) == pytest.approx(why.log_odds, abs=0.005 * len(shown))
     assert "others (2)" in table
-    assert f"why {found.verdict[2]} rather than {found.runner_up[2]}: odds " in str(why)
+    assert f"why {found.predicted[2]} rather than {found.runner_up[2]}: odds " in str(why)
     assert str(why).splitlines()[0] in str(found)
     assert "<table>" in why._repr_html_()
     assert escape(why.title) in why._repr_html_()
@@ -113,19 +115,19 @@ def named(data):
     return mn.as_estimator(mn.interpret.name_rows(model.model_, names))
 
 
-def test_the_odds_rise_towards_the_memories_of_the_verdict(named, fresh):
+def test_the_odds_rise_towards_the_memories_of_the_predicted_class(named, fresh):
     """The slope of F_a − F_b along the sphere is β (m_a − m_b), by finite differences."""
     model = named
     row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
     why = model.explain(row[None]).features()
     beta = float(model.model_.class_params.beta_eff)
-    slope = beta * (why.verdict_position - why.runner_up_position) / 5**0.5
+    slope = beta * (why.predicted_position - why.runner_up_position) / 5**0.5
     across = np.eye(5) - np.outer(row, row)
-    a, b = why.verdict, why.runner_up
+    a, b = why.predicted, why.runner_up
     for direction in np.eye(5):
         moved = model.explain(np.array([row + step * direction, row - step * direction]))
         ends = [moved.features(k) for k in range(2)]
-        assert all((end.verdict, end.runner_up) == (a, b) for end in ends)
+        assert all((end.predicted, end.runner_up) == (a, b) for end in ends)
         above, below = (end.log_odds - end.difference_frequencies for end in ends)
         assert (above - below) / (2 * step) == pytest.approx(slope @ across @ direction, abs=1e-6)
 

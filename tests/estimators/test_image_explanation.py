@@ -75,7 +75,7 @@ def test_the_rest_is_the_explanation_of_the_second_layer(case):
     found = mn.explain_images(pipeline, x, 3)
     below = pipeline[-1].explain(pipeline[0].transform(x), 3)
     assert str(found) == str(below)
-    assert np.array_equal(found.verdict, pipeline.predict(x))
+    assert np.array_equal(found.predicted, pipeline.predict(x))
     np.testing.assert_allclose(found.overlap, below.overlap, rtol=0, atol=1e-10)
     assert np.array_equal(found.rows, x)
     pictures = mn.memory_pictures(pipeline)
@@ -105,4 +105,4 @@ def test_plot_draws_input_memories_and_maps(case):
     titles = [ax.get_title(loc=loc) for ax in figure.axes for loc in ("left", "center")]
     for overlap in found.overlap[1]:
         assert f"overlap {overlap:.2f}" in titles
-    assert any(title.startswith("verdict: ") for title in titles)
+    assert any(title.startswith("predicted: ") for title in titles)

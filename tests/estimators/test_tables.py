@@ -1,4 +1,4 @@
-"""Frames of every kind of column, and blanks, through the estimators."""
+"""Frames of every kind of column, and missing values, through the estimators."""
 
 import warnings
 
@@ -48,7 +48,7 @@ def model(table):
     return small().fit(*table)
 
 
-def test_a_table_with_categories_dates_and_blanks(table, model, tmp_path):
+def test_a_table_with_categories_dates_and_missing_values(table, model, tmp_path):
     frame, y = table
     assert list(model.feature_names_in_) == ["age", "plan", "active", "since"]
     assert model.n_features_in_ == 4
@@ -72,7 +72,7 @@ def test_a_table_with_categories_dates_and_blanks(table, model, tmp_path):
         model.predict(frame[:2].assign(plan="gold"))
 
 
-def test_blanks_are_averaged_over_not_guessed(table, model):
+def test_missing_values_are_averaged_over_not_guessed(table, model):
     """predict_proba from shares of memories that know only the known features."""
     frame, _ = table
     rows = model.model_.stored(frame)
@@ -89,7 +89,7 @@ def test_blanks_are_averaged_over_not_guessed(table, model):
 
 
 @pytest.mark.parametrize("kind", ["standard", "unit", "center"])
-def test_known_features_stay_and_blanks_come_back_in_units(kind):
+def test_known_features_stay_and_missing_values_come_back_in_units(kind):
     x, y = load_digits(return_X_y=True) if kind != "standard" else load_iris(return_X_y=True)
     x, y = x[:150], y[:150]
     rng = np.random.default_rng(0)
@@ -105,8 +105,8 @@ def test_known_features_stay_and_blanks_come_back_in_units(kind):
 
 
 def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model, table):
-    blank = pd.DataFrame({"age": [np.nan], "plan": [None], "active": [None], "since": [pd.NaT]})
-    assert np.isfinite(model.predict_proba(blank)).all()
+    missing = pd.DataFrame({"age": [np.nan], "plan": [None], "active": [None], "since": [pd.NaT]})
+    assert np.isfinite(model.predict_proba(missing)).all()
     unit = small(normalize="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
     nothing = np.full((1, 4), np.nan)
     np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
@@ -115,7 +115,7 @@ def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model
         model.predict(table[0].assign(age=np.inf))
 
 
-def test_clusters_growth_refinement_and_streams_take_blanks(table):
+def test_clusters_growth_refinement_and_streams_take_missing_values(table):
     frame, y = table
     for estimator in (
         small(growth=2),
@@ -130,7 +130,7 @@ def test_clusters_growth_refinement_and_streams_take_blanks(table):
     assert len(stream.certify(frame, y).beta_split) == 7
 
 
-def test_equal_rows_with_blanks_count_as_weights(table):
+def test_equal_rows_with_missing_values_count_as_weights(table):
     frame, y = table
     twice = small().fit(pd.concat([frame, frame[:9]]), np.r_[y, y[:9]])
     weight = np.where(np.arange(N) < 9, 2.0, 1.0)
@@ -148,7 +148,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("normalize", ["standard", "unit", "whitened"])
-def test_explanations_of_rows_with_blanks_add_up_to_the_probabilities(normalize):
+def test_explanations_of_rows_with_missing_values_add_up_to_the_probabilities(normalize):
     rng = np.random.default_rng(3)
     x, y = load_iris(return_X_y=True)
     x = np.where(rng.random(x.shape) < 0.3, np.nan, x)
@@ -196,12 +196,12 @@ def test_masked_values_are_missing(table):
     rng = np.random.default_rng(3)
     y = rng.integers(0, 2, 61)
     x, masked = rng.integers(0, 9, (61, 5)) + 3 * y[:, None], rng.random((61, 5)) < 0.1
-    blank = np.where(masked, np.nan, x)
+    missing = np.where(masked, np.nan, x)
     model = small().fit(np.ma.MaskedArray(x, masked), y)
-    wanted = small().fit(blank, y)
+    wanted = small().fit(missing, y)
     np.testing.assert_array_equal(model.memories_, wanted.memories_)
     found = model.predict_proba(np.ma.MaskedArray(x, masked))
-    np.testing.assert_array_equal(found, wanted.predict_proba(blank))
+    np.testing.assert_array_equal(found, wanted.predict_proba(missing))
     np.testing.assert_array_equal(
         model.predict_proba(np.ma.MaskedArray(x)), wanted.predict_proba(x.astype(float))
     )

@@ -65,14 +65,14 @@ def test_texts_stand_behind_memories_and_reasons(model, data):
 
 
 def test_texts_of_other_topics_are_rejected(model, data):
-    judge = mn.as_estimator(model.model_).calibrate(data.x_test)
+    model = mn.as_estimator(model.model_).calibrate(data.x_test)
     odd = ["quokka wombat numbat bandicoot", "", "change my PIN please"]
-    assert judge.predict_or_reject(odd, rate=0.1).tolist() == [None, None, "change_pin"]
-    assert judge.novelty_score([*odd, *data.x_test]).argmax() == 1
+    assert model.predict_or_reject(odd, rate=0.1).tolist() == [None, None, "change_pin"]
+    assert model.novelty_score([*odd, *data.x_test]).argmax() == 1
     few = ["Please upgrade my plan", "What does the premium plan cost?", "Switch me to premium"]
-    judge.add_class(few, "premium")
-    assert judge.predict(["premium plan"]).tolist() == ["premium"]
-    table = judge.memory_table()
+    model.add_class(few, "premium")
+    assert model.predict(["premium plan"]).tolist() == ["premium"]
+    table = model.memory_table()
     own = table[table.label == "premium"]
     assert {text for line in own.typical_rows for text in line} == {*few}
 

@@ -70,7 +70,7 @@ def test_a_thousand_digits_get_the_same_answers_as_in_python(asked, image_model,
     found = answers(asked)
     wanted = image_model.predict_proba(digits.x_test)
     assert asked.evaluate("data.levels[0].w.kind") == "i2"  # whole numbers, so this is their test
-    assert (found["verdict"] == wanted.argmax(1)).sum() >= 999
+    assert (found["predicted"] == wanted.argmax(1)).sum() >= 999
     np.testing.assert_allclose(
         asked.evaluate(f"{ALL_ROWS}.map((a) => a.proba)"), wanted, atol=1e-3, rtol=0
     )
@@ -208,7 +208,7 @@ def test_a_pen_draws_a_three_and_gets_a_three(opened):
     points = [*upper, *lower]
     opened.drag([(box[0] + x * box[2], box[1] + y * box[3]) for x, y in points])
     opened.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 30)))")
-    assert opened.evaluate("document.getElementById('verdict').innerText") == "3"
+    assert opened.evaluate("document.getElementById('predicted').innerText") == "3"
     assert opened.evaluate("mnemosphere.state().drawn") is True
 
 
@@ -302,7 +302,7 @@ def test_a_clusterer_gets_a_page_too(browser, digits, tmp_path):
     browser.open(tmp_path / "p.html")
     found = browser.evaluate(f"{ALL_ROWS}.map((a) => a.proba)")
     np.testing.assert_allclose(found, model.predict_proba(digits.x_train[:97]), atol=1e-3, rtol=0)
-    assert "cluster" in browser.evaluate("document.getElementById('verdict').innerText")
+    assert "cluster" in browser.evaluate("document.getElementById('predicted').innerText")
     tabs = browser.evaluate("[...document.querySelectorAll('[role=tab]')].map((t) => t.innerText)")
     assert tabs == ["Play", "Recall", "Memories", "Report"]  # no labels, so no mistakes
     for tab in tabs:

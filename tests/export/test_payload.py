@@ -100,9 +100,9 @@ def test_the_map_shows_principal_components_each_filling_its_axis():
 
 def test_the_certificate_is_that_of_the_rows(wine_model, wines):
     x, y = wines
-    found = payload(wine_model.model_, x, y)["verdicts"]
+    found = payload(wine_model.model_, x, y)["certificate"]
     wanted = wine_model.certify(x, y)
-    assert found["kind"] == list(wanted.joint_verdicts)
+    assert found["kind"] == list(wanted.joint_kinds)
     ratio = torch.tensor(found["ratio"]) * wanted.beta_eff
     torch.testing.assert_close(ratio.double(), wanted.beta_split, rtol=1e-5, atol=0)
 

@@ -198,9 +198,9 @@ def test_beta_counts_only_where_it_is_learned():
     held = certify(params, batch, learn_beta=False)
     learned = certify(params, batch)
     assert held.converged
-    assert "not converged" not in held.verdicts
+    assert "not converged" not in held.kinds
     assert not learned.converged
-    assert set(learned.verdicts) == {"not converged"}
+    assert set(learned.kinds) == {"not converged"}
 
 
 # Certificate
@@ -208,20 +208,20 @@ def test_beta_counts_only_where_it_is_learned():
 
 @pytest.mark.parametrize("seed", [5, 7])
 @pytest.mark.parametrize("beta", [2.0, 4.0, 20.0, None])
-def test_verdicts_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
+def test_kinds_agree_with_the_dense_hessian_of_the_grown_network(seed, beta):
     batch = make_data(seed)
     learn_beta = beta is None
     params = trained(seed, beta)
     found = certify(params, batch, learn_beta=learn_beta, method=EXACT, tol=1e-6)
     assert found.converged
     loss = evaluate(params, batch, objectives.joint)
-    for memory, verdict in enumerate(found.verdicts):
+    for memory, kind in enumerate(found.kinds):
         values = torch.linalg.eigvalsh(split_hessian(params, memory, batch))
-        assert verdict == ("saddle" if values[0] < 0 else "minimum")
+        assert kind == ("saddle" if values[0] < 0 else "minimum")
         torch.testing.assert_close(found.lambda_min[memory], values[0], rtol=1e-8, atol=1e-12)
         grown = split(params, torch.tensor([memory]), found.direction, 1e-3)
         change = evaluate(grown, batch, objectives.joint) - loss
-        assert (change < 0) == (verdict == "saddle")
+        assert (change < 0) == (kind == "saddle")
 
 
 def test_a_memory_that_rests_is_told_from_one_that_moves():
@@ -232,7 +232,7 @@ def test_a_memory_that_rests_is_told_from_one_that_moves():
     u[0] = 0.01 * tangent_basis(params.w[0])[:, 0]
     moved = params.replace(w=sphere.retract(params.w, u))
     found = certify(moved, batch, learn_beta=False, tol=2e-3)
-    assert found.verdicts == ("not converged", "saddle", "saddle")
+    assert found.kinds == ("not converged", "saddle", "saddle")
 
 
 def test_an_unresolved_curvature_is_no_minimum():
@@ -250,21 +250,21 @@ def test_an_unresolved_curvature_is_no_minimum():
 
         return method
 
-    for factor, error, verdict in (
+    for factor, error, kind in (
         (1.1, 0.2, "not converged"),
         (1.1, 0.05, "minimum"),
         (0.9, 0.2, "saddle"),  # the quotient of a poor direction already proves it
         (math.inf, 0.2, "minimum"),
     ):
         found = certify(params, batch, learn_beta=False, method=rough(factor, error))
-        assert set(found.verdicts) == {verdict}
+        assert set(found.kinds) == {kind}
 
 
 def test_the_summary_reads_well():
     batch = make_data(7)
     params = trained(7, 20.0)
     found = certify(params, batch, learn_beta=False)
-    n_saddles = found.verdicts.count("saddle")
+    n_saddles = found.kinds.count("saddle")
     text = str(found)
     lines = text.splitlines()
     assert lines[0].startswith("3 memories: ")
@@ -276,7 +276,7 @@ def test_the_summary_reads_well():
     assert [int(line.split()[0]) for line in table] == found.beta_split.argsort().tolist()
     for line in table:
         memory = int(line.split()[0])
-        assert line.endswith(f"{found.verdicts[memory]:<13}  {found.joint_verdicts[memory]}")
+        assert line.endswith(f"{found.kinds[memory]:<13}  {found.joint_kinds[memory]}")
     assert sum(float(line.split()[1]) for line in table) == pytest.approx(
         float(found.mass.sum()), rel=1e-3
     )

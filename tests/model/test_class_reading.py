@@ -115,7 +115,7 @@ def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature)
 # The best temperature
 
 
-def judged(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
+def case_of(problem, seed, *, varsigma=1.0, flips=0.15, classes=3, **settings):
     """Labeled rows near memories with classes of their own, some with another class's label."""
     case = problem(seed, beta=18.0, varsigma=varsigma, classes=classes, clustered=True, **settings)
     params, n = case.params, case.params.n_memories
@@ -171,7 +171,7 @@ def plain_search(pairs):
     ids=["one", "weighted", "cold", "several", "many classes"],
 )
 def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
-    pairs = [judged(problem, 11 + k, **size) for k, size in enumerate(sizes)]
+    pairs = [case_of(problem, 11 + k, **size) for k, size in enumerate(sizes)]
     expected, loss = plain_search(pairs)
     found = math.log(best_temperature([(params, rows) for params, rows, _ in pairs]))
     assert abs(expected) > 0.1  # not where the search starts
@@ -184,7 +184,7 @@ def test_the_temperature_is_that_of_a_plain_search(problem, sizes):
 def test_losses_of_problems_side_by_side(problem, classes):
     """Each is what SciPy's sums have for it, whatever stands beside it."""
     sizes = {"rows": 83, "memories": 89, "classes": classes}
-    pairs = [judged(problem, 19 + k, **sizes) for k in range(2)]
+    pairs = [case_of(problem, 19 + k, **sizes) for k in range(2)]
     params, rows, index = pairs[1]  # the other's classes belong to other memories
     pairs[1] = params.replace(p=torch.cat([params.p[:1], params.p[1:].roll(7, 0)])), rows, index
     read = label_log_loss(
@@ -201,7 +201,7 @@ def test_losses_of_problems_side_by_side(problem, classes):
 
 def test_soft_labels_count_by_their_shares(problem):
     """A row of two labels costs what two rows of half the weight cost."""
-    params, rows, _ = judged(problem, 16, rows=31, memories=5)
+    params, rows, _ = case_of(problem, 16, rows=31, memories=5)
     one, two = (soft_labels(torch.full((31,), k), 3, EPSILON, dtype=torch.float64) for k in (0, 2))
     mixed, first, second = (
         label_log_loss(params, Batch(rows.x, targets))(0.3)[0]
@@ -212,7 +212,7 @@ def test_soft_labels_count_by_their_shares(problem):
 
 def test_ends_are_finite(problem):
     """Rows that are all right want a colder model than rows that are all wrong."""
-    params, rows, index = judged(problem, 14, rows=101, memories=5, flips=0.0)
+    params, rows, index = case_of(problem, 14, rows=101, memories=5, flips=0.0)
     wrong = soft_labels(torch.as_tensor((index + 1) % 3), 3, EPSILON, dtype=torch.float64)
     hot = best_temperature([(params, Batch(rows.x, wrong))])
     assert 20 < hot < 2000
@@ -225,6 +225,6 @@ def test_ends_are_finite(problem):
 
 def test_where_no_temperature_is_better_it_is_one(problem):
     """Every memory has the same soft label: no share matters."""
-    params, rows, _ = judged(problem, 15, rows=31, memories=5)
+    params, rows, _ = case_of(problem, 15, rows=31, memories=5)
     flat = params.replace(p=torch.outer(params.p_h, torch.tensor([0.5, 0.25, 0.25, 0.0]).double()))
     assert best_temperature([(flat, rows)]) == 1.0

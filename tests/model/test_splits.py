@@ -121,23 +121,23 @@ def test_the_pair_in_closed_form():
 def test_a_minimum_at_fixed_class_weights_is_a_saddle_with_labels():
     params, x, q = stationary()
     certificate = certify(params, Batch(x, q), learn_beta=False)
-    assert certificate.verdicts == ("minimum",) * MEMORIES
+    assert certificate.kinds == ("minimum",) * MEMORIES
     assert bool((certificate.beta_split > params.beta_eff).all())
     found = joint_split(params, Batch(x, q))
-    assert certificate.joint_verdicts == found.verdicts
-    assert certificate.joint_counts["label saddle"] == found.verdicts.count("label saddle")
+    assert certificate.joint_kinds == found.kinds
+    assert certificate.joint_counts["label saddle"] == found.kinds.count("label saddle")
     assert bool((certificate.lambda_joint >= found.lambda_joint - 1e-12).all())
     some = joint_split(params, Batch(x, q), which=torch.tensor([2, 0]))
     torch.testing.assert_close(some.lambda_joint, found.lambda_joint[[2, 0]])
-    assert "label saddle" in found.verdicts
-    assert "saddle" not in found.verdicts
+    assert "label saddle" in found.kinds
+    assert "saddle" not in found.kinds
     # The Jacobian of the doubled network says the same: an eigenvalue above 1.
     problem, state = from_parameters(params, Batch(x, q))
     assert float(stability.spectrum(problem, state)[0]) < 1 + 1e-9
-    for memory, verdict in enumerate(found.verdicts):
+    for memory, kind in enumerate(found.kinds):
         wide, copy = stability.duplicate(problem, state, [memory])
         leading = float(stability.spectrum(wide, copy)[0])
-        assert leading > 1 + 1e-5 if verdict == "label saddle" else leading < 1 + 1e-6
+        assert leading > 1 + 1e-5 if kind == "label saddle" else leading < 1 + 1e-6
 
 
 def test_a_memory_of_one_class_is_a_minimum_and_one_of_two_is_not():
@@ -155,10 +155,10 @@ def test_a_memory_of_one_class_is_a_minimum_and_one_of_two_is_not():
     x_bar = found.raise_if_failed().m_hat[0].T @ x
     params = params.replace(w=x_bar / x_bar.norm(dim=1, keepdim=True), p=found.p[0])
     both = certify(params, Batch(x, q), learn_beta=False)
-    assert both.verdicts == ("minimum", "minimum")
-    assert both.joint_verdicts == ("minimum", "label saddle")
+    assert both.kinds == ("minimum", "minimum")
+    assert both.joint_kinds == ("minimum", "label saddle")
     result = joint_split(params, Batch(x, q))
-    assert result.verdicts == ("minimum", "label saddle")
+    assert result.kinds == ("minimum", "label saddle")
     # The copies go to either class, at either side of the second memory.
     assert float(result.class_direction[1, 1] * result.class_direction[1, 2]) < 0
     assert abs(float(result.direction[1, 2])) > 0.5 * float(result.direction[1].norm())
@@ -191,7 +191,7 @@ def test_labels_that_say_the_same_everywhere_leave_the_minimum():
     x_bar = found.raise_if_failed().m_hat[0].T @ x
     flat = flat.replace(w=x_bar / x_bar.norm(dim=1, keepdim=True))
     result = joint_split(flat, Batch(x, q))
-    assert result.verdicts == ("minimum",) * MEMORIES
+    assert result.kinds == ("minimum",) * MEMORIES
     assert float(result.lambda_joint.abs().max()) < 1e-12
 
 
@@ -254,7 +254,7 @@ def test_a_saddle_whose_labels_say_nothing_is_a_saddle(ratio, seed):
     p_h = torch.tensor([0.0, 1.0], dtype=torch.float64)
     params = Parameters(w, p_h[:, None] * q[:1], ratio * split, 1.0, p_h, q[0])
     found = joint_split(params, Batch(x, q))
-    assert found.verdicts == ("saddle",)
+    assert found.kinds == ("saddle",)
     exact = lowest_by_hand(params, x, q, 0)
     assert exact < 0
     assert float(found.lambda_joint[0]) == pytest.approx(exact, abs=1e-6 * float(found.scale[0]))
@@ -280,10 +280,10 @@ def test_with_free_weights_each_class_must_be_a_minimum_of_its_own():
     batch = Batch(x, q)
     options = {"learn_beta": False, "tol": 1e-6}
     held = certify(params, batch, **options)
-    assert held.joint_verdicts == ("minimum",)
+    assert held.joint_kinds == ("minimum",)
     assert float(held.beta_split[0]) == pytest.approx(7.5, abs=0.05)
     free = certify(params, batch, hold_weights=False, **options)
-    assert free.joint_verdicts == ("label saddle",)
+    assert free.joint_kinds == ("label saddle",)
     assert float(free.lambda_joint[0]) < 0
     alone = class_splits(params, batch)
     spread = math.cos(0.9) / math.sin(0.9) ** 2
@@ -301,7 +301,7 @@ def test_with_free_weights_each_class_must_be_a_minimum_of_its_own():
     # Below the β_split of the widest class no share of any class gains.
     params, x, q = one_class_spread(beta=1.01)
     free = certify(params, Batch(x, q), hold_weights=False, **options)
-    assert free.joint_verdicts == ("minimum",)
+    assert free.joint_kinds == ("minimum",)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -42,14 +42,14 @@ def test_counts_are_printed_in_their_cells():
 
 
 def parts(figure):
-    """(pattern axes, share axes, verdict axes) in the order of the strip."""
+    """(pattern axes, share axes, prediction axes) in the order of the strip."""
     axes = figure.axes
     return [axes[0], *axes[1:-1:2]], axes[2:-1:2], axes[-1]
 
 
 def test_the_strip_shows_input_memories_and_shares(case):
     figure = strip(case, truth="hen")
-    patterns, shares, verdict = parts(figure)
+    patterns, shares, predicted = parts(figure)
     for ax, row in zip(patterns, [case["x"], *case["memories"]], strict=True):
         np.testing.assert_array_equal(ax.images[0].get_array().data, row.reshape(SHAPE))
     assert [ax.patches[0].get_width() for ax in shares] == list(case["shares"])
@@ -62,12 +62,12 @@ def test_the_strip_shows_input_memories_and_shares(case):
         assert ax.get_title() == expected
     best = case["classes"][case["proba"].argmax()]
     assert best != "hen"
-    expected = f"verdict: {best} ({case['proba'].max():.0%}), truth: hen"
-    assert verdict.get_title(loc="left") == expected
+    expected = f"predicted: {best} ({case['proba'].max():.0%}), truth: hen"
+    assert predicted.get_title(loc="left") == expected
     figure.draw_without_rendering()
 
 
-def test_the_verdict_stacks_the_memories_and_all_others(case):
+def test_the_prediction_stacks_the_memories_and_all_others(case):
     _, _, ax = parts(strip(case))
     ends = np.zeros(C)
     *drawn, rest = ax.containers
@@ -117,9 +117,9 @@ class Reasons:
     """Of 17 features; the sums are known."""
 
     names = tuple(f"feature {k}" for k in range(17))
-    verdict, runner_up, memory = "cat", "dog", ("#3", "#5", "#8")
+    predicted, runner_up, memory = "cat", "dog", ("#3", "#5", "#8")
     written = tuple(f"{k}.5" for k in range(17))
-    position, verdict_position, runner_up_position = np.random.default_rng(1).normal(size=(3, 17))
+    position, predicted_position, runner_up_position = np.random.default_rng(1).normal(size=(3, 17))
     contribution = np.random.default_rng(2).normal(size=(3, 17))
     constant = np.array([0.25, 0.0, 0.0])
     difference = np.random.default_rng(3).normal(size=17)

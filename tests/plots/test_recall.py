@@ -23,7 +23,7 @@ def test_strips_go_from_the_original_to_the_end(case):
     known[:, ::2] = True
     figure = plots.recall_strips(
         **case, image_shape=SHAPE, originals=originals, known=known,
-        names=["cat", "dog", "cow"], verdicts=["→ cat", "→ dog", "→ hen"],
+        names=["cat", "dog", "cow"], predictions=["→ cat", "→ dog", "→ hen"],
     )  # fmt: skip
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     assert titles[:2] == ["original", "start"]

@@ -47,7 +47,7 @@ def test_r_hat_of_separated_chains():
         result.raise_if_failed()
 
 
-def test_quantities_are_judged_one_by_one():
+def test_quantities_are_compared_one_by_one():
     slow, fast = ar1(0.9, 3, 2000, seed=7), ar1(0.0, 3, 2000, seed=8)
     trace = torch.stack([slow, fast, torch.full_like(slow, 0.25)], -1)
     ess, r_hat = effective_sample_size(trace), split_r_hat(trace)

@@ -21,7 +21,7 @@ from mnemosphere.training.few_labels import (
     label_memories,
     settle,
 )
-from mnemosphere.training.fit import fit, judge
+from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from runs import Break, Log, assert_same_params, seeded, timeless
 
@@ -103,7 +103,7 @@ def test_few_labels_are_better_used_than_alone_and_than_from_nothing():
         if start:
             params = settle(params, dataset, learn_beta=True, generator=generator).params
         found = fit(params, dataset, FixedPoint(None), max_iter=15, generator=generator)
-        return judge(found.params, test, objectives.joint)[1]
+        return validate(found.params, test, objectives.joint)[1]
 
     informed, naive, alone = accuracy(data, True), accuracy(data, False), accuracy(few, False)
     assert informed > 0.95

@@ -23,7 +23,7 @@ from mnemosphere.numerics import sphere
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.checkpoint import Checkpoint
-from mnemosphere.training.fit import fit, judge
+from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
@@ -75,7 +75,7 @@ def test_records_say_what_happened(case, solver):
         assert record.n_memories == 5
         assert record.phase == 0
         assert record.seconds > 0
-        loss, accuracy = judge(params, validation, objectives.joint)
+        loss, accuracy = validate(params, validation, objectives.joint)
         assert (record.validation_loss, record.validation_accuracy) == (loss, accuracy)
         assert record.as_dict()["loss"] == record.loss
     if solver.rows_per_step is None:
@@ -227,7 +227,7 @@ def test_early_stopping_keeps_the_best(case, opposite):
     ends = [params for _, params in log.of("pass")]
     assert_same_params(result.params, ends[best])
     assert not torch.equal(result.params.w, ends[-1].w)
-    assert judge(result.params, opposite, objectives.joint)[0] == min(losses)
+    assert validate(result.params, opposite, objectives.joint)[0] == min(losses)
     assert "stopped improving" in result.message
 
 
@@ -236,7 +236,7 @@ def test_the_best_is_kept_without_patience_too(case, opposite):
     result = fit(case.params, case.dataset, solver, max_iter=20, validation=opposite)
     assert result.status == "max_iter"
     losses = [record.validation_loss for record in result.history]
-    assert judge(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
+    assert validate(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
 
 
 def test_without_validation_the_last_is_returned(case):
@@ -294,18 +294,18 @@ def test_accuracy_counts_labeled_rows_only(problem):
     q[3, 2] = 1.0  # labeled "none of the classes", which is never predicted
     weight = torch.tensor([1.0, 3.0, 0.0, 1.0, 1.0], dtype=torch.float64)
     rows = ArrayDataset.of(case.x, q, weight)
-    loss, accuracy = judge(case.params, rows, objectives.joint)
+    loss, accuracy = validate(case.params, rows, objectives.joint)
     assert accuracy == 0.5
     expected = evaluate(case.params, Batch(case.x, q, weight), objectives.joint)
     assert loss == pytest.approx(expected)
     unlabeled = ArrayDataset.of(case.x, torch.zeros_like(q))
-    assert judge(case.params, unlabeled, objectives.joint)[1] is None
+    assert validate(case.params, unlabeled, objectives.joint)[1] is None
 
 
-def test_rows_in_parts_are_judged_as_one(case):
+def test_rows_in_parts_are_validated_as_one(case):
     rows = replace(case.batch, sample_weight=torch.linspace(0.1, 2.0, 53, dtype=torch.float64))
     one, two = (
-        judge(case.params, d, objectives.joint) for d in (ArrayDataset(rows), InParts(rows))
+        validate(case.params, d, objectives.joint) for d in (ArrayDataset(rows), InParts(rows))
     )
     assert two[0] == pytest.approx(one[0], rel=1e-13)
     assert two[1] == one[1]
@@ -349,7 +349,7 @@ def test_an_interrupted_run_with_validation_returns_the_best(case, opposite):
     )
     losses = [record.validation_loss for record in result.history]
     assert len(losses) == 19
-    assert judge(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
+    assert validate(result.params, opposite, objectives.joint)[0] == min(losses) < losses[-1]
 
 
 def test_other_errors_are_not_swallowed(case):

@@ -247,7 +247,7 @@ def test_no_split_by_default_raises_the_loss():
 
 
 def test_where_no_delta_lowers_the_loss_there_is_no_split():
-    # Directions of negative curvature on some rows, none on those that judge: growth is stable.
+    # Directions of negative curvature on some rows, none on the held-out ones: growth is stable.
     rows = make_data()
 
     class Wrong(Nearest):
@@ -309,7 +309,7 @@ def test_growth_below_beta_split_goes_on_by_sharing_out_classes():
 def broken_growth(solver, *callbacks, **settings):
     """Growth in three phases as a new process would start it."""
     rows = make_data()
-    learn, judge = ArrayDataset(rows).split(0.1, generator=seeded(1))
+    learn, held = ArrayDataset(rows).split(0.1, generator=seeded(1))
     return grow(
         make_params(rows, 2, 7),
         learn,
@@ -318,7 +318,7 @@ def broken_growth(solver, *callbacks, **settings):
         splitting=Splitting(curvature=Nearest(rows_per_memory=13, strongest=17)),
         phase_iter=2,
         max_iter=2,
-        validation=judge,
+        validation=held,
         patience=2,
         generator=seeded(5),
         callbacks=callbacks,

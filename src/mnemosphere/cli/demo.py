@@ -40,7 +40,7 @@ def demo(
     rows = load_rows(_DATA, Columns(), "named")
     assert rows.is_test is not None
     train, test = rows.take(~rows.is_test), rows.take(rows.is_test)
-    terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} to judge by")
+    terminal.note(f"{len(train)} handwritten digits to learn, {len(test)} held out")
     model = DAMClassifier(
         _MEMORIES, objective="joint", normalize="center", max_iter=_PASSES, random_state=seed
     )
@@ -80,7 +80,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     shape = test.table.image_shape
     plots.save(memories_of(model.model_, shape), folder / "memories.png")
     found = model.explain(test.x)
-    right = found.verdict == test.y
+    right = found.predicted == test.y
     # A digit recognized with some doubt, by several memories.
     doubt = np.abs(found.share[:, 0] - 0.4) + np.abs(found.probability - 0.75)
     one = test.take(np.array([np.where(right, doubt, np.inf).argmin()]))
@@ -92,7 +92,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
     path = recall_path(model.model_, damaged)
     ends = model.predict(path.rows[-1])
     strips = recall_of(model.model_, few.x, path, ~np.isnan(damaged), shape,
-                       names=few.names.tolist(), verdicts=ends)  # fmt: skip
+                       names=few.names.tolist(), predictions=ends)  # fmt: skip
     plots.save(strips, folder / "recall.png")
     model.explore(folder / "page.html", test.x, test.y, image_shape=shape, layout="pca",
                   title="Handwritten digits")  # fmt: skip

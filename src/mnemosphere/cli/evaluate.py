@@ -144,9 +144,9 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
         terminal.note(f"note: {poor}")
     classes, title = found["per_class"], "classes"
     if len(classes) > _CLASSES:
-        judged = [line for line in classes if line["recall"] is not None]
-        classes = sorted(judged, key=lambda line: float(line["recall"]))[:_SHOWN]
-        title = f"lowest recall of {len(judged)} classes (--json for all)"
+        known = [line for line in classes if line["recall"] is not None]
+        classes = sorted(known, key=lambda line: float(line["recall"]))[:_SHOWN]
+        title = f"lowest recall of {len(known)} classes (--json for all)"
     terminal.table(cells(classes), f"\n{title}")
     _show_confusion(terminal, opened.classes, found["confusion"])
     terminal.table(cells(found["worst_rows"]), "\nworst rows")
@@ -155,7 +155,7 @@ def _show(terminal: Terminal, opened: Opened, found: dict[str, Any]) -> None:
 
         told = found["certificate"]
         held, free = (
-            ", ".join(f"{n} {verdict}" for verdict, n in told[key].items())
+            ", ".join(f"{n} {kind}" for kind, n in told[key].items())
             for key in ("counts", "joint_counts")
         )
         residual, beta = told["largest_residual"], told["beta_eff"]

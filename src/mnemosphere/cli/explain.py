@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MOST = 12  # rows of one picture
 _INSTEAD = option("What would have to change for this class; next: the runner-up.", metavar="LABEL")
-_FEATURES = ("input, verdict, runner-up: the row and the memories of both classes, in standard "
+_FEATURES = ("input, predicted, runner-up: the row and the memories of both classes, in standard "
              "units; difference: part of the log-odds")  # fmt: skip
 _HOLD = option("Columns that --instead must leave as they are, as a,b.", metavar="COLUMNS")
 
@@ -48,7 +48,7 @@ def explain(
     """Why did this row get its class, and what would have to change for another?
 
     The memories that decided, their shares and labels, the training rows like them, and what each
-    feature did. --instead finds the smallest change that turns the verdict.
+    feature did. --instead finds the smallest change that changes the predicted class.
     """
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
@@ -100,7 +100,7 @@ def explain(
 
 
 def _other(opened: Opened, rows: Rows, instead: str, hold: list[str] | None) -> Any:
-    """The smallest changes that would turn the verdicts."""
+    """The smallest changes that would change the predicted classes."""
     label = None
     if instead != "next":
         if instead not in opened.classes:
@@ -115,7 +115,7 @@ def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
         {
             rows.kind: str(rows.names[k]),
             "truth": _truth(rows, k),
-            "prediction": found.verdict[k],
+            "prediction": found.predicted[k],
             "probability": found.probability[k],
             "probabilities": dict(zip(map(str, found.classes), found.proba[k], strict=True)),
             "uniform_share": found.uniform_share[k],
@@ -136,7 +136,7 @@ def _features(found: Explanation, k: int) -> dict[str, Any]:
 def show(terminal: Terminal, found: Explanation, rows: Rows, k: int, question: str = "") -> None:
     """What a row was taken for, whether that is right, and why."""
     truth = _truth(rows, k)
-    right = "right" if found.verdict[k] == truth else f"wrong: it is {truth}"
+    right = "right" if found.predicted[k] == truth else f"wrong: it is {truth}"
     title = found.title(k, f"{question}{rows.kind} {rows.names[k]}")
     terminal.prose(title if truth is None else f"{title}; {right}")
     for heading, lines in found.tables(k, terminal.width):
@@ -149,7 +149,7 @@ def _truth(rows: Rows, k: int) -> Any:
 
 
 def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
-    """One strip per row: the row, the memories that decided, the verdict."""
+    """One strip per row: the row, the memories that decided, the predicted class."""
     from mnemosphere.plots.style import new_figure
 
     if len(found) == 1:

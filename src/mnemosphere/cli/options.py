@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they come to: a request."""
+"""Options that several commands share, and the request they make."""
 
 from __future__ import annotations
 

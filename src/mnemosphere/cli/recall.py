@@ -46,7 +46,7 @@ def recall(
     seed: Seed = 0,
     image_shape: ImageShape = None,
 ) -> None:
-    """Complete rows: blanks of a table, or hidden pixels of images, as the memories have them.
+    """Complete rows: missing values of a table, or hidden pixels of images, as the memories have them.
 
     Features that are known stay as they are; the others are found by descending the energy.
     """
@@ -56,7 +56,7 @@ def recall(
     from mnemosphere import plots
     from mnemosphere.cli.rows import open_model, rows_for
     from mnemosphere.cli.table_writer import write_table
-    from mnemosphere.data.completion import fill_blanks
+    from mnemosphere.data.completion import fill_missing
     from mnemosphere.interpret import decode, encode, recall_path
     from mnemosphere.plots.fitted import recall_of
 
@@ -88,12 +88,12 @@ def recall(
     known = _known(rows, hide, seed)
     damaged = np.where(known, rows.x, np.nan)
     path = recall_path(fitted, like(damaged), y)
-    completed = fill_blanks(damaged, path.rows[-1], fitted.normalizer.kind)
+    completed = fill_missing(damaged, path.rows[-1], fitted.normalizer.kind)
     answers = opened.model.predict(like(completed))
     if out is not None and out.name.lower().endswith(PICTURES):
         few = rows.take(np.arange(min(_DRAWN, len(rows))))
         strips = recall_of(fitted, few.x, path, known, shape, names=few.names.tolist(),
-                           verdicts=answers[:_DRAWN])  # fmt: skip
+                           predictions=answers[:_DRAWN])  # fmt: skip
         plots.save(strips, out)
     elif out is not None:
         table = pd.DataFrame(decode(fitted, completed))
@@ -106,7 +106,7 @@ def recall(
             rows.kind: str(rows.names[k]),
             **({} if truth is None else {"truth": truth[k]}),
             "class": answers[k],
-            "blanks": int((~known[k]).sum()),
+            "missing": int((~known[k]).sum()),
             "energy_before": float(path.energies[0, k]),
             "energy_after": float(path.energies[-1, k]),
             "steps": int(path.steps[k]),
@@ -125,7 +125,7 @@ def recall(
 
 
 def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
-    """Which features are neither blank nor hidden, (n, N)."""
+    """Which features are neither missing nor hidden, (n, N)."""
     import numpy as np
 
     x, shape = rows.x, rows.table.image_shape
@@ -150,7 +150,7 @@ def _known(rows: Rows, hide: str | None, seed: int) -> NDArray[Any]:
             hidden[np.arange(len(x)), extreme] = False  # a constant row would have no direction
     known: NDArray[Any] = ~np.isnan(x) & ~hidden
     if known.all():
-        raise ValueError(f"nothing is blank in {rows.table.name}: hide features with --hide")
+        raise ValueError(f"no value is missing in {rows.table.name}: hide features with --hide")
     empty = np.flatnonzero(~known.any(axis=1))
     if len(empty):
         raise ValueError(f"{rows.kind} {rows.names[empty[0]]} has no known feature: leave it out")

@@ -50,7 +50,7 @@ class Rows:
 
     @property
     def texts(self) -> list[str]:
-        """The texts, blank where there is none; empty if these rows are others."""
+        """The texts, empty if there is none; empty if these rows are others."""
         if self.text is None:
             return []
         return [value if isinstance(value, str) else "" for value in self.x.iloc[:, 0]]
@@ -147,8 +147,8 @@ def choose(
             raise ValueError(f"{label} has {len(other)} labels, {table.name} {len(names)} rows")
         y, label = other, None
     elif label is not None or y is None:
-        blank = _mostly_blank(values) if label is None else set()
-        label = find_label(columns, table.name, label, guess_label, id, drop, features, blank)
+        missing = _mostly_missing(values) if label is None else set()
+        label = find_label(columns, table.name, label, guess_label, id, drop, features, missing)
     used = used_columns(columns, table.name, label, id, drop, features)
     if isinstance(values, pd.DataFrame):
         x: Any = _check_finite(table, values[used])
@@ -169,25 +169,25 @@ def choose(
 
 def find_label(
     columns: Sequence[str], where: str, label: str | None, guess_label: str, id: str | None,
-    drop: Sequence[str], features: Sequence[str], blank: set[str] | None = None,
+    drop: Sequence[str], features: Sequence[str], missing: set[str] | None = None,
 ) -> str | None:  # fmt: skip
-    """The label column: see `choose`; blank: columns that the last one is not looked for in."""
+    """The label column: see `choose`; missing: columns that the last one is not looked for in."""
     if label is not None:
         return _find(label, columns, where)
     left = [c for c in columns if c not in {id, *drop, *features}]
     called = next((c for word in _LABEL_NAMES for c in left if c.lower() == word), None)
     if guess_label == "no" or called is not None or guess_label != "last" or not left:
         return None if guess_label == "no" else called
-    full = [c for c in left if c not in (blank or ())] or left
+    full = [c for c in left if c not in (missing or ())] or left
     if full[-1] != left[-1]:
         warn_user(
-            f"the last column {left[-1]!r} is mostly blank, so {full[-1]!r} is taken for the "
+            f"the last column {left[-1]!r} is mostly missing values, so {full[-1]!r} is taken for the "
             "label: name another one with --label",
         )
     return full[-1]
 
 
-def _mostly_blank(values: Any) -> set[str]:
+def _mostly_missing(values: Any) -> set[str]:
     """Columns of a frame in which most values are missing."""
     if not isinstance(values, pd.DataFrame):
         return set()
@@ -241,7 +241,7 @@ def _check_finite(table: Table, frame: Any) -> Any:
             where = ", ".join(map(str, table.row_names[at[:_SHOWN]]))
             raise ValueError(
                 f"{table.name}: infinite numbers in {name!r}, {table.row_kind} {where}"
-                f"{', …' if len(at) > _SHOWN else ''}: leave them blank, or leave the column out "
+                f"{', …' if len(at) > _SHOWN else ''}: leave them empty, or leave the column out "
                 f"with --drop {name}"
             )
     return frame

@@ -45,8 +45,8 @@ def train(
     config: Annotated[Path | None, option("Settings in a TOML file; options win.")] = None,
     resume: Annotated[bool, option("Go on with OUT.partial.", "--resume")] = False,
     overwrite: Overwrite = False,
-    test: Annotated[str | None, option("Other rows to judge by.", metavar="DATA")] = None,
-    test_fraction: Annotated[float, option("Share of the rows held out to judge by.")] = 0.2,
+    test: Annotated[str | None, option("Held-out rows.", metavar="DATA")] = None,
+    test_fraction: Annotated[float, option("Share of the rows to hold out.")] = 0.2,
     seed: Seed = 0,
     shrink: Annotated[int | None, option("Merge memories down to so many.", min=1)] = None,
     yes: Annotated[bool, option("Go on where it would ask.", "--yes", "-y")] = False,
@@ -78,7 +78,7 @@ def train(
     if not own["data"]:
         raise ValueError("no data: give DATA, or data in the file of --config")
     settings = resolve("DAMClassifier", stored | given_settings(ctx))
-    rows, judged = _load(own)
+    rows, held_out = _load(own)
     first = _encoder(own, settings, rows)
     model = _model(own, settings, rows)
     _describe(terminal, rows)
@@ -88,7 +88,7 @@ def train(
         # Resumed, it stays as it is until the settings prove to be of that run.
         if folder.writes and not folder.resume:
             write_atomically(draft / CONFIG, text.encode())
-        model, content = _run(terminal, folder, own, first, model, rows, judged)
+        model, content = _run(terminal, folder, own, first, model, rows, held_out)
         if folder.writes:
             write_atomically(draft / CONFIG, text.encode())
         content["command"] = command_line(ctx)
@@ -98,7 +98,7 @@ def train(
 
 
 def _load(own: dict[str, Any]) -> tuple[Rows | LargeRows, Rows | None]:
-    """(rows to train on, rows to judge by), checked."""
+    """(rows to train on, held-out rows), checked."""
     from mnemosphere.cli.rows import large, load_files, load_rows
     from mnemosphere.cli.table_rows import parse_shape
 
@@ -127,11 +127,11 @@ def _load(own: dict[str, Any]) -> tuple[Rows | LargeRows, Rows | None]:
         assert rows.is_test is not None
         return rows.take(~rows.is_test), rows.take(rows.is_test) if rows.is_test.any() else None
     used = tuple(map(str, getattr(rows.x, "columns", columns.features)))
-    judged = load_rows(own["test"], replace(columns, label=rows.label, features=used), "last")
-    if judged.x.shape[1] != rows.x.shape[1]:
-        raise ValueError(f"{own['test']} has {judged.x.shape[1]} features, {own['data']} "
+    held_out = load_rows(own["test"], replace(columns, label=rows.label, features=used), "last")
+    if held_out.x.shape[1] != rows.x.shape[1]:
+        raise ValueError(f"{own['test']} has {held_out.x.shape[1]} features, {own['data']} "
                          f"{rows.x.shape[1]}: use the same columns")  # fmt: skip
-    return rows, judged
+    return rows, held_out
 
 
 def _load_files(
@@ -296,7 +296,7 @@ def fit(
 
 def _run(
     terminal: Terminal, folder: Folder, own: dict[str, Any], first: Any, model: Any,
-    rows: Rows | LargeRows,    judged: Rows | None,
+    rows: Rows | LargeRows,    held_out: Rows | None,
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
 
     from mnemosphere import plots
@@ -311,7 +311,7 @@ def _run(
     began = time.perf_counter()
     if first is not None and rows.in_memory:
         first.fit(rows.x)
-        rows, judged = rows.encoded(first), None if judged is None else judged.encoded(first)
+        rows, held_out = rows.encoded(first), None if held_out is None else held_out.encoded(first)
     seconds = time.perf_counter() - began
     seconds += fit(model, rows, terminal, folder.draft / CHECKPOINT)
     missing = len(rows) - int(rows.labeled.sum()) if rows.in_memory else 0
@@ -329,9 +329,9 @@ def _run(
     if own["shrink"] is not None:
         x, y = (rows.x, rows.y) if rows.in_memory else sample_rows(rows.x, 0)[:2]
         model.model_ = shrink(model.model_, x, y, n_memories=own["shrink"])
-    content = report.score(model, rows if judged is None else judged)
-    if judged is not None:
-        model.calibrate(judged.x)
+    content = report.score(model, rows if held_out is None else held_out)
+    if held_out is not None:
+        model.calibrate(held_out.x)
     if folder.writes:
         opened = Opened(model, {}, path, first)
         save(opened.whole, path)
@@ -340,14 +340,14 @@ def _run(
         plots.save(plots.learning_curves(model.history_), folder.draft / "history.png")
     return model, {
         **content,
-        "measured_on": "training rows" if judged is None else "held-out rows",
+        "measured_on": "training rows" if held_out is None else "held-out rows",
         "seconds": seconds,
         "seed": own["seed"],
         **report.about_model(model),
         "search": list(model.search_),
         "novelty": {"threshold": model.novelty_threshold_},
         "data": about_data(
-            rows, id=own["id"], rows=len(rows), test_rows=0 if judged is None else len(judged),
+            rows, id=own["id"], rows=len(rows), test_rows=0 if held_out is None else len(held_out),
             seed=own["seed"], test_fraction=own["test_fraction"] if own["test"] is None else 0.0,
         ),
     }  # fmt: skip

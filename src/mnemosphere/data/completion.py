@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def fill_blanks(rows: NDArray[Any], found: NDArray[Any], normalize: str) -> NDArray[Any]:
+def fill_missing(rows: NDArray[Any], found: NDArray[Any], normalize: str) -> NDArray[Any]:
     """Rows (n, N) whose NaN are filled in from `found` (n, N), the same rows as completed.
 
     What is known stays as it is. On the sphere a row has lost its length, and with "center" its

@@ -372,12 +372,12 @@ class ArrayDataset(InMemory):
     def split(
         self, fraction: float, *, generator: torch.Generator, turn: int = 0
     ) -> tuple[Self, Self | None]:
-        """(rows to learn from, rows to judge by), no row copied; turns: see `held_out`."""
+        """(rows to learn from, held-out rows), no row copied; turns: see `held_out`."""
         held = held_out(self.rows.targets, fraction, generator=generator, turn=turn)
         if not bool(held.any()):
             return self, None
-        learned, judged = (pick(self.rows, own.nonzero()[:, 0]) for own in (~held, held))
-        return type(self)(learned), type(self)(judged)
+        learned, apart = (pick(self.rows, own.nonzero()[:, 0]) for own in (~held, held))
+        return type(self)(learned), type(self)(apart)
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> ArrayDataset:
         """The same rows with other label weights."""
@@ -608,16 +608,16 @@ class FileDataset(Dataset):
         held = held_out(some.rows.targets, share, generator=generator)
         if not bool(held.any()):
             return self, None
-        judged, kept = (ArrayDataset(some.rows.take(rows)) for rows in (held, ~held))
+        apart, kept = (ArrayDataset(some.rows.take(rows)) for rows in (held, ~held))
         held = held.cpu()
         rest = replace(
             whole,
             files=self.files.without(numbers[held]),
             sampled=kept,
             numbers=numbers[~held],
-            mass=self.mass - judged.label_mass(),
+            mass=self.mass - apart.label_mass(),
         )
-        return rest, judged
+        return rest, apart
 
     def with_targets(self, change: Callable[[Tensor], Tensor]) -> FileDataset:
         """The same rows with other label weights."""
@@ -706,7 +706,7 @@ def _pinned(raw: RawRows) -> RawRows:
 def held_out(
     targets: Tensor, fraction: float, *, generator: torch.Generator, turn: int = 0
 ) -> Tensor:
-    """Which rows to judge by, (n,) bool: the one hold-out.
+    """Which rows are held out, (n,) bool: the one hold-out.
 
     A `fraction` of the labeled rows of each class, in random order, and none of a class with fewer
     than 1/fraction. Where no row has a label, that fraction of all rows. With the generator in the

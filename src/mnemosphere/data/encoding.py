@@ -1,4 +1,4 @@
-"""How a table of text, dates, categories and blanks becomes numbers, and numbers a table again.
+"""How a table of text, dates, categories and missing values becomes numbers, and numbers a table again.
 
     number    as it is; whole numbers that name rows (an id, a counter) are left out
     numeral   a number written as text: 2.5, $3,000, 14%, or 5,32; "?" and the like are missing
@@ -9,7 +9,7 @@
               share one. Others become zeros ("none of these"), also categories never seen before
     list      numbers of one length: an embedding, `vector[0]`, `vector[1]`, …
 
-A blank stays NaN in all columns that come from it: the model fills it in. An `Encoding` is learned
+A missing value stays NaN in all columns that come from it: the model fills it in. An `Encoding` is learned
 from one frame and takes any other in chunks; it is plain data, so that model files can hold it.
 """
 
@@ -158,7 +158,7 @@ class Encoding:
             first += column.width
 
     def __call__(self, frame: Any) -> NDArray[np.float64]:
-        """The frame, or an array of the same columns, as numbers (n, N), NaN where blank."""
+        """The frame, or an array of the same columns, as numbers (n, N), NaN where missing."""
         frame = _pandas(frame, [column.name for column in self.columns])
         x, strange = np.empty((len(frame), len(self.names))), []
         for k, (column, place) in enumerate(self.places()):
@@ -224,7 +224,7 @@ class Encoding:
 def written(value: float, kind: str = "number") -> str:
     """A number of a column of that kind, for people."""
     if np.isnan(value):
-        return "blank"
+        return "empty"
     if kind == "date" and abs(value) < _DAYS:
         return str(np.datetime64(round(value), "D"))
     return f"{value:.0f}" if _FOUR_DIGITS <= abs(value) < _WHOLE else f"{value:.4g}"
@@ -245,7 +245,7 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
 
     (kind, format), n = _kind(values), len(values)
     if values.isna().all():
-        notes.append(f"column {name!r} is blank, so it is left out")
+        notes.append(f"column {name!r} has no value, so it is left out")
         return Column(name, "left out")
     if kind == "number" and _names_rows(name, values):
         notes.append(
@@ -320,7 +320,7 @@ def _looks_like(words: Sequence[str]) -> str:
     if _mostly_numbers(words):
         odd = [word for word in words if not _is_number(word)]
         if odd:
-            return f"numbers with some texts among them, such as {odd[0]!r}: leave those blank"
+            return f"numbers with some texts among them, such as {odd[0]!r}: leave those empty"
         return "numbers written in more than one way: write them all as 1234.5"
     return _FREE_TEXT
 
@@ -457,13 +457,13 @@ def _encode(column: Column, values: Any) -> tuple[NDArray[np.float64], list[str]
 
     if column.kind == "category":
         texts = _texts(values)
-        blank = np.array([text is None for text in texts], dtype=bool)
+        missing = np.array([text is None for text in texts], dtype=bool)
         place = pd.Index(column.categories).get_indexer(texts)
         x = (place[:, None] == np.arange(len(column.categories))).astype(np.float64)
         if column.is_pair:  # neither of two is halfway
             x = (x[:, 1:] - x[:, :1] + 1) / 2
-        x[blank] = np.nan
-        return x, sorted(set(texts[(place < 0) & ~blank]) - set(column.rare))
+        x[missing] = np.nan
+        return x, sorted(set(texts[(place < 0) & ~missing]) - set(column.rare))
     if column.kind == "list":
         rows = [v if np.ndim(v) == 1 else np.full(column.length, np.nan) for v in values]
         bad = next((k for k, v in enumerate(rows) if len(v) != column.length), None)
@@ -515,6 +515,6 @@ def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
     if len(odd):
         raise ValueError(
             f"column {column.name!r} holds numbers, but row {odd.index[0]} has {odd.iloc[0]!r}: "
-            "correct it or leave it blank"
+            "correct it or leave it empty"
         )
     return np.asarray(x, dtype=np.float64)

@@ -148,7 +148,7 @@ class Normalizer:
     @property
     def no_direction(self) -> str:
         """What a row without direction is, for messages."""
-        return {"center": "constant"}.get(self.kind, "blank" if self.extra else "all zeros")
+        return {"center": "constant"}.get(self.kind, "empty" if self.extra else "all zeros")
 
     def check_some_left(self, lost: Tensor) -> None:
         """Raise ValueError if no row has a direction."""
@@ -257,8 +257,8 @@ class Normalizer:
         """
         gaps = x.isnan()
         unit, lost = self(self.fill(x, gaps))
-        blank = gaps.all(1)
-        unit, lost = torch.where(blank[:, None], 0.0, unit), lost | blank
+        empty = gaps.all(1)
+        unit, lost = torch.where(empty[:, None], 0.0, unit), lost | empty
         if self.metric is not None:
             return unit, lost
         n = x.shape[1]

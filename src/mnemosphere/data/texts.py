@@ -85,7 +85,7 @@ class TextEncoder:
         return {}
 
     def __call__(self, texts: list[str | None]) -> NDArray[Any]:
-        """Vectors (n, n_numbers); NaN for a text that is missing or blank."""
+        """Vectors (n, n_numbers); NaN for a text that is missing or empty."""
         before, found = self._last.get("rows", (None, np.empty(0)))
         if before == texts:
             return found

@@ -167,7 +167,7 @@ class PatchDataset(InMemory):
         return self._batch(self.index[self._order(generator)[:n]])
 
     def split(self, fraction: float, *, generator: torch.Generator) -> tuple[Self, Self | None]:
-        """(patches to learn from, patches to judge by)."""
+        """(patches to learn from, held-out patches)."""
         none = torch.zeros(1, 1, device=self.device).expand(self.n_rows, 1)
         held = held_out(none, fraction, generator=generator)
         if not bool(held.any()):

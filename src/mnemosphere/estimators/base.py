@@ -237,7 +237,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         Training stops short of rest, so a copy first takes exact passes, max_iter at most, until
         nothing moves by more than tol: the certificate is of that copy. A conditional objective
-        has no exact pass: there the model is judged as it is.
+        has no exact pass: there the model is certified as it is.
         """
         model = self._current()
         if not isinstance(X, FileDataset):

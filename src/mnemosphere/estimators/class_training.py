@@ -360,7 +360,7 @@ def _train(
 def _density(
     candidate: Candidate, dataset: Dataset, settings: _Settings, generator: torch.Generator
 ) -> Parameters:
-    """A joint model of some of the rows, ς = 1: by it novelty is judged."""
+    """A joint model of some of the rows, ς = 1: novelty is measured by it."""
     rows = dataset.sample(_ROWS_OF_DENSITY * _MOST_OF_DENSITY, generator=generator)
     n_memories = max(1, rows.n_rows // _ROWS_OF_DENSITY)
     joint = replace(candidate, objective="joint", n_memories=n_memories, unlabeled=False)

@@ -42,7 +42,7 @@ from mnemosphere.fitted import (
     trained_with,
 )
 from mnemosphere.interpret import DecisionSummary, decision_summary
-from mnemosphere.interpret.certify import judged
+from mnemosphere.interpret.certify import rows_to_certify
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
@@ -289,7 +289,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 stored = model.stored(X)
                 coded = _encode(settings, y, stored, known, require_label=False)
                 weight = row_weights(coded, self.class_weight, sample_weight)
-                dataset = ArrayDataset(judged(model, stored, coded.targets, weight))
+                dataset = ArrayDataset(rows_to_certify(model, stored, coded.targets, weight))
             self.model_ = take_in_labeled(
                 model, coded.classes, dataset, self.solver, first=first, rehearses=rehearse
             )

@@ -32,7 +32,7 @@ from mnemosphere.model.parameters import from_memories
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
-from mnemosphere.training.fit import fit, judge
+from mnemosphere.training.fit import fit, validate
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.sgd import SGD
@@ -212,7 +212,7 @@ class ClusterTraining:
         )  # fmt: skip
         # Never worse than the start, nor with fewer clusters: rows are surest where there is one.
         ends = (result.params, params)
-        loss, start = (judge(p, rows, rule)[0] for p in ends)
+        loss, start = (validate(p, rows, rule)[0] for p in ends)
         counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
         used, before = (int((count > 0).sum()) for count in counts)
         better = current().same(loss <= start and used >= before)

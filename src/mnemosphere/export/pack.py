@@ -1,4 +1,4 @@
-"""Arrays as text in a page: whole numbers where that changes no verdict, deflated, base64."""
+"""Arrays as text in a page: whole numbers where that changes no prediction, deflated, base64."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pack(values: NDArray[Any]) -> dict[str, Any]:
 def pack_memories(params: Parameters, x: Tensor | None, most: float) -> dict[str, Any]:
     """Memories (P, N) as whole numbers of 8 or 16 bits with one scale each, or as they are.
 
-    x: (B, N) unit rows to judge by. The fewest bits are taken that change no predicted class of
+    x: (B, N) unit rows to evaluate on. The fewest bits are taken that change no predicted class of
     theirs, and no probability by more than `most`; without rows, 16.
     """
     exact = params.to(device="cpu", dtype=torch.float64)

@@ -106,10 +106,10 @@ def payload(
         "parents": _parents(model.lineage, levels),
         "rows": None if packed is None else _rows(model, texts, packed, chosen, y),
         "strong": _strong_features(model)[:_STRONG],
-        "verdicts": None
+        "certificate": None
         if certificate is None
         else {
-            "kind": list(certificate.joint_verdicts),
+            "kind": list(certificate.joint_kinds),
             "ratio": (certificate.beta_split / certificate.beta_eff).double().cpu().tolist(),
         },
         "typical": _typical(model),
@@ -263,7 +263,7 @@ def _rows(
     labels = None
     if y is not None and model.is_classifier:
         labels = label_columns(model, y)[chosen].tolist()
-    elif y is not None:  # of a clusterer: names to show, not to judge by
+    elif y is not None:  # of a clusterer: names to show, not to score
         labels = [show(v) for v in as_numpy(y)[chosen].tolist()]
     told = None if texts is None else [(texts[k] or "")[:_LETTERS] for k in chosen.tolist()]
     quick = texts is None and _is_quick(model, _AS_MANY * len(packed))

@@ -17,7 +17,7 @@ from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
 from mnemosphere.schema import warn_user
 
-__all__ = ["Certificate", "certify", "judged", "labeled_rows", "warn_set_aside"]
+__all__ = ["Certificate", "certify", "labeled_rows", "rows_to_certify", "warn_set_aside"]
 
 _NAMED = 5  # rows that a warning names
 
@@ -34,7 +34,7 @@ def certify(
     """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
 
     A copy first takes exact passes, max_iter at most, until nothing moves by more than tol: the
-    certificate is of that copy. A conditional objective has no exact pass: the model is judged as
+    certificate is of that copy. A conditional objective has no exact pass: the model is certified as
     it is.
     """
     check_whole(max_iter, "max_iter", 0)
@@ -62,10 +62,12 @@ def labeled_rows(model: FittedModel, X: Any, y: Any = None, sample_weight: Any =
         targets = torch.zeros(1, len(model.classes) + 1, dtype=torch.float64)
         targets = targets.expand(stored.n_rows, -1)
         weight = sample_weights(sample_weight, stored.n_rows, stored.device)
-    return judged(model, stored, targets, weight)
+    return rows_to_certify(model, stored, targets, weight)
 
 
-def judged(model: FittedModel, stored: StoredRows, targets: Tensor, weight: Tensor | None) -> Batch:
+def rows_to_certify(
+    model: FittedModel, stored: StoredRows, targets: Tensor, weight: Tensor | None
+) -> Batch:
     """Unit rows with these label weights, those without direction left out."""
     x, lost = model.on_sphere(stored)
     rows = Batch(x, targets.to(x), None if weight is None else weight.to(x))

@@ -1,4 +1,4 @@
-"""What would have to be different: the smallest change of a row that turns the verdict.
+"""What would have to be different: the smallest change of a row that changes the predicted class.
 
 Let δ be a change of the features in standard units (standard deviations of the training rows with
 normalize='standard', else the root mean square of the row, so that a small ‖δ‖/√N is the angle
@@ -6,12 +6,12 @@ along the sphere). Wanted is the shortest δ with
 
     g(δ) = log P(y|x+δ) − max over other classes of log P(·|x+δ) ≥ margin.
 
-From the nearest memories of class y, the way to the row is cut where the verdict turns; then the
+From the nearest memories of class y, the way to the row is cut where the predicted class changes; then the
 border is taken for a plane, its nearest point tried, and the way from the row to there cut again,
-as long as that is shorter: every point on the way turns the verdict.
+as long as that is shorter: every point on the way changes the predicted class.
 
 Categories and truth values are no numbers: they stay, or are switched one after the other, first
-the one that brings the verdict nearest, and the shortest of these changes is taken.
+the one that brings the other class nearest, and the shortest of these changes is taken.
 
 Features stay within the range of the training rows (or of the row itself, if it lies outside), and
 those that were whole numbers in training stay whole: they are rounded, the others are sought anew
@@ -58,9 +58,9 @@ class Counterfactual:
     """Rows that got another class by the smallest change that was found."""
 
     rows: Any  # changed, in the units of X; a frame where X was one; as given if not found
-    given: NDArray[Any]  # (n, N) as numbers, blanks filled in
+    given: NDArray[Any]  # (n, N) as numbers, missing values filled in
     after: NDArray[Any]  # (n, N) changed
-    before: NDArray[Any]  # (n,) verdicts on X
+    before: NDArray[Any]  # (n,) predictions on X
     wanted: NDArray[Any]  # (n,) classes
     found: NDArray[np.bool_]  # (n,) whether `predict` says so of the changed rows
     change: NDArray[Any]  # (n, N) in standard units
@@ -175,18 +175,18 @@ def counterfactual(
     free = torch.ones_like(x, dtype=torch.bool)
     for name in hold:
         free[:, _places(name, names, columns)] = False
-    blank = given.values.to(x.device).isnan()
+    missing = given.values.to(x.device).isnan()
     switches = []
     for place, values in _switches(columns):
-        # What memories expect in a blank need be no category.
-        x[:, place] = torch.where(blank[:, place], _nearest(x[:, place], values), x[:, place])
+        # What memories expect for a missing value need be no category.
+        x[:, place] = torch.where(missing[:, place], _nearest(x[:, place], values), x[:, place])
         switches += [(place, values)] if bool(free[:, place].all()) else []
         free[:, place] = False
     seen = model.features.observed if realistic and model.normalizer.kind != "none" else None
     observed = None if seen is None else torch.from_numpy(seen).to(x)
     if observed is not None:  # nor a whole number
-        x = torch.where(blank & (observed[2] > 0), x.round(), x)
-        x = torch.where(blank, x.clamp(observed[0], observed[1]), x)
+        x = torch.where(missing & (observed[2] > 0), x.round(), x)
+        x = torch.where(missing, x.clamp(observed[0], observed[1]), x)
     proba = model.log_proba(given).exp()
     order = proba.argsort(dim=1, descending=True, stable=True)
     if y is None:
@@ -299,7 +299,7 @@ class _Search:
 
     def __init__(self, params: Parameters, normalizer: Normalizer, observed: Tensor | None) -> None:
         self.observed = observed  # (3, N) of `Features`
-        # The new verdict must survive rounding in the precision of the model.
+        # The new class must survive rounding in the precision of the model.
         self.margin = torch.finfo(params.w.dtype).eps ** 0.5
         self.params, self.normalizer = params.to(dtype=torch.float64), normalizer
         self.log_ratio = log_omega_ratio(self.params.beta, params.n_features)

@@ -93,7 +93,7 @@ class Explanation:
     texts: list[str | None] | None = field(default=None, kw_only=True)  # of rows that are such
 
     @property
-    def verdict(self) -> NDArray[Any]:
+    def predicted(self) -> NDArray[Any]:
         """The most probable class of each row, (n,)."""
         found: NDArray[Any] = self.classes[self._order[:, 0]]
         return found
@@ -106,7 +106,7 @@ class Explanation:
 
     @property
     def probability(self) -> NDArray[Any]:
-        """Of the verdict, (n,)."""
+        """Of the predicted class, (n,)."""
         found: NDArray[Any] = self.proba.max(axis=1)
         return found
 
@@ -161,11 +161,11 @@ class Explanation:
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """One flat dict for each (row, memory): for a data frame or JSON."""
-        verdict, probability = self.verdict, self.probability
+        predicted, probability = self.predicted, self.probability
         return [
             {
                 "row": row,
-                "verdict": plain(verdict[row]),
+                "predicted": plain(predicted[row]),
                 "probability": float(probability[row]),
                 "rank": rank,
                 **vars(reason),
@@ -200,7 +200,7 @@ class Explanation:
             why = self.features(row)
             if why.difference_rest > why.difference.sum() + why.difference_constant:
                 return (
-                    f"The weights and soft labels of the memories decide between {why.verdict} "
+                    f"The weights and soft labels of the memories decide between {why.predicted} "
                     f"and {why.runner_up}, more than the features."
                 )
         return ""
@@ -266,7 +266,7 @@ class Explanation:
         truth: object = None,
         figure: Figure | SubFigure | None = None,
     ) -> Figure | SubFigure:
-        """Draw one row: the input, the memories that decided with their shares, the verdict.
+        """Draw one row: the input, the memories that decided with their shares, the predicted class.
 
         Images as images; of features that can be read, what each of them did; else the training
         rows like these memories, where they have names, or the rows as lines.

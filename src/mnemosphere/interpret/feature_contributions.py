@@ -46,8 +46,8 @@ class Source(NamedTuple):
 
     params: Parameters  # whose log_joint gives the classes
     normalizer: Normalizer
-    values: Tensor  # (n, N), blanks filled in
-    given: Tensor  # (n, N), NaN where blank
+    values: Tensor  # (n, N), missing values filled in
+    given: Tensor  # (n, N), NaN where missing
     feature_names: list[str]
     kinds: list[str]  # what they are: numbers, dates, …
 
@@ -62,18 +62,20 @@ class FeatureContributions:
     """
 
     names: list[str]
-    verdict: object
+    predicted: object
     runner_up: object
     memory: list[str]  # names of the k memories
-    value: Floats  # (N,) as given, NaN where blank: then the rest is of what memories expect there
+    value: (
+        Floats  # (N,) as given, NaN where missing: then the rest is of what memories expect there
+    )
     written: list[str]  # the same for people
     position: Floats  # (N,) of the row
     memories: Floats  # (k, N) positions
-    verdict_position: Floats  # (N,) of the memories of the verdict, by their shares r
+    predicted_position: Floats  # (N,) of the memories of the predicted class, by their shares r
     runner_up_position: Floats
     contribution: Floats  # (k, N) parts of the overlaps
     constant: Floats  # (k,) part of the coordinate that normalize='standard' appends, else 0
-    difference: Floats  # (N,) parts of the log-odds of the verdict against the runner-up
+    difference: Floats  # (N,) parts of the log-odds of the predicted class against the runner-up
     difference_constant: float
     difference_rest: float  # of memories: weights, spread, soft labels
     difference_frequencies: float  # of the class frequencies in soft labels, which limit the odds
@@ -88,7 +90,7 @@ class FeatureContributions:
                 "feature": self.names[i],
                 "value": None if np.isnan(self.value[i]) else float(self.value[i]),
                 "position": float(self.position[i]),
-                "verdict_position": float(self.verdict_position[i]),
+                "predicted_position": float(self.predicted_position[i]),
                 "runner_up_position": float(self.runner_up_position[i]),
                 "difference": float(self.difference[i]),
                 "relevance": float(self.relevance[i]),
@@ -114,7 +116,7 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        heads = [*(["relevance rank"] if self.pairs else []), "input", "verdict", "runner-up"]
+        heads = [*(["relevance rank"] if self.pairs else []), "input", "predicted", "runner-up"]
 
         def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
             value, relevance, *positions = cells or ("", "", "", "", "")
@@ -128,7 +130,7 @@ class FeatureContributions:
             line(
                 self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
                 str(self.relevance_rank[i]), f"{self.position[i]:+.2f}",
-                f"{self.verdict_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
+                f"{self.predicted_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
             )
             for i in shown
         ]  # fmt: skip
@@ -162,7 +164,7 @@ class FeatureContributions:
     def title(self) -> str:
         """What the table says, in a line."""
         return (
-            f"why {self.verdict} rather than {self.runner_up}: "
+            f"why {self.predicted} rather than {self.runner_up}: "
             f"odds {_odds(self.log_odds)}, log-odds {self.log_odds:+.2f}"
         )
 
@@ -186,7 +188,7 @@ def _without_frequencies(params: Parameters, order: tuple[int, int]) -> Paramete
 def feature_contributions(
     source: Source, row: int, memory: NDArray[Any], classes: NDArray[Any], order: tuple[int, int]
 ) -> FeatureContributions:
-    """One row's decision; memory (k,), order: places of the verdict and the runner-up."""
+    """One row's decision; memory (k,), order: places of the predicted class and the runner-up."""
     params, normalizer = source.params.to(dtype=torch.float64), source.normalizer
     x = source.values[row : row + 1].to(params.w.device).to_dense()
     n = x.shape[1]
@@ -220,14 +222,14 @@ def feature_contributions(
     called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
     return FeatureContributions(
         names=source.feature_names,
-        verdict=classes[order[0]],
+        predicted=classes[order[0]],
         runner_up=classes[order[1]],
         memory=[memory_name(m) for m in memory],
         value=value,
         written=list(map(written, value.tolist(), source.kinds)),
         position=position(v)[0],
         memories=position(own[shown]),
-        verdict_position=position(mean[0])[0],
+        predicted_position=position(mean[0])[0],
         runner_up_position=position(mean[1])[0],
         contribution=contribution[:, :n].cpu().numpy(),
         constant=contribution[:, n:].sum(1).cpu().numpy(),

@@ -26,10 +26,10 @@ from mnemosphere.model.splits import class_splits, joint_split
 from mnemosphere.numerics import polytope, sphere
 from mnemosphere.numerics.bessel import mean_resultant
 
-Verdict = Literal["minimum", "saddle", "not converged"]
-JointVerdict = Literal["minimum", "saddle", "label saddle", "not converged"]
+Kind = Literal["minimum", "saddle", "not converged"]
+JointKind = Literal["minimum", "saddle", "label saddle", "not converged"]
 
-_JOINT: dict[str, JointVerdict] = {
+_JOINT: dict[str, JointKind] = {
     "minimum": "minimum",
     "saddle": "label saddle",
     "label saddle": "label saddle",
@@ -47,7 +47,7 @@ class Certificate:
     lowers the loss to second order. "not converged": the memory, its class weights or β still
     move by more than `tol`, or the curvature is too near 0 for its sign to be told.
 
-    `verdicts` holds the class weights. In `joint_verdicts` the copies may divide the classes: a
+    `kinds` holds the class weights. In `joint_kinds` the copies may divide the classes: a
     "label saddle" is a minimum of the first kind, but not of this one. If the weights of memories
     are learned (hold_weights=False), a copy may also take a share of one class alone.
     """
@@ -62,20 +62,20 @@ class Certificate:
     direction: Tensor  # (P, N) of that split: unit, tangent
     beta_eff: float
     tol: float
-    verdicts: tuple[Verdict, ...]  # (P,) at fixed class weights
-    joint_verdicts: tuple[JointVerdict, ...]  # (P,) if the copies may divide the classes
-    params: Parameters  # those judged: a copy of the model's, after `n_iter` exact passes
+    kinds: tuple[Kind, ...]  # (P,) at fixed class weights
+    joint_kinds: tuple[JointKind, ...]  # (P,) if the copies may divide the classes
+    params: Parameters  # those certified: a copy of the model's, after `n_iter` exact passes
     n_iter: int
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many memories have each verdict, at fixed class weights."""
-        return {verdict: self.verdicts.count(verdict) for verdict in get_args(Verdict)}
+        """How many memories have each kind, at fixed class weights."""
+        return {kind: self.kinds.count(kind) for kind in get_args(Kind)}
 
     @property
     def joint_counts(self) -> dict[str, int]:
-        """How many memories have each verdict if the copies may divide the classes."""
-        return {verdict: self.joint_verdicts.count(verdict) for verdict in get_args(JointVerdict)}
+        """How many memories have each kind if the copies may divide the classes."""
+        return {kind: self.joint_kinds.count(kind) for kind in get_args(JointKind)}
 
     @property
     def converged(self) -> bool:
@@ -88,9 +88,9 @@ class Certificate:
             values.tolist()
             for values in (self.mass, self.lambda_min, self.lambda_joint, self.beta_split)
         ]
-        names = "memory verdict joint_verdict rows lambda_min lambda_joint beta_split"
-        memories = range(len(self.verdicts))
-        rows = zip(memories, self.verdicts, self.joint_verdicts, *numbers, strict=True)
+        names = "memory kind joint_kind rows lambda_min lambda_joint beta_split"
+        memories = range(len(self.kinds))
+        rows = zip(memories, self.kinds, self.joint_kinds, *numbers, strict=True)
         return {
             "counts": self.counts,
             "joint_counts": self.joint_counts,
@@ -104,12 +104,12 @@ class Certificate:
     def summary(self, max_rows: int = 20) -> str:
         """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""
         held, free = (
-            ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+            ", ".join(f"{n} {kind}" for kind, n in counts.items())
             for counts in (self.counts, self.joint_counts)
         )
         after = f", after {self.n_iter} exact passes on a copy" if self.n_iter else ""
         lines = [
-            f"{len(self.verdicts)} memories{after}: {held} at fixed class weights",
+            f"{len(self.kinds)} memories{after}: {held} at fixed class weights",
             f"{free} if copies divide the classes",
             f"largest residual: memories {float(self.residual.w.amax()):.1e}, class weights "
             f"{float(self.residual.p.amax()):.1e}, beta {float(self.residual.beta):.1e} "
@@ -126,11 +126,11 @@ class Certificate:
             lines.append(
                 f"{memory_name(memory):>6}  {float(self.mass[memory]):>9.4g}  {own:>8.1e}  "
                 f"{float(self.lambda_min[memory]):>10.2e}  "
-                f"{float(self.beta_split[memory]):>10.4g}  {self.verdicts[memory]:<13}  "
-                f"{self.joint_verdicts[memory]}"
+                f"{float(self.beta_split[memory]):>10.4g}  {self.kinds[memory]:<13}  "
+                f"{self.joint_kinds[memory]}"
             )
-        if len(order) < len(self.verdicts):
-            lines.append(f"and {len(self.verdicts) - len(order)} more with a higher beta_split")
+        if len(order) < len(self.kinds):
+            lines.append(f"and {len(self.kinds) - len(order)} more with a higher beta_split")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -145,7 +145,7 @@ def residual(
     learn_beta: bool = True,
     hold_weights: bool = True,
 ) -> Residual:
-    """Residual of Eq. (stationarity) on these rows: one pass, judged in float64.
+    """Residual of Eq. (stationarity) on these rows: one pass, in float64.
 
     It is how far `m_step.maximize_bound` moves the parameters. A rule whose label weights can
     be negative has no such step. There the tangent parts of the gradient of the mean loss stand
@@ -219,24 +219,24 @@ def certify(
     # largest eigenvalue, as far as its residual lets it be, stays below too.
     above = beta_eff > found.beta_split * (1 + _ROUNDING * torch.finfo(params.w.dtype).eps)
     below = beta_eff * (1 + found.residual) <= found.beta_split
-    verdicts: list[Verdict] = []
+    kinds: list[Kind] = []
     for at_rest, saddle, minimum in zip(rests, above, below, strict=True):
         if at_rest and saddle:
-            verdicts.append("saddle")
+            kinds.append("saddle")
         elif at_rest and minimum:
-            verdicts.append("minimum")
+            kinds.append("minimum")
         else:
-            verdicts.append("not converged")
-    lambda_joint, joint_verdicts = found.lambda_min.clone(), list[JointVerdict](verdicts)
-    resting = [memory for memory, verdict in enumerate(verdicts) if verdict == "minimum"]
+            kinds.append("not converged")
+    lambda_joint, joint_kinds = found.lambda_min.clone(), list[JointKind](kinds)
+    resting = [memory for memory, kind in enumerate(kinds) if kind == "minimum"]
     if resting:
         which = torch.tensor(resting, device=params.w.device)
         joint = joint_split(params, batch.filled(), rule, which=which, tol=tol**2)
         lambda_joint[which] = joint.lambda_joint.to(lambda_joint)
-        for memory, name in zip(resting, joint.verdicts, strict=True):
+        for memory, name in zip(resting, joint.kinds, strict=True):
             # A split that pays at fixed class weights would have been found before.
-            joint_verdicts[memory] = _JOINT[name]
-    resting = [memory for memory, verdict in enumerate(joint_verdicts) if verdict == "minimum"]
+            joint_kinds[memory] = _JOINT[name]
+    resting = [memory for memory, kind in enumerate(joint_kinds) if kind == "minimum"]
     if resting and not hold_weights:
         which = torch.tensor(resting, device=params.w.device)
         alone = class_splits(params, batch.filled(), rule, which=which, tol=tol**2)
@@ -244,9 +244,9 @@ def certify(
         lambda_joint[which] = torch.minimum(lambda_joint[which], lowest.to(lambda_joint))
         for k, memory in enumerate(resting):
             if float(lowest[k]) < -(tol**2) * float(alone.scale[k]):
-                joint_verdicts[memory] = "label saddle"
+                joint_kinds[memory] = "label saddle"
             elif not bool(alone.decided[k].all()):
-                joint_verdicts[memory] = "not converged"
+                joint_kinds[memory] = "not converged"
     return Certificate(
         residual=moved,
         mass=stats.mass[1:],
@@ -256,8 +256,8 @@ def certify(
         direction=found.direction,
         beta_eff=float(beta_eff),
         tol=tol,
-        verdicts=tuple(verdicts),
-        joint_verdicts=tuple(joint_verdicts),
+        kinds=tuple(kinds),
+        joint_kinds=tuple(joint_kinds),
         params=params,
         n_iter=n_iter,
     )

@@ -41,7 +41,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 
-SplitVerdict = Literal["minimum", "saddle", "label saddle", "undecided"]
+SplitKind = Literal["minimum", "saddle", "label saddle", "undecided"]
 
 # Vectors kept for each memory before the search restarts from its best ones.
 _MAX_BASIS = 48
@@ -54,7 +54,7 @@ class JointSplit:
     (u, a) is a unit vector: |u|² + |a|² = 1. Each number is the exact value for the direction
     returned, so `lambda_joint` is never below the true one.
 
-    Verdicts: "minimum", no such split lowers the loss to second order; "saddle", copies moved to
+    Kind: "minimum", no such split lowers the loss to second order; "saddle", copies moved to
     w ± u lower it, at fixed class weights already; "label saddle", along this u they lower it only
     because they divide the classes; "undecided", λ is too near 0 for the accuracy reached.
     """
@@ -67,7 +67,7 @@ class JointSplit:
     residual: Tensor  # (P,) in units of `scale`; an eigenvalue lies within it of `lambda_joint`
     scale: Tensor  # (P,) β_eff Σ_b |r[b]|/n, the size of the pull of μ's rows
     tol: float
-    verdicts: tuple[SplitVerdict, ...]  # (P,)
+    kinds: tuple[SplitKind, ...]  # (P,)
 
 
 def joint_split(
@@ -87,7 +87,7 @@ def joint_split(
     λ < −tol·scale; as λ ≈ −c²/S for small c, class pulls below √tol of the whole are let pass, as
     the residue of training that has not quite converged.
     Rayleigh–Ritz for all of them at once, until every residual is below `accuracy`·scale and every
-    verdict is known, or after `max_products` products with all rows. The error of λ is at most
+    kind is known, or after `max_products` products with all rows. The error of λ is at most
     the residual, and quadratic in it near the end.
     """
     if not (tol > 0 and accuracy > 0 and max_products > 0):
@@ -103,8 +103,8 @@ def joint_split(
     safe = size.clamp_min(1e-300)
     split = torch.where(size > 0, (found.u * rows.form.curvature(found.u)).sum(1) / safe, 0.0)
     pull = torch.einsum("pny,pn->py", rows.form.coupling, found.u)
-    verdicts = [
-        _verdict(bool(saddle), bool(minimum), float(s))
+    kinds = [
+        _kind(bool(saddle), bool(minimum), float(s))
         for saddle, minimum, s in zip(found.saddle, found.minimum, split, strict=True)
     ]
     return JointSplit(
@@ -116,7 +116,7 @@ def joint_split(
         residual=found.error,
         scale=rows.scale,
         tol=tol,
-        verdicts=tuple(verdicts),
+        kinds=tuple(kinds),
     )
 
 
@@ -167,7 +167,7 @@ def class_splits(
     return ClassSplits(lowest, split, decided, whole.scale)
 
 
-def _verdict(saddle: bool, minimum: bool, split: float) -> SplitVerdict:
+def _kind(saddle: bool, minimum: bool, split: float) -> SplitKind:
     if saddle:
         return "saddle" if split < 0 else "label saddle"
     return "minimum" if minimum else "undecided"

@@ -13,7 +13,7 @@ from mnemosphere.plots.checks import Array, as_array, same_length
 from mnemosphere.plots.patterns import Box, aspect, frame, largest
 from mnemosphere.plots.style import BLUE, DIVERGING, GREY, figure_style, new_figure
 
-_VERDICT = 1.7  # width of the verdict beside the memories, as in the strip above
+_PREDICTION = 1.7  # width of the prediction beside the memories, as in the strip above
 
 
 @figure_style()
@@ -76,7 +76,7 @@ def agreement_figure(
     parts: Any = figure.subfigures(2, 1, height_ratios=[upper, lower])
     top, bottom = parts
     strip(top)
-    grid = bottom.add_gridspec(1, n + 2, width_ratios=[1.0] * (n + 1) + [_VERDICT])
+    grid = bottom.add_gridspec(1, n + 2, width_ratios=[1.0] * (n + 1) + [_PREDICTION])
     label = bottom.add_subplot(grid[0, 0])
     label.set_axis_off()
     label.text(0.5, 0.5, "where they\nagree", ha="center", va="center", fontsize=8.5)

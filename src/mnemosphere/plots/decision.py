@@ -14,7 +14,7 @@ from matplotlib.ticker import PercentFormatter
 from mnemosphere.plots.checks import Array, as_array, same_length
 from mnemosphere.plots.style import PALETTE, class_names, plain
 
-_MAX_BARS = 12  # classes in the verdict
+_MAX_BARS = 12  # classes in the prediction
 _LEAST_LINES = 4  # so that the bars of two classes are not thick
 _LEAST = 0.005  # probability that is written beside its bar
 _REST = "#C8C8C8"  # of a bar: all memories that are not drawn
@@ -54,7 +54,7 @@ class Decision:
         return len(self.shares)
 
     @property
-    def verdict(self) -> int:
+    def predicted(self) -> int:
         """The place of the most probable class."""
         return int(self.proba.argmax())
 
@@ -66,12 +66,12 @@ class Decision:
 
     @property
     def title(self) -> str:
-        """The verdict, its probability, and whether it is right."""
-        verdict = self.classes[self.verdict]
+        """The predicted class, its probability, and whether it is right."""
+        predicted = self.classes[self.predicted]
         known = self.truth is not None
-        right = str(self.truth) == str(verdict)
+        right = str(self.truth) == str(predicted)
         remark = "" if not known else ", right" if right else f", truth: {plain(self.truth)}"
-        return f"verdict: {plain(verdict)} ({self.proba.max():.0%}){remark}"
+        return f"predicted: {plain(predicted)} ({self.proba.max():.0%}){remark}"
 
 
 def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) -> None:
@@ -94,7 +94,7 @@ def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) 
             ax.text(value + 0.02 * top, float(place), f"{value:.0%}", va="center", fontsize=7)
     ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(90 / len(y), 6.0, 8.5)))
     for tick, i in zip(ax.get_yticklabels(), order, strict=True):
-        if i == decision.verdict:
+        if i == decision.predicted:
             tick.set_fontweight("bold")
     ax.set_ylim(max(len(y), _LEAST_LINES) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)

@@ -32,12 +32,12 @@ class Reasons(Protocol):
     """What `feature_figure` draws; `Explanation.features` gives one."""
 
     names: list[str]
-    verdict: object
+    predicted: object
     runner_up: object
     memory: list[str]
     written: list[str]  # values of the features
     position: Array  # (N,) of the row, in standard units
-    verdict_position: Array  # (N,) of the memories of the verdict
+    predicted_position: Array  # (N,) of the memories of the predicted class
     runner_up_position: Array
     contribution: Array  # (k, N) parts of overlaps
     constant: Array  # (k,)
@@ -87,14 +87,14 @@ def feature_figure(
         _bars(panels[1], shares, [GREY] * len(names), "relevance", "1: average")
         panels.pop(1).locator_params(axis="x", nbins=2)
     axes: Any = panels
-    verdict, runner = plain(found.verdict), plain(found.runner_up)
-    _positions(axes[0], found, shown, len(names), f"memories of {verdict}", f"of {runner}")
+    predicted, runner = plain(found.predicted), plain(found.runner_up)
+    _positions(axes[0], found, shown, len(names), f"memories of {predicted}", f"of {runner}")
     total = sum(overlap)
     colors = [_SHADES[0]] * len(shown) + [GREY] * (len(names) - len(shown))
     _bars(axes[1], overlap, colors, f"overlap with {found.memory[0]}: {total:.2f}", "part of it")
     colors = [GREEN if v > 0 else VERMILLION for v in odds]
     title = f"log-odds: {found.log_odds:+.2f}"
-    _bars(axes[2], odds, colors, title, f"← {runner}     {verdict} →")
+    _bars(axes[2], odds, colors, title, f"← {runner}     {predicted} →")
     axes[0].set_yticks(range(len(names)), names)
     axes[0].tick_params(axis="y", length=0)
     draw_classes(axes[3], decision, _SHADES)
@@ -108,18 +108,18 @@ def feature_figure(
 
 
 def _positions(
-    ax: Axes, found: Reasons, shown: list[int], n_lines: int, verdict: str, runner: str
+    ax: Axes, found: Reasons, shown: list[int], n_lines: int, predicted: str, runner: str
 ) -> None:
     y = np.arange(len(shown))
     row, near, far = (
         np.asarray(values)[shown]
-        for values in (found.position, found.verdict_position, found.runner_up_position)
+        for values in (found.position, found.predicted_position, found.runner_up_position)
     )
     low, high = np.minimum(np.minimum(row, near), far), np.maximum(np.maximum(row, near), far)
     ax.hlines(y, low, high, color="#DDDDDD", linewidth=1.0, zorder=0)
     ax.axvline(0.0, color=GREY, linewidth=0.5, zorder=0)
     ax.plot(row, y, "D", color="black", markersize=3.5, zorder=3, label="the row")
-    ax.plot(near, y, "o", color=GREEN, label=verdict)
+    ax.plot(near, y, "o", color=GREEN, label=predicted)
     ax.plot(far, y, "o", color=VERMILLION, zorder=1, label=runner)
     _lines(ax, n_lines)
     ax.set_xlabel("standard units")

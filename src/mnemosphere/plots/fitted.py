@@ -102,7 +102,7 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
 
 def recall_of(
     model: FittedModel, X: Any, path: Any, known: NDArray[np.bool_], shape: Shape = None, *,
-    names: Sequence[object], verdicts: Sequence[object],
+    names: Sequence[object], predictions: Sequence[object],
 ) -> Figure | SubFigure:  # fmt: skip
     """Rows X (n, N) on their way down the energy, `path` as `recall_path` has it.
 
@@ -114,5 +114,5 @@ def recall_of(
     return recall_strips(
         path.rows[:, : len(whole)], path.energies[:, : len(whole)], shape,
         originals=whole if np.isfinite(whole).all() else None, known=known[: len(whole)],
-        names=names, verdicts=[f"→ {verdict}" for verdict in verdicts],
+        names=names, predictions=[f"→ {predicted}" for predicted in predictions],
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A picture of novelty: how far rows lie from all memories, those of the data and strangers."""
+"""A picture of novelty: how far rows lie from all memories, those of the data and out-of-distribution rows."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def explanation_strip(
     *,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
-    """An input x (N,), the memories (K, N) that decide about it with their shares, the verdict."""
+    """An input x (N,), the memories (K, N) that decide about it with their shares, the predicted class."""
     pattern = as_array(x, "x", 1)
     memories = as_patterns(memories, "memories", image_shape)
     n, n_features = memories.shape

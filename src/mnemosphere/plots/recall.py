@@ -26,15 +26,15 @@ def recall_strips(
     originals: Any = None,
     known: Any = None,
     names: Sequence[object] | None = None,
-    verdicts: Sequence[object] | None = None,
+    predictions: Sequence[object] | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
     """A strip a row: the original, where recall started, a few steps, where it ended, the energy.
 
     path (S+1, n, N) rows after each of S steps and energies (S+1, n), as `recall_path` has them;
     originals (n, N), if known, come first. known (n, N) booleans: features that are not known are
-    left blank in the start. names of the rows, such as their labels, stand under the originals (or
-    else the starts), verdicts under the ends.
+    left white in the start. names of the rows, such as their labels, stand under the originals (or
+    else the starts), predictions under the ends.
     """
     path, energies = as_array(path, "path", 3), as_array(energies, "energies", 2)
     if path.shape[:2] != energies.shape:
@@ -59,7 +59,7 @@ def recall_strips(
     columns += [(f"step {k}", path[k]) for k in shown[:-1]]
     if len(path) > 1:
         columns.append((f"recalled\n{shown[-1]} steps", path[-1]))
-    for given, what in ((names, "names"), (verdicts, "verdicts")):
+    for given, what in ((names, "names"), (predictions, "predictions")):
         if given is not None:
             same_length(n, "row", **{what: given})
     height = aspect(image_shape)
@@ -73,7 +73,7 @@ def recall_strips(
             _pattern(ax, patterns[row], image_shape, last=k == len(columns) - 1)
             if row == 0:
                 ax.set_title(title, fontsize=8.5, loc="center")
-            below = names if k == 0 else verdicts if k == len(columns) - 1 else None
+            below = names if k == 0 else predictions if k == len(columns) - 1 else None
             if below is not None:
                 text = plain(below[row], 14)
                 ax.text(0.5, -0.06, text, fontsize=8.5, ha="center", va="top")

@@ -1,4 +1,4 @@
-"""Checkpoints: a training run goes on from one with the same bits."""
+"""Checkpoints: a training run resumes from one bitwise identically."""
 
 from __future__ import annotations
 

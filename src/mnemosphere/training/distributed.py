@@ -79,7 +79,7 @@ class Group(Sums):
         return [value]
 
     def once(self, work: Callable[[], T]) -> T:
-        """What `work` comes to, done by rank 0 alone."""
+        """The result of `work`, done by rank 0 alone."""
         return work()
 
     def shard(self, dataset: Dataset) -> Batches:
@@ -142,7 +142,7 @@ class Processes(Group):
         return [_unpack(packed) for packed in box]
 
     def once(self, work: Callable[[], T]) -> T:
-        """What `work` comes to, done by rank 0 alone."""
+        """The result of `work`, done by rank 0 alone."""
         found: Any = None
         if self.first:
             with alone():

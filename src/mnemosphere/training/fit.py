@@ -23,9 +23,9 @@ from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
 
-__all__ = ["FitResult", "fit", "judge"]
+__all__ = ["FitResult", "fit", "validate"]
 
-_JUDGED_ROWS = 1 << 16  # per batch of validation
+_VALIDATION_ROWS = 1 << 16  # per batch of validation
 _NOT_OF_A_RUN = {"callbacks", "max_iter"}  # a run may be watched by others, and go on for longer
 
 
@@ -181,7 +181,7 @@ def _record(
     phase: int,
     began: float,
 ) -> PassRecord:
-    loss, accuracy = (None, None) if validation is None else judge(params, validation, rule)
+    loss, accuracy = (None, None) if validation is None else validate(params, validation, rule)
     record = PassRecord(
         n_iter=run.n_iter + 1,
         loss=steps.mean_loss(),
@@ -201,11 +201,11 @@ def _record(
     return record
 
 
-def judge(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[float, float | None]:
+def validate(params: Parameters, dataset: Dataset, rule: LabelRule) -> tuple[float, float | None]:
     """(mean loss, accuracy on the labeled rows or None) from one forward pass."""
     group = current()
     loss, total, right, n_labeled = 0.0, 0.0, 0, 0
-    for batch in group.shard(dataset).batches(_JUDGED_ROWS):
+    for batch in group.shard(dataset).batches(_VALIDATION_ROWS):
         if batch.n_rows == 0:
             continue
         scores = log_joint(params, batch.x)

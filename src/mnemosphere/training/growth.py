@@ -125,7 +125,7 @@ def grow(
     A phase is a `fit` of at most phase_iter passes, the last one of max_iter; tol, validation and
     patience act within each phase. Growth ends early where no memory is a saddle any more. The
     solver's state is expanded with the memories. Ctrl-C returns what there is. With a `Checkpoint`
-    among the callbacks a resumed run reads the finished phases back, and ends with the same bits.
+    among the callbacks a resumed run reads the finished phases back, and ends bitwise identical.
     """
     if max_memories < params.n_memories:
         raise ValueError(

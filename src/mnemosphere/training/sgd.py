@@ -45,7 +45,7 @@ class SGD(GradientSolver):
         Of the marginals of the class weights. None stops after `sweeps` sweeps whatever they
         reached, which is what the paper does and never waits for the device.
     validation_fraction : float in (0, 1)
-        Rows that take no part in the training and judge it.
+        Held-out rows for validation.
     patience : int
         Passes without improvement on them before stopping.
     tol : float >= 0

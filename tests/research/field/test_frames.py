@@ -1,4 +1,4 @@
-"""Tables with names, categories and blanks: how they are read, and measured."""
+"""Tables with names, categories and missing values: how they are read, and measured."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_peers_see_medians_and_indicators(packages):
     assert np.isfinite(seen).all()
     assert seen.shape == (54, 2 + 3)  # two colors, and none given
     np.testing.assert_allclose(seen[:, :2].mean(0), 0.0, atol=1e-12)
-    blank = table.x["length"].isna().to_numpy()
-    assert len(np.unique(seen[blank, 0])) == 1
+    missing = table.x["length"].isna().to_numpy()
+    assert len(np.unique(seen[missing, 0])) == 1
     np.testing.assert_array_equal(seen[:, 2:].sum(1), 1.0)
 
 

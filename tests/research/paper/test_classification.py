@@ -31,10 +31,10 @@ def test_fidelity_is_that_of_the_nearest_memory(problem):
                 weight = params.varsigma * float(params.beta) * overlap - log_omega
                 total += float(params.p[k + 1, y]) * math.exp(weight)
             scores.append(total)
-        verdict = scores.index(max(scores))
-        same = word.index(max(word)) == verdict
+        predicted = scores.index(max(scores))
+        same = word.index(max(word)) == predicted
         agree["all"].append(same)
-        agree["correct" if q[:4].index(max(q[:4])) == verdict else "wrong"].append(same)
+        agree["correct" if q[:4].index(max(q[:4])) == predicted else "wrong"].append(same)
     assert min(len(rows) for rows in agree.values()) > 5
     for rows, values in agree.items():
         assert found[rows] == pytest.approx(100 * np.mean(values), abs=0.006)

@@ -130,7 +130,7 @@ def test_a_memory_is_a_saddle_where_beta_eff_exceeds_beta_split(levels):
             above = level["beta_eff"] > level["beta_split"][mu]
             curvature = level["lambda_min"][mu]
             assert (curvature < 0) == above
-            assert (level["verdicts"][mu] == "saddle") == above
+            assert (level["kinds"][mu] == "saddle") == above
             assert (level["unstable_directions"][mu] > 0) == above
             assert level["finite_difference"][mu] == pytest.approx(curvature, rel=1e-3)
             assert level["dense_lambda_min"][mu] == pytest.approx(curvature, rel=1e-6)

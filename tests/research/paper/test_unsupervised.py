@@ -42,8 +42,8 @@ def test_the_authors_start_is_theirs():
     assert (authors["beta"], authors["smoothing"]) == (0.01, 0.01)
     assert settings["epochs"] == 10
     row = {"case": "authors", "beta": 0.1, "within": 0.02, "shuffled": 0.01, "loss": 2.3}
-    judged = STARTS.compare({"rows": [row | {"marginal_error_trained": 1e-6}]})
-    assert [c.as_dict(quick=False)["within"] for c in judged] == [False, False, None, None]
+    compared = STARTS.compare({"rows": [row | {"marginal_error_trained": 1e-6}]})
+    assert [c.as_dict(quick=False)["within"] for c in compared] == [False, False, None, None]
 
 
 def test_patches_are_centered_unit_and_not_blank():

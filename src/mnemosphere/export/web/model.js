@@ -310,7 +310,7 @@ class Model {
 
   /** All that is read from the overlaps of one row; null: a row without direction.
 
-      Classes: proba, verdict and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
+      Classes: proba, predicted and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
       label, exponents at the temperature. Density: novelty score, share of no memory. */
   read(overlaps) {
     const { nColumns: C, nMemories: P, net, netWeight } = this;
@@ -338,14 +338,14 @@ class Model {
       uniform /= total;
     }
     const proba = new Float64Array(C - 1);
-    let verdict = 0;
+    let predicted = 0;
     let sum = 0;
     for (let y = 0; y < C - 1; y++) {
       sum += proba[y] = Math.max(joint[y], this.floor);
-      if (joint[y] > joint[verdict]) verdict = y;
+      if (joint[y] > joint[predicted]) predicted = y;
     }
     for (let y = 0; y < C - 1; y++) proba[y] /= sum;
-    return { proba, verdict, share, uniform, ...this.readDensity(overlaps) };
+    return { proba, predicted, share, uniform, ...this.readDensity(overlaps) };
   }
 
   /** log c_γ of the components: for a class (a column of p), or any class (null). */

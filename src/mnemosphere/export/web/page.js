@@ -311,10 +311,10 @@ function showKnobs(text) {
   $("knobs-summary").replaceChildren(make("b", {}, "Knobs"), ...spans);
 }
 
-/** Verdicts on the packed rows with the knobs as they are. */
+/** Predictions on the packed rows with the knobs as they are. */
 function tally() {
   if (!rows.ready(state.level)) return;
-  rows.judge(state.level);
+  rows.evaluate(state.level);
   showKnobs();
   if (state.tab === "mistakes") showMistakes();
   if (state.tab === "memories") showMemory();
@@ -338,7 +338,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
     /** Overlaps of a level, a slice of time at a time, so that the page stays live. */
     prepare(level) {
       if (n === 0) return Promise.resolve();
-      if (overlaps[level]?.length === n) { found.judge(level); afterTally(); return Promise.resolve(); }
+      if (overlaps[level]?.length === n) { found.evaluate(level); afterTally(); return Promise.resolve(); }
       const done = overlaps[level] = [];
       return new Promise((resolve) => {
         const work = () => {
@@ -348,23 +348,23 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
             done.push(u === null ? null : models[level].overlaps(u));
           }
           if (done.length < n) { setTimeout(work, 0); return; }
-          found.judge(level);
+          found.evaluate(level);
           if (level === state.level) afterTally();
           resolve();
         };
         work();
       });
     },
-    judge(level) {
+    evaluate(level) {
       const mass = new Float64Array(models[level].nMemories);
       said[level] = overlaps[level].map((o) => {
         const answer = models[level].read(o);
         for (let m = 0; m < mass.length; m++) mass[m] += answer.share[m];
         const top = largest(answer.share, 3);
-        return { verdict: answer.verdict, sure: answer.proba[answer.verdict], score: answer.score, top, share: top.map((m) => answer.share[m]) };
+        return { predicted: answer.predicted, sure: answer.proba[answer.predicted], score: answer.score, top, share: top.map((m) => answer.share[m]) };
       });
       said[level].mass = mass;
-      found.first ??= said[level].map((s) => s.verdict);
+      found.first ??= said[level].map((s) => s.predicted);
     },
     /** How many of the rows each memory answers for; without rows, its weight in the model. */
     use: (level) => said[level]?.mass ?? models[level].weight.slice(1),
@@ -385,16 +385,16 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
       return low <= high ? [low, high] : [0, 1];
     },
     right(level) {
-      return said[level].reduce((sum, s, r) => sum + (s.verdict === y[r] ? 1 : 0), 0);
+      return said[level].reduce((sum, s, r) => sum + (s.predicted === y[r] ? 1 : 0), 0);
     },
     tallyText() {
-      if (!said[state.level]) return ["judging rows …"];
+      if (!said[state.level]) return ["evaluating rows …"];
       if (data.kind === "classifier" && y) {
         const labeled = y.filter((v) => v >= 0).length;
         return ["accuracy ", make("b", {}, percent(found.right(state.level) / labeled, 1)), ` on ${labeled} rows here`];
       }
       if (isText && !y) return [make("b", {}, String(n)), ` rows here${rejected ? `, ${rejected.filter(Boolean).length} rejected` : ""}`];
-      const same = said[state.level].filter((s, r) => s.verdict === found.first[r]).length;
+      const same = said[state.level].filter((s, r) => s.predicted === found.first[r]).length;
       return ["same answer as before for ", make("b", {}, percent(same / n, 1)), ` of ${n} rows`];
     },
     /** Mean memory of the level: what bars of features are measured from. */
@@ -588,9 +588,9 @@ function textPicker() {
     const said = rows.said(state.level);
     const wanted = words.value.toLowerCase().split(/\s+/).filter(Boolean);
     const fits = (r) => {
-      if (kind.value === "wrong" && !(said && rows.y[r] >= 0 && said[r].verdict !== rows.y[r])) return false;
+      if (kind.value === "wrong" && !(said && rows.y[r] >= 0 && said[r].predicted !== rows.y[r])) return false;
       if (kind.value === "rejected" && !rows.rejected[r]) return false;
-      const all = `${rows.text[r]}${truth(r)} ${said ? className(said[r].verdict, 300) : ""}`.toLowerCase();
+      const all = `${rows.text[r]}${truth(r)} ${said ? className(said[r].predicted, 300) : ""}`.toLowerCase();
       return wanted.every((word) => all.includes(word));
     };
     const found = Array.from({ length: rows.n }, (_, r) => r).filter(fits);
@@ -602,7 +602,7 @@ function textPicker() {
 
 /** One text with what the model says of it; pick it by a click. */
 function textRow(r, said = rows.said(state.level)) {
-  const y = said?.[r].verdict;
+  const y = said?.[r].predicted;
   const wrong = said && rows.y && data.kind === "classifier" && rows.y[r] >= 0 && rows.y[r] !== y;
   return make("div", { role: "listitem" }, make("button", { type: "button", class: "text-row", "data-row": r, "aria-current": String(state.row === r), onclick: () => { pickRow(r); openTab("play"); } },
     quote(rows.text[r]),
@@ -659,7 +659,7 @@ function showAnswer() {
   }
   const answer = answerFor(given);
   state.answer = answer;
-  const y = answer.verdict;
+  const y = answer.predicted;
   const empty = answer.x === null;
   const name = className(y, 60);
   const source = state.row !== null ? `row ${rows.number[state.row]}${truth(state.row)}` : isImage ? "your drawing" : isText ? "memory #0" : "your row";
@@ -667,8 +667,8 @@ function showAnswer() {
   $("answer").replaceChildren(
     make("div", { class: "tools between", style: { marginTop: 0 } }, make("h2", {}, "What the model says"), make("small", {}, source)),
     isText && state.row !== null ? quote(rows.text[state.row], 400) : null,
-    make("p", { class: "verdict" },
-      make("strong", { id: "verdict", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
+    make("p", { class: "predicted" },
+      make("strong", { id: "predicted", class: isText || name.length > 12 ? "long" : "", style: { color: empty ? cssValue("--soft") : classColor(y) } }, empty ? "nothing yet" : name),
       make("span", { class: "muted" }, empty ? "every answer is that of the prior" : `${percent(answer.proba[y], 1)} sure`, right === null ? "" : right ? " · right" : " · wrong", state.row !== null && rows.rejected?.[state.row] ? make("span", { class: "badge" }, "rejected") : "")),
     classBars(answer.proba), ...proven(), make("h3", {}, "Has it seen the like?"), gauge(answer));
   $("quick").replaceChildren(swatch(y), make("b", {}, empty ? "nothing yet" : className(y)), empty ? "" : ` ${percent(answer.proba[y])}`);
@@ -691,9 +691,9 @@ function gauge(answer) {
   const scale = make("div", { class: "scale", role: "meter", "aria-label": "novelty score", "aria-valuenow": Number.isFinite(answer.score) ? answer.score.toFixed(2) : "", "aria-valuemin": low.toFixed(2), "aria-valuemax": high.toFixed(2), "aria-valuetext": novel ? "novel" : "known" },
     make("div", { class: "needle", style: { left: place(answer.score) } }));
   if (data.threshold !== null) scale.append(make("div", { class: "limit", style: { left: place(data.threshold) }, title: "threshold of novelty" }));
-  const verdict = data.threshold === null ? "" : novel ? " · beyond the threshold: novel" : " · within the threshold";
+  const predicted = data.threshold === null ? "" : novel ? " · beyond the threshold: novel" : " · within the threshold";
   return make("div", { class: "gauge" }, scale, make("div", { class: "ends" }, make("span", {}, "like a memory"), make("span", {}, "like none")),
-    make("p", { class: "muted" }, `score ${number(answer.score)}, no memory answers: ${percent(answer.novelty, 1)}${verdict}`));
+    make("p", { class: "muted" }, `score ${number(answer.score)}, no memory answers: ${percent(answer.novelty, 1)}${predicted}`));
 }
 
 function showDeciders(answer) {

@@ -152,7 +152,7 @@ function showStep(step) {
   const x = path.rows[recalled.step];
   paint($("recall-now"), isImage ? normalizer.restore(x) : x, true, backgroundOf(x));
   const answer = model().read(model().overlaps(x));
-  $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.verdict), make("b", {}, className(answer.verdict)), ` ${percent(answer.proba[answer.verdict], 1)}`);
+  $("recall-text").replaceChildren(`Step ${recalled.step} of ${last}: energy ${number(path.energies[recalled.step], 4)}, `, swatch(answer.predicted), make("b", {}, className(answer.predicted)), ` ${percent(answer.proba[answer.predicted], 1)}`);
   drawEnergy();
   if (!isImage) $("recall-features").replaceChildren(make("h3", {}, "Where the pattern stands out now"), featureBars(x, 10));
 }
@@ -467,10 +467,10 @@ function showMemory() {
   }
   if (!isText && data.typical && state.level === data.levels.length - 1 && data.typical[m]?.length) parts.push(make("p", { class: "muted" }, `Most typical rows of the training data: ${data.typical[m].join(", ")}`));
   parts.push(make("h3", {}, "Nearest relatives"), make("div", { class: isText ? "texts" : "strip" }, relatives(m).map(([k, overlap]) => make("button", { type: "button", class: "tile", onclick: () => chooseMemory(k), "aria-label": `memory ${memoryName(k)}` }, memoryPicture(k), make("span", {}, swatch(labels()[k]), memoryName(k)), make("span", { class: "muted" }, overlap.toFixed(2))))));
-  if (data.verdicts && state.level === data.levels.length - 1) {
-    const kind = data.verdicts.kind[m];
+  if (data.certificate && state.level === data.levels.length - 1) {
+    const kind = data.certificate.kind[m];
     const says = { minimum: "a minimum: splitting it gains nothing", "label saddle": "a label saddle: the model gains if two of it share out its classes", saddle: "a saddle: the model gains by splitting it", "not converged": "not yet at rest on these rows" }[kind];
-    parts.push(make("h3", {}, "Minimum or saddle"), make("p", {}, `${says[0].toUpperCase()}${says.slice(1)}.`), make("p", { class: "muted" }, `β_split/β_eff = ${number(data.verdicts.ratio[m])}; below 1, two copies of it move apart.`));
+    parts.push(make("h3", {}, "Minimum or saddle"), make("p", {}, `${says[0].toUpperCase()}${says.slice(1)}.`), make("p", { class: "muted" }, `β_split/β_eff = ${number(data.certificate.ratio[m])}; below 1, two copies of it move apart.`));
   }
   $("memory").replaceChildren(...parts);
 }
@@ -489,7 +489,7 @@ function answersOf(m) {
   const led = said.map((s, r) => r).filter((r) => said[r].top[0] === m);
   const wrong = new Map();
   let missed = 0;
-  if (rows.y && data.kind === "classifier") for (const r of led) if (rows.y[r] >= 0 && said[r].verdict !== rows.y[r]) { missed++; wrong.set(rows.y[r], (wrong.get(rows.y[r]) ?? 0) + 1); }
+  if (rows.y && data.kind === "classifier") for (const r of led) if (rows.y[r] >= 0 && said[r].predicted !== rows.y[r]) { missed++; wrong.set(rows.y[r], (wrong.get(rows.y[r]) ?? 0) + 1); }
   return { mass, typical: largest(share, 6).filter((r) => share[r] > 0.05), decided: led.length, missed, wrong: [...wrong].sort((a, b) => b[1] - a[1]) };
 }
 
@@ -507,9 +507,9 @@ function showMistakes() {
     panel.replaceChildren(make("p", { class: "card" }, "No labeled rows are packed here: pass X and y to see what the model gets wrong."));
     return;
   }
-  if (!rows.ready(state.level)) { panel.replaceChildren(make("p", { class: "card" }, "Judging the rows …")); return; }
+  if (!rows.ready(state.level)) { panel.replaceChildren(make("p", { class: "card" }, "Evaluating the rows …")); return; }
   const said = rows.said(state.level);
-  const wrong = said.map((s, r) => r).filter((r) => rows.y[r] >= 0 && said[r].verdict !== rows.y[r]).sort((a, b) => said[b].sure - said[a].sure);
+  const wrong = said.map((s, r) => r).filter((r) => rows.y[r] >= 0 && said[r].predicted !== rows.y[r]).sort((a, b) => said[b].sure - said[a].sure);
   const shown = wrong.slice(0, 60);
   panel.replaceChildren(make("p", { style: { margin: "4px 0 14px" } }, wrong.length === 0 ? `All of the ${rows.n} rows here are right.` : `${wrong.length} of ${rows.n} rows here are wrong, the surest first. Click one to play with it.`),
     make("div", { class: "mistakes" }, shown.map((r) => mistake(r, said[r]))), wrong.length > shown.length ? make("p", { class: "muted" }, `and ${wrong.length - shown.length} more`) : "");
@@ -530,9 +530,9 @@ function mistake(r, said) {
       reasons.push(make("p", { class: "muted" }, `The best of ${className(truly)} is ${memoryName(best)} with ${o[best].toFixed(2)}${behind > 0 ? `, behind by ${behind.toFixed(3)}` : "; others outweigh it together"}.`));
     } else reasons.push(make("p", { class: "muted" }, `No memory is labeled ${className(truly)} first of all.`));
   } else reasons.push(make("p", { class: "muted" }, "The row has no direction, so the prior decides."));
-  return make("button", { type: "button", class: `card mistake${isText ? " texts-pair" : ""}`, onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.verdict)}` },
+  return make("button", { type: "button", class: `card mistake${isText ? " texts-pair" : ""}`, onclick: () => { pickRow(r); openTab("play"); }, "aria-label": `row ${rows.number[r]}: ${className(truly)}, taken for ${className(said.predicted)}` },
     isText ? quote(rows.text[r]) : make("div", { class: "pair" }, rowPicture(r), o === null ? null : memoryPicture(m)),
-    make("div", {}, make("p", { class: "said" }, className(truly), make("span", { class: "to" }, " → "), className(said.verdict)),
+    make("div", {}, make("p", { class: "said" }, className(truly), make("span", { class: "to" }, " → "), className(said.predicted)),
       make("p", { class: "muted" }, `row ${rows.number[r]}, ${percent(said.sure, 1)} sure`), reasons, isText && o !== null && textsOf(m).length ? make("p", { class: "muted" }, "Training rows like that memory:", textsOf(m).map((text) => quote(text, 100))) : null));
 }
 
@@ -716,7 +716,7 @@ window.mnemosphere = {
   rows: () => rows,
   model: () => model(),
   state: () => state,
-  predict: (values) => { const { proba, verdict, score, novelty } = answerFor(Float64Array.from(values)); return { proba: [...proba], verdict, score, novelty }; },
+  predict: (values) => { const { proba, predicted, score, novelty } = answerFor(Float64Array.from(values)); return { proba: [...proba], predicted, score, novelty }; },
   predictRow: (r) => window.mnemosphere.predict(rows.values(r)),
   recall: (values, known, options) => { const path = recallPath(Float64Array.from(values), known ? Uint8Array.from(known) : null, options ?? {}); return { rows: path.rows.map((row) => [...row]), energies: path.energies }; },
   logOmegaRatio: (beta) => logOmegaRatio(model().table, beta),
