@@ -27,7 +27,7 @@ from sklearn.svm import SVC, OneClassSVM
 
 import mnemosphere as mn
 from research.field.frames import encoded
-from research.field.peers import LVQ, Calibrated, KMeansPrototypes, TunedNeighbors
+from research.field.peers import LVQ, Calibrated, KMeansPrototypes, NeighborDistance, TunedNeighbors
 
 OURS = "dam"
 PROTOTYPES = "k-means prototypes"
@@ -169,6 +169,7 @@ DETECTORS: dict[str, Make] = {
     OURS: detector,
     "dam, without labels": without_labels,
     "isolation forest": lambda c: IsolationForest(random_state=c.seed),
+    "distance to the fifth neighbor": lambda c: scaled(NeighborDistance()),
     "local outlier factor": lambda c: scaled(LocalOutlierFactor(novelty=True)),
     "one-class SVM": lambda c: scaled(OneClassSVM()),
 }

@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
@@ -180,3 +180,14 @@ class TunedNeighbors(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Floats) -> Floats:
         k, m = self.model_["knn"].n_neighbors, self.further_
         return (k * self.model_.predict_proba(X) + m * self.prior_) / (k + m)
+
+
+class NeighborDistance(BaseEstimator):
+    """Novelty as the distance to the fifth nearest training row."""
+
+    def fit(self, X: Floats, y: Any = None) -> Self:
+        self.neighbors_ = NearestNeighbors(n_neighbors=min(5, len(X))).fit(X)
+        return self
+
+    def score_samples(self, X: Floats) -> Floats:
+        return -self.neighbors_.kneighbors(X)[0][:, -1]

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
-from research.field.peers import LVQ, Calibrated, Prototypes, TunedNeighbors
+from research.field.peers import LVQ, Calibrated, NeighborDistance, Prototypes, TunedNeighbors
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,11 @@ def test_prototypes_of_lvq_decide_as_prosemble_does(rows, matrix):
     wide = np.concatenate([x[:31], np.zeros((31, 40))], axis=1)  # more features than rows
     wide = wide @ np.linalg.qr(np.random.default_rng(0).normal(size=(45, 45)))[0]
     assert (LVQ(matrix=matrix).fit(wide, y[:31]).predict(wide) == y[:31]).mean() > 0.7
+
+
+def test_novelty_by_neighbors_is_the_fifth_smallest_distance(rows):
+    x, _ = rows
+    train, test = x[:37], x[37:60]
+    every = np.sqrt(((test[:, None] - train) ** 2).sum(-1))
+    found = NeighborDistance().fit(train).score_samples(test)
+    np.testing.assert_allclose(-found, np.sort(every, axis=1)[:, 4], rtol=1e-10)
