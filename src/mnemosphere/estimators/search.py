@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -44,8 +44,8 @@ NOISES = (0.0, 0.5)  # of the conditional objective: none, and what suits images
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
 FINALISTS = 9  # of the last rung, which costs most
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
-MOST_FITTED = 2000  # rows of the last rung: the ranking of larger ones is the same
-MOST_HELD = 2000  # held-out rows of a rung: enough to tell candidates apart
+LEAST_RUNGS = 3  # with fewer, memories grow where rows cannot
+MOST_ROWS = 2000  # fitted, and held out, in a rung: with more of them the ranking is the same
 MOST_SPLITS = 5  # cross-fitting of few rows
 MOST_LOST = 0.05  # of the rows may have no direction in a geometry
 
@@ -164,19 +164,20 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
     return kinds
 
 
-def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int]]:
-    """(fitted rows, held-out rows, splits) of each rung for so many labeled rows."""
-    last = min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_FITTED)
-    sizes, found = [last], []
+def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int, int]]:
+    """(fitted rows, held-out rows, splits, most memories) of each rung for so many labeled rows."""
+    sizes = [min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_ROWS)]
     while sizes[0] // FACTOR >= max(LEAST_FITTED, ROWS_PER_CLASS * n_classes):
         sizes.insert(0, sizes[0] // FACTOR)
-    for fitted in sizes:
-        held = min(n_rows - fitted, MOST_HELD)
-        number = min(MOST_SPLITS, math.ceil(MOST_HELD / max(held, 1)), n_rows // max(held, 1))
-        found.append((fitted, held, max(1, number)))
-    fewer = math.ceil(MOST_SPLITS / FACTOR)
-    if len(found) == 1 and found[0][2] > fewer:  # then splits grow instead of rows
-        found.insert(0, (*found[0][:2], fewer))
+    memories = [*(size // FACTOR for size in sizes[:-1]), n_rows]
+    while len(sizes) < LEAST_RUNGS:
+        sizes.insert(0, sizes[0])
+        memories.insert(0, min(sizes[0], memories[0]) // FACTOR)
+    found = []
+    for fitted, most in zip(sizes, memories, strict=True):
+        held = min(n_rows - fitted, MOST_ROWS)
+        number = min(MOST_SPLITS, math.ceil(MOST_ROWS / max(held, 1)), n_rows // max(held, 1))
+        found.append((fitted, held, max(1, number), max(most, n_classes)))
     return found
 
 
@@ -239,8 +240,19 @@ def run(
         taken = next((own for own in options if own.unlabeled), options[0])
         return Choice(taken, None, None, SearchTable())
 
-    def held_out(left: list[Candidate], stage: tuple[int, int, int]) -> list[Evaluation]:
-        return evaluate(sample, left, splits(sample.targets, *stage, settings.seed), settings)
+    known: dict[tuple[object, ...], Evaluation] = {}
+
+    def held_out(left: list[Candidate], stage: tuple[int, int, int, int]) -> list[Evaluation]:
+        """No trial runs twice: without the memories that a rung has not, many are the same."""
+        *sizes, most = stage
+        cut = [
+            own if own.unlabeled else replace(own, n_memories=min(own.n_memories, most))
+            for own in left
+        ]
+        new = [own for own in dict.fromkeys(cut) if (own, *sizes) not in known]
+        found = evaluate(sample, new, splits(sample.targets, *sizes, settings.seed), settings)
+        known.update(((own, *sizes), reading) for own, reading in zip(new, found, strict=True))
+        return [known[own, *sizes] for own in cut]
 
     # As many rungs as leave a few candidates for the last: two are compared on all rows at once.
     n_rungs = max(1, math.ceil(math.log(len(options), FACTOR)))
