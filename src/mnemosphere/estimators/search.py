@@ -47,7 +47,7 @@ LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
 LEAST_RUNGS = 3  # with fewer, memories grow where rows cannot
 MOST_ROWS = 2000  # fitted, and held out, in a rung: with more of them the ranking is the same
 MOST_SPLITS = 5  # cross-fitting of few rows
-MOST_LOST = 0.05  # of the rows may have no direction in a geometry
+HARDLY = 0.05  # of the rows without direction do not matter, nor rows moved by so little
 
 # Columns of a printed table.
 _COLUMNS = {
@@ -153,14 +153,18 @@ def usable(sample: Sample) -> list[str]:
 
 
 def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
-    """Those of "unit" and "center" that leave hardly a row without direction."""
-    kinds = []
+    """Those of "unit" and "center" that leave hardly a row without direction, and differ at all."""
+    kinds: list[str] = []
     for kind, least in (("unit", 2), ("center", 3)):
-        if rows.n_features >= least:
-            _, lost = on_sphere(rows, Normalizer(kind), torch.float64)
-            mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
-            if float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
-                kinds.append(kind)
+        if rows.n_features < least:
+            continue
+        x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+        mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
+        moved = x - before if kinds and type(x) is Tensor else None
+        hardly = moved is not None and float(moved.norm(dim=1).mean()) <= HARDLY
+        if not hardly and float(mass[lost].sum()) <= HARDLY * float(mass.sum()):
+            kinds.append(kind)
+        before = x
     return kinds
 
 
