@@ -2,7 +2,8 @@
 
 candidates   geometry × number of memories × objective, for the joint one with ratios of the
 analytic ς, for the conditional one with and without noise
-rungs        each trains on three times the rows of the one before and keeps the best third
+rungs        each has three times the rows of the one before, or three times the memories if rows are
+few, and keeps the best third
 evaluation   log-loss of held-out rows at the best temperature, cross-fitted if rows are few
 choice       the simplest candidate within one standard error of the best
 """
@@ -44,10 +45,10 @@ NOISES = (0.0, 0.5)  # of the conditional objective: none, and what suits images
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
 FINALISTS = 9  # of the last rung, which costs most
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
-LEAST_RUNGS = 3  # with fewer, memories grow where rows cannot
-MOST_ROWS = 2000  # fitted, and held out, in a rung: with more of them the ranking is the same
+LEAST_RUNGS = 3  # if rows are too few for them, memories grow instead
+MOST_ROWS = 2000  # fitted, and held out, in a rung: with more the ranking is the same
 MOST_SPLITS = 5  # cross-fitting of few rows
-HARDLY = 0.05  # of the rows without direction do not matter, nor rows moved by so little
+HARDLY = 0.05  # a share of rows without direction, or a move of all rows, that does not matter
 
 # Columns of a printed table.
 _COLUMNS = {
@@ -154,34 +155,32 @@ def usable(sample: Sample) -> list[str]:
 
 def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
     """Those of "unit" and "center" that leave hardly a row without direction, and differ at all."""
-    kinds: list[str] = []
+    found: dict[str, Tensor] = {}
     for kind, least in (("unit", 2), ("center", 3)):
-        if rows.n_features < least:
-            continue
-        x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
-        mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
-        moved = x - before if kinds and type(x) is Tensor else None
-        hardly = moved is not None and float(moved.norm(dim=1).mean()) <= HARDLY
-        if not hardly and float(mass[lost].sum()) <= HARDLY * float(mass.sum()):
-            kinds.append(kind)
-        before = x
-    return kinds
+        if rows.n_features >= least:
+            x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
+            others = found.values() if type(x) is Tensor else ()
+            same = any(float((x - other).norm(dim=1).mean()) <= HARDLY for other in others)
+            if not same and float(mass[lost].sum()) <= HARDLY * float(mass.sum()):
+                found[kind] = x
+    return [*found]
 
 
 def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int, int]]:
     """(fitted rows, held-out rows, splits, most memories) of each rung for so many labeled rows."""
-    sizes = [min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_ROWS)]
+    sizes, memories = [min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_ROWS)], [n_rows]
     while sizes[0] // FACTOR >= max(LEAST_FITTED, ROWS_PER_CLASS * n_classes):
         sizes.insert(0, sizes[0] // FACTOR)
-    memories = [*(size // FACTOR for size in sizes[:-1]), n_rows]
+        memories.insert(0, sizes[0] // FACTOR)
     while len(sizes) < LEAST_RUNGS:
         sizes.insert(0, sizes[0])
         memories.insert(0, min(sizes[0], memories[0]) // FACTOR)
     found = []
     for fitted, most in zip(sizes, memories, strict=True):
         held = min(n_rows - fitted, MOST_ROWS)
-        number = min(MOST_SPLITS, math.ceil(MOST_ROWS / max(held, 1)), n_rows // max(held, 1))
-        found.append((fitted, held, max(1, number), max(most, n_classes)))
+        number = min(MOST_SPLITS, math.ceil(MOST_ROWS / held), n_rows // held)
+        found.append((fitted, held, number, max(most, n_classes)))
     return found
 
 
@@ -244,19 +243,19 @@ def run(
         taken = next((own for own in options if own.unlabeled), options[0])
         return Choice(taken, None, None, SearchTable())
 
-    known: dict[tuple[object, ...], Evaluation] = {}
+    known: dict[tuple[Candidate, int], Evaluation] = {}
 
     def held_out(left: list[Candidate], stage: tuple[int, int, int, int]) -> list[Evaluation]:
-        """No trial runs twice: without the memories that a rung has not, many are the same."""
-        *sizes, most = stage
-        cut = [
-            own if own.unlabeled else replace(own, n_memories=min(own.n_memories, most))
-            for own in left
-        ]
-        new = [own for own in dict.fromkeys(cut) if (own, *sizes) not in known]
-        found = evaluate(sample, new, splits(sample.targets, *sizes, settings.seed), settings)
-        known.update(((own, *sizes), reading) for own, reading in zip(new, found, strict=True))
-        return [known[own, *sizes] for own in cut]
+        """No trial runs twice: with few memories in a rung, candidates share trials."""
+        fitted, held, number, most = stage
+        more = sample.n_rows - n_labeled  # rows, of candidates that fit those without label too
+        limits = [min(own.n_memories, most + more * own.unlabeled) for own in left]
+        keys = [(replace(own, n_memories=k), fitted) for own, k in zip(left, limits, strict=True)]
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        parts = splits(sample.targets, fitted, held, number, settings.seed)
+        found = evaluate(sample, [own for own, _ in new], parts, settings)
+        known.update(zip(new, found, strict=True))
+        return [known[key] for key in keys]
 
     # As many rungs as leave a few candidates for the last: two are compared on all rows at once.
     n_rungs = max(1, math.ceil(math.log(len(options), FACTOR)))
