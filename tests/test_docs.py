@@ -74,8 +74,7 @@ def test_every_fence_is_of_a_known_kind(page):
 def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures):
     monkeypatch.chdir(tmp_path)
     # Nobody looks at their figures: choices from fewer rows, few passes.
-    monkeypatch.setattr(search, "MOST_FITTED", 200)
-    monkeypatch.setattr(search, "MOST_HELD", 100)
+    monkeypatch.setattr(search, "MOST_ROWS", 150)
     monkeypatch.setattr(class_training, "PASSES", 3)
     if any("wordllama" in body for kind, _, body in blocks(page) if kind == "python"):
         pytest.importorskip("wordllama")

@@ -145,11 +145,28 @@ def test_rungs_grow_and_leave_rows_to_hold_out(rows, classes):
     found = search.rungs(rows, classes)
     fitted = [rung[0] for rung in found]
     assert fitted == sorted(fitted)
-    assert fitted[-1] == min(rows * 4 // 5, search.MOST_FITTED)
-    for n_fitted, n_held, n_splits in found:
+    assert fitted[-1] == min(rows * 4 // 5, search.MOST_ROWS)
+    memories = [rung[3] for rung in found]
+    assert memories == sorted(memories)
+    assert memories[0] >= classes
+    assert memories[-1] == rows
+    for n_fitted, n_held, n_splits, _ in found:
         assert n_fitted + n_held <= rows
         assert n_splits * n_held <= rows
         assert n_held >= 1
+
+
+def test_no_trial_runs_twice(monkeypatch):
+    x, y, *_ = halves("iris")
+    ran, plain = [], search.evaluate
+
+    def counted(sample, options, parts, settings):
+        ran.extend((own, len(parts), len(parts[0].fitted)) for own in options)
+        return plain(sample, options, parts, settings)
+
+    monkeypatch.setattr(search, "evaluate", counted)
+    model = mn.DAMClassifier(random_state=0).fit(x, y)
+    assert len(ran) == len({*ran}) < len(model.search_)
 
 
 def evaluation(losses):

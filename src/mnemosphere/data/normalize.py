@@ -24,7 +24,7 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
-NORMALIZATIONS = ("center", "unit", "standard", "whitened", "weighted", "none")
+NORMALIZATIONS = ("unit", "center", "standard", "whitened", "weighted", "none")  # simplest first
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),

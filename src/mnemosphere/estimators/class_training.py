@@ -237,7 +237,7 @@ def _choose(
     settings.check()
     labeled = targets.sum(1) > 0
     n_labeled = int(labeled.sum())
-    most = search.MOST_FITTED + search.MOST_HELD
+    most = 2 * search.MOST_ROWS
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(rows.n_rows, generator=generator).to(targets.device)
     some = torch.cat([order[labeled[order]][:most], order[~labeled[order]][:most]]).sort().values
@@ -306,7 +306,7 @@ def _guarded(
 
 def _loss(trained: Trained, dataset: Dataset) -> float:
     """Log-loss of labeled rows, a thousand at most."""
-    rows = dataset.sample(search.MOST_HELD, generator=torch.Generator().manual_seed(0))
+    rows = dataset.sample(search.MOST_ROWS, generator=torch.Generator().manual_seed(0))
     rows = rows.take(rows.targets.sum(1) > 0)
     return rows.mean(label_log_loss(trained.class_params, rows)(0.0)[0])
 
@@ -335,7 +335,7 @@ def _train(
         net = net if own is None else params.replace(p=own)
         # A few labels cannot tell which memories the other rows need.
         if settings.n_memories is None and not candidate.unlabeled:
-            rows = (held or dataset).sample(search.MOST_HELD, generator=generator)
+            rows = (held or dataset).sample(search.MOST_ROWS, generator=generator)
             params, net = _with_fewer_memories(params, net, temperature, rows)
     trained = Trained(params, net.p, temperature, result.history, result.status, lineage)
     if candidate.objective == "joint" or gradient:

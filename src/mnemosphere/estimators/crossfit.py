@@ -323,16 +323,13 @@ def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
     for k, trial in enumerate(trials):
         alone = isinstance(trial.fitted.x, SparseRows) or trial.candidate.unlabeled
         key = (
-            trial.candidate.objective,
-            trial.fitted.x.shape,
-            trial.held.x.shape,
-            k if alone else -1,
-        )
+            trial.candidate.objective, trial.params.w.shape, trial.fitted.n_rows,
+            trial.held.n_rows, k if alone else -1,
+        )  # fmt: skip
         by_shape.setdefault(key, []).append(trial)
     found = []
     for group in by_shape.values():
-        widest = max(trial.params.n_memories for trial in group)
-        size = max(1, _TOGETHER // (group[0].fitted.n_rows * widest))
+        size = max(1, _TOGETHER // (group[0].fitted.n_rows * group[0].params.n_memories))
         found += [group[cut : cut + size] for cut in range(0, len(group), size)]
     return found
 
@@ -344,8 +341,7 @@ def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats
     if len(group) == 1:
         params, rows, held = some[0].params, some[0].fitted, some[0].held
     else:
-        widest = max(trial.params.n_memories for trial in group)
-        params = Parameters.stack([trial.params.widen(widest) for trial in some])
+        params = Parameters.stack([trial.params for trial in some])
         rows = Batch.stack([trial.fitted for trial in some])
         held = Batch.stack([trial.held for trial in some])
     read = label_log_loss(_train(params, rows, some, settings), held)

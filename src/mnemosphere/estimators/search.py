@@ -2,7 +2,8 @@
 
 candidates   geometry × number of memories × objective, for the joint one with ratios of the
 analytic ς, for the conditional one with and without noise
-rungs        each trains on three times the rows of the one before and keeps the best third
+rungs        each has three times the rows of the one before, or three times the memories if rows are
+few, and keeps the best third
 evaluation   log-loss of held-out rows at the best temperature, cross-fitted if rows are few
 choice       the simplest candidate within one standard error of the best
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -44,10 +45,10 @@ NOISES = (0.0, 0.5)  # of the conditional objective: none, and what suits images
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
 FINALISTS = 9  # of the last rung, which costs most
 LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
-MOST_FITTED = 2000  # rows of the last rung: the ranking of larger ones is the same
-MOST_HELD = 2000  # held-out rows of a rung: enough to tell candidates apart
+LEAST_RUNGS = 3  # if rows are too few for them, memories grow instead
+MOST_ROWS = 2000  # fitted, and held out, in a rung: with more the ranking is the same
 MOST_SPLITS = 5  # cross-fitting of few rows
-MOST_LOST = 0.05  # of the rows may have no direction in a geometry
+HARDLY = 0.05  # a share of rows without direction, or a move of all rows, that does not matter
 
 # Columns of a printed table.
 _COLUMNS = {
@@ -153,30 +154,33 @@ def usable(sample: Sample) -> list[str]:
 
 
 def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
-    """Those of "unit" and "center" that leave hardly a row without direction."""
-    kinds = []
+    """Those of "unit" and "center" that leave hardly a row without direction, and differ at all."""
+    found: dict[str, Tensor] = {}
     for kind, least in (("unit", 2), ("center", 3)):
         if rows.n_features >= least:
-            _, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
             mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
-            if float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
-                kinds.append(kind)
-    return kinds
+            others = found.values() if type(x) is Tensor else ()
+            same = any(float((x - other).norm(dim=1).mean()) <= HARDLY for other in others)
+            if not same and float(mass[lost].sum()) <= HARDLY * float(mass.sum()):
+                found[kind] = x
+    return [*found]
 
 
-def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int]]:
-    """(fitted rows, held-out rows, splits) of each rung for so many labeled rows."""
-    last = min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_FITTED)
-    sizes, found = [last], []
+def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int, int]]:
+    """(fitted rows, held-out rows, splits, most memories) of each rung for so many labeled rows."""
+    sizes, memories = [min(n_rows * (MOST_SPLITS - 1) // MOST_SPLITS, MOST_ROWS)], [n_rows]
     while sizes[0] // FACTOR >= max(LEAST_FITTED, ROWS_PER_CLASS * n_classes):
         sizes.insert(0, sizes[0] // FACTOR)
-    for fitted in sizes:
-        held = min(n_rows - fitted, MOST_HELD)
-        number = min(MOST_SPLITS, math.ceil(MOST_HELD / max(held, 1)), n_rows // max(held, 1))
-        found.append((fitted, held, max(1, number)))
-    fewer = math.ceil(MOST_SPLITS / FACTOR)
-    if len(found) == 1 and found[0][2] > fewer:  # then splits grow instead of rows
-        found.insert(0, (*found[0][:2], fewer))
+        memories.insert(0, sizes[0] // FACTOR)
+    while len(sizes) < LEAST_RUNGS:
+        sizes.insert(0, sizes[0])
+        memories.insert(0, min(sizes[0], memories[0]) // FACTOR)
+    found = []
+    for fitted, most in zip(sizes, memories, strict=True):
+        held = min(n_rows - fitted, MOST_ROWS)
+        number = min(MOST_SPLITS, math.ceil(MOST_ROWS / held), n_rows // held)
+        found.append((fitted, held, number, max(most, n_classes)))
     return found
 
 
@@ -239,8 +243,19 @@ def run(
         taken = next((own for own in options if own.unlabeled), options[0])
         return Choice(taken, None, None, SearchTable())
 
-    def held_out(left: list[Candidate], stage: tuple[int, int, int]) -> list[Evaluation]:
-        return evaluate(sample, left, splits(sample.targets, *stage, settings.seed), settings)
+    known: dict[tuple[Candidate, int], Evaluation] = {}
+
+    def held_out(left: list[Candidate], stage: tuple[int, int, int, int]) -> list[Evaluation]:
+        """No trial runs twice: with few memories in a rung, candidates share trials."""
+        fitted, held, number, most = stage
+        more = sample.n_rows - n_labeled  # rows, of candidates that fit those without label too
+        limits = [min(own.n_memories, most + more * own.unlabeled) for own in left]
+        keys = [(replace(own, n_memories=k), fitted) for own, k in zip(left, limits, strict=True)]
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        parts = splits(sample.targets, fitted, held, number, settings.seed)
+        found = evaluate(sample, [own for own, _ in new], parts, settings)
+        known.update(zip(new, found, strict=True))
+        return [known[key] for key in keys]
 
     # As many rungs as leave a few candidates for the last: two are compared on all rows at once.
     n_rungs = max(1, math.ceil(math.log(len(options), FACTOR)))

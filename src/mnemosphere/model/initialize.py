@@ -82,7 +82,7 @@ def _few_steps(
     first = from_data(own, k, generator=generator, order=torch.arange(len(own), device=x.device))
     mean = (torch.ones(1, len(own), dtype=x.dtype, device=x.device) @ own) / len(own)
     w = _directions(first + mean)
-    for _ in range(steps + 1):
+    for _ in range(1 + steps * (k > 1)):  # a single one is the mean at once
         nearest = (own @ w.T).argmax(1)
         of = torch.nn.functional.one_hot(nearest, k).to(w)  # (n, k)
         w = _directions(of.T @ own + 1e-3 * w)

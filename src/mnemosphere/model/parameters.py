@@ -91,17 +91,6 @@ class Parameters:
         together["varsigma"] = together["varsigma"].to(together["w"])
         return cls(**together)
 
-    def widen(self, n_memories: int) -> Self:
-        """So many memories, those that are added without weight: they change nothing."""
-        more = n_memories - self.n_memories
-        if more == 0:
-            return self
-        w = torch.cat([self.w, self.w[:1].expand(more, -1)])
-        p = torch.cat([self.p, torch.zeros_like(self.p[:1]).expand(more, -1)])
-        return self.replace(
-            w=w, p=p, p_h=torch.cat([self.p_h, torch.zeros_like(self.p_h[:1]).expand(more)])
-        )
-
     def unstack(self) -> list[Self]:
         """Undo `stack`."""
         parts = self.to_tensors()
