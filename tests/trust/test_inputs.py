@@ -67,7 +67,7 @@ CHANGES = {
         "class_prior": ["auto", [], [1.0], [0.5, 0.5], [1e300, 1e-300], [0.0, 1.0], [math.nan], "x", 3],
     },
     "PatchEncoder": {key: COMMON[key] for key in ("n_memories", "normalize", "max_iter", "device")} | {
-        "tol": REALS,
+        "solver": SOLVERS,
         "image_shape": [(4, 4), [4, 4], (16,), (2, 2, 4), (3, 5), (0, 16), (-4, -4), (4.0, 4), (), None],
         "patch": [*COUNTS, (1, 3), [2, (3, 1)], (0, 2), [], [[]], ("a",)], "stride": COUNTS,
         "grid": [*COUNTS, (1, 3), (0, 1), ()], "power": REALS, "n_patches": COUNTS,
