@@ -20,6 +20,7 @@ _NESTED = frozenset([list, dict])
 _LONGEST = 100_000  # characters of a text
 _SHOWN = 40
 _FLOATS = ("float32", "float64")
+_SHOWN_BY: set[tuple[int, int, str]] = set()  # calls of the user's, and the warning that they gave
 _OURS = {"mnemosphere", "sklearn", "joblib", "torch"}
 
 
@@ -209,12 +210,18 @@ def check_tensors(
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     """A warning that points to the line of the user's, outside this package and scikit-learn.
 
-    So it is shown once for that line, however often a fit is repeated behind it.
+    One call of scikit-learn's, such as a cross-validation, shows it once for all of its fits.
     """
-    frame = inspect.currentframe()
+    frame, behind = inspect.currentframe(), False
     while frame is not None and frame.f_back is not None and _package(frame) in _OURS:
+        behind |= _package(frame) == "sklearn"
         frame = frame.f_back
     assert frame is not None
+    # scikit-learn sets the filters anew for every fit, by which Python forgets what it has shown.
+    call = id(frame), frame.f_lasti, message
+    if behind and call in _SHOWN_BY:
+        return
+    _SHOWN_BY.add(call)
     warnings.warn_explicit(
         message, category, frame.f_code.co_filename, frame.f_lineno, module="mnemosphere",
         registry=frame.f_globals.setdefault("__warningregistry__", {}),

@@ -25,6 +25,7 @@ def test_every_setting_is_explained_and_its_default_allowed(name):
         assert setting.help, setting
         text = "none" if setting.default is None else str(setting.default)
         assert setting.read(text) == setting.default
+        assert setting.metavar != text, "nothing but the default can be typed"
 
 
 def test_nothing_given_is_the_estimator_as_it_is():

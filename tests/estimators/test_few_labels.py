@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_digits
 
 import mnemosphere as mn
 from mnemosphere.training import few_labels
@@ -122,3 +123,16 @@ def test_automatic_choices_with_few_labels(data, fresh):
         for s in range(3)
     ]
     assert np.mean([model.score(fresh.x, fresh.y) for model in models]) > 0.8
+
+
+def test_the_search_trains_on_unlabeled_rows_as_the_model_is_trained():
+    """So it sees what they are worth, and its temperature is that of the model."""
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(1).permutation(len(y))
+    rows, rest = order[:400], order[400:]
+    known = np.concatenate([rows[y[rows] == c][:5] for c in range(10)])
+    partly = np.where(np.isin(rows, known), y[rows], -1)
+    settings = {"normalize": "center", "objective": "joint", "random_state": 0}
+    model = mn.DAMClassifier(unlabeled=-1, **settings).fit(x[rows], partly)
+    alone = mn.DAMClassifier(**settings).fit(x[known], y[known])
+    assert model.score(x[rest], y[rest]) > alone.score(x[rest], y[rest]) + 0.04

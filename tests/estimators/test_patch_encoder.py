@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mnemosphere as mn
+from runs import Break, Log
 
 SHAPES = {
     "gray": {"image_shape": (11, 13), "patch": [(3, 5)], "grid": (2, 3)},
@@ -137,7 +138,9 @@ def test_memories_are_the_patches_that_images_are_made_of():
 def test_beta_is_learned_if_wanted():
     """The fixed point of β: the mean overlap is what a von Mises–Fisher law of that β has."""
     x = pictures((11, 13), n=23)
-    model = encoder(image_shape=(11, 13), beta="learn", patch=3, max_iter=200, tol=0.0).fit(x)
+    model = encoder(
+        image_shape=(11, 13), beta="learn", patch=3, max_iter=200, solver=mn.FixedPoint(tol=0.0)
+    ).fit(x)
     held = encoder(image_shape=(11, 13), beta=11.0, patch=3).fit(x)
     assert float(held.layers_[0].params.beta) == 11.0
     layer = model.layers_[0]
@@ -403,3 +406,18 @@ def test_a_stride_of_any_size_and_a_power_of_some():
     np.testing.assert_array_equal(one.transform(images), two.transform(images))
     with pytest.raises(ValueError, match="'power' parameter"):
         mn.PatchEncoder((4, 4), power=1e300, **settings).fit(images)
+
+
+def test_callbacks_see_every_size_and_a_broken_run_goes_on(tmp_path):
+    x = pictures((8, 9), n=23)
+    two = {"image_shape": (8, 9), "patch": (3, (2, 5)), "solver": mn.FixedPoint(None, tol=0)}
+    straight = encoder(**two).fit(x)
+    stored = mn.Checkpoint(tmp_path / "run")
+    with pytest.raises(EOFError):
+        encoder(callbacks=[stored, Break("pass", 5, EOFError)], **two).fit(x)
+    log = Log()
+    resumed = encoder(callbacks=[stored, log], **two).fit(x)
+    assert len(log.of("pass")) == 1
+    assert len(straight.history_) == 6
+    for one, other in zip(resumed.patch_memories_, straight.patch_memories_, strict=True):
+        assert np.array_equal(one, other)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
 
 import class_formula
 import mnemosphere as mn
@@ -142,7 +143,10 @@ LABELS = {
     "typo": (["setosa"] * 30 + ["virginica"] * 30 + ["virginca"], "'virginca' \\(near 'virginica'"),
     "rare": (["ok"] * 300 + ["fraud"] * 2, "'fraud' has 1% of .*rarest 2 of 302.*balanced"),
     "one": (["ok"] * 40, "y says 'ok' in every row"),
-    "unlabeled": ([0, 1, -1] * 20, "the label -1 counts as a class: pass unlabeled=-1"),
+    "unlabeled": (
+        [0, 1, -1] * 20,
+        "the label -1 counts as a class: if it marks missing labels, pass unlabeled=-1",
+    ),
     "measured": (np.arange(70) * 3, "70 different numbers in 70 rows and looks like a measurement"),
 }
 
@@ -205,3 +209,28 @@ def test_masked_values_are_missing(table):
     np.testing.assert_array_equal(
         model.predict_proba(np.ma.MaskedArray(x)), wanted.predict_proba(x.astype(float))
     )
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_a_warning_names_the_line_of_the_caller_once(table, folds):
+    frame, y = table
+    frame = frame.assign(country="US")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if folds:
+            cross_val_score(small(), frame, y, cv=4)
+        else:
+            small().fit(frame, y)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert "column 'country' says 'US' in every row" in str(caught[0].message)
+
+
+def test_a_cell_of_a_book_is_shown_in_a_line(table):
+    frame, y = table
+    book = frame.assign(plan=frame["plan"].where(np.arange(N) != 5, "word " * 40_000))
+    with pytest.warns(UserWarning, match="count as none of those it had: 'word") as caught:
+        small().fit(*table).predict(book)
+    assert len(str(caught[0].message)) < 200
+    with pytest.warns(UserWarning, match="rare categories|looks like") as caught:
+        small().fit(pd.concat([book] * 12), np.tile(y, 12)).predict(frame)
+    assert all(len(str(warning.message)) < 200 for warning in caught)

@@ -15,70 +15,77 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from surfaces.kinds import corpus, table
 
 pytestmark = pytest.mark.slow
-TABLES = {  # label, least accuracy on held-out rows
+TABLES = {  # where it is from, label, least accuracy on held-out rows
     "penguins": (("palmerpenguins", "penguins"), "species", 0.93),
     "titanic": (("carData", "TitanicSurvival"), "survived", 0.72),
     "salaries": (("carData", "Salaries"), "rank", 0.75),
     "tips": (("reshape2", "tips"), "time", 0.85),
 }
+TEXTS = {"tfidf": TfidfVectorizer, "counts": CountVectorizer}
 
 
-def write_tables(folder):
-    """(file, its label column or file, the least accuracy) of each."""
-    for name, (where, label, least) in TABLES.items():
+def write_rows(name, folder):
+    """Write rows to a file; (the file, its label column or file, the least accuracy)."""
+    if name in TABLES:
+        where, label, least = TABLES[name]
         frame, y = table(*where, label)
         frame.assign(**{label: y}).to_csv(folder / f"{name}.csv", index=False)
-        yield f"{name}.csv", label, least
-    x, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    x.assign(ill=np.where(y == 0, "yes", "no")).to_parquet(folder / "cancer.parquet")
-    yield "cancer.parquet", "ill", 0.93
-    for name, kind in {"tfidf": TfidfVectorizer, "counts": CountVectorizer}.items():
-        rows = corpus(kind(max_features=300))
-        np.save(folder / f"{name}.npy", rows.x.toarray())
-        np.save(folder / f"{name}-labels.npy", np.unique(rows.y, return_inverse=True)[1])
-        yield f"{name}.npy", f"{name}-labels.npy", 0.8
+        return f"{name}.csv", label, least
+    if name == "cancer":
+        x, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        x.assign(ill=np.where(y == 0, "yes", "no")).to_parquet(folder / "cancer.parquet")
+        return "cancer.parquet", "ill", 0.93
+    rows = corpus(TEXTS[name](max_features=300))
+    np.save(folder / f"{name}.npy", rows.x.toarray())
+    np.save(folder / "labels.npy", np.unique(rows.y, return_inverse=True)[1])
+    return f"{name}.npy", "labels.npy", 0.8
 
 
-def test_the_first_hour(tmp_path):
-    environment = {**os.environ, "COLUMNS": "80"}
+def run(folder, *words, code=0):
+    """A command in a terminal of 80 columns; what it prints."""
+    found = subprocess.run(
+        [sys.executable, "-m", "mnemosphere", *words], cwd=folder, check=False,
+        env={**os.environ, "COLUMNS": "80"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.returncode == code, found.stderr
+    assert "Traceback" not in found.stderr
+    if code:
+        return found.stderr
+    if "--json" in words:
+        return json.loads(found.stdout)
+    assert all(len(line) <= 80 for line in found.stdout.splitlines()), found.stdout
+    assert "e+0" not in found.stdout
+    return found.stdout
 
-    def run(*words, code=0):
-        found = subprocess.run(
-            [sys.executable, "-m", "mnemosphere", *words], cwd=tmp_path, env=environment,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert found.returncode == code, found.stderr
-        assert "Traceback" not in found.stderr
-        if "--json" in words:
-            return json.loads(found.stdout)
-        assert all(len(line) <= 80 for line in found.stdout.splitlines()), found.stdout
-        assert "e+0" not in found.stdout
-        return found.stdout
 
-    for data, label, least in write_tables(tmp_path):
-        out = data.partition(".")[0]
-        shown = run("train", data, "--label", label, "--out", out)
-        assert "The search chose" in shown
-        told = run("evaluate", out, data, "--label", label, "--json")
-        assert told["accuracy"] >= least, (data, told["accuracy"])
-        run("evaluate", out, data, "--label", label)
-        run("predict", out, data)
-        run("predict", out, data, "--out", f"{out}-p.csv")
-        run("explain", out, data)
-        run("explain", out, data, "--instead", "next")
-        run("explore", out, data, "--out", f"{out}.html")
-        run("export", out, data, "--out", f"{out}.md")
-        run("export", out, "--out", f"{out}.onnx")
-        card = (tmp_path / f"{out}.md").read_text(encoding="utf-8")
-        if "tfidf" not in out and "counts" not in out:
-            assert f"value: {told['accuracy']:.6g}\n" in card
-        assert "exists" in subprocess.run(
-            [sys.executable, "-m", "mnemosphere", "train", data, "--out", out], cwd=tmp_path,
-            capture_output=True, text=True, check=False,
-        ).stderr  # fmt: skip
+@pytest.mark.parametrize("name", [*TABLES, "cancer", *TEXTS])
+def test_the_first_hour(tmp_path, name):
+    data, label, least = write_rows(name, tmp_path)
+    assert "The search chose" in run(tmp_path, "train", data, "--label", label, "--out", name)
+    told = run(tmp_path, "evaluate", name, data, "--label", label, "--json")
+    assert told["accuracy"] >= least
+    run(tmp_path, "evaluate", name, data, "--label", label)
+    run(tmp_path, "predict", name, data)
+    run(tmp_path, "predict", name, data, "--out", "p.csv")
+    run(tmp_path, "explain", name, data)
+    run(tmp_path, "explain", name, data, "--instead", "next")
+    run(tmp_path, "explore", name, data, "--out", "page.html")
+    run(tmp_path, "export", name, data, "--out", "card.md")
+    run(tmp_path, "export", name, "--out", "graph.onnx")
+    if name not in TEXTS:
+        card = (tmp_path / "card.md").read_text(encoding="utf-8")
+        assert f"value: {told['accuracy']:.6g}\n" in card
+    assert "exists" in run(tmp_path, "train", data, "--out", name, code=2)
+
+
+def test_the_first_images(tmp_path):
     images, digits = load_digits(return_X_y=True)
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "digits.npy", digits)
-    run("train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8", "--out", "pictures")
-    run("recall", "pictures", "images.npy", "--hide", "bottom")
-    run("cluster", "penguins.csv", "--label", "species", "--out", "groups")
+    run(tmp_path, "train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8")
+    run(tmp_path, "recall", "run", "images.npy", "--hide", "bottom")
+
+
+def test_the_first_clusters(tmp_path):
+    write_rows("penguins", tmp_path)
+    run(tmp_path, "cluster", "penguins.csv", "--label", "species", "--out", "groups")

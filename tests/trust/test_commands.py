@@ -203,7 +203,7 @@ def seen(folder):
     }
 
 
-def check(folder, before, code, said):
+def assert_nothing_lost(folder, before, code, said):
     """Nothing is replaced or left behind, raw text reaches neither terminal nor page."""
     assert code in (0, 2, 141), said[-300:]
     assert "Traceback" not in said
@@ -224,7 +224,9 @@ def invoke(folder, arguments):
     before = seen(folder)
     result = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"}).invoke(app, arguments)
     raised = not isinstance(result.exception, SystemExit | None)
-    check(folder, before, result.exit_code, result.output + ("Traceback" if raised else ""))
+    assert_nothing_lost(
+        folder, before, result.exit_code, result.output + ("Traceback" if raised else "")
+    )
     return result
 
 
@@ -321,7 +323,7 @@ def test_closed_pipes(home, tmp_path, name):
     here, note = tmp_path / "here", tmp_path / "note"
     here.mkdir()
     code = process(arguments(name, home, here), note, closed=True)
-    check(here, {}, code, note.read_text(encoding="utf-8", errors="replace"))
+    assert_nothing_lost(here, {}, code, note.read_text(encoding="utf-8", errors="replace"))
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])

@@ -75,7 +75,7 @@ def case(request, tmp_path_factory):
     return path, path.read_bytes(), header, tensors, x, answers(mn.load(path), x)
 
 
-def check(path, x, expected=None):
+def assert_refused_or_sound(path, x, expected=None):
     """One clear line, or a model with finite answers: those `expected`, if given."""
     try:
         model = mn.load(path)
@@ -116,7 +116,7 @@ def test_changed_bytes_are_refused(case, kind, at, other, length, noise):
         new |= {"grow": noise.randbytes(length), "copy": raw[other : other + length]}
         raw[at : at if kind == "grow" else at + length] = new[kind]
     path.write_bytes(bytes(raw))
-    check(path, x, expected)
+    assert_refused_or_sound(path, x, expected)
 
 
 def places(value, path=()):
@@ -159,7 +159,7 @@ def test_changed_fields(case, kind, place, value, factor, depth, sealed):
         write_tensors(path, tensors, header)
     else:  # as an earlier version wrote it, without a checksum
         save_file(tensors, path, {"mnemosphere": json.dumps({**header, "version": 2})})
-    check(path, x)
+    assert_refused_or_sound(path, x)
 
 
 @many
@@ -194,4 +194,4 @@ def test_changed_tensors(case, kind, which, pick):
     else:
         tensors[name], tensors[other] = tensors[other].clone(), tensor
     write_tensors(path, tensors, header)
-    check(path, x)
+    assert_refused_or_sound(path, x)

@@ -33,6 +33,7 @@ _NOT_SETTINGS = {
     "random_state",
     "unlabeled",
     "learn_beta",
+    "learn_weights",
     "once_per_pass",
     "steps",
     "decay",

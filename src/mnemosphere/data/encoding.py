@@ -64,6 +64,7 @@ _FREE_TEXT = "an id or free text"
 _STORED = 1000  # rare categories that are told from new ones
 _LONGEST = 1000  # letters of a category
 _SHOWN = 5
+_LINE = 80  # letters of a cell in a message
 _DAY = 86_400_000_000  # microseconds
 _DAYS = 3_000_000  # from 1970 that still are a date
 _FOUR_DIGITS, _WHOLE = 1e4, 1e15  # numbers between are written without a power of ten
@@ -84,7 +85,13 @@ def check_names(names: Iterable[Any], where: str = "X") -> None:
 def listed(names: Sequence[Any], most: int = _SHOWN) -> str:
     """Names for a message, the first few of them."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
+    return ", ".join(map(_cell, names[:most])) + more
+
+
+def _cell(value: Any) -> str:
+    """A name or a cell in quotes; a line of it at most."""
+    shown = repr(value)
+    return shown if len(shown) <= _LINE else f"{shown[: _LINE - 1]}…"
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ class Encoding:
         for k, (column, place) in enumerate(self.places()):
             if column.width:
                 x[:, place], odd = _encode(column, frame.iloc[:, k])
-                strange += [f"{value!r} in {column.name!r}" for value in odd]
+                strange += [f"{_cell(value)} in {column.name!r}" for value in odd]
         if strange:
             warn_user(
                 f"categories that training did not have count as none of those it had: "
@@ -261,7 +268,9 @@ def _learn(name: str, values: Any, notes: list[str]) -> Column:
         return Column(name, kind, format=format)
     counts = pd.Series(_texts(values)).value_counts()
     if len(counts) == 1:
-        notes.append(f"column {name!r} says {counts.index[0]!r} in every row, so it is left out")
+        notes.append(
+            f"column {name!r} says {_cell(counts.index[0])} in every row, so it is left out"
+        )
         return Column(name, "left out")
     least = 1 if n < _FEW_ROWS else max(2, -(-n // _RARE))
     kept = counts[counts >= least].index[:_MOST]
@@ -292,12 +301,12 @@ def _note_format(name: str, kind: str, format: str, values: Any, notes: list[str
     known = [text for text in _texts(values) if text is not None and text.lower() not in _BLANKS]
     if kind == "date":
         if format:
-            notes.append(f"column {name!r} is read as dates, {format}, such as {known[0]!r}")
+            notes.append(f"column {name!r} is read as dates, {format}, such as {_cell(known[0])}")
         return
     odd = next((text for text in known if not _is_float(text)), None)
     if odd is not None:
         notes.append(
-            f"column {name!r} is read as numbers: {odd!r} as {float(_plain_number(odd, format)):g}"
+            f"column {name!r} is read as numbers: {_cell(odd)} as {float(_plain_number(odd, format)):g}"
         )
 
 
@@ -320,7 +329,7 @@ def _looks_like(words: Sequence[str]) -> str:
     if _mostly_numbers(words):
         odd = [word for word in words if not _is_number(word)]
         if odd:
-            return f"numbers with some texts among them, such as {odd[0]!r}: leave those empty"
+            return f"numbers with some texts among them, such as {_cell(odd[0])}: leave those empty"
         return "numbers written in more than one way: write them all as 1234.5"
     return _FREE_TEXT
 
@@ -514,7 +523,7 @@ def _numbers(column: Column, values: Any) -> NDArray[np.float64]:
     odd = texts[x.isna() & texts.notna()]
     if len(odd):
         raise ValueError(
-            f"column {column.name!r} holds numbers, but row {odd.index[0]} has {odd.iloc[0]!r}: "
+            f"column {column.name!r} holds numbers, but row {odd.index[0]} has {_cell(odd.iloc[0])}: "
             "correct it or leave it empty"
         )
     return np.asarray(x, dtype=np.float64)

@@ -21,7 +21,7 @@ from mnemosphere.data.dataset import ArrayDataset
 from mnemosphere.data.normalize import METRICS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.start import start_joint
+from mnemosphere.estimators.start import start_joint, start_memories
 from mnemosphere.model import initialize, metric
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
@@ -36,6 +36,8 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.training import few_labels, stacked
 from mnemosphere.training.adam import PASSES, Adam
 from mnemosphere.training.conditional import class_targets, start_conditional
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
 
 Floats = NDArray[np.float64]
 
@@ -276,7 +278,7 @@ def _trials(
 ) -> Iterator[_Trial]:  # fmt: skip
     """One split as every candidate sees it, with memories where they start."""
     placed: dict[tuple[str, float | None], tuple[Batch, Batch, Tensor]] = {}
-    starts: dict[tuple[object, ...], tuple[Tensor, Tensor]] = {}
+    starts: dict[tuple[object, ...], tuple[Tensor, Tensor | None]] = {}
     for candidate, loss in zip(candidates, losses, strict=True):
         key = candidate.normalize, candidate.shrinkage
         if key not in placed:
@@ -297,22 +299,24 @@ def _trials(
         yield _Trial(loss, some.cpu().numpy(), candidate, params, fitted, batch)
 
 
-def _memories(candidate: Candidate, fitted: Batch, seed: int) -> tuple[Tensor, Tensor]:
+def _memories(candidate: Candidate, fitted: Batch, seed: int) -> tuple[Tensor, Tensor | None]:
     """Where memories start, and their labels."""
     most = max(fitted.n_rows, fitted.targets.shape[1] - 1)
-    return initialize.within_classes(
-        fitted.filled().x, fitted.targets, min(candidate.n_memories, most),
+    return start_memories(
+        fitted, min(candidate.n_memories, most), own_labels=not candidate.unlabeled,
         generator=torch.Generator().manual_seed(seed),
     )  # fmt: skip
 
 
 def _begin(
-    candidate: Candidate, fitted: Batch, memories: tuple[Tensor, Tensor], settings: Settings
+    candidate: Candidate, fitted: Batch, memories: tuple[Tensor, Tensor | None], settings: Settings
 ) -> Parameters:
+    w, labels = memories
     if candidate.objective == "conditional":
-        return start_conditional(*memories, beta=settings.beta)
+        assert labels is not None
+        return start_conditional(w, labels, beta=settings.beta)
     return start_joint(
-        *memories, fitted, varsigma=settings.varsigma, sharing=candidate.sharing or 1.0,
+        w, labels, fitted, varsigma=settings.varsigma, sharing=candidate.sharing or 1.0,
         beta=settings.beta, uniform_weight=settings.uniform_weight,
     )  # fmt: skip
 
@@ -364,10 +368,13 @@ def _train(
             noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
         )  # fmt: skip
         return params.replace(p=net_class_weights(params, 0.0))
-    if first.unlabeled:
-        params = few_labels.settle(
-            params, ArrayDataset(rows), learn_beta=learn_beta, generator=generator
-        ).params
-    params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=JOINT_STEPS)
-    counts = params.p * n_rows
+    if first.unlabeled:  # the weights of memories are held, as in the training of the model
+        data = ArrayDataset(rows)
+        settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)
+        steps = FixedPoint(None, learn_beta=learn_beta, learn_weights=False)
+        result = fit(settled.params, data, steps, max_iter=JOINT_STEPS, tol=steps.tol)
+        params, counts = result.params, steps.label_counts(result.state, n_rows)
+    else:
+        params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=JOINT_STEPS)
+        counts = params.p * n_rows
     return params.replace(p=net_class_weights(params, settings.smoothing, counts))

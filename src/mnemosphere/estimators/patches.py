@@ -26,12 +26,16 @@ from mnemosphere.encoder import (
 )
 from mnemosphere.estimators import saving
 from mnemosphere.estimators.base import fitted_attribute
-from mnemosphere.estimators.progress import ProgressBar
 from mnemosphere.estimators.saving import register
-from mnemosphere.estimators.setup import learn_features, precision_of
+from mnemosphere.estimators.setup import (
+    begin,
+    kept_settings,
+    learn_features,
+    precision_of,
+    solver_of,
+)
 from mnemosphere.estimators.start import start_joint
 from mnemosphere.fitted import Floats, Record, as_numpy, like
-from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.model import initialize, objectives
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
@@ -87,15 +91,16 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Patches to learn from, drawn at random; None: all of them.
     max_iter : int or None
         Passes over these patches; None: 10.
-    tol : float
-        Stop when a pass changes the loss by less than this, relative; 0 to switch off.
+    solver : "fixed-point" or FixedPoint
+        The object holds batch size and tolerance.
     precision : {"auto", "float32", "float64"}
         "auto": float64 up to a million numbers, where it costs little, else float32.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
     random_state : int, RandomState or None
-    verbose : int
-        1 shows a progress bar.
+    callbacks : sequence of Callback
+        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
+        shows it.
 
     Attributes
     ----------
@@ -130,11 +135,11 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "power": [Interval(Real, 0, 4, closed="right")],
         "n_patches": [_COUNT, None],
         "max_iter": [_COUNT, None],
-        "tol": [Interval(Real, 0, None, closed="left")],
+        "solver": [StrOptions({"fixed-point"}), FixedPoint],
         "precision": [StrOptions({"auto", "float32", "float64"})],
         "device": [str],
         "random_state": ["random_state"],
-        "verbose": ["verbose"],
+        "callbacks": "no_validation",
     }
 
     def __init__(
@@ -150,11 +155,11 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         power: float = 0.5,
         n_patches: int | None = 500_000,
         max_iter: int | None = None,
-        tol: float = 1e-4,
+        solver: str | FixedPoint = "fixed-point",
         precision: str = "auto",
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.image_shape = image_shape
         self.patch = patch
@@ -166,11 +171,11 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.power = power
         self.n_patches = n_patches
         self.max_iter = max_iter
-        self.tol = tol
+        self.solver = solver
         self.precision = precision
         self.device = device
         self.random_state = random_state
-        self.verbose = verbose
+        self.callbacks = callbacks
 
     def __getattr__(self, name: str) -> Any:
         return fitted_attribute(self, name, _ATTRIBUTES)
@@ -188,9 +193,10 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         features, images = learn_features(flat, self.device, owner, encoded=False)
         shape = image_shape(self.image_shape, shape, features.n_columns)
         dtype = precision_of(self.precision, images.values.numel())
-        generator = torch.Generator().manual_seed(draw_seed(self.random_state))
+        seed, callbacks = begin(settings, owner, images, ())
+        generator = torch.Generator().manual_seed(seed)
         layers, results = [], []
-        for windows in windows_of(settings, shape):
+        for k, windows in enumerate(windows_of(settings, shape)):
             patches = PatchDataset.draw(
                 images, windows, self.n_patches, dtype=dtype, generator=generator
             )
@@ -199,31 +205,30 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     f"every patch of {features.n_columns} feature(s) in X is blank, so none has a "
                     "direction: pass images with some contrast, or larger patches"
                 )
-            result = self._learn(patches, generator)
+            result = self._learn(patches, generator, callbacks, f"size{k}")
             layers.append(patch_layer(settings, windows, result.params))
             results.append(result)
         history = [record.as_dict() for result in results for record in result.history]
         ended = [result.status for result in results]
         status = next((status for status in ended if status != "converged"), "converged")
-        record = Record(settings, history, status, status == "converged")
+        record = Record(kept_settings(settings), history, status, status == "converged")
         self.model_ = FittedEncoder(features, shape, tuple(layers), float(self.power), record)
         return self
 
-    def _learn(self, patches: PatchDataset, generator: torch.Generator) -> FitResult:
+    def _learn(
+        self, patches: PatchDataset, generator: torch.Generator, callbacks: Sequence[Callback],
+        stage: str,
+    ) -> FitResult:  # fmt: skip
         """Patch memories of highest likelihood."""
-        learned = self.beta == "learn"
+        held = None if self.beta == "learn" else float(self.beta)
         width = min(self.n_memories, patches.n_rows)
         rows = patches.sample(max(width, initialize.PROBE_ROWS), generator=generator)
         w = initialize.from_data(rows.x, width, generator=generator)
-        params = start_joint(
-            w, None, rows, varsigma=1.0, beta=None if learned else float(self.beta),
-            uniform_weight=1.0,
-        )  # fmt: skip
-        solver = FixedPoint().resolve(patches.n_rows, learn_beta=learned, device=patches.device)
-        watchers: Sequence[Callback] = [ProgressBar()] if self.verbose else []
+        params = start_joint(w, None, rows, varsigma=1.0, beta=held, uniform_weight=1.0)
+        solver = solver_of(self.solver, patches.n_rows, self.beta, patches.device)
         return fit(
             params, patches, solver, rule=objectives.marginal, max_iter=self.max_iter or _PASSES,
-            tol=self.tol, generator=generator, callbacks=watchers,
+            tol=solver.tol, generator=generator, callbacks=callbacks, stage=stage,
         )  # fmt: skip
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:

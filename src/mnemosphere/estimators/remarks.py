@@ -39,7 +39,10 @@ def about_labels(
     if len(classes) == 1:
         notes.append(f"y says {str(classes[0])!r} in every row, so every prediction will")
     if classes.dtype.kind in "if" and len(classes) > 1 and classes[0] == -1 and classes[1] >= 0:
-        notes.append("the label -1 counts as a class: pass unlabeled=-1 if it marks missing labels")
+        notes.append(
+            "the label -1 counts as a class: if it marks missing labels, pass unlabeled=-1, or "
+            "leave it out of the file"
+        )
     lone = classes[counts == 1]
     if len(lone):
         names = [str(name) for name in classes[counts > 1]]

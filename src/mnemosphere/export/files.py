@@ -346,9 +346,8 @@ def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None
         raise ValueError(f"estimator is {name!r}")
     if not isinstance(header.get("settings"), dict):
         raise ValueError(f"its settings are not those of a {name}")
-    if name in _KINDS:
-        for once in ("tol", "verbose"):  # settings once; tol is the solver's now
-            header["settings"].pop(once, None)
+    for once in ("tol", "verbose"):  # settings once; tol is the solver's now
+        header["settings"].pop(once, None)
     if name == "DAMClassifier":
         _bring_up_to_date(header)
     if isinstance(header.get("own"), dict):  # a threshold stood in place of held-out scores
