@@ -9,7 +9,7 @@ from mnemosphere.model import Batch, from_memories, objectives
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint
-from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse
+from mnemosphere.training.rehearsal import give_memories, rehearse
 
 N, P, C = 7, 20, 4
 CENTERS = np.linalg.qr(np.random.default_rng(3).normal(size=(N, N)))[0][:C]
@@ -86,7 +86,8 @@ def model():
 
 
 def test_memories_given_come_from_near_neighbors_who_take_over(model):
-    wide = add_columns(model, torch.tensor([0, 1, 3]), 4)
+    p = torch.cat([model.p[:, :2], 1e-6 * model.p_h[:, None], model.p[:, 2:]], 1)
+    wide = model.replace(p=p, p_q=p.sum(0))
     state = FixedPoint().resume(wide)
     x, _ = rows([2], 30, 5)
     q = objectives.soft_labels(torch.full((30,), 2), 3, 0.1, dtype=torch.float64)

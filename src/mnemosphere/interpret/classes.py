@@ -21,12 +21,13 @@ from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.model import retrieval
-from mnemosphere.model.kmeans import Partition, spherical_kmeans
+from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
 from mnemosphere.numerics.bessel import log_omega_ratio
 
 _NEW_MEMORIES = 5
+_FOLDS = 5
 _DRAWN = 1000  # rows of the known classes
 _LEAST = 1e-30  # weight: float32 has it
 
@@ -38,16 +39,19 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     imprinted weights (Qi et al. 2018). Their weight is the likeliest one, for these rows and for
     rows that the model draws of the known classes.
     """
+    return extend(model, X, label, model.features.texts(X))
+
+
+def extend(
+    model: FittedModel, X: Any, label: object, texts: list[str | None] | None
+) -> FittedModel:
+    """`add_class` of rows with these texts."""
     names = model.classes.tolist()
     if label in names:
         raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
     x, w = directed(model, X).double(), model.params.w
-    groups = Partition(torch.arange(len(x), device=x.device), x)
-    if len(x) > _NEW_MEMORIES:
-        generator = torch.Generator(x.device).manual_seed(0)
-        groups = spherical_kmeans(x, _NEW_MEMORIES, generator=generator)
-    near = groups.centers
-    new = _imprinted(near, x.mean(0))
+    near = _centers(x)
+    new = _imprinted(near, x)
     table = torch.eye(len(names) + 1, dtype=torch.float64)
     table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
     wide = _map_classes(model, _with_label(names, label, model.classes), table)
@@ -62,7 +66,6 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     if behind is not None:
         behind = behind.take(np.append(np.arange(model.n_memories), np.full(len(new), -1)))
         behind.support[model.n_memories :] = len(x) / len(new)
-        texts = model.features.texts(X)
         if texts is not None and behind.names is not None:
             order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
             behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
@@ -73,15 +76,23 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
         p = extended(density.p, model.smoothing, _average_weight(density.p))
         density = _weighted(density, torch.cat([density.w, near.to(w)]), p)
     p = extended(wide.params.p, model.smoothing, _average_weight(model.params.p))
-    net = extended(wide.net.p, 0.0, _likeliest_weight(model, x, groups))
+    net = extended(wide.net.p, 0.0, _likeliest_weight(model, x))
     return _reweighted(wide, torch.cat([w, new.to(w)]), p, net).replace(
         exemplars=behind, label_mass=mass, density=density
     )
 
 
-def _imprinted(near: Tensor, mean: Tensor) -> Tensor:
-    """Memories (k, N) of a class, halfway from unit rows near (k, N) to the mean of its rows."""
-    return sphere.project(near + torch.nn.functional.normalize(mean, dim=0))
+def _centers(x: Tensor) -> Tensor:
+    """Unit rows x (n, N) themselves, or the centers of groups if there are many."""
+    if len(x) <= _NEW_MEMORIES:
+        return x
+    generator = torch.Generator(x.device).manual_seed(0)
+    return spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
+
+
+def _imprinted(near: Tensor, x: Tensor) -> Tensor:
+    """Memories (k, N) of a class, halfway from unit rows near (k, N) to the mean of its rows x."""
+    return sphere.project(near + torch.nn.functional.normalize(x.mean(0), dim=0))
 
 
 def _average_weight(p: Tensor) -> float:
@@ -89,31 +100,30 @@ def _average_weight(p: Tensor) -> float:
     return float(p[1:, :-1].sum()) / (p.shape[1] - 1)
 
 
-def _likeliest_weight(model: FittedModel, x: Tensor, groups: Partition) -> float:
+def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
     """The weight of a new class with rows x (n, N), at most that of an average class.
 
     At the likeliest one, as many rows of known classes are expected to be lost as rows of the new
-    class to be missed, if that is as frequent as the others. Each row counts by the memories of
-    groups other than its own, so that rows like it will do as well.
+    class to be missed, if that is as frequent as the others. The rows of the new class are
+    cross-validated: each counts by the memories of those that are not in its fold.
     """
     params, generator = model.class_params, torch.Generator().manual_seed(0)
     drawn, _ = retrieval.sample(model.row_density.to(device="cpu"), _DRAWN, generator=generator)
     log_ratio = log_omega_ratio(params.beta, params.n_features)
 
-    def log_odds(rows: Tensor, near: Tensor, mean: Tensor) -> Floats:
-        """Of the new class at weight 1, (n,)."""
-        h = params.beta_eff * (rows @ _imprinted(near, mean).T) - log_ratio
+    def log_odds(rows: Tensor, known: Tensor) -> Floats:
+        """Of the class of the rows `known`, at weight 1, (n,)."""
+        w = _imprinted(_centers(known), known)
+        h = params.beta_eff * (rows @ w.T) - log_ratio
         others = model.class_forward(rows).logsumexp(1)
-        return as_numpy(h.logsumexp(1) - math.log(len(near)) - others)
+        return as_numpy(h.logsumexp(1) - math.log(len(w)) - others)
 
-    x, near = x.to(params.w), groups.centers.to(params.w)
-    lost = log_odds(drawn.to(x), near, x.mean(0))
-    if len(near) == 1:
-        won = log_odds(x, near, x.mean(0))
-    else:
-        numbers = torch.arange(len(near), device=x.device)
-        parts = [(groups.label == k, numbers != k) for k in range(len(near))]
-        won = np.concatenate([log_odds(x[a], near[b], x[~a].mean(0)) for a, b in parts])
+    x = x.to(params.w)
+    fold = torch.arange(len(x), device=x.device) % _FOLDS
+    lost, won = log_odds(drawn.to(x), x), log_odds(x, x)
+    if len(x) > 1:
+        parts = [log_odds(x[fold == k], x[fold != k]) for k in range(min(_FOLDS, len(x)))]
+        won = np.concatenate(parts)
 
     def slope(log_weight: float) -> float:
         missed = expit(-won - log_weight).mean() / len(model.classes)
