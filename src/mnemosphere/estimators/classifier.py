@@ -265,7 +265,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         On a fresh model the first batch settles what is "auto", the normalization and the first
         memories, so it should look like the rest. The objective is the joint likelihood. A class
-        that appears later is learned: it gets memories of others. rehearse: classes that stop
+        that appears later is added as by `add_class`. rehearse: classes that stop
         coming are not forgotten; the model draws rows of theirs itself. How soon the past fades
         is `solver=FixedPoint(half_life=rows)`.
         """

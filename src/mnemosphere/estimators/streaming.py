@@ -69,9 +69,6 @@ def with_new_classes(
         rows = (own & counts if bool((own & counts).any()) else own).nonzero()[:, 0]
         named = None if texts is None else [texts[row] for row in rows.tolist()]
         model = extend(model, stored.take(rows), coded.classes[k].item(), named)
-    if stream is not None:
-        late = stream.late | set(coded.classes[fresh].tolist())
-        stream = replace(stream, state=FixedPoint().resume(model.params), late=late)
     new = torch.isin(coded.index, torch.from_numpy(fresh).to(coded.index))
     rest = (~new).nonzero()[:, 0]
     if len(rest) and model.objective == "conditional":
@@ -80,7 +77,14 @@ def with_new_classes(
             "classes are left out, since partial_fit goes on by the joint likelihood, which would "
             "cost a model of the conditional one accuracy: fit again with all rows to learn them"
         )
-        rest = rest[:0]
+        return model, rest[:0]
+    if len(rest) or stream is not None:  # memories of few rows count less in what follows
+        assert model.label_mass is not None
+        p_q = _class_prior(model.label_mass, model.smoothing).to(model.params.p)
+        model = model.replace(params=with_class_prior(model.params, p_q, "follow"))
+    if stream is not None:
+        late = stream.late | set(coded.classes[fresh].tolist())
+        stream = replace(stream, state=FixedPoint().resume(model.params), late=late)
     return model.replace(stream=stream), rest
 
 
@@ -156,14 +160,11 @@ def take_in_labeled(
         dataset, snapshot = _rehearsed(
             dataset, snapshot, old, classes.tolist(), counts, new, soft, seed
         )
-    # A class not seen yet keeps a sliver, so that it can still be learned.
-    p_q = mass + 1e-6 * mass.sum()
-    if smoothing == 0:
-        p_q[-1] = 0.0  # no label weight ever goes to "none of them"
+    p_q = _class_prior(mass, smoothing).to(params.p)
     try:
-        params = with_class_prior(params, p_q.to(params.p), "hold")
+        params = with_class_prior(params, p_q, "hold")
     except RuntimeError:  # memories of one class each leave no way to hold their weights
-        params = with_class_prior(params, p_q.to(params.p), "follow")
+        params = with_class_prior(params, p_q, "follow")
     if state is None:
         state = (FixedPoint().start if first else FixedPoint().resume)(params)
     model = model.replace(label_mass=mass, stream=Stream(state, late, snapshot))
@@ -197,3 +198,12 @@ def _counts(mass: Tensor, smoothing: float) -> Tensor:
     """Rows of each class (C,) whose smoothed label weights sum to `mass` (C+1,)."""
     counts: Tensor = ((mass - smoothing / len(mass) * mass.sum()) / (1 - smoothing))[:-1]
     return counts.clamp_min(0)
+
+
+def _class_prior(mass: Tensor, smoothing: float) -> Tensor:
+    """Column sums of p (C+1,) for summed label weights."""
+    # A class not seen yet keeps a sliver, so that it can still be learned.
+    p_q = mass + 1e-6 * mass.sum()
+    if smoothing == 0:
+        p_q[-1] = 0.0  # no label weight ever goes to "none of them"
+    return p_q

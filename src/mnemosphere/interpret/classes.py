@@ -69,8 +69,10 @@ def extend(
         if texts is not None and behind.names is not None:
             order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
             behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
-    if mass is not None:
-        mass[column] += len(x)
+    if mass is not None:  # smoothing is spread over one more column
+        total, spread = mass.sum(), model.smoothing * mass.sum() / (len(mass) - 1)
+        mass += model.smoothing * (total + len(x)) / len(mass) - spread
+        mass[column] += spread + (1 - model.smoothing) * len(x)
     density = wide.density
     if density is not None:  # there the rows themselves are memories
         p = extended(density.p, model.smoothing, _average_weight(density.p))
