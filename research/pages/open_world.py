@@ -99,13 +99,14 @@ def reasons_table() -> str:
         "ours, larger of two ranks": "novelty or doubt, the larger rank",
         "ours, threshold per class": "the sum, a threshold per class",
     }
+    if not all(names.keys() <= data["results"]["0.25"]["methods"].keys() for data in run["sets"]):
+        return NONE
     rows = [
         [text, *(
             " / ".join(_cell(data["results"][s]["methods"][method], "f1") for s in OPEN)
             for data in run["sets"]
         )]
         for method, text in names.items()
-        if all(method in data["results"]["0.25"]["methods"] for data in run["sets"])
     ]  # fmt: skip
     return markdown(["rejection score", *(NAMES[data["name"]] for data in run["sets"])], rows)
 
