@@ -106,11 +106,12 @@ def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
     dev, test = (mn.interpret.rejection_score(fitted, x) for x in (data.x_dev, data.x_test))
     seconds = time.perf_counter() - began
     predicted = model.classes_[proba.argmax(1)]
-    novelty = [model.novelty_score(x) for x in (data.x_dev, data.x_test)]
-    doubt = [fitted.doubt(x).numpy() for x in (data.x_dev, data.x_test)]
+    reasons = [mn.interpret.rejection_reasons(fitted, x).numpy() for x in (data.x_dev, data.x_test)]
+    reasons = [part / reasons[0].std(0) for part in reasons]
+    ordered = np.sort(reasons[0], axis=0)
     larger = [
-        np.maximum(*(np.searchsorted(np.sort(part[0]), part[k]) for part in (novelty, doubt)))
-        for k in (0, 1)
+        np.max([np.searchsorted(ordered[:, k], part[:, k]) for k in range(2)], axis=0)
+        for part in reasons
     ]
     places = [
         model.predict_proba(data.x_dev).argmax(1), np.searchsorted(model.classes_, predicted)
@@ -122,8 +123,10 @@ def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
             limits[k] = threshold(own)
     return model, {
         "ours": Answers(predicted, dev, test, proba, seconds),
-        "ours, novelty alone": Answers(predicted, *novelty),
-        "ours, doubt alone": Answers(predicted, *doubt),
+        "ours, novelty alone": Answers(predicted, *(part[:, 0] for part in reasons)),
+        "ours, doubt alone": Answers(predicted, *(part[:, 1] for part in reasons)),
+        "ours, lead alone": Answers(predicted, *(part[:, 2] for part in reasons)),
+        "ours, novelty and doubt": Answers(predicted, *(part[:, :2].sum(1) for part in reasons)),
         "ours, larger of two ranks": Answers(predicted, *larger),
         "ours, threshold per class": Answers(
             predicted, dev - limits[places[0]], test - limits[places[1]]

@@ -50,7 +50,7 @@ Floats = NDArray[np.floating[Any]]
 class HeldOut:
     """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
 
-    scale: tuple[float, float]  # standard deviations of novelty score and doubt
+    scale: NDArray[np.float64]  # (3,) standard deviations of the reasons for rejection
     novelty: NDArray[np.float64]  # (n,) novelty scores
     rejection: NDArray[np.float64]  # (n,) rejection scores
     label: NDArray[np.float64]  # (m,) −log P(y|x) of the labels that are known
@@ -298,11 +298,6 @@ class FittedModel:
     def log_proba(self, X: Any) -> Tensor:
         """Log P(y | x, y is one of the C classes), (n, C)."""
         return self.class_log_joint(X)[:, :-1].double().log_softmax(1)
-
-    def doubt(self, X: Any) -> Tensor:
-        """Minus the log of the largest probability of a class, "none of them" included, (n,)."""
-        joint = self.class_log_joint(X).double()
-        return joint.logsumexp(1) - joint[:, :-1].amax(1)
 
     def shares(self, X: Any) -> Tensor:
         """P(memory | x), (n, P)."""

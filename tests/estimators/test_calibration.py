@@ -151,9 +151,10 @@ def test_rejected_rows_are_none_whatever_the_labels(make_clusters, names):
     model.calibrate(rows.x)
     answer = model.predict_or_reject(rows.x, 0.1)
     rejected = np.array([value is None for value in answer])
-    # Both reasons, each in its own standard deviations: ⌊0.1·62⌋ = 6.
-    novelty, doubt = model.novelty_score(rows.x), -np.log(model.predict_proba(rows.x).max(1))
-    score = novelty / novelty.std() + doubt / doubt.std()
+    # All reasons, each in its own standard deviations: ⌊0.1·62⌋ = 6.
+    log_p = np.log(model.predict_proba(rows.x))
+    reasons = model.novelty_score(rows.x), -log_p.max(1), log_p.mean(1) - log_p.max(1)
+    score = sum(part / part.std() for part in reasons)
     assert np.array_equal(rejected, score > np.sort(score)[-6] + 1e-5)
     assert rejected.sum() == 5
     kept = ~rejected

@@ -9,7 +9,7 @@ from mnemosphere.model import Batch, from_memories, objectives
 from mnemosphere.model.kernel import accumulate
 from mnemosphere.numerics import sphere
 from mnemosphere.training import FixedPoint
-from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse
+from mnemosphere.training.rehearsal import give_memories, rehearse
 
 N, P, C = 7, 20, 4
 CENTERS = np.linalg.qr(np.random.default_rng(3).normal(size=(N, N)))[0][:C]
@@ -74,6 +74,28 @@ def test_a_stream_goes_on_after_its_model_was_stored(tmp_path, rehearses):
     assert parts.beta_ == whole.beta_
 
 
+@pytest.mark.parametrize("objective", ["joint", "conditional"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_fitted_model_takes_a_new_class(objective, mixed):
+    settings = {"objective": objective, "normalize": "none", "search": None, "random_state": 0}
+    model = mn.DAMClassifier(6, **settings).fit(*rows([0, 1, 2], 300, 1))
+    old, new = rows([0, 1, 2], 300, 2), rows([3], 200, 3)
+    before = model.score(*old)
+    x, y = (
+        np.concatenate(parts) for parts in zip(rows([3], 20, 4), rows([0, 1], 50, 5), strict=True)
+    )
+    n = 70 if mixed else 20
+    if mixed and objective == "conditional":
+        with pytest.warns(UserWarning, match="'d' is new: the 50 rows of known classes are left"):
+            model.partial_fit(x[:n], y[:n])
+    else:
+        model.partial_fit(x[:n], y[:n])
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert model.objective_ == objective
+    assert model.score(*new) > 0.9
+    assert model.score(*old) > before - 0.02
+
+
 @pytest.fixture
 def model():
     generator = torch.Generator().manual_seed(0)
@@ -86,7 +108,8 @@ def model():
 
 
 def test_memories_given_come_from_near_neighbors_who_take_over(model):
-    wide = add_columns(model, torch.tensor([0, 1, 3]), 4)
+    p = torch.cat([model.p[:, :2], 1e-6 * model.p_h[:, None], model.p[:, 2:]], 1)
+    wide = model.replace(p=p, p_q=p.sum(0))
     state = FixedPoint().resume(wide)
     x, _ = rows([2], 30, 5)
     q = objectives.soft_labels(torch.full((30,), 2), 3, 0.1, dtype=torch.float64)

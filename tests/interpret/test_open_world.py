@@ -41,24 +41,29 @@ def seven():
 # Promises
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
-def test_the_rejection_rate_is_the_promised_one_over_40_draws(digits, rate):
-    count, rng = 0, np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def draws(digits):
+    """40 draws of rows to calibrate with, and 60 other rows each."""
+    rng, found = np.random.default_rng(0), []
     for _ in range(40):
         order = rng.permutation(REST)
-        model = interpret.calibrate(digits.model_, X[order[:900]], Y[order[:900]])
-        count += int(interpret.is_rejected(model, X[order[900:960]], rate).sum())
-    assert binomtest(count, 40 * 60, rate).pvalue > 0.01
+        some = order[:900]
+        found.append((interpret.calibrate(digits.model_, X[some], Y[some]), order[900:960]))
+    return found
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3])
+def test_the_rejection_rate_is_the_promised_one_over_40_draws(draws, rate):
+    count = sum(interpret.is_rejected(model, X[rows], rate).sum() for model, rows in draws)
+    assert binomtest(int(count), 40 * 60, rate).pvalue > 0.01
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.95, 0.99])
-def test_prediction_sets_cover_as_promised_over_40_draws(digits, coverage):
-    count, rng = 0, np.random.default_rng(1)
-    for _ in range(40):
-        order = rng.permutation(REST)
-        model = interpret.calibrate(digits.model_, X[order[:900]], Y[order[:900]])
-        sets = interpret.predict_set(model, X[order[900:960]], coverage)
-        count += sum(y in own for y, own in zip(Y[order[900:960]], sets, strict=True))
+def test_prediction_sets_cover_as_promised_over_40_draws(draws, coverage):
+    count = 0
+    for model, rows in draws:
+        sets = interpret.predict_set(model, X[rows], coverage)
+        count += sum(y in own for y, own in zip(Y[rows], sets, strict=True))
     assert binomtest(count, 40 * 60, coverage).pvalue > 0.01
 
 
@@ -135,9 +140,9 @@ def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, 
 # Classes
 
 
-# Memories of the conditional objective are far from rows of their own in few dimensions.
+# The conditional weight balances rows lost and rows missed: nine classes lose more than a hundred.
 @pytest.mark.parametrize(
-    ("per_class", "objective", "most"), [(5, "joint", 0.005), (2, "conditional", 0.03)]
+    ("per_class", "objective", "most"), [(5, "joint", 0.005), (2, "conditional", 0.0125)]
 )
 def test_a_class_from_five_rows(per_class, objective, most):
     recall, centroid, change, rng = [], [], [], np.random.default_rng(0)

@@ -30,7 +30,7 @@ from mnemosphere.estimators.progress import looking
 from mnemosphere.estimators.remarks import about_labels, check_worth_it
 from mnemosphere.estimators.saving import register
 from mnemosphere.estimators.setup import Trained, begin, kept_settings, learn_features, record_of
-from mnemosphere.estimators.streaming import known_classes, take_in_labeled
+from mnemosphere.estimators.streaming import known_classes, take_in_labeled, with_new_classes
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
     Calibration,
@@ -265,7 +265,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         On a fresh model the first batch settles what is "auto", the normalization and the first
         memories, so it should look like the rest. The objective is the joint likelihood. A class
-        that appears later is learned: it gets memories of others. rehearse: classes that stop
+        that appears later is added as by `add_class`. rehearse: classes that stop
         coming are not forgotten; the model draws rows of theirs itself. How soon the past fades
         is `solver=FixedPoint(half_life=rows)`.
         """
@@ -289,9 +289,16 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
                 stored = model.stored(X)
                 coded = _encode(settings, y, stored, known, require_label=False)
                 weight = row_weights(coded, self.class_weight, sample_weight)
-                dataset = ArrayDataset(rows_to_certify(model, stored, coded.targets, weight))
+                texts = model.features.texts(X)
+                model, rest = with_new_classes(model, stored, coded, weight, texts)
+                if not len(rest):
+                    self.model_ = model
+                    return self
+                weight = None if weight is None else weight[rest]
+                stored, targets = stored.take(rest), coded.targets[rest]
+                dataset = ArrayDataset(rows_to_certify(model, stored, targets, weight))
             self.model_ = take_in_labeled(
-                model, coded.classes, dataset, self.solver, first=first, rehearses=rehearse
+                model, dataset, self.solver, first=first, rehearses=rehearse
             )
         return self
 

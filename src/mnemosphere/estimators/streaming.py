@@ -12,8 +12,10 @@ from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, StreamedBatch
 from mnemosphere.data.encoding import listed
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Snapshot, Stream
-from mnemosphere.labels import as_labels, is_missing
+from mnemosphere.interpret.classes import extend
+from mnemosphere.labels import Encoded, as_labels, is_missing
 from mnemosphere.model import objectives
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
@@ -21,14 +23,16 @@ from mnemosphere.model.prior import with_class_prior
 from mnemosphere.schema import warn_user
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.rehearsal import add_columns, give_memories, rehearse, widen_state
-from mnemosphere.training.solver import SolverState
+from mnemosphere.training.rehearsal import give_memories, rehearse
 
 
 def known_classes(
     model: FittedModel | None, y: Any, classes: Any, unlabeled: object
 ) -> NDArray[Any] | None:
-    """The classes of the model, with those that are new in this batch; None: those of y."""
+    """The classes of the model, with those that are new in this batch; None: those of y.
+
+    classes: those to come, which count on a fresh model alone.
+    """
     given = None if classes is None else np.unique(np.asarray(classes))
     if model is None:
         return given
@@ -36,7 +40,7 @@ def known_classes(
         raise ValueError(
             f"classes {given.tolist()} differ from the model's {model.classes.tolist()}"
         )
-    known: NDArray[Any] = model.classes if given is None else given
+    known: NDArray[Any] = model.classes
     labels = as_labels(y)
     if labels.ndim != 1 or (isinstance(labels, Tensor) and labels.is_floating_point()):
         return known
@@ -44,6 +48,44 @@ def known_classes(
     found = found[~is_missing(found, unlabeled) & ~is_missing(found, float("nan"))]
     alike = (found.dtype.kind in "biuf") == (known.dtype.kind in "biuf")
     return np.unique(np.concatenate([known, np.unique(found)])) if alike and len(found) else known
+
+
+def with_new_classes(
+    model: FittedModel, stored: StoredRows, coded: Encoded, weight: Tensor | None,
+    texts: list[str | None] | None,
+) -> tuple[FittedModel, Tensor]:  # fmt: skip
+    """(the model with the classes that it did not know, as `add_class` adds them; rows to learn).
+
+    The joint likelihood would cost a model of the conditional one more than rows of known classes
+    gain, so these are left out there.
+    """
+    fresh = np.flatnonzero(~np.isin(coded.classes, model.classes))
+    if not len(fresh):
+        return model, torch.arange(stored.n_rows, device=stored.device)
+    stream, (_, lost) = model.stream, model.on_sphere(stored)
+    counts = ~lost if weight is None else ~lost & (weight > 0)
+    for k in fresh.tolist():
+        own = coded.index == k
+        rows = (own & counts if bool((own & counts).any()) else own).nonzero()[:, 0]
+        named = None if texts is None else [texts[row] for row in rows.tolist()]
+        model = extend(model, stored.take(rows), coded.classes[k].item(), named)
+    new = torch.isin(coded.index, torch.from_numpy(fresh).to(coded.index))
+    rest = (~new).nonzero()[:, 0]
+    if len(rest) and model.objective == "conditional":
+        warn_user(
+            f"{listed(coded.classes[fresh].tolist())} is new: the {len(rest)} rows of known "
+            "classes are left out, since partial_fit goes on by the joint likelihood, which would "
+            "cost a model of the conditional one accuracy: fit again with all rows to learn them"
+        )
+        return model, rest[:0]
+    if len(rest) or stream is not None:  # memories of few rows count less in what follows
+        assert model.label_mass is not None
+        p_q = _class_prior(model.label_mass, model.smoothing).to(model.params.p)
+        model = model.replace(params=with_class_prior(model.params, p_q, "follow"))
+    if stream is not None:
+        late = stream.late | set(coded.classes[fresh].tolist())
+        stream = replace(stream, state=FixedPoint().resume(model.params), late=late)
+    return model.replace(stream=stream), rest
 
 
 def take_in(
@@ -76,20 +118,23 @@ def take_in(
 
 
 def take_in_labeled(
-    model: FittedModel, classes: NDArray[Any], dataset: ArrayDataset, solver: object, *,
-    first: bool, rehearses: bool,
-) -> FittedModel:  # fmt: skip
-    """The same for a classifier; classes: those of the model and of the batch.
+    model: FittedModel, dataset: ArrayDataset, solver: object, *, first: bool, rehearses: bool
+) -> FittedModel:
+    """The same for a classifier, of classes that the model has.
 
     first: the parameters of the model are where memories start.
     """
+    if model.objective == "conditional":
+        warn_user(
+            "partial_fit goes on by the joint likelihood from a model that was trained by the "
+            "conditional one, which costs accuracy: if that matters, fit again with all rows, or "
+            "with objective='joint' before"
+        )
+    classes, smoothing = model.classes, model.smoothing
     counts = torch.zeros(len(classes), dtype=torch.float64)
-    smoothing, before = model.smoothing, model.classes.tolist()
     if not first:
         assert model.label_mass is not None
-        counts[_places(before, classes)] = _counts(model.label_mass, smoothing)
-        if len(before) < len(classes):
-            model = _widen(model, before, classes)
+        counts = _counts(model.label_mass, smoothing)
     half_life = getattr(solver, "half_life", None)
     if half_life is not None and not rehearses:
         counts = counts * 0.5 ** (dataset.rows.total_weight / half_life)
@@ -99,8 +144,6 @@ def take_in_labeled(
     if not first:
         arrived = ((new > 0.5) & (counts < 0.5)).tolist()
         late |= {label for label, here in zip(classes.tolist(), arrived, strict=True) if here}
-        if stream is None:
-            _warn_of_losses(model, sorted(late - set(before)))
     counts = counts + new
     names = len(classes)
     soft = objectives.soft_labels(torch.arange(names), names, smoothing, dtype=torch.float64)
@@ -117,33 +160,15 @@ def take_in_labeled(
         dataset, snapshot = _rehearsed(
             dataset, snapshot, old, classes.tolist(), counts, new, soft, seed
         )
-    # A class not seen yet keeps a sliver, so that it can still be learned.
-    p_q = mass + 1e-6 * mass.sum()
-    if smoothing == 0:
-        p_q[-1] = 0.0  # no label weight ever goes to "none of them"
+    p_q = _class_prior(mass, smoothing).to(params.p)
     try:
-        params = with_class_prior(params, p_q.to(params.p), "hold")
+        params = with_class_prior(params, p_q, "hold")
     except RuntimeError:  # memories of one class each leave no way to hold their weights
-        params = with_class_prior(params, p_q.to(params.p), "follow")
+        params = with_class_prior(params, p_q, "follow")
     if state is None:
         state = (FixedPoint().start if first else FixedPoint().resume)(params)
-    model = model.replace(classes=classes, label_mass=mass, stream=Stream(state, late, snapshot))
+    model = model.replace(label_mass=mass, stream=Stream(state, late, snapshot))
     return take_in(model, dataset, objectives.joint, solver, params=params, first=first)
-
-
-def _warn_of_losses(model: FittedModel, fresh: list[Any]) -> None:
-    """A stream that begins with a fitted model can cost accuracy: say so."""
-    again = "if that matters, fit again with all rows"
-    if model.objective == "conditional":
-        warn_user(
-            "partial_fit goes on by the joint likelihood from a model that was trained by the "
-            f"conditional one, which costs accuracy: {again}, or with objective='joint' before"
-        )
-    elif fresh:
-        warn_user(
-            f"{listed(fresh)} is new to a fitted model: it takes memories of the other classes, "
-            f"which costs these accuracy; {again}"
-        )
 
 
 def _rehearsed(
@@ -169,24 +194,16 @@ def _rehearsed(
     return ArrayDataset(rows), shot
 
 
-def _widen(model: FittedModel, before: list[Any], classes: NDArray[Any]) -> FittedModel:
-    """The model with columns for classes that are new."""
-    n_columns = len(classes) + 1
-    place = torch.cat([_places(before, classes), torch.tensor([len(classes)])])
-    place = place.to(model.device)
-    stream: Stream | None = model.stream
-    if stream is not None:
-        state: SolverState = widen_state(stream.state, place, n_columns)
-        stream = replace(stream, state=state)
-    return model.replace(params=add_columns(model.params, place, n_columns), stream=stream)
-
-
-def _places(before: list[Any], classes: NDArray[Any]) -> Tensor:
-    names = classes.tolist()
-    return torch.tensor([names.index(label) for label in before])
-
-
 def _counts(mass: Tensor, smoothing: float) -> Tensor:
     """Rows of each class (C,) whose smoothed label weights sum to `mass` (C+1,)."""
     counts: Tensor = ((mass - smoothing / len(mass) * mass.sum()) / (1 - smoothing))[:-1]
     return counts.clamp_min(0)
+
+
+def _class_prior(mass: Tensor, smoothing: float) -> Tensor:
+    """Column sums of p (C+1,) for summed label weights."""
+    # A class not seen yet keeps a sliver, so that it can still be learned.
+    p_q = mass + 1e-6 * mass.sum()
+    if smoothing == 0:
+        p_q[-1] = 0.0  # no label weight ever goes to "none of them"
+    return p_q

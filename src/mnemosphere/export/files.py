@@ -245,13 +245,12 @@ def _held_out_out(scores: HeldOut) -> dict[str, Tensor]:
 def _held_out_in(tensors: Mapping[str, Tensor]) -> HeldOut | None:
     if not tensors:
         return None
-    check_tensors(tensors, _HELD_OUT, {"S": 2})
-    novelty, doubt = tensors["scale"].tolist()
+    check_tensors(tensors, _HELD_OUT, {"S": 3})
     scores = {name: np.nan_to_num(t.numpy(), nan=np.inf) for name, t in tensors.items()}
-    del scores["scale"]
-    if not (novelty > 0 and doubt > 0) or any((np.diff(s) < 0).any() for s in scores.values()):
+    scale = scores.pop("scale")
+    if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in scores.values()):
         raise ValueError("its held-out scores are not sorted, or have no scale")
-    return HeldOut((novelty, doubt), **scores)
+    return HeldOut(scale, **scores)
 
 
 def _features_out(features: Features) -> dict[str, Tensor | None]:

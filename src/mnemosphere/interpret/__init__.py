@@ -42,6 +42,7 @@ from mnemosphere.interpret.rejection import (
     is_rejected,
     novelty_threshold,
     predict_set,
+    rejection_reasons,
     rejection_score,
     rejection_threshold,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "predict_set",
     "recall",
     "recall_path",
+    "rejection_reasons",
     "rejection_score",
     "rejection_threshold",
     "relabel_memory",

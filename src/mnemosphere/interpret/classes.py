@@ -6,74 +6,134 @@ Held-out scores stay as they are, so rates and coverages are about the rows and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
 from torch import Tensor
 
-from mnemosphere.fitted import FittedModel, as_numpy
+from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
+from mnemosphere.model import retrieval
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.bessel import mean_resultant
+from mnemosphere.numerics.bessel import log_omega_ratio
 
 _NEW_MEMORIES = 5
-_WEIGHT = {"joint": 1.0, "conditional": 0.4}  # of a new class, relative to an average one
-_RIDGE = 1e-3  # of the mean squared length, where no direction is free
+_FOLDS = 5
+_DRAWN = 1000  # rows of the known classes
+_LEAST = 1e-30  # weight: float32 has it
 
 
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
     """The model with one more class, from a few rows of it; the other memories stay.
 
-    Its memories are the rows (centers of five groups if there are more), halfway to their mean, in
-    what is not common to all memories. Memories of the conditional objective lie far from rows and
-    have little in common, so the new ones are made alike: the component along the mean memory is
-    that of the others, and a direction that neither memories nor rows have takes up the rest, so
-    that fresh rows overlap with them as much as rows do with the other memories.
+    Its memories are the rows (centers of five groups if there are more), halfway to their mean:
+    imprinted weights (Qi et al. 2018). Their weight is the likeliest one, for these rows and for
+    rows that the model draws of the known classes.
     """
+    return extend(model, X, label, model.features.texts(X))
+
+
+def extend(
+    model: FittedModel, X: Any, label: object, texts: list[str | None] | None
+) -> FittedModel:
+    """`add_class` of rows with these texts."""
     names = model.classes.tolist()
     if label in names:
         raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
     x, w = directed(model, X).double(), model.params.w
-    near = x
-    if len(x) > _NEW_MEMORIES:
-        generator = torch.Generator(x.device).manual_seed(0)
-        near = spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
-    new = _memories_like(model.params, x, near)
+    near = _centers(x)
+    new = _imprinted(near, x)
     table = torch.eye(len(names) + 1, dtype=torch.float64)
     table = torch.cat([table[:, :-1], torch.zeros_like(table[:, :1]), table[:, -1:]], 1)
     wide = _map_classes(model, _with_label(names, label, model.classes), table)
     column = wide.classes.tolist().index(label)
 
-    def extended(p: Tensor, smoothing: float, factor: float) -> Tensor:
+    def extended(p: Tensor, smoothing: float, weight: float) -> Tensor:
         soft = torch.full_like(p[0], smoothing / p.shape[1])
         soft[column] += 1 - smoothing
-        weight = factor * p[1:, :-1].sum() / len(names) / len(new)
-        return torch.cat([p, (weight * soft).expand(len(new), -1)])
+        return torch.cat([p, (weight / len(new) * soft).expand(len(new), -1)])
 
     behind, mass = model.exemplars, wide.label_mass
     if behind is not None:
         behind = behind.take(np.append(np.arange(model.n_memories), np.full(len(new), -1)))
         behind.support[model.n_memories :] = len(x) / len(new)
-        texts = model.features.texts(X)
         if texts is not None and behind.names is not None:
             order = as_numpy((near @ x.T).topk(min(behind.names.shape[1], len(x)), dim=1).indices)
             behind.names[model.n_memories :, : order.shape[1]] = row_texts(texts, order)
-    if mass is not None:
-        mass[column] += len(x)
+    if mass is not None:  # smoothing is spread over one more column
+        total, spread = mass.sum(), model.smoothing * mass.sum() / (len(mass) - 1)
+        mass += model.smoothing * (total + len(x)) / len(mass) - spread
+        mass[column] += spread + (1 - model.smoothing) * len(x)
     density = wide.density
     if density is not None:  # there the rows themselves are memories
-        p = extended(density.p, model.smoothing, 1.0)
+        p = extended(density.p, model.smoothing, _average_weight(density.p))
         density = _weighted(density, torch.cat([density.w, near.to(w)]), p)
-    return _reweighted(
-        wide, torch.cat([w, new.to(w)]), extended(wide.params.p, model.smoothing, 1.0),
-        extended(wide.net.p, 0.0, _WEIGHT[model.objective]),
-    ).replace(exemplars=behind, label_mass=mass, density=density)  # fmt: skip
+    p = extended(wide.params.p, model.smoothing, _average_weight(model.params.p))
+    net = extended(wide.net.p, 0.0, _likeliest_weight(model, x))
+    return _reweighted(wide, torch.cat([w, new.to(w)]), p, net).replace(
+        exemplars=behind, label_mass=mass, density=density
+    )
+
+
+def _centers(x: Tensor) -> Tensor:
+    """Unit rows x (n, N) themselves, or the centers of groups if there are many."""
+    if len(x) <= _NEW_MEMORIES:
+        return x
+    generator = torch.Generator(x.device).manual_seed(0)
+    return spherical_kmeans(x, _NEW_MEMORIES, generator=generator).centers
+
+
+def _imprinted(near: Tensor, x: Tensor) -> Tensor:
+    """Memories (k, N) of a class, halfway from unit rows near (k, N) to the mean of its rows x."""
+    return sphere.project(near + torch.nn.functional.normalize(x.mean(0), dim=0))
+
+
+def _average_weight(p: Tensor) -> float:
+    """Of a class, in class weights p (P+1, C+1)."""
+    return float(p[1:, :-1].sum()) / (p.shape[1] - 1)
+
+
+def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
+    """The weight of a new class with rows x (n, N), at most that of an average class.
+
+    At the likeliest one, as many rows of known classes are expected to be lost as rows of the new
+    class to be missed, if that is as frequent as the others. The rows of the new class are
+    cross-validated: each counts by the memories of those that are not in its fold.
+    """
+    params, generator = model.class_params, torch.Generator().manual_seed(0)
+    drawn, _ = retrieval.sample(model.row_density.to(device="cpu"), _DRAWN, generator=generator)
+    log_ratio = log_omega_ratio(params.beta, params.n_features)
+
+    def log_odds(rows: Tensor, known: Tensor) -> Floats:
+        """Of the class of the rows `known`, at weight 1, (n,)."""
+        w = _imprinted(_centers(known), known)
+        h = params.beta_eff * (rows @ w.T) - log_ratio
+        others = model.class_forward(rows).logsumexp(1)
+        return as_numpy(h.logsumexp(1) - math.log(len(w)) - others)
+
+    x = x.to(params.w)
+    fold = torch.arange(len(x), device=x.device) % _FOLDS
+    lost, won = log_odds(drawn.to(x), x), log_odds(x, x)
+    if len(x) > 1:
+        parts = [log_odds(x[fold == k], x[fold != k]) for k in range(min(_FOLDS, len(x)))]
+        won = np.concatenate(parts)
+
+    def slope(log_weight: float) -> float:
+        missed = expit(-won - log_weight).mean() / len(model.classes)
+        return float(expit(lost + log_weight).mean() - missed)
+
+    reach = 50 + float(np.abs(np.r_[lost, won]).max())
+    found = brentq(slope, -reach, reach)
+    return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(params.p))))
 
 
 def remove_class(model: FittedModel, label: object) -> FittedModel:
@@ -155,38 +215,7 @@ def _reweighted(model: FittedModel, w: Tensor, p: Tensor, net: Tensor) -> Fitted
     return model.replace(params=params, lineage=None, stream=None).recalibrate(class_weights=net)
 
 
-def _memories_like(params: Parameters, x: Tensor, near: Tensor) -> Tensor:
-    """New memories (k, N) for rows x (n, N) with centers (k, N), as `add_class` says."""
-    w, n = params.w.double(), len(x)
-    mean = w.mean(0, keepdim=True)
-    shared = mean / mean.norm().clamp_min(1e-12)
-    common = (w @ shared.T).mean()
-
-    near = sphere.project(near + sphere.project(x.mean(0, keepdim=True)))
-    near = sphere.project(near - (near @ shared.T) * shared)
-    own = x - (x @ shared.T) * shared
-    squared, of_mean = own.square().sum(1).mean(), own.mean(0).square().sum()
-    # Mean overlap of two rows over the length of the mean: that of a fresh row with its direction.
-    pairs = (n * of_mean - squared) / (n - 1) if n > 1 else squared
-    fresh = pairs.clamp_min(1e-9) / of_mean.sqrt().clamp_min(1e-9)
-    usual = mean_resultant(params.beta.double(), params.n_features) / params.varsigma
-    most = (1 - common**2).sqrt()
-    length = ((usual - common * (x @ shared.T).mean()) / fresh).clamp(torch.zeros_like(most), most)
-    free = (1 - common**2 - length**2).clamp_min(0.0).sqrt() * _free_direction(torch.cat([w, x]))
-    return sphere.project(common * shared + length * near + free)
-
-
 def _weighted(params: Parameters, w: Tensor, p: Tensor) -> Parameters:
     """Other memories with these class weights, scaled to sum to 1."""
     p = (p.double() / p.double().sum()).to(params.p)
     return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0))
-
-
-def _free_direction(rows: Tensor) -> Tensor:
-    """A unit vector (1, N) that is orthogonal to all rows (M, N), or nearly if they span it all."""
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(rows.shape[1], generator=generator, dtype=rows.dtype).to(rows)
-    gram = rows @ rows.T
-    gram.diagonal().add_(_RIDGE * gram.diagonal().mean())
-    free = start - torch.linalg.solve(gram, rows @ start) @ rows
-    return sphere.project(free[None])

@@ -1,10 +1,11 @@
 """Which rows get no class, which sets of classes a row gets, and how held-out rows settle both.
 
-There are two reasons to reject a row: it resembles no memory (its novelty score is high), or it is
-undecided between classes (the largest probability is low: doubt, its negative logarithm). The
-rejection score is the sum of both, each in units of its standard deviation among held-out rows.
-A study of BANKING77 and CLINC150 compared it with the sum and the larger of two ranks, Fisher's
-sum of log p-values, entropy in place of doubt, and thresholds per class (docs/open-world.md).
+There are three reasons to reject a row: it resembles no memory (its novelty score is high), it is
+undecided between classes (the largest probability is low: doubt, its negative logarithm), or no
+class is far ahead of an average one (the centered largest logit is low, as in Hendrycks et al.
+2022). The rejection score is the sum of all, each in units of its standard deviation among held-out
+rows. A study of BANKING77 and CLINC150 compares it with parts of it, the larger of two ranks and
+thresholds per class (docs/open-world.md).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from mnemosphere.fitted import FittedModel, Floats, HeldOut, as_numpy, like
 from mnemosphere.interpret.certify import labeled_rows
@@ -22,6 +24,7 @@ from mnemosphere.model.class_reading import best_temperature
 
 NOVEL = 0.01  # rate of rows that count as novel, unless another one is asked for
 _ROUNDING = 2e-6  # of scores in single precision, relative to the largest of them
+_IMPOSSIBLE = -700.0  # log-probability: float64 has no smaller one
 _POINTS = 21  # of a coverage–accuracy curve
 
 
@@ -55,9 +58,9 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
         ).index  # fmt: skip
     known = index >= 0
     own = -model.log_proba(stored)[known, index[known]]
-    novelty, doubt = (as_numpy(f(stored)) for f in (model.novelty_score, model.doubt))
-    scale = _deviation(novelty), _deviation(doubt)
-    scores = (novelty, novelty / scale[0] + doubt / scale[1], as_numpy(own))
+    reasons = as_numpy(rejection_reasons(model, stored))
+    scale = np.array([_deviation(part) for part in reasons.T])
+    scores = (reasons[:, 0], (reasons / scale).sum(1), as_numpy(own))
     return model.recalibrate(held_out=HeldOut(scale, *(np.sort(part) for part in scores)))
 
 
@@ -119,10 +122,22 @@ def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool
     return found
 
 
+def rejection_reasons(model: FittedModel, X: Any) -> Tensor:
+    """Novelty score, doubt, and how little the best class is ahead of an average one, (n, 3).
+
+    "None of them" counts in the doubt.
+    """
+    joint = model.class_log_joint(X).double()
+    log_p = (joint - joint.logsumexp(1, keepdim=True)).clamp_min(_IMPOSSIBLE)
+    best = log_p[:, :-1].amax(1)
+    reasons = model.novelty_score(X), -best, log_p[:, :-1].mean(1) - best
+    return torch.stack(reasons, 1)
+
+
 def rejection_score(model: FittedModel, X: Any) -> Floats:
-    """How novel and how undecided each row is, in standard deviations of held-out rows, (n,)."""
-    novelty, doubt = held_out(model).scale
-    found: Floats = like(X, model.novelty_score(X) / novelty + model.doubt(X) / doubt)
+    """The sum of the reasons to reject each row, in standard deviations of held-out rows, (n,)."""
+    scale = torch.from_numpy(held_out(model).scale).to(model.device)
+    found: Floats = like(X, (rejection_reasons(model, X) / scale).sum(1))
     return found
 
 

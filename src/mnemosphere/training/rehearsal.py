@@ -1,4 +1,4 @@
-"""Streams whose classes come and go: columns and memories for a new one, rehearsal of old ones.
+"""Streams whose classes come and go: memories for a late one, rehearsal of old ones.
 
 A class that stops coming would be forgotten: the running mean of the statistics fades, and p_q of
 the classes that do come takes its memories. So batches are filled up with rows of the classes that
@@ -19,33 +19,11 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.solver import SolverState
 
-__all__ = ["add_columns", "give_memories", "rehearse", "widen_state"]
+__all__ = ["give_memories", "rehearse"]
 
-_SLIVER = 1e-6  # of a memory, for a class of which nothing is known yet
 _SERVED = 0.8  # a class with fewer of the memories it is due gets more
 _NEW_MASS = 0.3  # of what a memory answers for, at first
 _TIMES = 2  # rows drawn for each row of the batch
-
-
-def add_columns(params: Parameters, place: Tensor, n_columns: int) -> Parameters:
-    """The same memories with more classes: column y is now column place[y]; (C+1,) of them."""
-
-    def spread(p: Tensor) -> Tensor:
-        wide = _SLIVER * params.p_h[:, None].expand(-1, n_columns).clone()
-        wide[:, place] = p
-        return wide / wide.sum(1, keepdim=True) * params.p_h[:, None]
-
-    p = spread(params.p)
-    return params.replace(p=p, p_q=p.sum(0))
-
-
-def widen_state(state: SolverState, place: Tensor, n_columns: int) -> SolverState:
-    """The fixed point's state for `add_columns`."""
-    p_bar = state["p_bar"].new_zeros(state["p_bar"].shape[0], n_columns)
-    p_bar[:, place] = state["p_bar"]
-    columns = state["col_multipliers"].new_zeros(n_columns)
-    return {**state, "p_bar": p_bar, "col_multipliers": columns,
-            "row_multipliers": torch.zeros_like(state["row_multipliers"])}  # fmt: skip
 
 
 def give_memories(
