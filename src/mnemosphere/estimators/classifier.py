@@ -339,8 +339,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def predict_or_reject(self, X: ArrayLike, rate: float = 0.05) -> NDArray[Any]:
         """The most probable class of each row, None if it is rejected; an array of objects.
 
-        A row is rejected if it resembles no memory, or is undecided between classes, more than a
-        share `rate` of the rows that `calibrate` was given.
+        A row is rejected if it resembles no memory, is undecided between classes, or has no class
+        far ahead, more than a share `rate` of the rows that `calibrate` was given.
         """
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
