@@ -43,12 +43,12 @@ ROWS_PER_CLASS = 5  # on average, in the first rung: fewer say nothing about a c
 SHARING = (0.7, 1.0)  # ς relative to the analytic one: rows shared by more memories, and as usual
 NOISES = (0.0, 0.5)  # of the conditional objective: none, and what suits images and noisy tables
 FACTOR = 3  # rows (or splits) grow by it from rung to rung, candidates shrink by it
-FINALISTS = 9  # of the last rung, which costs most
-LEAST_FITTED = 60  # rows of the first rung: fewer rank candidates by chance
-LEAST_RUNGS = 3  # if rows are too few for them, memories grow instead
+LEAST_FITTED = 60  # rows of the first rung, and most memories: fewer rank candidates by chance
+LEAST_RUNGS = 3  # where rows cannot grow so often, memories do
 MOST_ROWS = 2000  # fitted, and held out, in a rung: with more the ranking is the same
 MOST_SPLITS = 5  # cross-fitting of few rows
-HARDLY = 0.05  # a share of rows without direction, or a move of all rows, that does not matter
+MOST_LOST = 0.05  # of the rows may have no direction in a geometry
+LEAST_MOVED = 0.05  # mean distance of the rows in two geometries: nearer, and they are one
 
 # Columns of a printed table.
 _COLUMNS = {
@@ -161,8 +161,8 @@ def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
             x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
             mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
             others = found.values() if type(x) is Tensor else ()
-            same = any(float((x - other).norm(dim=1).mean()) <= HARDLY for other in others)
-            if not same and float(mass[lost].sum()) <= HARDLY * float(mass.sum()):
+            same = any(float((x - other).norm(dim=1).mean()) <= LEAST_MOVED for other in others)
+            if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
                 found[kind] = x
     return [*found]
 
@@ -180,7 +180,7 @@ def rungs(n_rows: int, n_classes: int) -> list[tuple[int, int, int, int]]:
     for fitted, most in zip(sizes, memories, strict=True):
         held = min(n_rows - fitted, MOST_ROWS)
         number = min(MOST_SPLITS, math.ceil(MOST_ROWS / held), n_rows // held)
-        found.append((fitted, held, number, max(most, n_classes)))
+        found.append((fitted, held, number, max(most, n_classes, LEAST_FITTED)))
     return found
 
 
@@ -210,8 +210,7 @@ def halving(
     for rung, stage in enumerate(stages):
         found = zip(left, evaluate(left, stage), strict=True)
         ranked = sorted(found, key=lambda pair: float(pair[1].mean))
-        few = FINALISTS if rung == len(stages) - 2 else len(left)
-        left = [own for own, _ in ranked[: min(math.ceil(len(left) / FACTOR), few)]]
+        left = [own for own, _ in ranked[: math.ceil(len(left) / FACTOR)]]
         start = {"rung": rung, "rows": stage[0]}
         trials += [start | facts(*pair) | {"chosen": False} for pair in ranked]
     (_, best), *others = ranked
