@@ -8,7 +8,7 @@ from mnemosphere.plots.fitted import tree_of
 
 data = mn.data.load("digits")
 clf = mn.DAMClassifier(
-    20, growth=4, objective="joint", varsigma=0.8, normalize="center", random_state=0
+    16, growth=4, objective="joint", varsigma=0.8, normalize="center", random_state=0
 ).fit(data.x_train, data.y_train)
 
 # %%
@@ -23,5 +23,5 @@ tree_of(clf.model_, data.image_shape).figure.savefig("tree.png")
 
 # %%
 # `shrink` goes the other way: it merges memories whose removal costs least on the rows you pass.
-small = mn.as_estimator(mn.interpret.shrink(clf.model_, data.x_train, data.y_train, n_memories=12))
+small = mn.as_estimator(mn.interpret.shrink(clf.model_, data.x_train, data.y_train, n_memories=10))
 print(f"{small.n_memories_:3d} memories: {small.score(data.x_test, data.y_test):.1%}")

@@ -87,6 +87,8 @@ def write() -> None:
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)
+    pictures.demo_pictures(IMAGES)
+    pictures.texts_page(IMAGES / "texts.png")
 
 
 def main(arguments: list[str]) -> int:

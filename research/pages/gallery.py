@@ -12,6 +12,7 @@ import ast
 import contextlib
 import io
 import re
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from research.report import ROOT
 
 SCRIPTS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 FOLDER = ROOT / "docs" / "gallery"
+_IN_THE_GUIDE = {"novelty": "novelty_at_a_rate", "recall": "recall_damaged_digits"}
 _ABOUT = """# Gallery
 
 Short scripts on real data, in `examples/` of the source. The tests run all of them; output and figures are theirs.
@@ -92,5 +94,7 @@ def main(names: list[str]) -> int:
     for name in names or SCRIPTS:
         write(name)
         print(f"wrote {name}", flush=True)
+    for figure, name in _IN_THE_GUIDE.items():
+        shutil.copy(FOLDER / f"{name}-{figure}.png", FOLDER.parent / "images" / f"{figure}.png")
     (FOLDER / "index.md").write_text(index(), encoding="utf-8")
     return 0

@@ -92,7 +92,7 @@ def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) 
     for place, value in zip(y, proba[order], strict=True):
         if value >= _LEAST:
             ax.text(value + 0.02 * top, float(place), f"{value:.0%}", va="center", fontsize=9)
-    ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(100 / len(y), 7.0, 10.0)))
+    ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(80 / len(y), 6.5, 10.0)))
     for tick, i in zip(ax.get_yticklabels(), order, strict=True):
         if i == decision.predicted:
             tick.set_fontweight("bold")

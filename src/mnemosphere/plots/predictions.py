@@ -108,7 +108,7 @@ def explanation_strip(
 
 def strip_height(height: float) -> float:
     """Inches, for patterns of this height over width."""
-    return float(np.clip(1.1 * height + 1.3, 2.3, 4.0))
+    return float(np.clip(1.1 * height + 1.6, 2.6, 4.2))
 
 
 def _pattern_axes(
