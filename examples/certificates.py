@@ -1,7 +1,7 @@
 """Certificates: has each memory converged, and would it split?
 
 A memory is a minimum of the loss, a saddle that gains from a split in two, or not converged yet.
-`certify` says which. It first takes a copy of the model by exact passes to the end.
+`certify` says which, after a copy of the model has taken exact passes until it converged.
 """
 
 from sklearn.datasets import load_iris
@@ -16,11 +16,15 @@ print(clf.certify(flowers, species).counts)
 # %%
 # Three memories are enough for three compact species. Ten digits are written in more than ten ways:
 data = mn.data.load("digits")
-clf = mn.DAMClassifier(15, normalize="center", **settings).fit(data.x_train, data.y_train)
+clf = mn.DAMClassifier(15, normalize="center", **settings).fit(
+    data.x_train, data.y_train
+)
 certificate = clf.certify(data.x_train, data.y_train)
 print(certificate.summary(max_rows=5))
 
 # %%
 # A memory splits if β_eff is above its own β_split. Those below the line gain from more memories, the
 # lowest ones most.
-mn.plots.split_spectrum(certificate.beta_split, certificate.beta_eff).figure.savefig("splits.png")
+mn.plots.split_spectrum(certificate.beta_split, certificate.beta_eff).figure.savefig(
+    "splits.png"
+)

@@ -28,9 +28,21 @@ with mn.plots.figure_style():
     x, y = wines["flavanoids"], wines["color_intensity"]
     for k in range(clusters.n_clusters_):
         rows = clusters.labels_ == k
-        ax.scatter(x[rows], y[rows], marker="osD^"[k % 4], label=f"cluster {k}: {rows.sum()} rows")
+        ax.scatter(
+            x[rows],
+            y[rows],
+            marker="osD^"[k % 4],
+            label=f"cluster {k}: {rows.sum()} rows",
+        )
     doubt = clusters.predict_proba(wines).max(1) < 0.9
-    ax.scatter(x[doubt], y[doubt], marker="x", s=70, color="black", label="less than 90% sure")
+    ax.scatter(
+        x[doubt],
+        y[doubt],
+        marker="x",
+        s=70,
+        color="black",
+        label="less than 90% sure",
+    )
     ax.set(xlabel="flavanoids", ylabel="color intensity")
     ax.legend()
     figure.savefig("clusters.png")

@@ -8,9 +8,15 @@ from mnemosphere.plots.fitted import memories_of
 
 data = mn.data.load("digits")  # 8×8 pixels, from scikit-learn
 clf = mn.DAMClassifier(
-    n_memories=30, objective="joint", varsigma=0.8, normalize="center", random_state=0
+    n_memories=30,
+    objective="joint",
+    varsigma=0.8,
+    normalize="center",
+    random_state=0,
 ).fit(data.x_train, data.y_train)
-print(f"{clf.score(data.x_test, data.y_test):.1%} of {len(data.y_test)} held-out digits are right")
+print(
+    f"{clf.score(data.x_test, data.y_test):.1%} of {len(data.y_test)} held-out digits are right"
+)
 
 # %%
 # Above, the memories: red where a pixel is brighter than the mean of the image, blue where it is

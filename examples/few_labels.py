@@ -10,7 +10,12 @@ from mnemosphere.plots.fitted import memories_of
 
 data = mn.data.load("digits")
 X, y = data.x_train, data.y_train
-settings = {"objective": "joint", "normalize": "center", "varsigma": 0.8, "random_state": 0}
+settings = {
+    "objective": "joint",
+    "normalize": "center",
+    "varsigma": 0.8,
+    "random_state": 0,
+}
 rng = np.random.default_rng(0)
 print("labels per class   alone  with the other rows")
 for n in (2, 5, 10):

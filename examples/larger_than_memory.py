@@ -15,14 +15,18 @@ for k in range(9):
     diamonds[k::9].to_parquet(f"{'test' if k == 8 else 'rows'}-{k}.parquet")
 
 # %%
-rows = mn.Dataset.open("rows-*.parquet", label="premium", features=numbers, memory=500_000)
+rows = mn.Dataset.open(
+    "rows-*.parquet", label="premium", features=numbers, memory=500_000
+)
 print(rows)
 clf = mn.DAMClassifier(60, normalize="standard", random_state=0).fit(rows)
 print(f"{clf.objective_} objective, {clf.n_iter_} passes over the files")
 
 # %%
 # Predictions of files come batch by batch, in the order of the rows.
-test = mn.Dataset.open("test-*.parquet", label="premium", features=numbers, memory=500_000)
+test = mn.Dataset.open(
+    "test-*.parquet", label="premium", features=numbers, memory=500_000
+)
 print(f"accuracy {clf.score(test):.1%} on {test.n_rows} rows")
 print([len(batch) for batch in clf.predict(test)][:5])
 

@@ -10,14 +10,21 @@ import mnemosphere as mn
 
 data = mn.data.load("digits")
 known = data.y_train < 8  # 8 and 9 are not seen in training
-settings = {"objective": "joint", "varsigma": 0.8, "normalize": "center", "random_state": 0}
+settings = {
+    "objective": "joint",
+    "varsigma": 0.8,
+    "normalize": "center",
+    "random_state": 0,
+}
 clf = mn.DAMClassifier(60, **settings).fit(data.x_train[known], data.y_train[known])
 
 ordinary, novel = data.x_test[data.y_test < 8], data.x_test[data.y_test >= 8]
 held, fresh = ordinary[::2], ordinary[1::2]
 clf.calibrate(held)
 for rate in (0.01, 0.05, 0.1):
-    lost, found = (mn.interpret.is_novel(clf.model_, rows, rate).mean() for rows in (fresh, novel))
+    lost, found = (
+        mn.interpret.is_novel(clf.model_, rows, rate).mean() for rows in (fresh, novel)
+    )
     print(f"rate {rate:.0%}: {lost:.1%} of 0–7 rejected, {found:.1%} of 8 and 9")
 
 # %%

@@ -10,7 +10,9 @@ import mnemosphere as mn
 
 data = mn.data.load("digits")
 settings = {"objective": "conditional", "random_state": 0}
-pixels = mn.DAMClassifier(40, normalize="center", **settings).fit(data.x_train, data.y_train)
+pixels = mn.DAMClassifier(40, normalize="center", **settings).fit(
+    data.x_train, data.y_train
+)
 layers = make_pipeline(
     mn.PatchEncoder(data.image_shape, patch=4, n_memories=32, random_state=0),
     mn.DAMClassifier(40, normalize="unit", **settings),
@@ -20,7 +22,9 @@ print(f"two layers: {layers.score(data.x_test, data.y_test):.1%}")
 
 # %%
 # The memories of the first layer are strokes:
-ax = mn.plots.memories(layers[0].patch_memories_[0], (4, 4), indices=range(32), ncols=16)
+ax = mn.plots.memories(
+    layers[0].patch_memories_[0], (4, 4), indices=range(32), ncols=16
+)
 ax.figure.savefig("strokes.png")
 
 # %%

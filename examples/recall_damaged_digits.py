@@ -19,7 +19,9 @@ for share in (0.3, 0.5, 0.7):
     lost = rng.random(digits.shape) < share
     restored = clf.recall(np.where(lost, np.nan, digits))
     right = clf.predict(restored) == labels
-    print(f"{share:.0%} of the pixels lost: {right.mean():.1%} of recalled digits have their class")
+    print(
+        f"{share:.0%} of the pixels lost: {right.mean():.1%} of recalled digits have their class"
+    )
 
 # %%
 # Digits that lost 70% of their pixels, step by step. Known pixels are held. The last row shows a

@@ -237,8 +237,8 @@ def memory_gallery(
     """The gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
 
     w (P, N), p (P+1, C+1), p_h (P+1,). The name of a memory stands above it and below its column.
-    With feature_names (N,), a memory is a column of features too, those first that tell memories
-    apart; entries should then be in one unit, which is named. Of more than 100 features, such as
+    With feature_names (N,), a memory is a column of features too, those that differ most between
+    memories; entries should then be in one unit, which is named. Of more than 100 features, such as
     the terms of texts, each memory names its own strongest.
     """
     w, soft = as_memories(w, p, p_h, image_shape)
@@ -272,8 +272,8 @@ def memory_gallery(
 def _feature_map(
     ax: Axes, shown: Array, names: Sequence[object], unit: str, cmap: Colormap
 ) -> None:
-    """Features, the most telling first, by memories (n, N)."""
-    order = np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES]
+    """The features that differ most between memories (n, N), in their own order."""
+    order = np.sort(np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES])
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
     image = ax.imshow(shown[:, order].T, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
     ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=9)
