@@ -203,6 +203,11 @@ def _cost() -> Json:
     return found
 
 
+def _shown(name: str) -> str:
+    """A method as pictures call it."""
+    return name.replace(f"{methods.OURS}-", "mnemosphere, ").replace(methods.OURS, "mnemosphere")
+
+
 @figure_style()
 def ranks() -> Figure:
     """Mean ranks of the classifiers, by accuracy and by log-loss."""
@@ -211,7 +216,8 @@ def ranks() -> Figure:
     for ax, key in zip(panels, ("accuracy", "log_loss"), strict=True):
         found = ranked("classify", key)
         critical_difference(
-            ax, found.mean_ranks, found.critical_difference, ours=methods.OURS,
+            ax, {_shown(name): rank for name, rank in found.mean_ranks.items()},
+            found.critical_difference, ours=_shown(methods.OURS),
             title=f"Mean rank by {WORDS[key]}, {len(found.sets)} data sets",
         )  # fmt: skip
     return figure
@@ -230,9 +236,9 @@ def behind() -> Figure:
     for (row, column), value in np.ndenumerate(gap):
         color = "white" if value > 11 else BLACK
         ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=color)
-    ax.set_xticks(range(len(order)), order, rotation=35, ha="right")
+    ax.set_xticks(range(len(order)), [_shown(name) for name in order], rotation=35, ha="right")
     for label in ax.get_xticklabels():
-        if label.get_text().startswith(methods.OURS):
+        if label.get_text().startswith(_shown(methods.OURS)):
             label.set_color(VERMILLION)
     ax.set_yticks(range(len(found.sets)), found.sets)
     ax.tick_params(length=0)
@@ -255,7 +261,7 @@ def cost() -> Figure:
         for k, name in enumerate(names):
             points = run["curves"].get(f"{axis}: {name}", [])
             ax.plot(
-                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=name,
+                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=_shown(name),
                 color=colors[k], marker=MARKERS[k % len(MARKERS)], linewidth=1.2 if k else 2.2,
             )  # fmt: skip
         ax.set_xscale("log")
