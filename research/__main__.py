@@ -21,7 +21,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 QUICK = ("maximize", "saddle_starts")  # about a minute each, no data needed
-PAGES, BENCH, FIELD = "pages", "bench", "field"
+PAGES, GALLERY, BENCH, FIELD = "pages", "gallery", "bench", "field"
 GROUPS = ("reproduce", "theory")  # commands with names of their own below them
 
 
@@ -50,6 +50,7 @@ def listing() -> dict[str, str]:
         },
         FIELD: "Ours and the peers on small real data sets, with ranks and plots",
         BENCH: "The quick benchmarks, one after the other",
+        GALLERY: "Scripts of examples/, run and written as pages of the docs",
         PAGES: "Tables and pictures of README and docs from the stored results",
     }
 
@@ -80,6 +81,10 @@ def main(arguments: list[str]) -> int:
         from research import pages
 
         return pages.main(options)
+    if name == GALLERY:
+        from research.pages import gallery
+
+        return gallery.main(options)
     if name == FIELD:
         from research.field.command import main as field
 
@@ -88,7 +93,7 @@ def main(arguments: list[str]) -> int:
         from research.app import app
 
         return int(app(arguments, prog_name="python -m research") or 0)
-    known_names = (*GROUPS, *benchmarks(), FIELD, BENCH, PAGES)
+    known_names = (*GROUPS, *benchmarks(), FIELD, BENCH, PAGES, GALLERY)
     near = difflib.get_close_matches(name, known_names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "python -m research lists all"
     print(f"error: no {name!r}: {hint}", file=sys.stderr)

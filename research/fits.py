@@ -7,6 +7,8 @@ called here and nowhere else in `research`.
 from __future__ import annotations
 
 import time
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -234,6 +236,15 @@ def continue_training(
         validation=None if validation is None else ArrayDataset(validation),
         **options,
     )
+
+
+def digit_models(data: Any, options: Namespace) -> Iterator[tuple[int, Any]]:
+    """Classifiers of the training rows, one for each seed, as benchmarks of digits ask for them."""
+    for seed in range(options.seeds):
+        yield seed, fit_classifier(
+            data.x_train, data.y_train, n_memories=options.memories, seed=seed,
+            device=options.device, **CLASSIFIER,
+        )[0]  # fmt: skip
 
 
 def train_from(

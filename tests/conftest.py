@@ -15,7 +15,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Files that take long go first, so that no process waits for another at the end.
 _LONG = {
-    "test_docs.py", "test_quick.py", "test_large_files.py", "test_page.py", "test_classifier.py",
+    "test_docs.py", "test_examples.py", "test_quick.py", "test_large_files.py", "test_page.py", "test_classifier.py",
     "test_interruption.py", "test_matrix.py", "test_finite.py", "test_distributed.py", "test_threads.py",
     "test_stories.py", "test_files.py", "test_train.py",
 }  # fmt: skip

@@ -49,7 +49,18 @@ CORE = {"schema", "files", "machine", "gpu", "numerics", "model", "theory", "dat
 NOT_IN_CORE = {"sklearn", "matplotlib", "rich", "typer"}
 LAZY = {"data/named.py", "cli/tables.py"}  # may import the above inside functions
 # Imports inside functions: packages that need not be installed, and modules that need one of them.
-OPTIONAL = {"matplotlib", "onnx", "pandas", "PIL", "pyarrow", "rich", "typer", "umap", "wordllama"}
+OPTIONAL = {
+    "huggingface_hub",
+    "matplotlib",
+    "onnx",
+    "pandas",
+    "PIL",
+    "pyarrow",
+    "rich",
+    "typer",
+    "umap",
+    "wordllama",
+}
 NEED_ONE = {"mnemosphere.plots": "matplotlib"}
 # Files that a command needs before it is known whether torch, or what is large in scikit-learn, is.
 START = {"machine.py", "data/columns.py", "data/named.py", "data/readers.py"}

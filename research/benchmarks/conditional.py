@@ -2,13 +2,11 @@
 
     python -m research conditional --seeds 10 --device cuda --data DIR
     python -m research conditional --only mnist-patches --seeds 10 --device cuda --data DIR
-    python -m research conditional --gallery docs/images/conditional-before-after.png
 
 Every fit is `DAMClassifier(P, objective="conditional")` on all training rows, with the
 normalization that suits them: "center" for pixels, "unit" for patches (through `PatchEncoder`,
 fitted anew for each seed) and for embeddings. Nothing is chosen by the test rows. Each data set has
-a report of its own, conditional_NAME.json. `--gallery` draws memories of mnist-small trained by the
-joint and by the conditional objective, from the same start.
+a report of its own, conditional_NAME.json.
 """
 
 from __future__ import annotations
@@ -21,11 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from mnemosphere import DAMClassifier
 from mnemosphere.data import load
 from mnemosphere.fitted import FittedModel
-from mnemosphere.plots import memories, save
+from mnemosphere.plots import memories
 from mnemosphere.plots.style import figure_style, new_figure
 from research import report
 from research.benchmarks._options import add_data, add_device, parser
@@ -113,8 +112,8 @@ def summary(fits: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def gallery(path: Path) -> None:
-    """Memories of the joint and of the conditional objective, with the class they stand for."""
+def gallery() -> Figure:
+    """25 of 200 memories of each objective from the same start, with the class they stand for."""
     raw = load("mnist-small")
     shown = np.arange(0, 200, 8)  # 25 of them, whichever they are
     with figure_style():
@@ -135,7 +134,7 @@ def gallery(path: Path) -> None:
                 labels=[str(k) for k in model.class_weights_[1:, :-1].argmax(1)[shown]],
             )  # fmt: skip
             ax.set_title(f"{name}: {model.score(raw.x_test, raw.y_test):.1%} of 1,000 test digits")
-        save(figure, path)
+    return figure
 
 
 def main(argv: list[str]) -> None:
@@ -144,13 +143,9 @@ def main(argv: list[str]) -> None:
     options.add_argument("--only", choices=[*CASES], help="one data set; by default all")
     options.add_argument("--memories", type=int, nargs="+", default=MEMORIES)
     options.add_argument("--seeds", type=int, default=3)
-    options.add_argument("--gallery", type=Path, help="draw memories there, and measure nothing")
     add_device(options, "auto")
     add_data(options)
     args = options.parse_args(argv)
-    if args.gallery is not None:
-        gallery(args.gallery)
-        return
     command = report.command_line(["conditional", *argv])
     for name in CASES if args.only is None else [args.only]:
         case = CASES[name]

@@ -18,7 +18,7 @@ from mnemosphere import interpret
 from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
-from research.fits import CLASSIFIER, fit_classifier
+from research.fits import CLASSIFIER, digit_models
 
 RATES = (0.001, 0.01, 0.05)
 
@@ -29,11 +29,7 @@ def main(argv: list[str]) -> None:
     clothes = load("fashion-mnist", args.data).x_test
     digits = data.x_test
     runs = []
-    for seed in range(args.seeds):
-        model, _ = fit_classifier(
-            data.x_train, data.y_train, n_memories=args.memories, seed=seed, device=args.device,
-            **CLASSIFIER,
-        )  # fmt: skip
+    for seed, model in digit_models(data, args):
         rng = np.random.default_rng(seed)
         strange = {
             "fashion-mnist": clothes,

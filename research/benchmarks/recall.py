@@ -20,7 +20,7 @@ from mnemosphere import interpret
 from mnemosphere.data import load
 from research import report
 from research.benchmarks._options import digits_parser
-from research.fits import CLASSIFIER, fit_classifier
+from research.fits import CLASSIFIER, digit_models
 
 STEPS = 20
 HIDDEN = (0.3, 0.5, 0.7, 0.8)
@@ -51,11 +51,7 @@ def main(argv: list[str]) -> None:
     data = load("mnist", args.data)
     x, y = data.x_test[: args.rows].astype(np.float64), data.y_test[: args.rows]
     runs = []
-    for seed in range(args.seeds):
-        model, _ = fit_classifier(
-            data.x_train, data.y_train, n_memories=args.memories, seed=seed, device=args.device,
-            **CLASSIFIER,
-        )  # fmt: skip
+    for seed, model in digit_models(data, args):
         rng = np.random.default_rng(seed)
 
         def right(rows: Any, model: Any = model) -> float:

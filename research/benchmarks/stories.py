@@ -21,9 +21,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 from typer.testing import CliRunner
 
 from mnemosphere.cli import app
+from mnemosphere.data import load
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Story:
 
 
 def messy(folder: Path) -> None:
-    """Customers: an id, categories, dates, truth values, blanks."""
+    """Customers: an id, categories, dates, truth values, missing values."""
     rng, n = np.random.default_rng(0), 400
     gone = rng.random(n) < 0.4
     plan = np.where(rng.random(n) < 0.2 + 0.5 * gone, "basic", rng.choice(["plus", "pro"], n))
@@ -60,26 +63,17 @@ def messy(folder: Path) -> None:
 
 
 def embeddings(folder: Path) -> None:
-    """Texts with a vector each, as a language model writes them: a list column of Parquet."""
-    rng = np.random.default_rng(0)
-    words = {
-        "billing": ["invoice", "refund", "card", "charge"],
-        "delivery": ["parcel", "courier", "late", "address"],
-        "account": ["password", "login", "email", "locked"],
-    }
-    rows = []
-    for topic, own in words.items():
-        center = rng.normal(size=48)
-        for k in range(60):
-            text = f"{rng.choice(own)} {rng.choice(own)} question {k}"
-            rows.append((text, (center + 1.5 * rng.normal(size=48)).tolist(), topic))
-    table = pd.DataFrame(rows, columns=["text", "vector", "topic"])
-    table.sample(frac=1, random_state=0).to_parquet(folder / "tickets.parquet", index=False)
+    """Questions to a bank with a vector each (latent semantics): a list column of Parquet."""
+    bank = load("banking-small")
+    counts = TfidfVectorizer(sublinear_tf=True).fit_transform(bank.x_train)
+    vectors = TruncatedSVD(48, random_state=0).fit_transform(counts)
+    table = {"text": list(bank.x_train), "vector": vectors.tolist(), "topic": list(bank.y_train)}
+    pd.DataFrame(table).to_parquet(folder / "tickets.parquet", index=False)
 
 
 def fraud(folder: Path) -> None:
     """Payments, 0.9% of them fraudulent."""
-    rng, n = np.random.default_rng(0), 2000
+    rng, n = np.random.default_rng(0), 6000
     bad = np.arange(n) % 111 == 5
     table = pd.DataFrame(
         {
@@ -185,7 +179,7 @@ STORIES = {
             "mnemosphere train tickets.parquet --label topic --id text --out run",
             "mnemosphere explain run tickets.parquet --id text --out why.png",
         ),
-        ("3 classes in 'topic'", "question"),
+        ("10 classes in 'topic'", "card"),
         "why.png",
     ),
     "fraud": Story(

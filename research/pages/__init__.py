@@ -9,7 +9,7 @@ full run of an experiment in docs/paper-reproduced.md. A number in a sentence of
 or of that one stands between `<!--=SECTION NAME-->` and `<!--/-->`, and is replaced too. `--check`
 looks at tables, numbers and the copies of the experiments' pictures; pictures of benchmarks are
 drawn when pages are written. The options that the command line has of the estimators' settings are
-written too.
+written too. The gallery is made by `python -m research gallery`; `--check` compares its code.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import (
     field,
+    gallery,
     marks,
     open_world,
     pictures,
@@ -74,6 +75,7 @@ def stale() -> list[str]:
     if options() != OPTIONS.read_text(encoding="utf-8"):
         found.append(OPTIONS)
     found += reproduced.stale(PAPER_PAGE, PAPER_RESULTS)
+    found += gallery.stale()  # written by `python -m research gallery`, which runs the scripts
     return [str(path.relative_to(ROOT)) for path in found]
 
 
@@ -85,6 +87,8 @@ def write() -> None:
     reproduced.write(PAPER_PAGE, PAPER_RESULTS)
     for name, draw in PICTURES.items():
         save(draw(), IMAGES / f"{name}.png", dpi=150)
+    pictures.demo_pictures(IMAGES)
+    pictures.texts_page(IMAGES / "texts.png")
 
 
 def main(arguments: list[str]) -> int:

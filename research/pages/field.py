@@ -203,15 +203,21 @@ def _cost() -> Json:
     return found
 
 
+def _shown(name: str) -> str:
+    """A method as pictures call it."""
+    return name.replace(f"{methods.OURS}-", "mnemosphere, ").replace(methods.OURS, "mnemosphere")
+
+
 @figure_style()
 def ranks() -> Figure:
     """Mean ranks of the classifiers, by accuracy and by log-loss."""
-    figure = new_figure(7.6, 5.6)
+    figure = new_figure(8.6, 6.4)
     panels = figure.subplots(2, 1)
     for ax, key in zip(panels, ("accuracy", "log_loss"), strict=True):
         found = ranked("classify", key)
         critical_difference(
-            ax, found.mean_ranks, found.critical_difference, ours=methods.OURS,
+            ax, {_shown(name): rank for name, rank in found.mean_ranks.items()},
+            found.critical_difference, ours=_shown(methods.OURS),
             title=f"Mean rank by {WORDS[key]}, {len(found.sets)} data sets",
         )  # fmt: skip
     return figure
@@ -224,15 +230,15 @@ def behind() -> Figure:
     order = sorted(found.methods, key=found.mean_ranks.__getitem__)
     columns = [found.methods.index(name) for name in order]
     gap = 100 * (found.scores.max(1, keepdims=True) - found.scores)[:, columns]
-    figure = new_figure(7.2, 0.27 * len(found.sets) + 1.6)
+    figure = new_figure(8.6, 0.27 * len(found.sets) + 1.6)
     ax = figure.subplots()
     image = ax.imshow(np.minimum(gap, 20), cmap="Blues", aspect="auto", vmin=0, vmax=20)
     for (row, column), value in np.ndenumerate(gap):
         color = "white" if value > 11 else BLACK
-        ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=6.5, color=color)
-    ax.set_xticks(range(len(order)), order, rotation=35, ha="right")
+        ax.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=8.5, color=color)
+    ax.set_xticks(range(len(order)), [_shown(name) for name in order], rotation=35, ha="right")
     for label in ax.get_xticklabels():
-        if label.get_text().startswith(methods.OURS):
+        if label.get_text().startswith(_shown(methods.OURS)):
             label.set_color(VERMILLION)
     ax.set_yticks(range(len(found.sets)), found.sets)
     ax.tick_params(length=0)
@@ -245,7 +251,7 @@ def behind() -> Figure:
 def cost() -> Figure:
     """Seconds of a fit against rows, features, classes and memories."""
     run = _cost()
-    figure = new_figure(7.6, 6.2)
+    figure = new_figure(8.6, 7.4)
     names: list[str] = list(dict.fromkeys(key.partition(": ")[2] for key in run["curves"]))
     names.sort(key=lambda name: (not name.startswith(methods.OURS), name))
     colors = [VERMILLION, *(c for c in PALETTE if c != VERMILLION), GREY]
@@ -255,19 +261,19 @@ def cost() -> Figure:
         for k, name in enumerate(names):
             points = run["curves"].get(f"{axis}: {name}", [])
             ax.plot(
-                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=name,
+                [p[axis] for p in points], [p["fit_seconds"] for p in points], label=_shown(name),
                 color=colors[k], marker=MARKERS[k % len(MARKERS)], linewidth=1.2 if k else 2.2,
             )  # fmt: skip
         ax.set_xscale("log")
         ax.set_yscale("log")
         plain_log(ax.yaxis)
         others = [f"{v:,} {k}" for k, v in run["base"].items() if k != axis]
-        ax.set_title(", ".join(others), fontsize=8.5)
+        ax.set_title(", ".join(others), fontsize=10)
         ax.set_xlabel("memories or prototypes" if axis == "memories" else axis)
         ax.set_ylabel("seconds of fit")
         ax.grid(color="#E5E5E5", linewidth=0.6)
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize=7.5)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=10)
     return figure
 
 

@@ -1,20 +1,31 @@
-"""Pictures: of benchmarks from the stored results, of models of scikit-learn's data made anew."""
+"""Pictures: of benchmarks from the stored results, of models of data in packages made anew."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.metrics import confusion_matrix
+from typer.testing import CliRunner
 
-from mnemosphere import DAMClassifier, plots
-from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_figure
+from mnemosphere import DAMClassifier, data, load, plots
+from mnemosphere.cli import app
+from mnemosphere.plots.fitted import tree_of
+from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_figure, root_figure
+from research.benchmarks import conditional
 from research.pages.tables import growth_runs
 
 
 @figure_style()
 def growth() -> Figure:
     """Test accuracy at the end of every level of growth."""
-    figure = new_figure(5.6, 3.6)
+    figure = new_figure(6.8, 4.4)
     ax = figure.subplots()
     runs = growth_runs()
     names = sorted({f"{run['solver']}, to {run['width']}" for run in runs})
@@ -58,4 +69,60 @@ def explanation() -> Figure:
     return model.explain(rows[69:70]).plot(truth=kinds[69])
 
 
-PICTURES = {"benchmark-growth": growth, "search": search, "explanation-table": explanation}
+def lineage() -> Figure:
+    """Four memories grown to 24, level by level."""
+    raw = data.load("mnist-small")
+    model = DAMClassifier(
+        24, growth=4, objective="joint", normalize="center", varsigma=0.8, random_state=0
+    ).fit(raw.x_train, raw.y_train)
+    return root_figure(tree_of(model.model_, raw.image_shape))
+
+
+def demo_pictures(folder: Path) -> None:
+    """Two pictures that the demo writes, its confusions, and the mistake it is most sure of."""
+    raw = data.load("mnist-small")
+    with tempfile.TemporaryDirectory() as made:
+        CliRunner().invoke(app, ["demo", "--out", f"{made}/demo"], catch_exceptions=False)
+        for name in ("memories.png", "explanation.png"):
+            shutil.copy(Path(made, "demo", name), folder / name)
+        model = load(Path(made, "demo", "model.safetensors"))
+    proba = model.predict_proba(raw.x_test)
+    wrong = model.classes_[proba.argmax(1)] != raw.y_test
+    k = int(np.where(wrong, proba.max(1), 0.0).argmax())
+    why = model.explain(raw.x_test[k : k + 1])
+    strip = why.plot(image_shape=raw.image_shape, truth=raw.y_test[k])
+    plots.save(strip, folder / "mistake.png", dpi=150)
+    counts = confusion_matrix(raw.y_test, model.predict(raw.x_test))
+    plots.save(plots.confusion_matrix(counts, range(10)), folder / "confusion.png", dpi=150)
+
+
+def texts_page(path: Path) -> None:
+    """The page of a model of texts with a rejected question, as Chromium shows it."""
+    bank = data.load("banking-small")
+    model = DAMClassifier(encoder="wordllama", random_state=0).fit(bank.x_train, bank.y_train)
+    model.calibrate(bank.x_test, bank.y_test)
+    rows = [*bank.x_test, "What is the capital of France?", "Where is my pizza?"]
+    pick = (
+        "<script>addEventListener('load', () => setTimeout(() => {"
+        "$('texts-kind').value = 'rejected'; rows.fillTexts();"
+        "[...document.querySelectorAll('#texts .text-row')].at(-1).click()}, 500))</script>"
+    )
+    program = shutil.which("chromium")
+    if program is None:
+        raise FileNotFoundError("no chromium: install it to draw the page of a model")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        model.explore(page, rows, [*bank.y_test, None, None], title="Questions to a bank")
+        page.write_text(page.read_text(encoding="utf-8") + pick, encoding="utf-8")
+        options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,887",
+                   "--virtual-time-budget=20000", f"--screenshot={path}")  # fmt: skip
+        subprocess.run([program, *options, page.as_uri()], check=True, capture_output=True)
+
+
+PICTURES = {
+    "benchmark-growth": growth,
+    "search": search,
+    "explanation-table": explanation,
+    "conditional-before-after": conditional.gallery,
+    "lineage": lineage,
+}

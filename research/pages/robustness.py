@@ -131,9 +131,9 @@ def answers() -> str:
 def curves() -> Figure:
     """Certified accuracy as lines, attacked accuracy dashed, against ε."""
     groups = _groups([run for run in _runs() if not run["swept"]])
-    figure = new_figure(3.4 * len(groups), 3.2)
-    panels = figure.subplots(1, len(groups), squeeze=False)[0]
-    for ax, (title, of) in zip(panels, groups.items(), strict=True):
+    figure = new_figure(8.6, 3.3 * -(-len(groups) // 2))
+    panels = figure.subplots(-(-len(groups) // 2), 2, squeeze=False).ravel()
+    for ax, (title, of) in zip(panels, groups.items(), strict=False):
         for k, method in enumerate(_DRAWN):
             mine = [run for run in of if run["method"] == method]
             if not mine:
@@ -149,8 +149,8 @@ def curves() -> Figure:
                                if of[0]["kind"] == "table" else "L2"))  # fmt: skip
         ax.set_ylim(0, 1)
         ax.grid(color="#E5E5E5", linewidth=0.6)
-    figure.axes[0].set_ylabel("accuracy")
-    figure.axes[-1].legend(fontsize=7.5, title="lines certified, dashed attacked")
+    figure.supylabel("accuracy", fontsize=11)
+    figure.axes[-1].legend(fontsize=9, title_fontsize=9, title="lines certified, dashed attacked")
     return figure
 
 

@@ -42,16 +42,16 @@ def critical_difference(
         line, ink = (VERMILLION,) * 2 if ours and name.startswith(ours) else (GREY, BLACK)
         ax.plot([value, value, edge], [0, depth, depth], color=line, linewidth=0.9)
         ax.text(
-            edge + (-0.08 if left else 0.08), depth, f"{name}  {value:.2f}", fontsize=8,
+            edge + (-0.08 if left else 0.08), depth, f"{name}  {value:.2f}", fontsize=10,
             ha="right" if left else "left", va="center", color=ink,
         )  # fmt: skip
     ax.plot([1, 1 + difference], [0.75, 0.75], color=BLACK, linewidth=1.2, marker="|")
-    ax.text(1 + difference / 2, 0.85, f"critical difference {difference:.2f}", fontsize=7.5,
+    ax.text(1 + difference / 2, 0.85, f"critical difference {difference:.2f}", fontsize=9.5,
             ha="center", va="bottom")  # fmt: skip
     ax.plot([1, n], [0, 0], color=BLACK, linewidth=0.9)
     for rank in range(1, n + 1):
         ax.plot([rank] * 2, [0, 0.12], color=BLACK, linewidth=0.9)
-        ax.text(rank, 0.18, str(rank), fontsize=7.5, ha="center", va="bottom")
+        ax.text(rank, 0.18, str(rank), fontsize=9.5, ha="center", va="bottom")
     ax.set_xlim(-2.6, n + 3.6)
     ax.set_ylim(-top - 0.42 * half, 1.35)
     ax.set_axis_off()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 
 import numpy as np
 import pytest
@@ -93,3 +94,43 @@ def test_a_clusterer_has_a_card_without_measures(wines):
     matter, body = front(mn.export.model_card(model.model_, x))
     assert "tabular-clustering" in matter["tags"]
     assert "3 clusters" in body
+
+
+@pytest.mark.parametrize(
+    ("license", "kind"),
+    [("mit", "classification"), (None, "classification"), ("mit", "clustering")],
+)
+def test_hubs_find_license_library_and_task(license, kind, wine_model, wines):
+    model = wine_model
+    if kind == "clustering":
+        model = mn.DAMClusterer(3, n_memories=7, random_state=0).fit(wines[0])
+    matter, _ = front(mn.export.model_card(model.model_, license=license))
+    assert matter["library_name"] == "mnemosphere"
+    assert matter.get("license") == license
+    assert matter.get("pipeline_tag") == (
+        "tabular-classification" if kind == "classification" else None
+    )
+
+
+def test_a_pushed_model_comes_back(wine_model, wines, tmp_path):
+    x, y = wines
+
+    class Hub:
+        def create_repo(self, repo_id, *, private, exist_ok):
+            self.made = (repo_id, private, exist_ok)
+
+        def upload_folder(self, *, repo_id, folder_path, commit_message):
+            shutil.copytree(folder_path, tmp_path / repo_id)
+            return f"https://hub/{repo_id}/commit"
+
+    hub = Hub()
+    address = mn.export.push_to_hub(
+        wine_model, "me/wines", x, y, license="mit", api=hub, private=True
+    )
+    assert address == "https://hub/me/wines/commit"
+    assert hub.made == ("me/wines", True, True)
+    loaded = mn.load(tmp_path / "me/wines/model.safetensors")
+    np.testing.assert_array_equal(loaded.predict_proba(x), wine_model.predict_proba(x))
+    matter, body = front((tmp_path / "me/wines/README.md").read_text(encoding="utf-8"))
+    assert matter["license"] == "mit"
+    assert "## Measured" in body

@@ -97,7 +97,7 @@ def test_features_by_memories_stand_above_the_same_columns(w, p, p_h):
     figure = plots.memory_gallery(w, p, p_h, classes="abc", feature_names=names, indices=[3, 1, 8])
     upper, lower = figure.axes[:2]
     few = w[[3, 1, 8]]
-    order = sorted(range(N), key=lambda j: -few[:, j].std())[:25]
+    order = sorted(sorted(range(N), key=lambda j: -few[:, j].std())[:25])
     np.testing.assert_array_equal(upper.images[0].get_array().data, few[:, order].T)
     assert tick_names(upper.yaxis) == [names[j] for j in order]
     assert tick_names(lower.xaxis) == ["#3", "#1", "#8"]

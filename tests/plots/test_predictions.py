@@ -62,7 +62,7 @@ def test_the_strip_shows_input_memories_and_shares(case):
         assert ax.get_title() == expected
     best = case["classes"][case["proba"].argmax()]
     assert best != "hen"
-    expected = f"predicted: {best} ({case['proba'].max():.0%}), truth: hen"
+    expected = f"{best}\n{case['proba'].max():.0%}, truth: hen"
     assert predicted.get_title(loc="left") == expected
     figure.draw_without_rendering()
 

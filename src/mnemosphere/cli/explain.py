@@ -154,7 +154,7 @@ def picture(found: Explanation, rows: Rows, shape: Any) -> Any:
 
     if len(found) == 1:
         return found.plot(0, image_shape=shape, truth=_truth(rows, 0))
-    figure = new_figure(11.0, (2.6 if shape is not None else 4.5) * len(found))
+    figure = new_figure(9.0, (2.8 if shape is not None else 4.8) * len(found))
     parts: Any = figure.subfigures(len(found), 1)
     for k, part in enumerate(parts):
         found.plot(k, image_shape=shape, truth=_truth(rows, k), figure=part)

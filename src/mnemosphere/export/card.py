@@ -22,22 +22,34 @@ model.predict(X)
 
 
 def model_card(
-    model: FittedModel, X: Any = None, y: Any = None, *, title: str | None = None
+    model: FittedModel,
+    X: Any = None,
+    y: Any = None,
+    *,
+    title: str | None = None,
+    license: str | None = None,
 ) -> str:
-    """The card of a fitted model; what is measured is measured on (X, y)."""
+    """The card of a fitted model; what is measured is measured on (X, y).
+
+    license: an identifier that model hubs know, such as "mit" or "cc-by-4.0".
+    """
     known = facts(model, X, y)
     name = " ".join((title or f"mnemosphere {known['kind']}").split())
-    parts = [_front_matter(known, name), f"# {_text(name)}", _summary(known)]
+    parts = [_front_matter(known, name, license), f"# {_text(name)}", _summary(known)]
     if "measured" in known:
         parts += [_measures(known), _confusion(known), _calibration(known)]
     parts += [_choices(known), _USE]
     return "\n\n".join(parts) + "\n"
 
 
-def _front_matter(known: dict[str, Any], name: str) -> str:
+def _front_matter(known: dict[str, Any], name: str, license: str | None) -> str:
     """YAML; strings are quoted as JSON does, which YAML reads as well."""
     quote = json.dumps
-    lines = ["---", "library_name: mnemosphere", "tags:"]
+    lines = ["---", "library_name: mnemosphere"]
+    lines += [f"license: {quote(license)}"] if license else []
+    if known["kind"] == "classifier":  # hubs know no task for clusters
+        lines.append(f"pipeline_tag: {_task(known)}")
+    lines.append("tags:")
     tags = ["mnemosphere", "associative-memory", "von-mises-fisher", _task(known)]
     lines += [f"- {tag}" for tag in tags]
     measured = known.get("measured")

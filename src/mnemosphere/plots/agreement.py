@@ -11,6 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 
 from mnemosphere.plots.checks import Array, as_array, same_length
 from mnemosphere.plots.patterns import Box, aspect, frame, largest
+from mnemosphere.plots.predictions import strip_height
 from mnemosphere.plots.style import BLUE, DIVERGING, GREY, figure_style, new_figure
 
 _PREDICTION = 1.7  # width of the prediction beside the memories, as in the strip above
@@ -70,22 +71,22 @@ def agreement_figure(
     maps, overlaps = as_array(agreement, "agreement", 3), as_array(overlaps, "overlaps", 1)
     same_length(len(maps), "map", overlaps=overlaps)
     n, height = len(maps), 0.4 if image_shape is None else aspect(image_shape)
-    upper, lower = float(np.clip(1.3 * height + 1.1, 2.1, 4.0)), 1.2 * height + 0.35
+    upper, lower = strip_height(height), 1.05 * height + 0.4
     if figure is None:
-        figure = new_figure(1.3 * (n + 1) + 2.6, upper + lower)
+        figure = new_figure(1.1 * (n + 1) + 2.6, upper + lower)
     parts: Any = figure.subfigures(2, 1, height_ratios=[upper, lower])
     top, bottom = parts
     strip(top)
     grid = bottom.add_gridspec(1, n + 2, width_ratios=[1.0] * (n + 1) + [_PREDICTION])
     label = bottom.add_subplot(grid[0, 0])
     label.set_axis_off()
-    label.text(0.5, 0.5, "where they\nagree", ha="center", va="center", fontsize=8.5)
+    label.text(0.5, 0.5, "where they\nagree", ha="center", va="center", fontsize=10)
     outline = _gray(as_array(image, "image", 1), maps.shape[1:])
     scale = largest(maps)
     for k in range(n):
         ax = bottom.add_subplot(grid[0, k + 1])
         agreement_map(maps[k], outline, vmax=scale, ax=ax)
-        ax.set_title(f"overlap {overlaps[k]:.2f}", fontsize=8.5, loc="center")
+        ax.set_title(f"overlap {overlaps[k]:.2f}", fontsize=10, loc="center")
     return figure
 
 

@@ -21,7 +21,7 @@ def coverage_curve(
     if not curves or not all(curves.values()):
         raise ValueError("curves must be {name: points}, each with a point at least")
     if ax is None:
-        ax = new_axes(5.0, 3.4)
+        ax = new_axes(6.0, 4.0)
     for k, (name, points) in enumerate(curves.items()):
         share, accuracy = ([point[key] for point in points] for key in ("coverage", "accuracy"))
         color = PALETTE[k % len(PALETTE)]

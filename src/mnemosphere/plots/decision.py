@@ -71,7 +71,7 @@ class Decision:
         known = self.truth is not None
         right = str(self.truth) == str(predicted)
         remark = "" if not known else ", right" if right else f", truth: {plain(self.truth)}"
-        return f"predicted: {plain(predicted)} ({self.proba.max():.0%}){remark}"
+        return f"{plain(predicted)}\n{self.proba.max():.0%}{remark}"
 
 
 def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) -> None:
@@ -91,8 +91,8 @@ def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) 
     top = max(0.05, math.ceil(20 * float(proba.max())) / 20)
     for place, value in zip(y, proba[order], strict=True):
         if value >= _LEAST:
-            ax.text(value + 0.02 * top, float(place), f"{value:.0%}", va="center", fontsize=7)
-    ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(90 / len(y), 6.0, 8.5)))
+            ax.text(value + 0.02 * top, float(place), f"{value:.0%}", va="center", fontsize=9)
+    ax.set_yticks(y, [labels[i] for i in order], fontsize=float(np.clip(80 / len(y), 6.5, 10.0)))
     for tick, i in zip(ax.get_yticklabels(), order, strict=True):
         if i == decision.predicted:
             tick.set_fontweight("bold")
@@ -101,6 +101,6 @@ def draw_classes(ax: Axes, decision: Decision, colors: Sequence[Any] = PALETTE) 
     ax.set_xlim(0.0, 1.18 * top)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     ax.locator_params(axis="x", nbins=4)
-    more = f", {len(order)} of {n} classes" if n > len(order) else ""
-    ax.set_xlabel(f"probability{more} (grey: other memories)", fontsize=8)
-    ax.set_title(decision.title, fontsize=9)
+    more = f"\n{len(order)} of {n} classes" if n > len(order) else ""
+    ax.set_xlabel(f"probability{more}\n(grey: others)", fontsize=10)
+    ax.set_title(decision.title, fontsize=10)

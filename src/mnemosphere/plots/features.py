@@ -79,7 +79,7 @@ def feature_figure(
     overlap += [0.0, 0.0]
     odds += [found.difference_rest, found.difference_frequencies]
     if figure is None:
-        figure = new_figure(11.0, float(np.clip(1.3 + 0.26 * len(names), 2.6, 6.0)))
+        figure = new_figure(9.0, float(np.clip(1.8 + 0.27 * len(names), 3.4, 6.4)))
     widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
     panels = figure.subplots(1, len(widths), width_ratios=widths).tolist()
     if found.pairs:
@@ -91,10 +91,16 @@ def feature_figure(
     _positions(axes[0], found, shown, len(names), f"memories of {predicted}", f"of {runner}")
     total = sum(overlap)
     colors = [_SHADES[0]] * len(shown) + [GREY] * (len(names) - len(shown))
-    _bars(axes[1], overlap, colors, f"overlap with {found.memory[0]}: {total:.2f}", "part of it")
+    _bars(
+        axes[1],
+        overlap,
+        colors,
+        f"overlap\nwith {found.memory[0]}: {total:.2f}",
+        "part of\nthe overlap",
+    )
     colors = [GREEN if v > 0 else VERMILLION for v in odds]
     title = f"log-odds: {found.log_odds:+.2f}"
-    _bars(axes[2], odds, colors, title, f"← {runner}     {predicted} →")
+    _bars(axes[2], odds, colors, title, f"← {runner}\n{predicted} →")
     axes[0].set_yticks(range(len(names)), names)
     axes[0].tick_params(axis="y", length=0)
     draw_classes(axes[3], decision, _SHADES)
@@ -103,7 +109,7 @@ def feature_figure(
             text = f"{name} {decision.shares[k]:.0%}"
             axes[3].bar(0, 0, color=_SHADES[k % len(_SHADES)], label=text)
     if (decision.shares >= _LEAST).any():
-        axes[3].legend(loc="lower right", fontsize=7.5, title="share", title_fontsize=7.5)
+        axes[3].legend(loc="lower right", fontsize=9, title="share", title_fontsize=9)
     return figure
 
 
@@ -123,7 +129,7 @@ def _positions(
     ax.plot(far, y, "o", color=VERMILLION, zorder=1, label=runner)
     _lines(ax, n_lines)
     ax.set_xlabel("standard units")
-    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=3, fontsize=7.5,
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=1, fontsize=9,
               handletextpad=0.2, columnspacing=0.8, borderpad=0.1)  # fmt: skip
 
 
@@ -134,7 +140,7 @@ def _bars(ax: Axes, values: Sequence[float], colors: Sequence[Any], title: str, 
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     ax.locator_params(axis="x", nbins=5)
-    ax.set_title(title, fontsize=9)
+    ax.set_title(title, fontsize=10)
     ax.set_xlabel(label)
 
 
@@ -145,12 +151,12 @@ def _lines(ax: Axes, n: int) -> None:
 @figure_style()
 def memory_texts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> Figure | SubFigure:
     """Memories of texts: the name of each, and the training rows most like it."""
-    figure = new_figure(10.0, max(1.6, 0.6 * len(names) + 0.4))
+    figure = new_figure(9.0, max(1.8, 0.68 * len(names) + 0.5))
     ax = figure.subplots()
     for k, lines in enumerate(texts):
         if k % 2:
             ax.axhspan(k - 0.5, k + 0.5, color="#F4F4F4")
-        ax.text(0.01, k, "\n".join(_cut(lines, 118)), va="center", fontsize=7.5, linespacing=1.25)
+        ax.text(0.01, k, "\n".join(_cut(lines, 84)), va="center", fontsize=9, linespacing=1.25)
     ax.set_yticks(range(len(names)), list(names))
     ax.set_xlim(0.0, 1.0)
     ax.set_xticks([])
@@ -178,14 +184,14 @@ def typical_rows(
     """
     same_length(len(decision), "memory", texts=texts)
     if figure is None:
-        figure = new_figure(10.0, max(2.4, 0.7 * len(texts) + 0.7))
+        figure = new_figure(9.0, max(2.8, 0.75 * len(texts) + 0.9))
     axes: Any = figure.subplots(1, 2, width_ratios=[2.4, 1.0])
     left, right = axes
     for k, lines in enumerate(texts):
         color = PALETTE[k % len(PALETTE)]
         left.barh([k], [float(decision.shares[k])], height=0.8, color=color, alpha=0.25)
-        cut = "\n".join(_cut(lines, 88))
-        left.text(0.01, k, cut, va="center", fontsize=7.5, linespacing=1.25)
+        cut = "\n".join(_cut(lines, 64))
+        left.text(0.01, k, cut, va="center", fontsize=9, linespacing=1.25)
     left.set_yticks(range(len(texts)), [decision.memory(k) for k in range(len(texts))])
     left.set_xlim(0.0, 1.0)
     _lines(left, len(texts))

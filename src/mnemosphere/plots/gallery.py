@@ -81,7 +81,7 @@ def memories(
     height = aspect(image_shape)
     width_units, height_units = ncols * (1 + _GAP), nrows * (height + band + _GAP)
     if ax is None:
-        tile = max(0.5, min(1.0, 6.0 / ncols))
+        tile = max(0.5, min(1.2, 8.0 / ncols))
         ax = new_axes(tile * width_units, tile * height_units + 0.25)
         ax.set_title(_counted(len(shown), len(w)))
         font = _points(tile)
@@ -129,8 +129,8 @@ def _tile_inches(ax: Axes, width_units: float, height_units: float) -> float:
 
 
 def _points(tile: float) -> float:
-    """Font size of names that fill their band, between 5.5 and 9 points."""
-    return float(np.clip(72 * tile * _BAND * 0.6, 5.5, 9.0))
+    """Font size of names that fill their band, between 6.5 and 10 points."""
+    return float(np.clip(72 * tile * _BAND * 0.6, 6.5, 10.0))
 
 
 def _heat_map(
@@ -143,13 +143,13 @@ def _heat_map(
 ) -> Axes:
     n = len(shown)
     if ax is None:
-        ax = new_axes(6.4, min(8.0, 1.0 + 0.16 * n))
+        ax = new_axes(7.2, min(9.0, 1.2 + 0.18 * n))
     image = ax.imshow(shown, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
     text = (
         names if labels is None else [f"{a} {plain(b)}" for a, b in zip(names, labels, strict=True)]
     )
     step = math.ceil(n / 40)
-    ax.set_yticks(np.arange(0, n, step), text[::step], fontsize=7.5)
+    ax.set_yticks(np.arange(0, n, step), text[::step], fontsize=9)
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("feature")
     ax.set_ylabel("memory")
@@ -180,8 +180,8 @@ def class_weights(
     n_classes, n = shown.shape
     if ax is None:
         ax = new_axes(
-            float(np.clip(1.6 + 0.26 * n, 4.0, 10.0)),
-            float(np.clip(1.1 + 0.22 * n_classes, 1.8, 9.0)),
+            float(np.clip(1.8 + 0.3 * n, 4.4, 9.0)),
+            float(np.clip(1.3 + 0.25 * n_classes, 2.0, 9.0)),
         )
         ax.set_title(f"what {_counted(n, len(soft))} stand for (ring: the class of the memory)")
     image = ax.imshow(shown, aspect="auto", cmap=SEQUENTIAL, vmin=0.0, vmax=max(1.0, shown.max()))
@@ -196,13 +196,13 @@ def class_weights(
         markeredgewidth=1.2,
         label="column maximum",
     )
-    ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(110 / n_classes, 5.0, 8.5)))
+    ax.set_yticks(np.arange(n_classes), names, fontsize=float(np.clip(130 / n_classes, 6.0, 10.0)))
     if named:
         step = 1 if n <= _MAX_NAMES else math.ceil(n / 20)
         ax.set_xticks(
             np.arange(0, n, step),
             [memory_name(k) for k in chosen[::step]],
-            fontsize=float(np.clip(200 * step / n, 5.5, 8.0)),
+            fontsize=float(np.clip(240 * step / n, 6.5, 9.5)),
             rotation=90 if n / step > 20 else 0,
         )
     ax.tick_params(length=0)
@@ -237,23 +237,23 @@ def memory_gallery(
     """The gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
 
     w (P, N), p (P+1, C+1), p_h (P+1,). The name of a memory stands above it and below its column.
-    With feature_names (N,), a memory is a column of features too, those first that tell memories
-    apart; entries should then be in one unit, which is named. Of more than 100 features, such as
+    With feature_names (N,), a memory is a column of features too, those that differ most between
+    memories; entries should then be in one unit, which is named. Of more than 100 features, such as
     the terms of texts, each memory names its own strongest.
     """
     w, soft = as_memories(w, p, p_h, image_shape)
     chosen = as_indices(indices, len(w))
     n_classes = soft.shape[1]
     nrows, ncols = _grid(len(chosen))
-    width = 7.0
-    tile = min(0.9, 0.88 * width / ncols / (1 + _GAP))
+    width = 8.0
+    tile = min(1.0, 0.88 * width / ncols / (1 + _GAP))
     upper = tile * nrows * (aspect(image_shape) + _BAND + _GAP)
     if feature_names is not None:
         same_length(w.shape[1], "feature", feature_names=feature_names)
-        upper = 0.5 + 0.2 * min(w.shape[1], _MAX_FEATURES)
+        upper = 0.5 + 0.24 * min(w.shape[1], _MAX_FEATURES)
         if w.shape[1] > _MAX_MAPPED:
-            width, upper = 10.0, 0.15 * (_TERMS + 2) * -(-len(chosen) // _TERM_COLUMNS)
-    lower = float(np.clip(0.9 + 0.2 * n_classes, 1.8, 6.0))
+            width, upper = 9.0, 0.18 * (_TERMS + 2) * -(-len(chosen) // _TERM_COLUMNS)
+    lower = float(np.clip(1.0 + 0.24 * n_classes, 2.0, 6.5))
     if figure is None:
         figure = new_figure(width, upper + lower + 0.5)
     top, bottom = figure.subplots(2, 1, height_ratios=[upper, lower])
@@ -272,11 +272,11 @@ def memory_gallery(
 def _feature_map(
     ax: Axes, shown: Array, names: Sequence[object], unit: str, cmap: Colormap
 ) -> None:
-    """Features, the most telling first, by memories (n, N)."""
-    order = np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES]
+    """The features that differ most between memories (n, N), in their own order."""
+    order = np.sort(np.argsort(-shown.std(0), kind="stable")[:_MAX_FEATURES])
     scale = float(np.quantile(np.abs(shown), 0.98)) or largest(shown)  # a few may be far out
     image = ax.imshow(shown[:, order].T, aspect="auto", cmap=cmap, vmin=-scale, vmax=scale)
-    ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=7.5)
+    ax.set_yticks(np.arange(len(order)), [plain(names[i], 24) for i in order], fontsize=9)
     ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[["left", "bottom"]].set_visible(False)
@@ -289,12 +289,12 @@ def _strongest(ax: Axes, shown: Array, names: Sequence[object], memory: list[str
     for k, w in enumerate(shown):
         row, column = divmod(k, _TERM_COLUMNS)
         top = -row * (_TERMS + 2.0)
-        ax.text(column, top, memory[k], fontsize=8, va="center", weight="bold")
+        ax.text(column, top, memory[k], fontsize=9.5, va="center", weight="bold")
         best = np.argsort(-np.abs(w), kind="stable")[:_TERMS]
         for line, i in enumerate(best, start=1):
             color = BLUE if w[i] > 0 else ORANGE
             ax.barh(top - line, 0.9 * abs(w[i]) / scale, 0.85, left=column, color=color, alpha=0.3)
-            ax.text(column + 0.01, top - line, plain(names[i], 24), fontsize=7.5, va="center")
+            ax.text(column + 0.01, top - line, plain(names[i], 24), fontsize=9, va="center")
     ax.set_xlim(-0.02, min(len(shown), _TERM_COLUMNS))
     ax.set_ylim(top - _TERMS - 0.6, 0.8)
     ax.set_axis_off()
@@ -313,7 +313,7 @@ def class_weight_histogram(
         raise ValueError(f"bins must be at least 1, got {bins}")
     edges = np.linspace(0.0, max(1.0, float(clear.max())), bins + 1)
     if ax is None:
-        ax = new_axes(4.8, 2.8)
+        ax = new_axes(5.6, 3.4)
     middle = float(np.median(clear))
     ax.hist(clear, edges.tolist(), color=BLUE, edgecolor="white", linewidth=0.6)
     ax.axvline(middle, color="black", linewidth=1.0, linestyle="--")

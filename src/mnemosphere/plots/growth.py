@@ -65,10 +65,10 @@ def lineage_tree(
     y = -spacing * (level - level.min())
     if ax is None:
         if pictures is None:
-            width = float(np.clip(0.05 * n_leaves, 7.0, 14.0))
+            width = float(np.clip(0.05 * n_leaves, 7.0, 9.0))
             ax = new_axes(width, float(np.clip(1.0 + 0.7 * depth, 2.2, 8.0)))
         else:
-            unit = float(np.clip(7.0 / n_leaves, 0.42, 0.9))  # inches per leaf
+            unit = float(np.clip(7.8 / n_leaves, 0.42, 1.0))  # inches per leaf
             ax = new_axes(max(2.5, unit * n_leaves + 1.2), unit * (depth * spacing + 1.6) + 0.3)
     child = np.flatnonzero(parent >= 0)
     reach = 0.0 if pictures is None else _NODE / 2 * aspect(image_shape)  # lines end at the frames
@@ -89,7 +89,7 @@ def lineage_tree(
         half = _NODE / 2 * aspect(image_shape)
         for k, name in enumerate(names or ()):
             ax.annotate(name, (x[k], y[k] - half), (0, -2), textcoords="offset points",
-                        ha="center", va="top", fontsize=6)  # fmt: skip
+                        ha="center", va="top", fontsize=8)  # fmt: skip
     roots = int((parent < 0).sum())
     ax.set_title(f"growth from {roots} to {n_leaves} memories, one row per level of splits")
     shown = np.unique(level)
@@ -193,7 +193,7 @@ def _draw_nodes(
         frame(ax, box, category_style(int(label[k]))[0], 2.0)
         name = plain(label[k] if classes is None else classes[label[k]], 6)
         place = (box.left, box.bottom + height)
-        ax.annotate(name, place, (0, 2), textcoords="offset points", fontsize=7.5)
+        ax.annotate(name, place, (0, 2), textcoords="offset points", fontsize=9)
     ax.set_xlim(x.min() - 0.55, x.max() + 0.55)
     ax.set_ylim(y.min() - height / 2 - 0.1, y.max() + height / 2 + 0.25)
     ax.set_aspect("equal")
@@ -226,7 +226,7 @@ def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) 
     known = np.isfinite(ordered)
     saddle = ordered < beta_eff
     if ax is None:
-        ax = new_axes(4.8, 3.2)
+        ax = new_axes(5.8, 3.8)
     drawn = np.append(ordered[known], beta_eff)
     low, high = drawn.min() / 1.25, drawn.max() * 1.25
     ax.set_yscale("log")
@@ -252,7 +252,7 @@ def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) 
         textcoords="offset points",
         ha="right",
         va="top",
-        fontsize=8.5,
+        fontsize=10,
     )
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.set_xlabel(r"memories, by $\beta_{\mathrm{split}}$")

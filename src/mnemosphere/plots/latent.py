@@ -54,8 +54,8 @@ def latent_classes(
     named = _NAME if len(w) <= _NAMED else 0.0
     pitch = height + _BAR + _ROW_GAP + named
     if ax is None:
-        tile = float(np.clip(6.0 / (ncols * (1 + _GAP)), 0.2, 0.6))
-        ax = new_axes(tile * (ncols * (1 + _GAP)) + 0.8, tile * pitch * len(rows) + 0.35)
+        tile = float(np.clip(7.2 / (ncols * (1 + _GAP)), 0.24, 0.72))
+        ax = new_axes(tile * (ncols * (1 + _GAP)) + 1.0, tile * pitch * len(rows) + 0.35)
         ax.set_title(f"{len(w)} memories by class, the surest first")
     for place, (y, first, line) in enumerate(rows):
         bottom = -place * pitch - height
@@ -66,11 +66,11 @@ def latent_classes(
             _sureness(ax, box, float(soft[memory].max()))
             if named:
                 ax.text(box.left + 0.5, bottom - 1.3 * _BAR, memory_name(memory), ha="center",
-                        va="top", fontsize=5.5, color=GREY)  # fmt: skip
+                        va="top", fontsize=7, color=GREY)  # fmt: skip
         if first:
             count = int((soft.argmax(1) == y).sum())
             text = f"{names[y]}  ({count})"
-            ax.text(-0.25, bottom + height / 2, text, ha="right", va="center", fontsize=8)
+            ax.text(-0.25, bottom + height / 2, text, ha="right", va="center", fontsize=10)
     ax.set_xlim(-0.05, ncols * (1 + _GAP) - _GAP + 0.05)
     ax.set_ylim(-len(rows) * pitch + _ROW_GAP / 2, 0.05)
     ax.set_aspect("equal")

@@ -17,6 +17,7 @@ def novelty_histogram(
     outside: Any = None,
     *,
     threshold: float | None = None,
+    rate: float | None = None,
     names: tuple[object, object] = ("data", "others"),
     bins: int = 60,
     ax: Axes | None = None,
@@ -24,7 +25,7 @@ def novelty_histogram(
     """Novelty scores of rows like those trained on, (n,), and of other rows, (m,), if given.
 
     Each histogram is in shares of its own rows. A threshold is a line: rows to its right are
-    rejected, and the legend says how many of each kind.
+    rejected, and the legend says how many of each kind, and the `rate` that was promised, if given.
     """
     groups = [(as_array(inside, "inside", 1), names[0], BLUE)]
     if outside is not None:
@@ -35,7 +36,7 @@ def novelty_histogram(
     high = max(float(scores.max()) for scores, _, _ in groups)
     edges = np.linspace(low, high if high > low else low + 1.0, bins + 1)
     if ax is None:
-        ax = new_axes(5.6, 3.0)
+        ax = new_axes(6.8, 3.6)
     for scores, name, color in groups:
         share = np.histogram(scores, edges)[0] / scores.size
         label = plain(name, 30)
@@ -44,7 +45,8 @@ def novelty_histogram(
         ax.stairs(share, edges, fill=True, color=color, alpha=0.35)
         ax.stairs(share, edges, color=color, linewidth=1.4, label=label)
     if threshold is not None:
-        ax.axvline(threshold, color=BLACK, linewidth=1.2, linestyle="--", label="threshold")
+        name = "threshold" if rate is None else f"threshold: at most {rate:.1%} promised"
+        ax.axvline(threshold, color=BLACK, linewidth=1.2, linestyle="--", label=name)
     ax.set_ylim(bottom=0.0)
     ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g}%")
     ax.set_xlabel("novelty score: far from all memories →")

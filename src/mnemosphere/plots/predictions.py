@@ -44,11 +44,11 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
     totals = counts.sum(1, keepdims=True)
     share = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
     if ax is None:
-        side = float(np.clip(1.6 + 0.4 * n, 3.2, 10.0))
+        side = float(np.clip(1.8 + 0.45 * n, 3.6, 10.0))
         ax = new_axes(side + 0.6, side)
     image = ax.imshow(share, cmap=SEQUENTIAL, vmin=0.0, vmax=1.0)
     if n <= _MAX_PRINTED:
-        font = float(np.clip(190 / n, 5.5, 9.0))
+        font = float(np.clip(230 / n, 6.5, 11.0))
         for row, column in zip(*np.nonzero(counts), strict=True):
             ax.text(
                 column,
@@ -59,7 +59,7 @@ def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None 
                 fontsize=font,
                 color=text_on(SEQUENTIAL(share[row, column])),
             )
-    size = float(np.clip(200 / n, 6.0, 8.5))
+    size = float(np.clip(240 / n, 7.0, 10.0))
     step = 1 if n <= _MAX_PRINTED else math.ceil(n / 20)
     long = max(map(len, names)) > 3
     ax.set_xticks(np.arange(0, n, step), names[::step], fontsize=size, rotation=90 if long else 0)
@@ -92,7 +92,7 @@ def explanation_strip(
     same_length(len(decision), "share of the decision", memories=memories)
     height = aspect(image_shape)
     if figure is None:
-        figure = new_figure(1.3 * (n + 1) + 2.6, float(np.clip(1.3 * height + 1.1, 2.1, 4.0)))
+        figure = new_figure(1.1 * (n + 1) + 2.6, strip_height(height))
     grid = figure.add_gridspec(
         2, n + 2, width_ratios=[1.0] * (n + 1) + [1.7], height_ratios=[height, 0.22]
     )
@@ -106,6 +106,11 @@ def explanation_strip(
     return figure
 
 
+def strip_height(height: float) -> float:
+    """Inches, for patterns of this height over width."""
+    return float(np.clip(1.1 * height + 1.6, 2.6, 4.2))
+
+
 def _pattern_axes(
     ax: Axes, pattern: Array, image_shape: Sequence[int] | None, title: str, color: str
 ) -> None:
@@ -117,7 +122,7 @@ def _pattern_axes(
     ax.set_ylim(-0.03, box.height + 0.03)
     ax.set_aspect("equal")
     ax.set_axis_off()
-    ax.set_title(title, fontsize=8.5, loc="center")
+    ax.set_title(title, fontsize=10, loc="center")
 
 
 def _share_axes(ax: Axes, share: float, color: str) -> None:
@@ -128,4 +133,4 @@ def _share_axes(ax: Axes, share: float, color: str) -> None:
     ax.set_xticks([])
     ax.spines[["left", "bottom", "top", "right"]].set_visible(True)
     ax.spines[["left", "bottom", "top", "right"]].set_color("#BBBBBB")
-    ax.set_xlabel(f"share {share:.0%}" if share >= 0.01 else "share < 1%", fontsize=8.5)
+    ax.set_xlabel(f"share {share:.0%}" if share >= 0.01 else "share < 1%", fontsize=10)

@@ -64,23 +64,23 @@ def recall_strips(
             same_length(n, "row", **{what: given})
     height = aspect(image_shape)
     if figure is None:
-        figure = new_figure(1.1 * len(columns) + 2.4, n * (1.1 * height + 0.28) + 0.8)
-        figure.suptitle("recall: down the energy to a memory", fontsize=10, x=0.01, ha="left")
+        figure = new_figure(1.05 * len(columns) + 2.2, n * (1.05 * height + 0.32) + 1.0)
+        figure.suptitle("recall: down the energy to a memory", fontsize=12, x=0.01, ha="left")
     grid = figure.add_gridspec(n, len(columns) + 1, width_ratios=[1.0] * len(columns) + [1.6])
     for row in range(n):
         for k, (title, patterns) in enumerate(columns):
             ax = figure.add_subplot(grid[row, k])
             _pattern(ax, patterns[row], image_shape, last=k == len(columns) - 1)
             if row == 0:
-                ax.set_title(title, fontsize=8.5, loc="center")
+                ax.set_title(title, fontsize=10, loc="center")
             below = names if k == 0 else predictions if k == len(columns) - 1 else None
             if below is not None:
                 text = plain(below[row], 14)
-                ax.text(0.5, -0.06, text, fontsize=8.5, ha="center", va="top")
+                ax.text(0.5, -0.06, text, fontsize=10, ha="center", va="top")
         ax = figure.add_subplot(grid[row, len(columns)])
         _energy(ax, energies[:, row], bottom=row == n - 1)
         if row == 0:
-            ax.set_title("energy", fontsize=8.5)
+            ax.set_title("energy", fontsize=10)
     return figure
 
 
@@ -118,6 +118,6 @@ def _energy(ax: Axes, energy: Array, *, bottom: bool) -> None:
     ax.plot(steps, energy, color=VERMILLION, marker="o", markersize=2.5, linewidth=1.2)
     ax.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     ax.yaxis.set_major_locator(MaxNLocator(3))
-    ax.tick_params(labelsize=7)
+    ax.tick_params(labelsize=9)
     if bottom:
-        ax.set_xlabel("step", fontsize=8.5)
+        ax.set_xlabel("step", fontsize=10)

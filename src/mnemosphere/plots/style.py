@@ -14,10 +14,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import LogFormatter
 
-# Okabe and Ito's palette: told apart with any common color vision.
+# Okabe and Ito's palette, distinct with any common color vision; brown for yellow, which is faint on white.
 BLUE, VERMILLION, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"
-PURPLE, SKY, BLACK, YELLOW = "#CC79A7", "#56B4E9", "#000000", "#F0E442"
-PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, YELLOW)
+PURPLE, SKY, BLACK, BROWN = "#CC79A7", "#56B4E9", "#000000", "#7F4F1E"
+PALETTE = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, BROWN)
 GREY = "#7A7A7A"
 MARKERS = "osD^vP"
 
@@ -34,20 +34,20 @@ DIVERGING = mpl.colormaps["RdBu_r"]
 _STYLE: Any = {
     "axes.axisbelow": True,
     "axes.grid": False,
-    "axes.labelsize": 9,
+    "axes.labelsize": 11,
     "axes.linewidth": 0.8,
     "axes.prop_cycle": cycler(color=PALETTE),
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
     "axes.titlepad": 6,
-    "axes.titlesize": 10,
+    "axes.titlesize": 12,
     "figure.dpi": 100,
     "figure.facecolor": "white",
     "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
-    "font.size": 9,
+    "font.size": 11,
     "image.interpolation": "nearest",
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 10,
     "legend.frameon": False,
     "legend.handlelength": 1.8,
     "lines.linewidth": 1.6,
@@ -57,8 +57,8 @@ _STYLE: Any = {
     "savefig.dpi": 200,
     "svg.hashsalt": "mnemosphere",  # ids inside an SVG are random without it
     "text.usetex": False,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
 }
 
 

@@ -36,7 +36,7 @@ def learning_curves(
 
     n_panels = 3 if has_accuracy else 2
     if figure is None:
-        figure = new_figure(5.6, 1.0 + 1.5 * n_panels)
+        figure = new_figure(6.8, 1.2 + 1.8 * n_panels)
     panels: list[Axes] = list(
         figure.subplots(n_panels, 1, sharex=True, height_ratios=[1.4, *[1.0] * (n_panels - 1)])
     )
@@ -63,7 +63,7 @@ def learning_curves(
         panels[1].yaxis.set_major_formatter(PercentFormatter(1.0))
         panels[1].set_ylabel("validation\naccuracy")
         best = int(np.nanargmax(accuracy))
-        panels[1].set_title(f"best {accuracy[best]:.2%} at pass {best + 1}", fontsize=8.5)
+        panels[1].set_title(f"best {accuracy[best]:.2%} at pass {best + 1}", fontsize=10)
     bottom.plot(passes, beta, marker=mark, markersize=size, color=PURPLE)
     bottom.set_ylabel(r"$\beta$")
     bottom.set_xlabel("pass over the data")
@@ -97,7 +97,7 @@ def _mark_phases(panels: Sequence[Axes], rows: Sequence[Mapping[str, Any]]) -> N
                 xycoords=("data", "axes fraction"),
                 xytext=(2, 3),
                 textcoords="offset points",
-                fontsize=7.5,
+                fontsize=9,
                 color="#444444",
             )
             last = x

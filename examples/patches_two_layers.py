@@ -1,0 +1,35 @@
+"""Two layers: memories of patches, then of images
+
+`PatchEncoder` learns memories of small patches without labels. The classifier on top sees how much
+of each patch memory there is in each cell of a coarse grid.
+"""
+
+from sklearn.pipeline import make_pipeline
+
+import mnemosphere as mn
+
+data = mn.data.load("digits")
+settings = {"objective": "conditional", "random_state": 0}
+pixels = mn.DAMClassifier(40, normalize="center", **settings).fit(
+    data.x_train, data.y_train
+)
+layers = make_pipeline(
+    mn.PatchEncoder(data.image_shape, patch=4, n_memories=32, random_state=0),
+    mn.DAMClassifier(40, normalize="unit", **settings),
+).fit(data.x_train, data.y_train)
+print(f"pixels: {pixels.score(data.x_test, data.y_test):.1%}")
+print(f"two layers: {layers.score(data.x_test, data.y_test):.1%}")
+
+# %%
+# The memories of the first layer are strokes:
+ax = mn.plots.memories(
+    layers[0].patch_memories_[0], (4, 4), indices=range(32), ncols=16
+)
+ax.figure.savefig("strokes.png")
+
+# %%
+# Which memories of the second layer decide about an image, and where they agree with it. The overlap
+# is a sum over the cells of the grid, so the maps are exact.
+k = layers.predict_proba(data.x_test).max(1).argmin()
+why = mn.explain_images(layers, data.x_test[k : k + 1], n_nearest=3)
+why.plot(truth=data.y_test[k]).savefig("agreement.png")

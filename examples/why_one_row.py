@@ -1,0 +1,34 @@
+"""Why one row got its class, and what would change it
+
+A prediction is a vote of memories. Here: the vote on one wine, the smallest change that leads to
+another class, and how far the wine may move before its class can change at all.
+"""
+
+from sklearn.datasets import load_wine
+
+import mnemosphere as mn
+
+wine = load_wine(as_frame=True)
+wines, kinds = wine.data, wine.target_names[wine.target]
+clf = mn.DAMClassifier(random_state=0).fit(wines[::2], kinds[::2])
+row = wines[69:70]
+why = clf.explain(row)
+print(why)
+
+# %%
+# The same as a picture. Left: where the wine and the memories of the two classes lie in each
+# feature. Then each feature's part of the overlap with the first memory, and of the log-odds of the
+# two classes. "Being average" is the constant coordinate of the normalization: it counts for rows
+# near the mean of all rows. "Soft labels" holds the weights of the memories.
+why.plot(truth=kinds[69]).savefig("why.png")
+
+# %%
+# The smallest change of at most three features, with alcohol held, that changes the class:
+other = clf.counterfactual(row, hold=["alcohol"], max_features=3)
+print(other)
+print("predicted for the changed row:", clf.predict(other.rows)[0])
+
+# %%
+# A certificate bounds the distance from below, the counterfactual from above.
+proven = clf.certified_radius(row)
+print(proven.sentence(0, away=clf.counterfactual(row).length(0)))
