@@ -419,7 +419,10 @@ def large_table() -> str:
 def text_table() -> str:
     """Accuracy compared with other models of the same rows."""
     run = read("text")
-    ours = {kind: f"ours, {kind}, {run['memories']} memories" for kind in ("conditional", "joint")}
+    ours = {
+        kind: f"`DAMClassifier`, {kind}, {run['memories']} memories"
+        for kind in ("conditional", "joint")
+    }
     rows = [
         r | {"model": ours.get(r["model"], r["model"]),
              "time": f"{r['seconds']:.{0 if r['seconds'] >= 10 else 1}f}"}
