@@ -17,6 +17,7 @@ import traceback
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -27,12 +28,13 @@ from research import pages
 from research.__main__ import benchmarks
 from research.app import app as research_app
 from research.field.command import parse as field_options
-from research.pages import marks
+from research.pages import marks, prose
 from research.pages.formulas import on_page_content
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMANDS, RESEARCH = typer.main.get_command(app), typer.main.get_command(research_app)
+INDEX = ROOT / "docs" / "index.md"
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 KNOWN = {"python", "bash", "console", "text", "toml", "json"}  # a typo would go unnoticed
 
@@ -100,8 +102,8 @@ def test_there_are_examples():
         name: sum(kind == "python" for kind, _, _ in blocks(page))
         for name, page in zip(NAMES, PAGES, strict=True)
     }
-    for name in ("README.md", "docs/getting-started.md", "docs/user-guide.md"):
-        assert counts[name] > 0
+    for name in ("README.md", *(f"docs/{guide}" for guide in prose.GUIDE)):
+        assert counts[name] > 0, name
 
 
 def test_readme_examples_have_at_most_six_lines():
@@ -192,6 +194,92 @@ def test_make_targets_exist():
 
 def test_pages_are_those_of_the_stored_results():
     assert pages.stale() == [], "run: python -m research pages"
+
+
+def test_no_measured_number_is_typed_by_hand():
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert {name: found for name, t in texts.items() if (found := prose.typed_numbers(t))} == {}
+    everything = " ".join(map(prose.by_hand, texts.values()))
+    assert [
+        setting for setting in prose.SETTINGS if setting not in everything
+    ] == []  # no leftovers
+
+
+@pytest.mark.parametrize(
+    "written", ["It is 3% better.", "It takes\n2.5 s.", "On 3 of the 7 sets.", "Off by 2e-3.",
+                "It is 0.93 ± 0.01.", "From 0.2 to 0.5.", "| a | 12 points |"],
+)  # fmt: skip
+def test_a_measured_number_in_a_sentence_is_found(written):
+    assert len(prose.typed_numbers(f"# Page\n\n{written}\n")) == 1
+    for aside in (f"```text\n{written}\n```", f"`{written}`", f"<!--=a b-->{written}<!--/-->",
+                  f"<!-- begin: a -->\n{written}\n<!-- end: a -->", "    " + written.replace("\n", " ")):  # fmt: skip
+        assert prose.typed_numbers(f"# Page\n\n{aside}\n") == []
+
+
+def test_pages_of_the_guide_are_short():
+    assert {page.name for page in PAGES} > prose.GUIDE
+    words = {page: prose.n_words(page.read_text(encoding="utf-8")) for page in PAGES}
+    assert prose.too_long(words) == []
+    longer = {page: n + prose.MOST_WORDS for page, n in words.items()}
+    assert len(prose.too_long(longer)) == len(prose.GUIDE) + 1
+
+
+# What users ask first, and words of the answer: on the page itself or on one that it links to.
+QUESTIONS = {
+    "How do I classify embeddings and reject what is unknown?": ("texts.md", "predict_or_reject"),
+    "What does a fit cost?": ("cost.md", "DAMClassifier`, s"),
+    "How do I deploy, and how fast is a prediction?": ("deploy.md", "## Latency"),
+    "Can a row have several labels?": ("tables.md", "MultiOutputClassifier"),
+    "Can it predict a number?": ("faq.md", "Regression is not supported"),
+    "A class is rare.": ("tables.md", 'class_weight="balanced"'),
+    "What should I tune?": ("choosing.md", "## What to set"),
+    "A memory is wrong.": ("interpretability.md", "relabel_memory"),
+    "How does it compare with XGBoost, LightGBM and TabPFN?": ("faq.md", "TabPFN"),
+    "What about missing values?": ("tables.md", "## Missing values"),
+    "What about categories and dates?": ("tables.md", "categories"),
+    "How do I classify texts?": ("texts.md", 'encoder="wordllama"'),
+    "Does it use a GPU?": ("large-data.md", "## GPU"),
+    "Are results reproducible?": ("large-data.md", "## Reproducibility"),
+    "Can I use rows without labels?": ("few-labels.md", "unlabeled=-1"),
+    "How do I add a class?": ("texts.md", "add_class"),
+    "How do I cite it?": ("faq.md", "2508.19151"),
+    "Does it work in pipelines and cross-validation?": ("tables.md", "cross_val_score"),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_index_leads_to_the_answer_in_one_click(question):
+    page, words = QUESTIONS[question]
+    linked = {target.partition("#")[0] for target in _LINK.findall(INDEX.read_text("utf-8"))}
+    assert page in linked
+    assert words in (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_errors_of_model_files_are_those_of_the_page(tmp_path):
+    path = tmp_path / "model.safetensors"
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    whole = mn.DAMClassifier(2, search=None, random_state=0).fit(x, x[:, 0] > 0)
+    section = (ROOT / "docs" / "errors.md").read_text("utf-8").partition("## Model files")[2]
+    lines = dict(re.findall(r"^\| (.+?) \| `(.+?)` \|", section.partition("\n## ")[0], re.M))
+
+    def changed() -> None:
+        whole.save(path)
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+
+    spoil = {
+        "file that is not there": lambda: None,
+        "truncated file, text, pickle": lambda: path.write_text("no model"),
+        "file that was changed": changed,
+    }
+    assert lines.keys() == spoil.keys()
+    for what, action in spoil.items():
+        action()
+        with pytest.raises((ValueError, FileNotFoundError)) as caught:
+            mn.load(path)
+        told = re.escape(lines[what]).replace("…", ".*").replace("model\\.safetensors", ".*")
+        assert re.fullmatch(told, str(caught.value)), caught.value
 
 
 def test_every_page_is_in_the_navigation():

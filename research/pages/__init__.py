@@ -1,15 +1,17 @@
 """Tables and pictures of README and docs, made from the stored results; measures nothing.
 
     python -m research pages            write them
-    python -m research pages --check    write nothing; exit code 1 if something is out of date
+    python -m research pages --check    write nothing; exit code 1 if something is wrong
 
 What stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->` on a page is replaced: by a
 table of the benchmarks in README.md and in pages of docs, by the tables and pictures of the latest
 full run of an experiment in docs/paper-reproduced.md. A number in a sentence of the theory's pages
-or of that one stands between `<!--=SECTION NAME-->` and `<!--/-->`, and is replaced too. `--check`
-looks at tables, numbers and the copies of the experiments' pictures; pictures of benchmarks are
-drawn when pages are written. The options that the command line has of the estimators' settings are
-written too. The gallery is made by `python -m research gallery`; `--check` compares its code.
+or of that one stands between `<!--=SECTION NAME-->` and `<!--/-->`, and is replaced too. The options
+that the command line has of the estimators' settings are written too.
+
+`--check` looks at tables, numbers, options and the copies of the experiments' pictures; pictures of
+benchmarks are drawn when pages are written. It also counts words, finds measured numbers that were
+typed by hand (`prose`), and compares the code of the gallery, which `python -m research gallery` makes.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from research.pages import (
     marks,
     open_world,
     pictures,
+    prose,
     reproduced,
     robustness,
     tables,
@@ -33,21 +36,11 @@ from research.pages import (
 )
 from research.report import ROOT, STORED
 
-DOCS = (
-    "benchmarks.md",
-    "field.md",
-    "open-world.md",
-    "robustness.md",
-    "theory.md",
-    "theory-derivations.md",
-    "more-than-one-machine.md",
-    "user-guide.md",
-)
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
+PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
+PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
 TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
-PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 
 
 def options() -> str:
@@ -102,6 +95,7 @@ def main(arguments: list[str]) -> int:
     for name in found:
         print(f"{name} {'is out of date' if check else 'brought up to date'}")
     if check:
+        found += prose.report([*PAGES, PAPER_PAGE])
         return int(bool(found))
     write()
     return 0

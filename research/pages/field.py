@@ -198,6 +198,22 @@ def cost_source() -> str:
     return f"- `{run['command']}`, {device(run)}"
 
 
+def cost_table() -> str:
+    """Seconds of a fit against each size, compared with a fast and a common baseline."""
+    run = _cost()
+    shown = (methods.OURS, "logistic regression", "gradient boosting")
+    base = ", ".join(f"{v:,} {k}" for k, v in run["base"].items())
+    lines = []
+    for axis in AXES:
+        curves = [{p[axis]: p["fit_seconds"] for p in run["curves"].get(f"{axis}: {m}", [])}
+                  for m in shown]  # fmt: skip
+        for at in curves[0]:
+            seconds = [short(curve[at]) if at in curve else "" for curve in curves]
+            lines.append([f"{at:,} {axis}", *seconds])
+    head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:])]
+    return f"{markdown(head, lines)}\n\n{cost_source()}"
+
+
 def _cost() -> Json:
     found: Json = report.read_json(RESULTS / "cost.json", "measure it again")
     return found
@@ -292,6 +308,7 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "field readme": readme_table,
     "field cost": cost_source,
+    "cost sizes": cost_table,
     **_parts(("frames", "cluster", "few-labels", "novelty")),
 }
 PICTURES = {"field-ranks": ranks, "field-behind": behind, "field-cost": cost}

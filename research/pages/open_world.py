@@ -33,6 +33,9 @@ def _run() -> Json | None:
     return read("open_world") if (RESULTS / "open_world.json").exists() else None
 
 
+LABELS = {"ours": "`DAMClassifier`"}  # in tables
+
+
 def _mean(values: list[float], scale: float = 100.0, digits: int = 1) -> str:
     return f"{scale * statistics.fmean(values):.{digits}f}"
 
@@ -49,7 +52,7 @@ def known_table() -> str:
     head = ["vectors", "method", "accuracy, %", "log-loss", "calibration error, %",
             "answered at 95% accuracy, %", "seconds"]  # fmt: skip
     rows = [
-        [NAMES[data["name"]], method, _cell(own, "known_accuracy"), _cell(own, "log_loss", 1, 3),
+        [NAMES[data["name"]], LABELS.get(method, method), _cell(own, "known_accuracy"), _cell(own, "log_loss", 1, 3),
          _cell(own, "calibration_error"), _cell(own, "coverage"), _cell(own, "seconds", 1)]
         for data in run["sets"]
         for method, own in data["results"]["1"]["methods"].items()
@@ -72,7 +75,7 @@ def open_table() -> str:
             if method.startswith("ours,"):
                 continue
             parts = [data["results"][share]["methods"][method] for share in OPEN]
-            rows.append([NAMES[data["name"]], method] + [
+            rows.append([NAMES[data["name"]], LABELS.get(method, method)] + [
                 " / ".join(_cell(own, key) for own in parts)
                 for key in ("f1", "auroc", "accuracy", "open_coverage")
             ])  # fmt: skip

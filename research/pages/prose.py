@@ -1,0 +1,108 @@
+"""What is written by hand on the pages: its words are counted, and it may hold no measured number.
+
+A measured number is a percentage, a number with a unit of time or memory, "3 points", "3 times",
+"3 passes", "3 of 7", "3 ± 1", "0.3 to 0.7" or a power of ten. It comes from a stored result, through a
+block or a mark that `python -m research pages` fills. Settings look the same: `SETTINGS` names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from research.pages import marks
+from research.report import ROOT
+
+# Pages that report results or prove things; all others share the budget of words.
+RESEARCH = {
+    "architecture.md", "benchmarks.md", "field.md", "open-world.md", "paper-reproduced.md",
+    "robustness.md", "theory.md", "theory-derivations.md",
+}  # fmt: skip
+# Pages with one task and one reader each.
+GUIDE = {
+    "tables.md", "texts.md", "images.md", "clusters.md", "few-labels.md", "recall.md", "choosing.md",
+    "interpretability.md", "novelty.md", "deploy.md", "large-data.md", "more-than-one-machine.md",
+    "cost.md", "growth.md", "getting-started.md", "stories.md",
+}  # fmt: skip
+MOST_WORDS, MOST_IN_ALL = 800, 20_000
+
+# Numbers that are settings, definitions or parts of a name, by the words around them.
+SETTINGS = {
+    "30% of the numbers": "a setting of the benchmark on missing values",
+    "to 1e-12": "the tolerance of the exact maximizer",
+    "95% of the mean ranks": "the level of an interval",
+    "25 / 50 / 75% known": "the protocol of TEXTOIR",
+    "to 1e-9": "a tolerance that a test asserts",
+    "to 1e-5": "a tolerance that a test asserts",
+    "to 1e-3": "a tolerance that a test asserts",
+    "| 1% positives": "the name of a data set in a test",
+    "Python 3.11 to 3.1": "versions",
+    "79% stands for 78.5 to 79.5": "a number of the paper, at two digits",
+    "so the 79% is": "the same number",
+    "trained for 300 passes": "a setting of the experiment",
+}
+
+_NUMBER = r"\d[\d,.]*(?:[–-]\d[\d,.]*)?"
+_MEASURED = re.compile(
+    rf"{_NUMBER}\s?%|{_NUMBER}\s(?:s|ms|µs|seconds?|minutes?|hours?|kB|MB|GB|TB|points?|times|passes)\b"
+    rf"|\b\d[\d,]* of (?:the |its )?\d[\d,]*\b"
+    r"|\d(?:e|·10)[-−⁻]?[\d⁰¹²³⁴⁵⁶⁷⁸⁹]+|\d ± \d|\d\.\d+ to \d"
+)
+# What is no sentence, and what is left of it: code and formulas inside of one count as a word.
+_ASIDE = {
+    r"^```.*?^```": "", r"<!--.*?-->": "", r"\$\$.*?\$\$": "", r"`[^`]*`": "code", r"\$[^$\n]+\$": "formula",
+    r"\]\([^)]*\)": "]", r"^#.*?$": "", r"(?<=\n\n)(?: {4}.*?\n|\n)+": "", r"<[^>]+>": "", r"\{[^}]*\}": "",
+}  # fmt: skip
+
+
+def by_hand(text: str) -> str:
+    """A page without what is generated, and without code, formulas and headings."""
+    text = marks.told(marks.filled(text, lambda name: ""), lambda section, what: "")
+    for pattern, left in _ASIDE.items():
+        text = re.sub(pattern, left, text, flags=re.M | re.S)
+    return text
+
+
+def n_words(text: str) -> int:
+    """Words of sentences, lists and tables that are not generated."""
+    return len(re.findall(r"\w[\w’'.-]*", by_hand(text)))
+
+
+def typed_numbers(text: str) -> list[str]:
+    """Measured numbers that were typed by hand, with the words around them."""
+    text = by_hand(text)
+    for setting in SETTINGS:
+        text = text.replace(setting, "")
+    return [
+        re.sub(r"\s+", " ", text[max(0, found.start() - 40) : found.end() + 30]).strip()
+        for found in _MEASURED.finditer(text)
+    ]
+
+
+def too_long(words: Mapping[Path, int]) -> list[str]:
+    """Pages of the guide above their limit, and the sum of all pages outside of research."""
+    docs = ROOT / "docs"
+    found = [
+        f"docs/{name} has {words[docs / name]} words, {MOST_WORDS} are allowed"
+        for name in sorted(GUIDE) if words[docs / name] > MOST_WORDS
+    ]  # fmt: skip
+    total = sum(n for page, n in words.items() if page not in {docs / name for name in RESEARCH})
+    if total > MOST_IN_ALL:
+        found.append(f"{total} words outside of research pages, {MOST_IN_ALL} are allowed")
+    return found
+
+
+def report(pages: Iterable[Path]) -> list[str]:
+    """Print words per page and what is wrong; the latter is returned."""
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    words = {page: n_words(text) for page, text in texts.items()}
+    for page, n in words.items():
+        print(f"{n:6} words in {page.relative_to(ROOT)}")
+    found = too_long(words) + [
+        f"{page.relative_to(ROOT)}: typed by hand: {number}"
+        for page, text in texts.items() for number in typed_numbers(text)
+    ]  # fmt: skip
+    for line in found:
+        print(line)
+    return found
