@@ -208,9 +208,27 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     # Training.
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn memories and their latent classes from rows X (n, N); y is not looked at.
+        """Learn memories and their latent classes from rows without labels.
 
-        Or from a `Dataset`, which may be larger than memory.
+        Parameters
+        ----------
+        X : array-like, sparse matrix, frame or tensor of shape (n, N), n texts, or Dataset
+            Training rows. Texts need an `encoder`. A `Dataset` may be larger than memory.
+        y : object, default None
+            Not read; scikit-learn passes it.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        DAMClusterer
+            The estimator itself, with `model_`.
+
+        Examples
+        --------
+        >>> fresh = mn.DAMClusterer(3, n_memories=3, normalize="standard", random_state=0)
+        >>> fresh.fit(X_train).labels_.shape
+        (118,)
         """
         self._validate_params()
         with together(), operands(self.precision), reused():
@@ -250,11 +268,30 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """One incremental fixed-point step from a batch, on a fresh or a fitted model.
+        """Take one incremental fixed-point step from a batch, on a fresh or a fitted model.
 
-        A fresh model is fitted to the first batch, which settles what is "auto", the clusters
-        among it, so it should look like the rest. From then on memories follow the stream, and
-        take their clusters along. `labels_` are those of the last batch.
+        A fresh model is fitted to the first batch, which settles what is "auto", including the clusters,
+        so it should look like the rest. From then on memories follow the stream and keep their clusters.
+        `labels_` are those of the last batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows of the batch.
+        y : object, default None
+            Not read; scikit-learn passes it.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        DAMClusterer
+            The estimator itself.
+
+        Examples
+        --------
+        >>> clusterer.partial_fit(X_test).labels_.shape
+        (60,)
         """
         if "model_" not in self.__dict__:
             return self.fit(X, sample_weight=sample_weight)
@@ -290,7 +327,23 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     # Answers.
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """P(cluster | x, it is one of the C), (n, C)."""
+        """Compute P(cluster | x, it is one of the C clusters).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+
+        Examples
+        --------
+        >>> clusterer.predict_proba(X_test).shape
+        (60, 3)
+        """
 
         def read(model: FittedModel, rows: Any) -> Any:
             return like(rows, model.class_log_joint(rows)[:, :-1].double().softmax(1))
@@ -299,28 +352,121 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return found
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The most probable cluster of each row, (n,)."""
+        """Predict the most probable cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Clusters, 0 to n_clusters − 1. For a tensor, a tensor; for a `Dataset`, an iterator over the
+            answers to its batches.
+
+        Examples
+        --------
+        >>> np.unique(clusterer.predict(X_test))
+        array([0, 1, 2])
+        """
         found: NDArray[np.int64] = self._rowwise(
             X, lambda model, rows: like(rows, model.class_log_joint(rows)[:, :-1].argmax(1))
         )
         return found
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Log of the effective density of each row, (n,): see `interpret.score_samples`."""
+        """Compute the log of the effective density of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            With varsigma=1 the log-density on the sphere; `interpret.score_samples` says more.
+
+        Examples
+        --------
+        >>> clusterer.score_samples(X_test).shape
+        (60,)
+        """
         found: Floats = self._rowwise(X, score_samples)
         return found
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Mean of `score_samples`, the log-density (ς = 1) or effective log-density of a row."""
+        """Compute the mean of `score_samples`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+        y : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        float
+            The larger, the better the model describes the rows.
+
+        Examples
+        --------
+        >>> clusterer.score(X_test) > clusterer.score(-X_test)
+        True
+        """
         return float(as_numpy(self.score_samples(X)).mean())
 
     def bic(self, X: ArrayLike) -> float:
-        """Bayesian information criterion on X, the lower the better; needs varsigma=1."""
+        """Compute the Bayesian information criterion; the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+
+        Returns
+        -------
+        float
+            −2 log-likelihood + parameters · log n.
+
+        Raises
+        ------
+        ValueError
+            Unless varsigma is 1.
+
+        Examples
+        --------
+        >>> clusterer.bic(X_train) > clusterer.aic(X_train)
+        True
+        """
         scores = self._log_density(X)
         return -2 * float(scores.sum()) + self._n_parameters() * math.log(len(scores))
 
     def aic(self, X: ArrayLike) -> float:
-        """Akaike information criterion on X, the lower the better; needs varsigma=1."""
+        """Compute the Akaike information criterion; the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+
+        Returns
+        -------
+        float
+            −2 log-likelihood + 2 · parameters.
+
+        Raises
+        ------
+        ValueError
+            Unless varsigma is 1.
+
+        Examples
+        --------
+        >>> clusterer.aic(X_train) < clusterer.bic(X_train)
+        True
+        """
         return -2 * float(self._log_density(X).sum()) + 2 * self._n_parameters()
 
     def _log_density(self, X: ArrayLike) -> Floats:

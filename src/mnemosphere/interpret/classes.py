@@ -28,13 +28,35 @@ _RIDGE = 1e-3  # of the mean squared length, where no direction is free
 
 
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
-    """The model with one more class, from a few rows of it; the other memories stay.
+    """Add a class from a few rows of it, without training; the other memories stay.
 
-    Its memories are the rows (centers of five groups if there are more), halfway to their mean, in
-    what is not common to all memories. Memories of the conditional objective lie far from rows and
-    have little in common, so the new ones are made alike: the component along the mean memory is
-    that of the others, and a direction that neither memories nor rows have takes up the rest, so
-    that fresh rows overlap with them as much as rows do with the other memories.
+    The new memories are the rows, or the centers of five groups of them, halfway to their mean, in the
+    directions that memories do not share. Memories of a conditional objective lie far from rows, so
+    the new ones are placed such that fresh rows overlap with them as rows do with the others.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    X : array-like of shape (n, N)
+        Rows of the new class.
+    label : object
+        Its name.
+
+    Returns
+    -------
+    FittedModel
+        The model with one more class.
+
+    Raises
+    ------
+    ValueError
+        If there is a class of this name.
+
+    Examples
+    --------
+    >>> mn.interpret.add_class(model, X_test[:5] * 3, 3).classes
+    array([0, 1, 2, 3])
     """
     names = model.classes.tolist()
     if label in names:
@@ -77,7 +99,25 @@ def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
 
 
 def remove_class(model: FittedModel, label: object) -> FittedModel:
-    """The model without a class and the memories that are its own."""
+    """Remove a class and the memories of its own.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    label : object
+        The class.
+
+    Returns
+    -------
+    FittedModel
+        The model with one class less.
+
+    Examples
+    --------
+    >>> mn.interpret.remove_class(model, 1).classes
+    array([0, 2])
+    """
     column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
     kept = as_numpy((model.net.p[1:, :-1].argmax(1) != column).nonzero()[:, 0])
     if n_classes == 1 or not kept.size:
@@ -99,7 +139,27 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
 
 
 def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
-    """The model with several classes as one, called `into`: its probability is their sum."""
+    """Merge several classes into one; its probability is their sum.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    labels : sequence
+        The classes.
+    into : object
+        The name of the class that replaces them.
+
+    Returns
+    -------
+    FittedModel
+        The model with fewer classes.
+
+    Examples
+    --------
+    >>> mn.interpret.merge_classes(model, [1, 2], 1).classes
+    array([0, 1])
+    """
     columns = np.unique(as_numpy(model.columns_of(np.asarray(labels))))
     others = np.setdiff1d(np.arange(len(model.classes)), columns)
     names = model.classes[others].tolist()
@@ -113,7 +173,27 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
 
 
 def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
-    """The model with another name for a class."""
+    """Rename a class.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    label : object
+        Its present name.
+    into : object
+        Its new name.
+
+    Returns
+    -------
+    FittedModel
+        The model with the new name.
+
+    Examples
+    --------
+    >>> mn.interpret.rename_class(model, 2, 7).classes
+    array([0, 1, 7])
+    """
     return merge_classes(model, [label], into)
 
 
