@@ -21,6 +21,7 @@ from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import (
+    api,
     field,
     marks,
     open_world,
@@ -33,6 +34,7 @@ from research.pages import (
 from research.report import ROOT, STORED
 
 DOCS = (
+    "api/index.md",
     "benchmarks.md",
     "field.md",
     "open-world.md",
@@ -43,7 +45,7 @@ DOCS = (
     "user-guide.md",
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in DOCS))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"

@@ -166,21 +166,20 @@ class FittedModel:
     --------
     >>> model.kind, model.n_memories, model.classes
     ('classifier', 6, array([0, 1, 2]))
-
     """
 
-    kind: str  # "classifier" or "clusterer"
+    kind: str
     params: Parameters
     normalizer: Normalizer
     features: Features
-    classes: NDArray[Any]  # (C,) labels, or numbers of clusters
+    classes: NDArray[Any]
     calibration: Calibration = Calibration()
-    smoothing: float = 0.0  # ε of the soft labels that the parameters were trained on
-    objective: str = "joint"  # or "conditional"
+    smoothing: float = 0.0
+    objective: str = "joint"
     learns_beta: bool = True
-    label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
-    labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
-    density: Parameters | None = None  # of the rows, on the same sphere; None: `params`
+    label_mass: Tensor | None = None
+    labels: NDArray[np.int64] | None = None
+    density: Parameters | None = None
     exemplars: Exemplars | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None

@@ -74,7 +74,6 @@ class Dataset(ABC):
     >>> rows = mn.Dataset.open("rows.npy", label="labels.npy")
     >>> clf.fit(rows).classes_
     array([0, 1, 2])
-
     """
 
     @staticmethod
@@ -114,7 +113,7 @@ class Dataset(ABC):
         >>> X_train.assign(wine=y_train).to_csv("wines.csv", index=False)
         >>> rows = mn.Dataset.open("wines.csv", label="wine")
         >>> rows
-        Dataset of 118 rows x 13 in 1 file
+        Dataset of 118 rows x 4 in 1 file
         >>> clf.fit(rows).score(rows) > 0.9
         True
         """

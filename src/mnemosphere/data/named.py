@@ -76,7 +76,6 @@ class NamedData:
     --------
     >>> mn.data.load("digits")
     NamedData('digits': 1442 train + 355 test images of 8x8, 10 classes)
-
     """
 
     name: str

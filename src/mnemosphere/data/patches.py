@@ -29,7 +29,6 @@ class Patches:
     >>> patches = mn.data.extract_patches(digits, size=4, image_shape=(8, 8))
     >>> patches.x.shape[1], len(patches) == len(patches.image)
     (16, True)
-
     """
 
     x: NDArray[Any]

@@ -43,6 +43,7 @@ from mnemosphere.fitted import (
 )
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.certify import rows_to_certify
+from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
@@ -163,7 +164,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     0
     >>> clf.calibrate(X[1::2], y[1::2]).predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
     array([0, None], dtype=object)
-
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
@@ -258,7 +258,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         --------
         >>> fresh = mn.DAMClassifier(3, objective="joint", normalize="standard", random_state=0)
         >>> fresh.fit(X_train, y_train).memories_.shape
-        (3, 13)
+        (3, 4)
         """
         self._validate_params()
         settings = self.get_params(deep=False)
@@ -457,7 +457,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> strange = X_test[:1] * [1, -9, 1, -9, 1, 1, 1, 9, 1, 1, 1, 1, 1]
+        >>> strange = X_test[:1] * [1, 1, 9, 1]
         >>> clf.predict_or_reject(X_test[:1]), clf.predict_or_reject(strange)
         (array([0], dtype=object), array([None], dtype=object))
         """
@@ -770,7 +770,7 @@ def _fitted(
         record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
     known = OUT_OF_SCOPE not in model.classes.tolist()
-    return model if known else interpret.hide_class(model, OUT_OF_SCOPE)
+    return model if known else hide_class(model, OUT_OF_SCOPE)
 
 
 def _begin_stream(

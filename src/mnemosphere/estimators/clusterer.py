@@ -139,7 +139,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     >>> model = mn.DAMClusterer(3, random_state=0).fit(X)
     >>> model.labels_.shape, model.cluster_centers_.shape
     ((150,), (3, 4))
-
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)

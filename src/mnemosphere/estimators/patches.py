@@ -114,7 +114,6 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> encoder = mn.PatchEncoder(image_shape=(8, 8), patch=4, n_memories=16, random_state=0)
     >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(normalize="unit") learns from it
     (200, 400)
-
     """
 
     model_: FittedEncoder
@@ -197,7 +196,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> fresh = mn.PatchEncoder((8, 8), patch=4, grid=2, n_memories=8, random_state=0)
+        >>> fresh = mn.PatchEncoder((8, 8), patch=4, grid=2, n_memories=8, n_patches=1000, random_state=0)
         >>> fresh.fit(digits).patch_memories_[0].shape
         (8, 16)
         """

@@ -90,7 +90,6 @@ class ProgressBar(Callback):
     >>> bar = mn.ProgressBar()
     >>> clf.set_params(callbacks=[bar]).fit(X_train, y_train).n_memories_
     6
-
     """
 
     def __init__(self, console: Console | None = None) -> None:

@@ -28,7 +28,6 @@ class DAMModule(nn.Module):
     >>> layer = mn.export.DAMModule(model)
     >>> layer(torch.tensor(X_test.to_numpy()))[:, :-1].argmax(1)[:3]
     tensor([0, 2, 1])
-
     """
 
     def __init__(self, model: FittedModel) -> None:
@@ -89,6 +88,6 @@ def to_torch(model: FittedModel) -> DAMModule:
     >>> row = torch.tensor(X_test[:1].to_numpy(), requires_grad=True)
     >>> mn.export.to_torch(model)(row).sum().backward()
     >>> row.grad.shape
-    torch.Size([1, 13])
+    torch.Size([1, 4])
     """
     return DAMModule(model)

@@ -46,8 +46,8 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
     >>> mn.to_onnx(clf, "wine.onnx")
     >>> import onnxruntime
     >>> session = onnxruntime.InferenceSession("wine.onnx")
-    >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float32")})
-    [array([0, 2, 1])]
+    >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float32")})[0].tolist()
+    [0, 2, 1]
     """
     path = Path(path)
     if not path.parent.is_dir():

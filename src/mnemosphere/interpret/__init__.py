@@ -4,7 +4,6 @@ from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
     add_class,
-    hide_class,
     merge_classes,
     remove_class,
     rename_class,
@@ -72,7 +71,6 @@ __all__ = [
     "explain",
     "explain_images",
     "from_parameters",
-    "hide_class",
     "is_novel",
     "is_rejected",
     "memory_pictures",

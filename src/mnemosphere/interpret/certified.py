@@ -83,16 +83,15 @@ class CertifiedRadius:
     --------
     >>> bound = clf.certified_radius(X_test[:2])
     >>> bound.label, bound.unit
-    (array([0, 2]), 'standard deviations')
-
+    (array([0, 2]), 'standard units')
     """
 
-    angle: NDArray[np.float64]  # (n,) on the sphere, in radians; NaN for missing values
-    radius: NDArray[np.float64]  # (n,) in the units of the input; inf: no row changes the class
-    label: NDArray[Any]  # (n,) predicted classes
-    other: NDArray[Any]  # (n,) the classes that come first beyond; None if there is none
-    unit: str  # of the radius
-    meaning: str  # of the radius, in full
+    angle: NDArray[np.float64]
+    radius: NDArray[np.float64]
+    label: NDArray[Any]
+    other: NDArray[Any]
+    unit: str
+    meaning: str
 
     def __len__(self) -> int:
         return len(self.radius)

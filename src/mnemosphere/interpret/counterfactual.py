@@ -84,21 +84,20 @@ class Counterfactual:
 
     Examples
     --------
-    >>> other = clf.counterfactual(X_test[:1], 1, max_features=3)
+    >>> other = clf.counterfactual(X_test[:1], 1, max_features=2)
     >>> sorted(other[0][0])
     ['change', 'feature', 'from', 'to']
-
     """
 
-    rows: Any  # changed, in the units of X; a frame where X was one; as given if not found
-    given: NDArray[Any]  # (n, N) as numbers, missing values filled in
-    after: NDArray[Any]  # (n, N) changed
-    before: NDArray[Any]  # (n,) predictions on X
-    wanted: NDArray[Any]  # (n,) classes
-    found: NDArray[np.bool_]  # (n,) whether `predict` says so of the changed rows
-    change: NDArray[Any]  # (n, N) in standard units
+    rows: Any
+    given: NDArray[Any]
+    after: NDArray[Any]
+    before: NDArray[Any]
+    wanted: NDArray[Any]
+    found: NDArray[np.bool_]
+    change: NDArray[Any]
     columns: Encoding = field(repr=False)
-    standard: bool = False  # whether features are standardized
+    standard: bool = False
 
     @property
     def distance(self) -> NDArray[Any]:

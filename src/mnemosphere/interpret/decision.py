@@ -67,17 +67,16 @@ class DecisionSummary:
     >>> summary = clf.decision_summary(X_test)
     >>> summary.rows, summary.memories
     (60, 6)
-
     """
 
     rows: int
     memories: int
-    repeated_memories: int  # that repeat another: an overlap of 0.999, the same labels
-    memories_for_90: float  # memories that hold 90% of the vote: median over the rows
-    memories_for_90_high: float  # the same, 90th percentile
-    same_by_three: float  # share of rows whose class the three strongest memories alone give
-    uniform_decides: float  # share of rows with more than half of the vote on the uniform component
-    frequencies_decide: float  # share of rows with more than half of the vote on class frequencies
+    repeated_memories: int
+    memories_for_90: float
+    memories_for_90_high: float
+    same_by_three: float
+    uniform_decides: float
+    frequencies_decide: float
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a dict of plain values.

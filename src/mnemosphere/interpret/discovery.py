@@ -36,12 +36,11 @@ class ProposedClass:
     >>> found = clf.discover(X_test[:10] * 3, n_classes=1)
     >>> found[0].rows.shape
     (10,)
-
     """
 
-    rows: NDArray[np.int64]  # their numbers, most typical first
-    overlap: float  # mean ⟨x, center⟩: how alike they are
-    nearest: Any  # the known class that most of them would get
+    rows: NDArray[np.int64]
+    overlap: float
+    nearest: Any
 
 
 def discover(

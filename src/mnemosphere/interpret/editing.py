@@ -277,8 +277,9 @@ def with_class_prior(
     Examples
     --------
     >>> rare = mn.interpret.with_class_prior(model, {0: 0.01, 1: 0.5, 2: 0.49})
-    >>> (mn.as_estimator(rare).predict(X_test) == 0).sum() <= (clf.predict(X_test) == 0).sum()
-    np.True_
+    >>> before, after = clf.predict(X_test), mn.as_estimator(rare).predict(X_test)
+    >>> bool(sum(after == 0) <= sum(before == 0))
+    True
     """
     weights = _prior_weights(model, prior)
     p_q = model.params.p_q.double()

@@ -248,7 +248,7 @@ def relevances(model: FittedModel) -> Floats:
     Examples
     --------
     >>> mn.interpret.relevances(model).shape
-    (13,)
+    (4,)
     """
     a, n = model.normalizer.metric, model.features.n_numbers
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
@@ -358,9 +358,9 @@ def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
 
     Examples
     --------
-    >>> named = mn.interpret.name_features(model, [f"f{k}" for k in range(13)])
+    >>> named = mn.interpret.name_features(model, list("abcd"))
     >>> mn.interpret.explain(named, X_test[:1]).features().names[:2]
-    ['f0', 'f1']
+    ['a', 'b']
     """
     given = tuple(str(name) for name in as_numpy(names).tolist())
     if len(given) != model.features.n_numbers:

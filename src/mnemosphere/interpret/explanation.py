@@ -67,16 +67,15 @@ class Reason:
     >>> reason = clf.explain(X_test[:1])[0][0]
     >>> reason.label, reason.name == f"#{reason.memory}"
     (0, True)
-
     """
 
-    memory: int  # counted from 0
-    share: float  # P(memory | x): shares times soft labels add up to P(class | x)
-    overlap: float  # ⟨w, x⟩
-    label: object  # the memory's own most likely class; None for "none of them"
-    label_weight: float  # how much of its soft label that is
-    typical_rows: tuple[Any, ...] = ()  # training rows most like it: numbers, or what you call them
-    n_alike: int = 1  # memories that this one stands for, as nobody could distinguish them
+    memory: int
+    share: float
+    overlap: float
+    label: object
+    label_weight: float
+    typical_rows: tuple[Any, ...] = ()
+    n_alike: int = 1
 
     @property
     def name(self) -> str:
@@ -138,25 +137,24 @@ class Explanation:
     >>> why = clf.explain(X_test[:2], n_nearest=3)
     >>> why
     Explanation of 2 rows by 3 memories each
-    >>> [reason.label for reason in why[0][:2]]
-    [0, 0]
-
+    >>> why[0][0].label
+    0
     """
 
-    rows: Any  # (n, N) unit rows, in the features' units with 'standard'; sparse ones stay so
-    classes: NDArray[Any]  # (C,)
-    proba: NDArray[Any]  # (n, C) over all memories: `predict_proba`
-    memory: NDArray[Any]  # (n, k)
-    share: NDArray[Any]  # (n, k)
-    overlap: NDArray[Any]  # (n, k)
-    uniform_share: NDArray[Any]  # (n,) of the uniform component
-    frequency_share: NDArray[Any]  # (n,) of the vote that repeats the class frequencies
-    soft_label: NDArray[Any]  # (n, k, C+1)
-    n_alike: NDArray[np.int64]  # (n, k) memories that each stands for
-    patterns: NDArray[Any] = field(repr=False)  # (m, N) every memory among these once, in order
-    typical_rows: NDArray[Any] | None  # (n, k, 3) training rows: numbers, −1 for none, or names
+    rows: Any
+    classes: NDArray[Any]
+    proba: NDArray[Any]
+    memory: NDArray[Any]
+    share: NDArray[Any]
+    overlap: NDArray[Any]
+    uniform_share: NDArray[Any]
+    frequency_share: NDArray[Any]
+    soft_label: NDArray[Any]
+    n_alike: NDArray[np.int64]
+    patterns: NDArray[Any] = field(repr=False)
+    typical_rows: NDArray[Any] | None
     source: Source = field(repr=False)
-    texts: list[str | None] | None = field(default=None, kw_only=True)  # of rows that are such
+    texts: list[str | None] | None = field(default=None, kw_only=True)
 
     @property
     def predicted(self) -> NDArray[Any]:
@@ -230,8 +228,8 @@ class Explanation:
         Examples
         --------
         >>> parts = clf.explain(X_test[:1]).features(0)
-        >>> parts.predicted, len(parts.names)
-        (np.int64(0), 13)
+        >>> int(parts.predicted), len(parts.names)
+        (0, 4)
         """
         order = self._order[row].tolist()
         pair = order[0], order[1 % len(order)]
@@ -387,20 +385,22 @@ class Explanation:
         >>> clf.explain(X_test[:1]).plot(0, truth=0)
         <Figure ...>
         """
-        from mnemosphere import plots
+        from mnemosphere.plots.decision import Decision
+        from mnemosphere.plots.features import feature_figure, typical_rows
+        from mnemosphere.plots.predictions import explanation_strip
 
-        decision = plots.Decision(
+        decision = Decision(
             np.clip(self.share[row] / max(1.0, float(self.share[row].sum())), 0, 1),
             self.soft_label[row], self.proba[row], self.classes.tolist(),
             [reason.shown_name for reason in self[row]], truth,
         )  # fmt: skip
         if image_shape is None and self.shows_features:
-            return plots.feature_figure(self.features(row), decision, figure=figure)
+            return feature_figure(self.features(row), decision, figure=figure)
         named = self.typical_rows is not None and self.typical_rows.dtype == object
         if image_shape is None and named:
             texts = [[str(name) for name in self._typical(row, j)] for j in range(len(decision))]
-            return plots.typical_rows(texts, decision, figure=figure)
-        return plots.explanation_strip(
+            return typical_rows(texts, decision, figure=figure)
+        return explanation_strip(
             np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure
         )
 

@@ -109,30 +109,27 @@ class FeatureContributions:
     >>> total += parts.difference_rest + parts.difference_frequencies
     >>> bool(np.isclose(total, parts.log_odds))
     True
-
     """
 
     names: list[str]
     predicted: object
     runner_up: object
-    memory: list[str]  # names of the k memories
-    value: (
-        Floats  # (N,) as given, NaN where missing: then the rest is of what memories expect there
-    )
-    written: list[str]  # the same for people
-    position: Floats  # (N,) of the row
-    memories: Floats  # (k, N) positions
-    predicted_position: Floats  # (N,) of the memories of the predicted class, by their shares r
+    memory: list[str]
+    value: Floats
+    written: list[str]
+    position: Floats
+    memories: Floats
+    predicted_position: Floats
     runner_up_position: Floats
-    contribution: Floats  # (k, N) parts of the overlaps
-    constant: Floats  # (k,) part of the coordinate that normalize='standard' appends, else 0
-    difference: Floats  # (N,) parts of the log-odds of the predicted class against the runner-up
+    contribution: Floats
+    constant: Floats
+    difference: Floats
     difference_constant: float
-    difference_rest: float  # of memories: weights, spread, soft labels
-    difference_frequencies: float  # of the class frequencies in soft labels, which limit the odds
-    log_odds: float  # the sum of the last four
-    relevance: Floats  # (N,) how much the metric lets each feature count, 1 on average
-    pairs: list[tuple[str, str, float]]  # the features that count together most, if there are any
+    difference_rest: float
+    difference_frequencies: float
+    log_odds: float
+    relevance: Floats
+    pairs: list[tuple[str, str, float]]
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """List the features as dicts, the largest difference first.
@@ -180,8 +177,8 @@ class FeatureContributions:
         Examples
         --------
         >>> parts = clf.explain(X_test[:1]).features()
-        >>> parts.order()[0] == abs(parts.difference).argmax()
-        np.True_
+        >>> parts.order()[0] == int(abs(parts.difference).argmax())
+        True
         """
         return [int(i) for i in np.argsort(-np.abs(self.difference), kind="stable")]
 

@@ -46,13 +46,12 @@ class ImageExplanation(Explanation):
     >>> why = mn.explain_images(pipeline, digits[:2])
     >>> np.allclose(why.agreement.sum((2, 3)) + why.elsewhere, why.overlap)
     True
-
     """
 
     image_shape: tuple[int, ...]
-    agreement: NDArray[Any]  # (n, k, rows, columns) part of the overlap on each pixel
-    cells: tuple[NDArray[Any], ...]  # (n, k, down, across) in each cell, for each size of patches
-    elsewhere: NDArray[Any]  # (n, k) of the coordinate that normalize='standard' appends; else 0
+    agreement: NDArray[Any]
+    cells: tuple[NDArray[Any], ...]
+    elsewhere: NDArray[Any]
 
     def plot(
         self,
@@ -85,7 +84,7 @@ class ImageExplanation(Explanation):
         >>> mn.explain_images(pipeline, digits[:1]).plot()
         <Figure ...>
         """
-        from mnemosphere.plots import agreement_figure
+        from mnemosphere.plots.agreement import agreement_figure
 
         shape = self.image_shape if image_shape is None else image_shape
         return agreement_figure(

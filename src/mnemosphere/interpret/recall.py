@@ -39,13 +39,12 @@ class RecallPath:
     >>> path = mn.interpret.recall_path(model, X_test[:2])
     >>> bool((np.diff(path.energies, axis=0) <= 1e-9).all())
     True
-
     """
 
-    rows: Floats  # (S+1, n, N) from the rows as given to those recalled
-    energies: Floats  # (S+1, n) −log P(x|y), or −log P(x), relative to the uniform law
-    steps: NDArray[np.intp]  # (n,) steps taken
-    converged: NDArray[np.bool_]  # (n,)
+    rows: Floats
+    energies: Floats
+    steps: NDArray[np.intp]
+    converged: NDArray[np.bool_]
 
 
 def recall(
@@ -88,7 +87,7 @@ def recall(
     --------
     >>> incomplete = X_test[:2].assign(alcohol=np.nan)
     >>> mn.interpret.recall(model, incomplete, y_test[:2]).shape
-    (2, 13)
+    (2, 4)
     """
     found = _recall(model, X, y, known, steps, method, rate, "nothing")
     rows: Floats = like(X, model.normalizer.restore(found.x))
@@ -132,8 +131,8 @@ def recall_path(
     Examples
     --------
     >>> path = mn.interpret.recall_path(model, X_test[:2], steps=5)
-    >>> path.rows.shape[1:], path.steps.max() <= 5
-    ((2, 13), np.True_)
+    >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
+    ((2, 4), True)
     """
     found = _recall(model, X, y, known, steps, method, rate, "rows")
     assert found.path is not None and found.energies is not None  # noqa: PT018
@@ -220,7 +219,7 @@ def sample(
     --------
     >>> rows, labels = mn.interpret.sample(model, 4, y=0, random_state=0)
     >>> rows.shape, labels.tolist()
-    ((4, 13), [0, 0, 0, 0])
+    ((4, 4), [0, 0, 0, 0])
     """
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
@@ -264,7 +263,7 @@ def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
     Examples
     --------
     >>> mn.interpret.encode(model, X_test).shape
-    (60, 13)
+    (60, 4)
     """
     stored = (model.completed(X) if fill else model.stored(X)).dense()
     numbers = as_numpy(stored.values).astype(np.float64)

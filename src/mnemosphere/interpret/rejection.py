@@ -98,12 +98,33 @@ def held_out(model: FittedModel) -> HeldOut:
 
 
 def rejection_threshold(scores: Floats, rate: float) -> float:
-    """The score above which a row is rejected: at most `rate` of rows like these, on average.
+    """Compute the score above which at most a share `rate` of rows like these lies, on average.
 
-    With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same law lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the law. The threshold is that score
-    and a margin for rounding: a score depends on the batch that a row is in by a few units in the
-    last place, and a copy of the row at the threshold must not be rejected in one batch only.
+    With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same distribution lies
+    above it with probability at most k/(n+1) ≤ rate, whatever the distribution. A margin for rounding is
+    added: a score depends on its batch by a few units in the last place.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of held-out rows.
+    rate : float in (0, 1)
+        Share of rows that may lie above.
+
+    Returns
+    -------
+    float
+        The threshold.
+
+    Raises
+    ------
+    ValueError
+        If the rows are too few for this rate.
+
+    Examples
+    --------
+    >>> round(mn.interpret.rejection_threshold(np.arange(99.0), rate=0.1))
+    89
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
@@ -127,7 +148,23 @@ def _margin(scores: Floats) -> float:
 
 
 def novelty_threshold(model: FittedModel) -> float | None:
-    """The novelty score above which a row counts as novel in exports; None before `calibrate`."""
+    """Return the novelty score above which a row counts as novel in exports.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+
+    Returns
+    -------
+    float or None
+        The score that one held-out row in a hundred exceeds; None before `calibrate`.
+
+    Examples
+    --------
+    >>> mn.interpret.novelty_threshold(model) > 0
+    True
+    """
     found = model.calibration.held_out
     if found is None or not found.novelty.size:
         return None
@@ -215,8 +252,8 @@ def is_rejected(model: FittedModel, X: Any, rate: float) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> mn.interpret.is_rejected(model, X_test, rate=0.05).sum() <= 3
-    np.True_
+    >>> int(mn.interpret.is_rejected(model, X_test, rate=0.05).sum()) <= 3
+    True
     """
     threshold = rejection_threshold(held_out(model).rejection, rate)
     return as_numpy(rejection_score(model, X)) > threshold

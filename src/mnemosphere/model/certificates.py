@@ -84,22 +84,19 @@ class Certificate:
     >>> certificate = clf.certify(X_train, y_train)
     >>> len(certificate.kinds), certificate.beta_split.shape
     (6, torch.Size([6]))
-
     """
 
     residual: Residual
-    mass: Tensor  # (P,) rows that the memory answers for
-    lambda_min: Tensor  # (P,) lowest curvature along a split, per row of the data
-    # (P,) the same if classes are divided, within 1e-6 of the pull of the memory's rows; of minima
-    # at fixed class weights, for which alone it is sought
+    mass: Tensor
+    lambda_min: Tensor
     lambda_joint: Tensor
-    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle at fixed class weights
-    direction: Tensor  # (P, N) of that split: unit, tangent
+    beta_split: Tensor
+    direction: Tensor
     beta_eff: float
     tol: float
-    kinds: tuple[Kind, ...]  # (P,) at fixed class weights
-    joint_kinds: tuple[JointKind, ...]  # (P,) if the copies may divide the classes
-    params: Parameters  # those certified: a copy of the model's, after `n_iter` exact passes
+    kinds: tuple[Kind, ...]
+    joint_kinds: tuple[JointKind, ...]
+    params: Parameters
     n_iter: int
 
     @property

@@ -54,11 +54,10 @@ class Adam(GradientSolver):
 
     Examples
     --------
-    >>> solver = mn.Adam(noise=0.5)
-    >>> clf = mn.DAMClassifier(3, objective="conditional", normalize="standard", solver=solver)
+    >>> clf.set_params(objective="conditional", solver=mn.Adam(noise=0.5), max_iter=5)
+    DAMClassifier(...)
     >>> clf.fit(X_train, y_train).score(X_test, y_test) > 0.9
     True
-
     """
 
     angle: float = 0.1

@@ -116,7 +116,6 @@ class Callback:
     >>> losses = []
     >>> clf.set_params(callbacks=[Losses()]).fit(X_train, y_train).n_iter_ == len(losses)
     True
-
     """
 
     needs_fingerprint = False  # of the data, which takes a look at every row

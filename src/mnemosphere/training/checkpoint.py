@@ -74,7 +74,6 @@ class Checkpoint(Callback):
     >>> first = clf.set_params(**settings).fit(X_train, y_train).predict(X_test)
     >>> bool((clf.fit(X_train, y_train).predict(X_test) == first).all())  # read back from the file
     True
-
     """
 
     needs_fingerprint = True

@@ -71,7 +71,6 @@ class FixedPoint:
     >>> solver = mn.FixedPoint(batch_size=None, tol=1e-6)
     >>> clf.set_params(solver=solver, max_iter=50).fit(X_train, y_train).n_iter_ <= 50
     True
-
     """
 
     batch_size: int | Literal["auto"] | None = "auto"

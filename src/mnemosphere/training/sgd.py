@@ -56,7 +56,6 @@ class SGD(GradientSolver):
     >>> solver = mn.SGD(learning_rate=0.01, batch_size=50)
     >>> clf.set_params(solver=solver, max_iter=20).fit(X_train, y_train).n_iter_ <= 20
     True
-
     """
 
     learning_rate: float = 0.01
