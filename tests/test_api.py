@@ -102,6 +102,13 @@ def test_property_has_one_sentence(shown):
     assert "\n\n" not in told
 
 
+def test_fitted_attributes_are_described(namespaces):
+    names = namespaces("index.md")
+    for estimator in (names["clf"], names["clusterer"]):
+        fitted = {n for n in dir(estimator) if n.endswith("_") and not n.startswith("_")}
+        assert set(sections(type(estimator))["attributes"]) == fitted
+
+
 @pytest.fixture(scope="module")
 def namespaces() -> Callable[[str], dict[str, Any]]:
     """Names that examples of a page start with: fresh copies, as some change them."""

@@ -515,8 +515,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
             Their labels.
         max_rows : int, default 500
             Rows that go into the page at most, of each class its share.
-        image_shape : (rows, columns), (rows, columns, 3), None or "auto", default "auto"
-            How rows are images; None for tables. "auto": a square if rows have no names, no negative
+        image_shape : tuple of int or None or "auto", default "auto"
+            (rows, columns) or (rows, columns, 3) of images; None for tables. "auto": a square if rows have no names, no negative
             numbers and a square number of features.
         layout : {"auto", "pca", "umap"}, default "auto"
             The map of memories and rows.

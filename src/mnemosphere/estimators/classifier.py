@@ -97,11 +97,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Inverse temperature; a number is held fixed.
     normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
-    solver : {"auto", "fixed-point", "sgd", "adam"}, FixedPoint, SGD or Adam
-        "auto": the fixed-point iteration for the joint likelihood, Adam on the sphere for the
-        conditional one. "sgd" is the paper's constrained SGD with momentum, for either. The objects
-        hold batch size, learning rate and the like.
-    search : "auto", int or None
+    solver : str or FixedPoint or SGD or Adam
+        "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
+        one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
+        size, learning rate and the like.
+    search : int or "auto" or None
         How settings that are "auto" are chosen: by successive halving among all candidates, among
         so many of them, or not at all (five memories per class, the joint likelihood).
     max_iter : int or None
@@ -115,7 +115,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     unlabeled : object or None
         The value of y that marks a row without label; NaN stands for NaN and None. None: every
         row is labeled.
-    class_weight : dict, "balanced" or None
+    class_weight : dict or "balanced" or None
         Weights of the classes.
     precision : {"auto", "float64", "float32", "bfloat16"}
         "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a memory,
@@ -125,7 +125,8 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Predictions are not touched.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
+        Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
         Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
         shows it.
@@ -134,23 +135,52 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    model_ : the `FittedModel`, of which the following are readings; `interpret` and `export` have
-        functions of it
-    classes_ : the labels, sorted
-    memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
-    class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
-        the class "none of them"
-    memory_prior_, class_prior_ : their row and column sums
-    beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
-    novelty_threshold_ : the novelty score of one held-out row in a hundred; None before `calibrate`
-    search_ : the trials of the search, a list of dicts that prints as a table
-    objective_ : the objective that was chosen
-    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
-    support_ : (P,) how many training rows each memory answers for
-    history_ : one dict per pass
-    n_iter_, converged_, status_ : how training ended
-    lineage_ : the tree of splits, or None
+    model_ : FittedModel
+        The fitted model, which the other attributes are read from.
+    classes_ : ndarray of shape (C,)
+        Labels, sorted.
+    memories_ : ndarray of shape (P, N)
+        Unit vectors; with normalize="standard" in the features' units.
+    class_weights_ : ndarray of shape (P+1, C+1)
+        Class weights p. Row 0 is the uniform component, the last column the class "none of them".
+    memory_prior_ : ndarray of shape (P+1,)
+        Weights of the memories, the row sums of `class_weights_`.
+    class_prior_ : ndarray of shape (C+1,)
+        Weights of the classes, the column sums of `class_weights_`.
+    beta_ : float
+        Inverse temperature.
+    varsigma_ : float
+        The regularizer ς.
+    n_memories_ : int
+        Number of memories P.
+    normalize_ : str
+        How rows are put on the sphere.
+    objective_ : str
+        "joint" or "conditional".
+    temperature_ : float
+        Temperature of the class probabilities, found on held-out rows; `calibrate` sets another.
+    novelty_threshold_ : float or None
+        The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
+    search_ : list of dicts
+        Trials of the search; it prints as a table.
+    typical_rows_ : ndarray of int of shape (P, 3)
+        Numbers of the training rows most typical of each memory, −1 for none.
+    support_ : ndarray of shape (P,)
+        How many training rows each memory answers for.
+    history_ : list of dicts
+        One for each pass.
+    n_iter_ : int
+        Number of passes.
+    converged_ : bool
+        Whether training converged.
+    status_ : str
+        How training ended.
+    lineage_ : Lineage or None
+        The tree of splits.
+    params_ : Parameters
+        Memories, class weights, β and ς as tensors.
+    n_features_in_ : int
+        Number of columns of X.
 
     Examples
     --------

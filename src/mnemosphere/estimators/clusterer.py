@@ -87,7 +87,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
-    solver : {"fixed-point", "sgd"}, FixedPoint or SGD
+    solver : str or FixedPoint or SGD
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
         for the memories, then for all parameters together.
@@ -103,7 +103,8 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         processor with AMX is faster by that too, others only round. Predictions are not touched.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
+        Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
         Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
         shows it.
@@ -112,24 +113,56 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    model_ : the `FittedModel`, of which the following are readings; `interpret` and `export` have
-        functions of it
-    labels_ : (n,) the cluster of each training row, 0 to n_clusters − 1
-    cluster_centers_ : (n_clusters, n_features) the mean direction of each cluster's memories
-    memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
-    memory_labels_ : (P,) the cluster of each memory; n_clusters is "none of them"
-    class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
-        the class "none of them"
-    memory_prior_, class_prior_ : their row and column sums
-    beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    classes_ : 0 to n_clusters − 1
-    n_clusters_ : how many there are
-    search_ : the trials behind an automatic choice, a list of dicts that prints as a table
-    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
-    support_ : (P,) how many training rows each memory answers for
-    history_ : one dict per pass; the last phase is that of the classes, with their loss
-    n_iter_, converged_, status_ : how training ended
-    lineage_ : the tree of splits, or None
+    model_ : FittedModel
+        The fitted model, which the other attributes are read from.
+    labels_ : ndarray of int of shape (n,)
+        Clusters of the training rows, 0 to n_clusters − 1.
+    cluster_centers_ : ndarray of shape (C, N)
+        Mean direction of each cluster's memories.
+    n_clusters_ : int
+        Number of clusters C.
+    classes_ : ndarray of shape (C,)
+        0 to n_clusters − 1.
+    memory_labels_ : ndarray of int of shape (P,)
+        Clusters of the memories; n_clusters is "none of them".
+    memories_ : ndarray of shape (P, N)
+        Unit vectors; with normalize="standard" in the features' units.
+    class_weights_ : ndarray of shape (P+1, C+1)
+        Class weights p. Row 0 is the uniform component, the last column the class "none of them".
+    memory_prior_ : ndarray of shape (P+1,)
+        Weights of the memories, the row sums of `class_weights_`.
+    class_prior_ : ndarray of shape (C+1,)
+        Weights of the classes, the column sums of `class_weights_`.
+    beta_ : float
+        Inverse temperature.
+    varsigma_ : float
+        The regularizer ς.
+    n_memories_ : int
+        Number of memories P.
+    normalize_ : str
+        How rows are put on the sphere.
+    novelty_threshold_ : float or None
+        The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
+    search_ : list of dicts
+        Trials of the search; it prints as a table.
+    typical_rows_ : ndarray of int of shape (P, 3)
+        Numbers of the training rows most typical of each memory, −1 for none.
+    support_ : ndarray of shape (P,)
+        How many training rows each memory answers for.
+    history_ : list of dicts
+        One for each pass.
+    n_iter_ : int
+        Number of passes.
+    converged_ : bool
+        Whether training converged.
+    status_ : str
+        How training ended.
+    lineage_ : Lineage or None
+        The tree of splits.
+    params_ : Parameters
+        Memories, class weights, β and ς as tensors.
+    n_features_in_ : int
+        Number of columns of X.
 
     Examples
     --------

@@ -65,9 +65,10 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    image_shape : None, (rows, columns), (rows, columns, channels) or (length,)
-        How a row of X is an image, or a signal. None: that of X where it has more than two axes;
-        a square for a square number of features from 64 on; a signal for fewer than 64.
+    image_shape : tuple of int or None
+        (rows, columns) or (rows, columns, channels) of an image, or (length,) of a signal. None: that
+        of X if it has more than two axes; a square for a square number of features from 64 on; a
+        signal for fewer than 64.
     patch : int or sequence of sizes
         Size of a patch, or several, each with memories of its own; a size is a number or
         (rows, columns), and cut down to the image where that is smaller.
@@ -93,18 +94,31 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         "auto": float64 up to a million numbers, where it costs little, else float32.
     device : str
         "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
+        Seed of all draws; None: another one each time.
     verbose : int
         1 shows a progress bar.
 
     Attributes
     ----------
-    model_ : the `FittedEncoder`, of which the following are readings
-    image_shape_ : what a row is
-    layers_ : one `PatchLayer` for each size of patches
-    patch_memories_ : one array (P, numbers per patch) of unit vectors for each size
-    history_ : one dict per pass, the sizes one after the other
-    n_iter_, converged_, status_ : how training ended
+    model_ : FittedEncoder
+        The fitted encoder, which the other attributes are read from.
+    image_shape_ : tuple of int
+        Shape of an image.
+    layers_ : tuple of PatchLayer
+        One for each size of patches.
+    patch_memories_ : list of ndarrays of shape (P, numbers per patch)
+        Unit vectors, one array for each size of patches.
+    history_ : list of dicts
+        One for each pass, the sizes one after the other.
+    n_iter_ : int
+        Number of passes.
+    converged_ : bool
+        Whether training converged.
+    status_ : str
+        How training ended.
+    n_features_in_ : int
+        Number of columns of X.
 
     Examples
     --------

@@ -67,7 +67,7 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
 
     Returns
     -------
-    DAMClassifier, DAMClusterer, PatchEncoder or Pipeline
+    DAMClassifier or DAMClusterer or PatchEncoder or Pipeline
         The estimator that was saved, fitted.
 
     Raises
@@ -105,7 +105,7 @@ def as_estimator(model: files.Saved) -> Any:
 
     Returns
     -------
-    DAMClassifier, DAMClusterer or PatchEncoder
+    DAMClassifier or DAMClusterer or PatchEncoder
         The estimator.
 
     Examples

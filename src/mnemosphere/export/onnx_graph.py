@@ -36,7 +36,7 @@ def to_onnx(model: object, path: str | PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : FittedModel, estimator or Pipeline
+    model : FittedModel or estimator or Pipeline
         A fitted model, or what holds one.
     path : str or path
         The file.

@@ -55,7 +55,7 @@ class LabelAverage:
 
     @property
     def mean_free_entropy(self) -> float:
-        """E_{g*} max_p f/(ϱ P*), float."""
+        """Mean of `free_entropy` over the draws, float."""
         return float(self.free_entropy.mean())
 
     @property

@@ -154,7 +154,7 @@ def sample_teacher(
 def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> PlantedData:
     """Draw M = round(ϱ P* N) examples of a teacher.
 
-    The memory μ* is uniform, x ~ vMF(w*^μ*, β*) and y ~ g*^μ*.
+    The memory `μ*` is uniform, `x ~ vMF(w*^μ*, β*)` and `y ~ g*^μ*`.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class Posterior:
     Attributes
     ----------
     trace : tensor of shape (chains, draws, P*, P)
-        Overlaps ⟨w*^μ*, w^μ⟩.
+        Overlaps `⟨w*^μ*, w^μ⟩`.
     class_weights : tensor of shape (chains, draws, P+1, C+1)
         Class weights p.
     state : GibbsState

@@ -43,7 +43,7 @@ class FixedPoint:
 
     Parameters
     ----------
-    batch_size : int, "auto" or None
+    batch_size : int or "auto" or None
         None takes one exact step per pass, and the loss never increases. A number takes a step
         after every batch from a running mean of the statistics, whose memory is short at first
         and grows with the passes: many steps early, less and less noise later. "auto" is a
