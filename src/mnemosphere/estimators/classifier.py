@@ -74,16 +74,17 @@ class _Rows(NamedTuple):
 
 @register
 class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
-    """Dense associative memory on the sphere, a classifier with memories one can look at.
+    """A classifier whose predictions are weighted votes of memories that can be inspected.
 
-    A class-labeled mixture of von Mises–Fisher distributions plus a uniform component: each
-    memory is a unit vector with a soft label, a row is classified by the memories it resembles.
+    Dense associative memory on the sphere: a class-labeled mixture of von Mises–Fisher distributions
+    plus a uniform component. Each memory is a unit vector with a soft label, and a row is classified
+    by the memories it resembles.
 
     Parameters
     ----------
     n_memories : int or "auto"
         "auto": one, five or 25 per class or one per row (at most 1000), whichever the search finds
-        best; then those that the predictions do not need are merged.
+        best. Memories that the predictions do not need are merged afterwards.
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
@@ -124,14 +125,14 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         else are float32; a processor with AMX is faster by that too, others only round.
         Predictions are not touched.
     device : str
-        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
+        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
     random_state : int or RandomState or None
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
-        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
-        shows it.
-    encoder : None, "wordllama", a function or an object with `encode` or `embed`
-        For texts in place of X: what turns a list of them into vectors.
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()` shows
+        it.
+    encoder : None, "wordllama", a function, or an object with encode or embed
+        For texts in place of X: turns a list of texts into vectors.
 
     Attributes
     ----------

@@ -54,13 +54,13 @@ def _centers(model: FittedModel) -> Floats:
 
 @register
 class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
-    """Dense associative memory on the sphere, trained without labels.
+    """A clusterer: dense associative memory on the sphere, trained without labels.
 
     A mixture of von Mises–Fisher memories plus a uniform component, whose memories carry soft
     labels of latent classes: a cluster is the part of the sphere that one memory holds, or several
     together, which gives it any shape. Training is in three steps. Memories start where spherical
-    k-means puts them, and maximize the likelihood of the rows. Where there are more memories than
-    clusters, those that share rows are grouped, by the graph of who shares with whom. Then class
+    k-means puts them, and maximize the likelihood of the rows. If there are more memories than
+    clusters, those that share rows are grouped by the graph of shared rows. Then class
     weights descend Eq. (unsupervised_loss), under which as few rows as possible are undecided.
 
     Parameters
@@ -102,14 +102,14 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         products of training take operands rounded to it, sums and all else are float32; a
         processor with AMX is faster by that too, others only round. Predictions are not touched.
     device : str
-        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
+        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
     random_state : int or RandomState or None
         Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
-        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
-        shows it.
-    encoder : None, "wordllama", a function or an object with `encode` or `embed`
-        For texts in place of X: what turns a list of them into vectors.
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()` shows
+        it.
+    encoder : None, "wordllama", a function, or an object with encode or embed
+        For texts in place of X: turns a list of texts into vectors.
 
     Attributes
     ----------

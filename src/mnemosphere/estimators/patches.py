@@ -93,7 +93,7 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     precision : {"auto", "float32", "float64"}
         "auto": float64 up to a million numbers, where it costs little, else float32.
     device : str
-        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
+        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
     random_state : int or RandomState or None
         Seed of all draws; None: another one each time.
     verbose : int

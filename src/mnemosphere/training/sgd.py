@@ -22,7 +22,9 @@ _MOST_RATE = 1e30  # single precision holds it
 
 @dataclass(frozen=True)
 class SGD(GradientSolver):
-    """Heavy ball, v ← m·v − lr·gradient, θ ← θ + v, kept on the sphere and in the polytope.
+    """The paper's SGD with momentum, constrained to the sphere and to the polytope of class weights.
+
+    The step is that of the heavy ball, v ← m·v − lr·gradient, θ ← θ + v.
 
     Memories: the gradient is projected onto the tangent space, the step normalized. Class
     weights: multiplied by exp(v), then scaled back to their marginals by Sinkhorn–Knopp; their
