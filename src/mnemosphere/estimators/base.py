@@ -527,7 +527,7 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         Examples
         --------
-        >>> clf.explore("wine.html", X_test[:10], y_test[:10])
+        >>> clf.explore("wine.html", X_test[:3], y_test[:3])
         """
         explore(
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,

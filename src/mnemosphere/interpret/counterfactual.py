@@ -84,7 +84,7 @@ class Counterfactual:
 
     Examples
     --------
-    >>> other = clf.counterfactual(X_test[:1], 1, max_features=2)
+    >>> other = clf.counterfactual(X_test[:1], 1)
     >>> sorted(other[0][0])
     ['change', 'feature', 'from', 'to']
     """
