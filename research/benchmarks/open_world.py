@@ -29,6 +29,7 @@ from sklearn.svm import LinearSVC
 
 import mnemosphere as mn
 from mnemosphere.interpret.evaluation import calibration_error
+from mnemosphere.interpret.rejection import rejection_reasons
 from research import report
 from research.benchmarks._options import parser
 
@@ -106,7 +107,7 @@ def ours(data: Split, seed: int) -> tuple[mn.DAMClassifier, dict[str, Answers]]:
     dev, test = (mn.interpret.rejection_score(fitted, x) for x in (data.x_dev, data.x_test))
     seconds = time.perf_counter() - began
     predicted = model.classes_[proba.argmax(1)]
-    reasons = [mn.interpret.rejection_reasons(fitted, x).numpy() for x in (data.x_dev, data.x_test)]
+    reasons = [rejection_reasons(fitted, x).numpy() for x in (data.x_dev, data.x_test)]
     reasons = [part / reasons[0].std(0) for part in reasons]
     ordered = np.sort(reasons[0], axis=0)
     larger = [

@@ -23,6 +23,7 @@ from mnemosphere.cli.settings import FILE as OPTIONS
 from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import (
+    api,
     field,
     gallery,
     marks,
@@ -38,7 +39,7 @@ from research.report import ROOT, STORED
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES
+TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
 PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
 IMAGES = ROOT / "docs" / "images"
 

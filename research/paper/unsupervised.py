@@ -26,7 +26,8 @@ from matplotlib.figure import Figure
 
 from mnemosphere.model import Parameters, evaluate, initialize, memory_graph, objectives
 from mnemosphere.numerics import polytope
-from mnemosphere.plots import latent_classes, latent_order, memory_gallery
+from mnemosphere.plots import latent_classes, memory_gallery
+from mnemosphere.plots.latent import latent_order
 from mnemosphere.plots.style import figure_style, new_figure
 from mnemosphere.training import PassRecord, Solver, latent
 from research import fits

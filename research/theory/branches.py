@@ -17,12 +17,12 @@ from mnemosphere.theory import (
     OrderParameters,
     SaddlePointProblem,
     find_solutions,
-    free_entropy_per_example,
-    newton,
-    symmetric_overlap,
     trace_branch,
 )
+from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.saddle_point import conjugate
+from mnemosphere.theory.symmetric import symmetric_overlap
+from mnemosphere.theory.variational import free_entropy_per_example
 from research.plots import theory as pictures
 from research.theory.setting import (
     Setting,

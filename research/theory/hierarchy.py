@@ -21,17 +21,16 @@ from mnemosphere.plots.style import plain_log
 from mnemosphere.theory import (
     OrderParameters,
     SaddlePointProblem,
-    antisymmetric_spectrum,
     classify,
     duplicate,
-    newton,
     random_starts,
     solve_saddle_point,
     spectrum,
     split_temperature,
 )
+from mnemosphere.theory.continuation import newton
 from mnemosphere.theory.saddle_point import conjugate, mean_memories, residual
-from mnemosphere.theory.stability import antisymmetric_matrix
+from mnemosphere.theory.stability import antisymmetric_matrix, antisymmetric_spectrum
 from research.plots import theory as pictures
 from research.theory.setting import StepDone, no_progress
 

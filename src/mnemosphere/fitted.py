@@ -122,20 +122,64 @@ class Record:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """What training made: everything that reads a model takes one of these, and rows."""
+    """A fitted model as one frozen value: what `fit` makes and model files hold.
 
-    kind: str  # "classifier" or "clusterer"
+    An estimator holds it as `model_`. Functions of `interpret` and `export` take it; those that change a
+    model return another one. `mn.as_estimator(model)` makes an estimator of it.
+
+    Attributes
+    ----------
+    kind : str
+        "classifier" or "clusterer".
+    params : Parameters
+        Memories w (P, N), class weights p (P+1, C+1), β and ς, as tensors.
+    normalizer : Normalizer
+        How raw rows become unit rows.
+    features : Features
+        Names, kinds and encoding of the columns.
+    classes : ndarray of shape (C,)
+        Labels, or numbers of clusters.
+    calibration : Calibration
+        Temperature, class weights net of smoothing, and scores of held-out rows.
+    smoothing : float
+        ε of the soft labels in training.
+    objective : str
+        "joint" or "conditional".
+    learns_beta : bool
+        Whether β was learned.
+    label_mass : tensor of shape (C+1,) or None
+        Summed label weights of the training rows.
+    labels : ndarray of int of shape (n,) or None
+        Clusters of the training rows.
+    density : Parameters or None
+        Density of the rows if it is not that of `params`.
+    exemplars : Exemplars or None
+        Typical training rows and support of each memory.
+    lineage : Lineage or None
+        The tree of splits.
+    stream : Stream or None
+        What `partial_fit` continues from.
+    record : Record
+        Settings, history, status and trials of the search.
+
+    Examples
+    --------
+    >>> model.kind, model.n_memories, model.classes
+    ('classifier', 6, array([0, 1, 2]))
+    """
+
+    kind: str
     params: Parameters
     normalizer: Normalizer
     features: Features
-    classes: NDArray[Any]  # (C,) labels, or numbers of clusters
+    classes: NDArray[Any]
     calibration: Calibration = Calibration()
-    smoothing: float = 0.0  # ε of the soft labels that the parameters were trained on
-    objective: str = "joint"  # or "conditional"
+    smoothing: float = 0.0
+    objective: str = "joint"
     learns_beta: bool = True
-    label_mass: Tensor | None = None  # (C+1,) summed label weights of the training rows
-    labels: NDArray[np.int64] | None = None  # (n,) clusters of the training rows
-    density: Parameters | None = None  # of the rows, on the same sphere; None: `params`
+    label_mass: Tensor | None = None
+    labels: NDArray[np.int64] | None = None
+    density: Parameters | None = None
     exemplars: Exemplars | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
@@ -166,12 +210,12 @@ class FittedModel:
 
     @property
     def is_classifier(self) -> bool:
-        """Whether its classes are labels; else they are clusters."""
+        """Whether the classes are labels and not clusters, bool."""
         return self.kind == "classifier"
 
     @property
     def n_memories(self) -> int:
-        """P."""
+        """Number of memories P, int."""
         return self.params.n_memories
 
     @property
@@ -189,7 +233,7 @@ class FittedModel:
 
     @cached_property
     def memories(self) -> Floats:
-        """(P, N) memories in the features' units if there are such, else unit vectors."""
+        """Memories, in the features' units if rows are standardized, else unit vectors, ndarray of shape (P, N)."""
         return as_numpy(self.normalizer.restore(self.params.w))
 
     @property

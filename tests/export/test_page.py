@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import mnemosphere as mn
-from mnemosphere.export import payload, write_page
+from mnemosphere.export import payload
+from mnemosphere.export.page import write_page
 from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.kernel import log_joint
 

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from mnemosphere import plots
+from mnemosphere.plots import features, predictions
+from mnemosphere.plots.decision import Decision
 
 SHAPE, K, C = (3, 5), 3, 4
 
@@ -27,8 +29,8 @@ def case():
 def strip(case, **more):
     case = case | more
     decision = {k: v for k, v in case.items() if k not in ("x", "memories", "image_shape")}
-    return plots.explanation_strip(
-        case["x"], case["memories"], plots.Decision(**decision), case["image_shape"]
+    return predictions.explanation_strip(
+        case["x"], case["memories"], Decision(**decision), case["image_shape"]
     )
 
 
@@ -132,9 +134,9 @@ class Reasons:
 
 
 def test_bars_of_features_add_up(case):
-    decision = plots.Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
+    decision = Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
                                                   "names")))  # fmt: skip
-    figure = plots.feature_figure(Reasons(), decision)
+    figure = features.feature_figure(Reasons(), decision)
     places, overlap, odds, _ = figure.axes
     widths = [[bar.get_width() for bar in ax.containers[0]] for ax in (overlap, odds)]
     assert sum(widths[0]) == pytest.approx(Reasons.contribution[0].sum() + 0.25)
@@ -149,21 +151,21 @@ def test_bars_of_features_add_up(case):
     class Weighed(Reasons):
         pairs = (("feature 1", "feature 2", -0.4),)
 
-    _, relevance, overlap, *_ = plots.feature_figure(Weighed(), decision).axes
+    _, relevance, overlap, *_ = features.feature_figure(Weighed(), decision).axes
     assert "overlap" in overlap.get_title(loc="left")
     bars = [bar.get_width() for bar in relevance.containers[0]]
     assert bars == pytest.approx([*Reasons.relevance[16:4:-1], 0, 0, 0, 0])
 
 
 def test_texts_of_training_rows(case):
-    decision = plots.Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
+    decision = Decision(*(case[k] for k in ("shares", "soft_labels", "proba", "classes",
                                                   "names")))  # fmt: skip
     texts = [["costs 5$ and 6$"], ["b", "c"], []]
-    left, _ = (figure := plots.typical_rows(texts, decision)).axes
+    left, _ = (figure := features.typical_rows(texts, decision)).axes
     assert [t.get_text() for t in left.texts] == [r"costs 5\$ and 6\$", "b\nc", ""]
     figure.draw_without_rendering()
     with pytest.raises(ValueError, match="texts must have 3 entries"):
-        plots.typical_rows(texts[:2], decision)
+        features.typical_rows(texts[:2], decision)
 
 
 def test_a_coverage_curve_has_a_line_per_name_in_percent():

@@ -9,7 +9,7 @@ from scipy import special
 
 from mnemosphere import theory
 from mnemosphere.numerics import vmf
-from mnemosphere.theory import finite_size, stability
+from mnemosphere.theory import finite_size, stability, symmetric
 from mnemosphere.theory.saddle_point import conjugate
 
 
@@ -120,7 +120,7 @@ def test_what_has_no_correction_is_refused():
     problem = theory.SaddlePointProblem.uniform(
         2, 2, beta=8.0, rho=2.0, upsilon=1.0, n_features=300
     )
-    flat = theory.symmetric_overlap(problem)
+    flat = symmetric.symmetric_overlap(problem)
     state = theory.OrderParameters(torch.full((2, 2), flat).double(), problem.p_h[:, None])
     with pytest.raises(ValueError, match="no isolated maximum"):
         theory.finite_size_corrections(problem, state)

@@ -4,27 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mnemosphere.data.dataset import ArrayDataset, Dataset, FileDataset
-    from mnemosphere.data.idx import read_idx
-    from mnemosphere.data.named import NAMES, NamedData, load
-    from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
+    from mnemosphere.data.dataset import Dataset
+    from mnemosphere.data.named import NamedData, load
     from mnemosphere.data.patches import Patches, extract_patches
-    from mnemosphere.data.rows import StoredRows
 
-__all__ = [
-    "NAMES",
-    "NORMALIZATIONS",
-    "ArrayDataset",
-    "Dataset",
-    "FileDataset",
-    "NamedData",
-    "Normalizer",
-    "Patches",
-    "StoredRows",
-    "extract_patches",
-    "load",
-    "read_idx",
-]
+__all__ = ["Dataset", "NamedData", "Patches", "extract_patches", "load"]
 
 # Resolved on first use, so that tables can be read without torch.
 _HOME = {

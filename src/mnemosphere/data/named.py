@@ -53,10 +53,29 @@ NAMES: tuple[str, ...] = ("mnist-small", "digits", "banking-small", *_IDX_SOURCE
 class NamedData:
     """Rows with labels, split into training and test rows.
 
-    Images: `x_train` (n, d) and `x_test` (m, d) hold the values as stored (uint8 pixels; float64
-    for "digits"), `y_train` (n,) and `y_test` (m,) int64 indices into `class_names`; a row
-    reshaped to `image_shape` (rows, columns) is the image. Texts: all four are arrays of strings,
-    and `image_shape` is None.
+    Attributes
+    ----------
+    name : str
+        Name of the data set.
+    x_train : ndarray of shape (n, N), or (n,) for texts
+        Training rows as stored: uint8 pixels, float64 for "digits", or texts.
+    y_train : ndarray of shape (n,)
+        Numbers of the classes in `class_names`; for texts, the names themselves.
+    x_test : ndarray of shape (m, N), or (m,) for texts
+        Test rows.
+    y_test : ndarray of shape (m,)
+        Their classes.
+    image_shape : (rows, columns) or None
+        How a row is an image; None for texts.
+    class_names : tuple of C str
+        Names of the classes.
+    description : str
+        Where the data come from.
+
+    Examples
+    --------
+    >>> mn.data.load("digits")
+    NamedData('digits': 1442 train + 355 test images of 8x8, 10 classes)
     """
 
     name: str
@@ -78,19 +97,32 @@ class NamedData:
 
 
 def load(name: str, directory: str | Path | None = None) -> NamedData:
-    """Load a data set by name.
+    """Load a data set by name, with a fixed split into training and test rows.
 
-    - "mnist-small": 5,000 + 1,000 MNIST digits, in the package; needs no network.
-    - "digits": scikit-learn's 8x8 digits, 1,797 in all. Of each class, counted in stored order,
-      every fifth image is a test row: 1,442 + 355, no randomness. Needs no network.
-    - "banking-small": 300 + 100 questions to a bank of 10 intents, in the package; needs no
-      network.
-    - "mnist", "fashion-mnist": 60,000 + 10,000 images of 28x28 from the four standard IDX files,
-      plain or .gz. They are looked for in `directory/<name>`, `directory`,
-      `$MNEMOSPHERE_DATA/<name>` and `$MNEMOSPHERE_DATA`, then downloaded from OpenML and cached
-      by scikit-learn.
+    - "mnist-small": 5,000 + 1,000 MNIST digits, in the package.
+    - "digits": scikit-learn's 8x8 digits, 1,442 + 355. Every fifth image of each class is a test row.
+    - "banking-small": 300 + 100 questions to a bank with 10 intents, in the package.
+    - "mnist", "fashion-mnist": 60,000 + 10,000 images of 28x28 from the four standard IDX files, plain
+      or .gz. They are looked for in `directory/<name>`, `directory`, `$MNEMOSPHERE_DATA/<name>` and
+      `$MNEMOSPHERE_DATA`, then downloaded from OpenML and cached by scikit-learn.
 
-    `directory` concerns only the last two.
+    Parameters
+    ----------
+    name : str
+        One of these names. The first three need no network.
+    directory : str or path, default None
+        Where the files of the last two are.
+
+    Returns
+    -------
+    NamedData
+        The rows and labels.
+
+    Examples
+    --------
+    >>> named = mn.data.load("digits")
+    >>> named.x_train.shape, named.image_shape
+    ((1442, 64), (8, 8))
     """
     if name == "mnist-small":
         return _load_mnist_small()

@@ -9,10 +9,26 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Patches:
-    """Square patches as rows, each with the place it was cut from.
+    """Square patches of images as rows, with the places that they were cut from.
 
-    `x` (n, size*size) holds the pixels row by row; patch i is the square of `size` pixels whose
-    top left corner is pixel (`row[i]`, `column[i]`) of image `image[i]`.
+    Attributes
+    ----------
+    x : ndarray of shape (m, size²)
+        Pixels of each patch, row by row.
+    image : ndarray of int of shape (m,)
+        Number of the image.
+    row : ndarray of int of shape (m,)
+        Row of the top left pixel.
+    column : ndarray of int of shape (m,)
+        Column of the top left pixel.
+    size : int
+        Side of a patch in pixels.
+
+    Examples
+    --------
+    >>> patches = mn.data.extract_patches(digits, size=4, image_shape=(8, 8))
+    >>> patches.x.shape[1], len(patches) == len(patches.image)
+    (16, True)
     """
 
     x: NDArray[Any]
@@ -36,12 +52,32 @@ def extract_patches(
     image_shape: tuple[int, int] | None = None,
     drop_blank: bool = True,
 ) -> Patches:
-    """Cut every `size` x `size` patch whose corner lies on the grid of step `stride`.
+    """Cut the square patches whose corners lie on a grid out of images.
 
-    `images` is (n, H, W), or (n, H*W) together with `image_shape` = (H, W). Patches come in order
-    of image, row and column. A patch of one constant value becomes a zero row once centered and
-    has no direction on the sphere: `drop_blank` leaves such patches out (about 35% of the 6x6
-    patches of MNIST).
+    Patches come in order of image, row and column.
+
+    Parameters
+    ----------
+    images : array-like of shape (n, H, W) or (n, H·W)
+        Images.
+    size : int, default 6
+        Side of a patch in pixels.
+    stride : int, default 2
+        Pixels from one patch to the next.
+    image_shape : (H, W), default None
+        Shape of an image, if rows are flat.
+    drop_blank : bool, default True
+        Leave out patches of one value, which have no direction on the sphere once centered.
+
+    Returns
+    -------
+    Patches
+        The patches and their places.
+
+    Examples
+    --------
+    >>> mn.data.extract_patches(digits[:1], size=4, image_shape=(8, 8), drop_blank=False)
+    Patches(9 of 4x4)
     """
     stack = _as_stack(np.asarray(images), image_shape)
     _, height, width = stack.shape

@@ -109,7 +109,24 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     # Rows.
 
     def transform(self, X: ArrayLike) -> Floats:
-        """How much each memory answers for each row: P(memory | x), (n, P)."""
+        """Compute how much each memory answers for each row, P(memory | x).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, P)
+            Row sums are at most 1; the rest is the share of the uniform component. For a tensor, a
+            tensor; for a `Dataset`, an iterator over the answers to its batches.
+
+        Examples
+        --------
+        >>> clf.transform(X_test).shape
+        (60, 6)
+        """
         same = getattr(X, "dtype", None) == np.float32
 
         def read(model: FittedModel, rows: Any) -> Any:
@@ -122,31 +139,102 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         return shares
 
     def fit_transform(self, X: ArrayLike, y: Any = None, **fit_params: Any) -> Floats:
-        """`fit`, then `transform` of the same rows."""
+        """Call `fit`, then `transform` of the same rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Training rows.
+        y : array-like of shape (n,), default None
+            Labels; a clusterer does not read them.
+        **fit_params
+            Further arguments of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n, P)
+            P(memory | x).
+
+        Examples
+        --------
+        >>> clf.fit_transform(X_train, y_train).shape
+        (118, 6)
+        """
         shares: Floats = self.fit(X, y, **fit_params).transform(X)
         return shares
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Names of the columns of `transform`."""
+        """Name the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        ndarray of objects of shape (P,)
+            The name of the class in lower case and the number of the memory.
+
+        Examples
+        --------
+        >>> clf.get_feature_names_out()[:2]
+        array(['damclassifier0', 'damclassifier1'], dtype=object)
+        """
         name = type(self).__name__.lower()
         return np.array([f"{name}{k}" for k in range(self.model_.n_memories)], dtype=object)
 
     def novelty_score(self, X: ArrayLike) -> Floats:
-        """How far a row is from all memories, (n,): minus the log of their part of the density.
+        """Compute how far each row is from all memories: minus the log of their part of the density.
 
-        It ranks rows as the density does, and saturates at neither end. A row without direction
-        is as far as a row can be.
+        It ranks rows as the density does, and saturates at neither end. A row without direction gets the
+        largest score that there is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+
+        Examples
+        --------
+        >>> near, far = clf.novelty_score(X_test[:1]), clf.novelty_score(-X_test[:1])
+        >>> bool(near[0] < far[0])
+        True
         """
         scores: Floats = self._rowwise(X, lambda model, rows: like(rows, model.novelty_score(rows)))
         return scores
 
     def calibrate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Keep the scores of rows that were not trained on, by which rates and coverages hold.
+        """Keep the scores of held-out rows, by which rates and coverages hold.
 
-        With labels, a classifier also gets the `temperature_` with the least log-loss of their
-        classes. The promises are for the average over draws of X: with n rows, a new one of their
-        kind is rejected with probability at most `rate`, and without repeated rows at least
-        `rate` − 1/(n+1). Training and shrinking drop the calibration.
+        With labels, a classifier also gets the `temperature_` with the least log-loss of their classes.
+        With n rows, a new row of their kind is rejected with probability at most `rate`, and without
+        repeated rows at least `rate` − 1/(n+1). That holds on average over draws of X. Training and
+        shrinking drop the calibration.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows that were not trained on.
+        y : array-like of shape (n,), default None
+            Their labels, which `predict_set` needs.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        MemoryEstimator
+            The estimator itself.
+
+        Examples
+        --------
+        >>> clf.calibrate(X_test, y_test).predict_or_reject(X_test, rate=0.05).shape
+        (60,)
         """
         model = self._current()
         if isinstance(X, FileDataset):
@@ -168,12 +256,37 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "fixed-point",
         rate: float = 1.0,
     ) -> Floats:
-        """Complete patterns: descend the energy −log P(x|y) from each row, (n, N).
+        """Complete patterns: descend the energy −log P(x|y) from each row.
 
-        NaN features are found; the others stay as given (up to one factor per row, since length
-        means nothing). known: (n, N) booleans, True for the features that are to stay, in place
-        of all that are not NaN. y: the class of each row, or None for any class. See
-        `interpret.recall` for the rest, and `interpret.recall_path` for every step of the way.
+        `interpret.recall_path` returns every step of the way.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Where to start. NaN features are imputed; the others stay as given, up to one factor per row.
+        y : array-like of shape (n,), default None
+            The class of each row; None: any class.
+        known : array-like of bool of shape (n, N), default None
+            True for features that must stay; None: all that are not NaN.
+        steps : int, default 50
+            Steps at most.
+        method : {"fixed-point", "gradient"}, default "fixed-point"
+            "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere. Neither
+            raises the energy.
+        rate : float in (0, 2], default 1
+            Steps of "gradient" are rate/β_eff.
+
+        Returns
+        -------
+        ndarray of shape (n, N)
+            The completed rows, in the units of X.
+
+        Examples
+        --------
+        >>> incomplete = X_test[:1].assign(alcohol=np.nan)
+        >>> completed = clf.recall(incomplete)
+        >>> completed.shape, bool(np.isnan(completed).any())
+        ((1, 4), False)
         """
         return interpret.recall(
             self.model_, X, y, known=known, steps=steps, method=method, rate=rate
@@ -182,18 +295,55 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
     ) -> tuple[Floats, NDArray[Any]]:
-        """Draw patterns and their labels from the model; y: one class to draw from, or None.
+        """Draw rows and their labels from the model.
 
-        A pattern of the class "none of them" is labeled None, in an array of objects.
+        Parameters
+        ----------
+        n_samples : int, default 1
+            How many.
+        y : object, default None
+            One class to draw from; None: any class.
+        random_state : int, default None
+            Seed; None: another one each time.
+
+        Returns
+        -------
+        rows : ndarray of shape (n_samples, N)
+            Rows, in the units of X where rows are standardized, else unit vectors.
+        labels : ndarray of shape (n_samples,)
+            Their labels; None for "none of them".
+
+        Examples
+        --------
+        >>> rows, labels = clf.sample(5, y=2, random_state=0)
+        >>> rows.shape, labels.tolist()
+        ((5, 4), [2, 2, 2, 2, 2])
         """
         return interpret.sample(self.model_, n_samples, y, random_state=random_state)
 
     # Reasons.
 
     def explain(self, X: ArrayLike, n_nearest: int = 5) -> Explanation:
-        """Why each row got its class: the memories that decided it, their shares, soft labels.
+        """Explain each prediction by the memories that decided it.
 
-        `features(row)` of the result says what each feature did, with parts that add up.
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+        n_nearest : int, default 5
+            Memories to show, those with the largest share first.
+
+        Returns
+        -------
+        Explanation
+            Shares, soft labels and typical training rows. It prints as tables; `features(row)` reports
+            the contribution of each feature.
+
+        Examples
+        --------
+        >>> why = clf.explain(X_test[:1], n_nearest=2)
+        >>> why.predicted, why[0][0].label
+        (array([0]), 0)
         """
         return interpret.explain(self.model_, X, n_nearest)
 
@@ -206,38 +356,113 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         max_features: int | None = None,
         realistic: bool = True,
     ) -> Counterfactual:
-        """The smallest change of each row that makes `predict` say y, in the units of X.
+        """Find a small change of each row that changes its class, in the units of X.
 
-        y: one class or one per row; None for the most probable after the predicted one. hold:
-        features that must stay, by name or number. max_features: change no more than so many.
-        realistic: whole numbers stay whole, and features within the range of the training rows.
-        The search is local, so the change is not proved to be the smallest, but it is verified
-        by `predict`. See `interpret.counterfactual`.
+        The search is local: `predict` confirms the change, but it may not be the smallest one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+        y : object or array-like of shape (n,), default None
+            The wanted class, one for all rows or one each; None: the second most probable.
+        hold : sequence of int or str, default ()
+            Features that must stay, by number or name.
+        max_features : int, default None
+            Change at most so many features; None: any number.
+        realistic : bool, default True
+            Whole numbers stay whole, and features stay within the range of the training rows.
+
+        Returns
+        -------
+        Counterfactual
+            The changed rows; it prints as tables.
+
+        Examples
+        --------
+        >>> other = clf.counterfactual(X_test[:1], 1, max_features=2)
+        >>> other.found, clf.predict(other.rows)
+        (array([ True]), array([1]))
         """
         return interpret.counterfactual(
             self.model_, X, y, hold=hold, max_features=max_features, realistic=realistic
         )
 
     def memory_table(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Any:
-        """One line per memory, as a pandas frame: label, support, neighbors, typical rows.
+        """List the memories as a pandas frame, one line each.
 
-        `interpret.memory_table` names the columns. With rows, all of it is measured on them.
+        Parameters
+        ----------
+        X : array-like of shape (n, N), default None
+            Rows to measure support and typical rows on; None: as training left them.
+        y : array-like of shape (n,), default None
+            Their labels.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Label, support, nearest memory, features and typical rows of each memory;
+            `interpret.memory_table` lists the columns.
+
+        Examples
+        --------
+        >>> sorted(clf.memory_table()["label"])
+        [0, 0, 1, 1, 2, 2]
         """
         return interpret.memory_table(self._current(), X, y)
 
     def certified_radius(self, X: ArrayLike) -> CertifiedRadius:
-        """How far each row may move before `predict` can give it another class: a proven bound."""
+        """Compute how far each row can move before its class can change: a proven bound.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+
+        Returns
+        -------
+        CertifiedRadius
+            Radii and the class that comes next; `meaning` says in which units.
+
+        Examples
+        --------
+        >>> bool((clf.certified_radius(X_test).radius >= 0).all())
+        True
+        """
         return interpret.certified_radius(self._current(), X)
 
     def certify(
         self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None,
         *, tol: float = 1e-3, max_iter: int = 100,
     ) -> Certificate:  # fmt: skip
-        """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
+        """Determine if each memory is a minimum, a saddle, or not converged.
 
-        Training stops short of rest, so a copy first takes exact passes, max_iter at most, until
-        nothing moves by more than tol: the certificate is of that copy. A conditional objective
-        has no exact pass: there the model is certified as it is.
+        Training stops before the parameters are at rest, so a copy first takes exact passes, and the
+        certificate is about that copy. A conditional objective has no exact pass: the model is certified
+        as it is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            The rows that the model was trained on.
+        y : array-like of shape (n,), default None
+            Their labels; a clusterer needs none.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+        tol : float, default 1e-3
+            The copy is at rest if nothing moves by more.
+        max_iter : int, default 100
+            Exact passes at most.
+
+        Returns
+        -------
+        Certificate
+            The kind of each memory; `summary()` prints it.
+
+        Examples
+        --------
+        >>> sum(clf.certify(X_train, y_train).counts.values())
+        6
         """
         model = self._current()
         if not isinstance(X, FileDataset):
@@ -249,7 +474,19 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
     # Handing on.
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to a safetensors file, atomically; `mnemosphere.load` reads it."""
+        """Write the fitted model to a safetensors file, atomically.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; `mnemosphere.load` reads it.
+
+        Examples
+        --------
+        >>> clf.save("wine.safetensors")
+        >>> mn.load("wine.safetensors").predict(X_test[:3])
+        array([0, 2, 1])
+        """
         saving.save(self, Path(path))
 
     def explore(
@@ -264,13 +501,33 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         certificate: Certificate | None = None,
         title: str | None = None,
     ) -> None:
-        """Write one HTML file in which the model runs: to draw, recall and look at memories.
+        """Write one HTML file in which the model runs: draw rows, recall, look at memories.
 
-        X, y: rows to measure by; up to `max_rows` of them go into the page, of each class its
-        share. image_shape: (rows, columns) or (rows, columns, 3), None for tables; "auto": a
-        square if rows have no names, no negative numbers and a square number of features.
-        layout of the map: "pca", "umap" or "auto". certificate: of `certify`, which is taken
-        here if that is a matter of seconds. The file needs no server and no network.
+        The file needs no server and no network.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        X : array-like of shape (n, N), default None
+            Rows to measure the model on.
+        y : array-like of shape (n,), default None
+            Their labels.
+        max_rows : int, default 500
+            Rows that go into the page at most, of each class its share.
+        image_shape : tuple of int or None or "auto", default "auto"
+            (rows, columns) or (rows, columns, 3) of images; None for tables. "auto": a square if rows have no names, no negative
+            numbers and a square number of features.
+        layout : {"auto", "pca", "umap"}, default "auto"
+            The map of memories and rows.
+        certificate : Certificate, default None
+            Result of `certify`; None: it is computed if that takes seconds.
+        title : str, default None
+            Heading of the page; None: a heading that names the model.
+
+        Examples
+        --------
+        >>> clf.explore("wine.html", X_test[:3], y_test[:3])
         """
         explore(
             self._current(), path, X, y, max_rows=max_rows, image_shape=image_shape,

@@ -43,6 +43,7 @@ from mnemosphere.fitted import (
 )
 from mnemosphere.interpret import DecisionSummary, decision_summary
 from mnemosphere.interpret.certify import rows_to_certify
+from mnemosphere.interpret.classes import hide_class
 from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
@@ -73,16 +74,17 @@ class _Rows(NamedTuple):
 
 @register
 class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
-    """Dense associative memory on the sphere, a classifier with memories one can look at.
+    """A classifier whose predictions are weighted votes of memories that can be inspected.
 
-    A class-labeled mixture of von Mises–Fisher distributions plus a uniform component: each
-    memory is a unit vector with a soft label, a row is classified by the memories it resembles.
+    Dense associative memory on the sphere: a class-labeled mixture of von Mises–Fisher distributions
+    plus a uniform component. Each memory is a unit vector with a soft label, and a row is classified
+    by the memories it resembles.
 
     Parameters
     ----------
     n_memories : int or "auto"
         "auto": one, five or 25 per class or one per row (at most 1000), whichever the search finds
-        best; then those that the predictions do not need are merged.
+        best. Memories that the predictions do not need are merged afterwards.
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
@@ -96,11 +98,11 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         Inverse temperature; a number is held fixed.
     normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
-    solver : {"auto", "fixed-point", "sgd", "adam"}, FixedPoint, SGD or Adam
-        "auto": the fixed-point iteration for the joint likelihood, Adam on the sphere for the
-        conditional one. "sgd" is the paper's constrained SGD with momentum, for either. The objects
-        hold batch size, learning rate and the like.
-    search : "auto", int or None
+    solver : str or FixedPoint or SGD or Adam
+        "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
+        one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
+        size, learning rate and the like.
+    search : int or "auto" or None
         How settings that are "auto" are chosen: by successive halving among all candidates, among
         so many of them, or not at all (five memories per class, the joint likelihood).
     max_iter : int or None
@@ -114,7 +116,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     unlabeled : object or None
         The value of y that marks a row without label; NaN stands for NaN and None. None: every
         row is labeled.
-    class_weight : dict, "balanced" or None
+    class_weight : dict or "balanced" or None
         Weights of the classes.
     precision : {"auto", "float64", "float32", "bfloat16"}
         "auto": float64 up to 50,000 numbers in X and y and as many pairs of a row and a memory,
@@ -123,33 +125,63 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         else are float32; a processor with AMX is faster by that too, others only round.
         Predictions are not touched.
     device : str
-        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
-    random_state : int, RandomState or None
+        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
+    random_state : int or RandomState or None
+        Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
-        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
-        shows it.
-    encoder : None, "wordllama", a function or an object with `encode` or `embed`
-        For texts in place of X: what turns a list of them into vectors.
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()` shows
+        it.
+    encoder : None, "wordllama", a function, or an object with encode or embed
+        For texts in place of X: turns a list of texts into vectors.
 
     Attributes
     ----------
-    model_ : the `FittedModel`, of which the following are readings; `interpret` and `export` have
-        functions of it
-    classes_ : the labels, sorted
-    memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
-    class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
-        the class "none of them"
-    memory_prior_, class_prior_ : their row and column sums
-    beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    temperature_ : of class probabilities, found on rows left out; `calibrate` sets another
-    novelty_threshold_ : the novelty score of one held-out row in a hundred; None before `calibrate`
-    search_ : the trials of the search, a list of dicts that prints as a table
-    objective_ : the objective that was chosen
-    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
-    support_ : (P,) how many training rows each memory answers for
-    history_ : one dict per pass
-    n_iter_, converged_, status_ : how training ended
-    lineage_ : the tree of splits, or None
+    model_ : FittedModel
+        The fitted model, which the other attributes are read from.
+    classes_ : ndarray of shape (C,)
+        Labels, sorted.
+    memories_ : ndarray of shape (P, N)
+        Unit vectors; with normalize="standard" in the features' units.
+    class_weights_ : ndarray of shape (P+1, C+1)
+        Class weights p. Row 0 is the uniform component, the last column the class "none of them".
+    memory_prior_ : ndarray of shape (P+1,)
+        Weights of the memories, the row sums of `class_weights_`.
+    class_prior_ : ndarray of shape (C+1,)
+        Weights of the classes, the column sums of `class_weights_`.
+    beta_ : float
+        Inverse temperature.
+    varsigma_ : float
+        The regularizer ς.
+    n_memories_ : int
+        Number of memories P.
+    normalize_ : str
+        How rows are put on the sphere.
+    objective_ : str
+        "joint" or "conditional".
+    temperature_ : float
+        Temperature of the class probabilities, found on held-out rows; `calibrate` sets another.
+    novelty_threshold_ : float or None
+        The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
+    search_ : list of dicts
+        Trials of the search; it prints as a table.
+    typical_rows_ : ndarray of int of shape (P, 3)
+        Numbers of the training rows most typical of each memory, −1 for none.
+    support_ : ndarray of shape (P,)
+        How many training rows each memory answers for.
+    history_ : list of dicts
+        One for each pass.
+    n_iter_ : int
+        Number of passes.
+    converged_ : bool
+        Whether training converged.
+    status_ : str
+        How training ended.
+    lineage_ : Lineage or None
+        The tree of splits.
+    params_ : Parameters
+        Memories, class weights, β and ς as tensors.
+    n_features_in_ : int
+        Number of columns of X.
 
     Examples
     --------
@@ -163,7 +195,6 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     0
     >>> clf.calibrate(X[1::2], y[1::2]).predict_or_reject([[5.1, 3.5, 1.4, 0.2], [0, 50, 0, 50]])
     array([0, None], dtype=object)
-
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
@@ -238,11 +269,27 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn memories and their soft labels.
 
-        X (n, N) an array, a frame or a tensor on any device, or n texts if there is an encoder; y
-        (n,) labels of any type, or an (n, C) matrix of soft labels with row sums at most 1;
-        sample_weight (n,) or None. Or X a `Dataset`, which has labels and weights of its own and
-        may be larger than memory. Rows with the label `mnemosphere.OUT_OF_SCOPE` belong to no
-        class: rows like them are rejected.
+        Parameters
+        ----------
+        X : array-like, sparse matrix, frame or tensor of shape (n, N), n texts, or Dataset
+            Training rows. Texts need an `encoder`. A `Dataset` has labels and weights of its own and may
+            be larger than memory.
+        y : array-like of shape (n,) or (n, C), default None
+            Labels of any type, or soft labels with row sums at most 1. Rows with the label
+            `mnemosphere.OUT_OF_SCOPE` belong to no class: rows like them are rejected.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself, with `model_`.
+
+        Examples
+        --------
+        >>> fresh = mn.DAMClassifier(3, objective="joint", normalize="standard", random_state=0)
+        >>> fresh.fit(X_train, y_train).memories_.shape
+        (3, 4)
         """
         self._validate_params()
         settings = self.get_params(deep=False)
@@ -261,13 +308,35 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         *,
         rehearse: bool = False,
     ) -> Self:
-        """One incremental fixed-point step from a batch, on a fresh or a fitted model.
+        """Take one incremental fixed-point step from a batch, on a fresh or a fitted model.
 
         On a fresh model the first batch settles what is "auto", the normalization and the first
-        memories, so it should look like the rest. The objective is the joint likelihood. A class
-        that appears later is added as by `add_class`. rehearse: classes that stop
-        coming are not forgotten; the model draws rows of theirs itself. How soon the past fades
-        is `solver=FixedPoint(half_life=rows)`.
+        memories, so it should look like the rest. The objective is the joint likelihood. A class that
+        appears later is added as by `add_class`. How soon the past fades is
+        `solver=FixedPoint(half_life=rows)`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows of the batch.
+        y : array-like of shape (n,) or (n, C)
+            Their labels.
+        classes : array-like of shape (C,), default None
+            All classes, for the first batch; None: those of y.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+        rehearse : bool, default False
+            Keep classes that stop coming: the model draws rows of theirs itself.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself.
+
+        Examples
+        --------
+        >>> clf.partial_fit(X_test, y_test).n_memories_
+        6
         """
         self._validate_params()
         if self.class_weight == "balanced":
@@ -305,16 +374,48 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     # Answers.
 
     def predict_log_proba(self, X: ArrayLike) -> Floats:
-        """Log of `predict_proba`, (n, C)."""
+        """Compute the logarithm of `predict_proba`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+
+        Examples
+        --------
+        >>> np.allclose(np.exp(clf.predict_log_proba(X_test)), clf.predict_proba(X_test))
+        True
+        """
         found: Floats = self._rowwise(X, lambda model, rows: like(rows, model.log_proba(rows)))
         return found
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """P(y | x, y is one of the C classes), (n, C).
+        """Compute P(y | x, y is one of the C classes).
 
-        Σ over memories of share × soft label, net of label smoothing, the shares at the
-        temperature that `fit` found on held-out rows, or `calibrate` on rows of yours. `explain`
+        It is the sum over memories of share × soft label, net of label smoothing. The shares are taken at
+        the temperature that `fit` found on held-out rows, or `calibrate` on rows of yours. `explain`
         shows the same shares and soft labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            Classes in the order of `classes_`. For a tensor, a tensor; for a `Dataset`, an iterator over
+            the answers to its batches.
+
+        Examples
+        --------
+        >>> clf.predict_proba(X_test).shape
+        (60, 3)
         """
         found: Floats = self._rowwise(
             X, lambda model, rows: like(rows, model.log_proba(rows).exp())
@@ -322,7 +423,23 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return found
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Log-odds of the second class (n,) for two classes, else log P(y|x) (n, C)."""
+        """Compute log P(y|x), or for two classes the log-odds of the second.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C), or (n,) for two classes
+            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+
+        Examples
+        --------
+        >>> clf.decision_function(X_test).argmax(axis=1)[:5]
+        array([0, 2, 1, 0, 1])
+        """
 
         def read(model: FittedModel, rows: Any) -> Any:
             scores = model.log_proba(rows)
@@ -332,15 +449,55 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return found
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row; a tensor if X is one and labels are numbers."""
+        """Predict the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Labels. A tensor if X is one and labels are numbers; for a `Dataset`, an iterator over the
+            answers to its batches.
+
+        Examples
+        --------
+        >>> clf.predict(X_test[:5])
+        array([0, 2, 1, 0, 1])
+        """
         found: NDArray[Any] = self._rowwise(X, _predict)
         return found
 
     def predict_or_reject(self, X: ArrayLike, rate: float = 0.05) -> NDArray[Any]:
-        """The most probable class of each row, None if it is rejected; an array of objects.
+        """Predict the most probable class of each row, or None if the row is rejected.
 
-        A row is rejected if it resembles no memory, is undecided between classes, or has no class
-        far ahead, more than a share `rate` of the rows that `calibrate` was given.
+        A row is rejected if it resembles no memory, is undecided between classes, or has no class far
+        ahead, more than a share `rate` of the rows that `calibrate` was given.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+        rate : float in (0, 1), default 0.05
+            Share of rows like those of `calibrate` that may be rejected.
+
+        Returns
+        -------
+        ndarray of objects of shape (n,)
+            Labels and None. For a `Dataset`, an iterator over the answers to its batches.
+
+        Raises
+        ------
+        ValueError
+            Before `calibrate`, or if its rows are too few for this rate.
+
+        Examples
+        --------
+        >>> strange = X_test[:1] * [1, 1, 9, 1]
+        >>> clf.predict_or_reject(X_test[:1]), clf.predict_or_reject(strange)
+        (array([0], dtype=object), array([None], dtype=object))
         """
 
         def read(model: FittedModel, rows: Any) -> NDArray[Any]:
@@ -352,10 +509,32 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         return found
 
     def predict_set(self, X: ArrayLike, coverage: float = 0.9) -> list[NDArray[Any]]:
-        """Classes of each row, most probable first, among which the true one is as often as asked.
+        """Predict a set of classes for each row that contains the true one as often as asked.
 
-        Conformal prediction sets: with probability at least `coverage` for rows like those that
+        Conformal prediction sets: the probability is at least `coverage` for rows like those that
         `calibrate` was given with labels, on average over draws of them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+        coverage : float in (0, 1), default 0.9
+            Probability that the true class is in the set.
+
+        Returns
+        -------
+        list of n ndarrays
+            Labels, most probable first. For a `Dataset`, an iterator over the answers to its batches.
+
+        Raises
+        ------
+        ValueError
+            Before `calibrate` with labels.
+
+        Examples
+        --------
+        >>> clf.predict_set(X_test[:2], coverage=0.9)
+        [array([0]), array([2])]
         """
         found: list[NDArray[Any]] = self._rowwise(
             X, lambda model, rows: interpret.predict_set(model, rows, coverage)
@@ -368,53 +547,176 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Accuracy on (X, y), or on a `Dataset` with labels."""
+        """Compute the accuracy.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows; a `Dataset` must have labels.
+        y : array-like of shape (n,), default None
+            Their labels; None for a `Dataset`.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        float
+            Share of rows whose class is right.
+
+        Examples
+        --------
+        >>> clf.score(X_test, y_test) > 0.9
+        True
+        """
         if isinstance(X, FileDataset):
             return accuracy(self._current(), X)
         own: float = super().score(X, y, sample_weight)
         return own
 
     def decision_summary(self, X: ArrayLike) -> DecisionSummary:
-        """How many memories decide about rows, and how often none does.
+        """Summarize how many memories decide about rows, and how often none does.
 
-        How many hold 90% of the vote, how often the three strongest alone give the class, on how
-        many rows the uniform component or the class frequencies decide, and how many memories
-        repeat another. The vote is P(memory | x), as `explain` shows it.
+        The vote of a memory is its share P(memory | x), as `explain` shows it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+
+        Returns
+        -------
+        DecisionSummary
+            How many memories hold 90% of the vote, how often the three strongest alone give the class,
+            and how often the uniform component or the class frequencies decide.
+
+        Examples
+        --------
+        >>> clf.decision_summary(X_test).memories_for_90 <= 3
+        True
         """
         return decision_summary(self.model_, X)
 
     # Classes.
 
     def add_class(self, X: ArrayLike, label: object) -> Self:
-        """Know one more class from now on, from a few rows of it; nothing is trained.
+        """Add a class from a few rows of it, without training.
 
-        Five rows will do. The other classes keep their memories; `calibrate` again for exact rates.
+        Five rows are enough. The other classes keep their memories. Call `calibrate` again for exact
+        rates.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows of the new class.
+        label : object
+            Its name.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself, with one more class.
+
+        Examples
+        --------
+        >>> sweet = X_test[:5] * 3
+        >>> clf.add_class(sweet, 3).classes_
+        array([0, 1, 2, 3])
         """
         self.model_ = interpret.add_class(self.model_, X, label)
         return self
 
     def remove_class(self, label: object) -> Self:
-        """Forget a class and the memories that are its own."""
+        """Remove a class and the memories of its own.
+
+        Parameters
+        ----------
+        label : object
+            The class.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself, with one class less.
+
+        Examples
+        --------
+        >>> clf.remove_class(1).classes_
+        array([0, 2])
+        """
         self.model_ = interpret.remove_class(self.model_, label)
         return self
 
     def merge_classes(self, labels: Sequence[Any], into: object) -> Self:
-        """Take several classes for one, called `into`, from now on."""
+        """Merge several classes into one; its probability is their sum.
+
+        Parameters
+        ----------
+        labels : sequence
+            The classes.
+        into : object
+            The name of the class that replaces them.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself.
+
+        Examples
+        --------
+        >>> clf.merge_classes([1, 2], 1).classes_
+        array([0, 1])
+        """
         self.model_ = interpret.merge_classes(self.model_, labels, into)
         return self
 
     def rename_class(self, label: object, into: object) -> Self:
-        """Call a class by another name."""
+        """Rename a class.
+
+        Parameters
+        ----------
+        label : object
+            Its present name.
+        into : object
+            Its new name.
+
+        Returns
+        -------
+        DAMClassifier
+            The estimator itself.
+
+        Examples
+        --------
+        >>> clf.rename_class(2, 7).classes_
+        array([0, 1, 7])
+        """
         self.model_ = interpret.rename_class(self.model_, label, into)
         return self
 
     def discover(
         self, X: ArrayLike, n_classes: int | str = "auto", *, random_state: int = 0
     ) -> list[interpret.ProposedClass]:
-        """Classes that rows may belong to which `predict_or_reject` rejected, largest first.
+        """Propose classes that the model does not know, from rows that `predict_or_reject` rejected.
 
-        Each has the numbers of its rows, most typical first, to name it by and to pass to
-        `add_class`. n_classes: how many; "auto": the number with the best silhouette.
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+        n_classes : int or "auto", default "auto"
+            How many; "auto": the number with the best silhouette.
+        random_state : int, default 0
+            Seed of the starts.
+
+        Returns
+        -------
+        list of ProposedClass
+            Largest first. Each has the numbers of its rows, most typical first, to name it by and to pass
+            to `add_class`.
+
+        Examples
+        --------
+        >>> strange = X_test[:10] * 3
+        >>> [len(found.rows) for found in clf.discover(strange, n_classes=1)]
+        [10]
         """
         return interpret.discover(self.model_, X, n_classes, random_state=random_state)
 
@@ -506,7 +808,7 @@ def _fitted(
         record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
     known = OUT_OF_SCOPE not in model.classes.tolist()
-    return model if known else interpret.hide_class(model, OUT_OF_SCOPE)
+    return model if known else hide_class(model, OUT_OF_SCOPE)
 
 
 def _begin_stream(

@@ -54,13 +54,13 @@ def _centers(model: FittedModel) -> Floats:
 
 @register
 class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
-    """Dense associative memory on the sphere, trained without labels.
+    """A clusterer: dense associative memory on the sphere, trained without labels.
 
     A mixture of von Mises–Fisher memories plus a uniform component, whose memories carry soft
     labels of latent classes: a cluster is the part of the sphere that one memory holds, or several
     together, which gives it any shape. Training is in three steps. Memories start where spherical
-    k-means puts them, and maximize the likelihood of the rows. Where there are more memories than
-    clusters, those that share rows are grouped, by the graph of who shares with whom. Then class
+    k-means puts them, and maximize the likelihood of the rows. If there are more memories than
+    clusters, those that share rows are grouped by the graph of shared rows. Then class
     weights descend Eq. (unsupervised_loss), under which as few rows as possible are undecided.
 
     Parameters
@@ -87,7 +87,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         How rows are put on the sphere. "auto": the one under which halves of the rows agree best
         on the clusters; "standard" where features are in unlike units (a tenth of them with
         standard deviations over 10 times the median), "unit" for sparse rows.
-    solver : {"fixed-point", "sgd"}, FixedPoint or SGD
+    solver : str or FixedPoint or SGD
         "fixed-point": memories by the exact iteration, then class weights alone by SGD, which
         leaves the density of the rows as it is. "sgd": the paper's constrained SGD with momentum
         for the memories, then for all parameters together.
@@ -102,34 +102,67 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         products of training take operands rounded to it, sums and all else are float32; a
         processor with AMX is faster by that too, others only round. Predictions are not touched.
     device : str
-        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
-    random_state : int, RandomState or None
+        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
+    random_state : int or RandomState or None
+        Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
-        Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
-        shows it.
-    encoder : None, "wordllama", a function or an object with `encode` or `embed`
-        For texts in place of X: what turns a list of them into vectors.
+        Called on every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()` shows
+        it.
+    encoder : None, "wordllama", a function, or an object with encode or embed
+        For texts in place of X: turns a list of texts into vectors.
 
     Attributes
     ----------
-    model_ : the `FittedModel`, of which the following are readings; `interpret` and `export` have
-        functions of it
-    labels_ : (n,) the cluster of each training row, 0 to n_clusters − 1
-    cluster_centers_ : (n_clusters, n_features) the mean direction of each cluster's memories
-    memories_ : (P, n_features) unit vectors; with normalize="standard" in the features' units
-    memory_labels_ : (P,) the cluster of each memory; n_clusters is "none of them"
-    class_weights_ : (P+1, C+1) class weights p; row 0 is the uniform component, the last column
-        the class "none of them"
-    memory_prior_, class_prior_ : their row and column sums
-    beta_, varsigma_, n_memories_, normalize_ : what was learned or chosen
-    classes_ : 0 to n_clusters − 1
-    n_clusters_ : how many there are
-    search_ : the trials behind an automatic choice, a list of dicts that prints as a table
-    typical_rows_ : (P, 3) numbers of the training rows most typical of each memory, −1 for none
-    support_ : (P,) how many training rows each memory answers for
-    history_ : one dict per pass; the last phase is that of the classes, with their loss
-    n_iter_, converged_, status_ : how training ended
-    lineage_ : the tree of splits, or None
+    model_ : FittedModel
+        The fitted model, which the other attributes are read from.
+    labels_ : ndarray of int of shape (n,)
+        Clusters of the training rows, 0 to n_clusters − 1.
+    cluster_centers_ : ndarray of shape (C, N)
+        Mean direction of each cluster's memories.
+    n_clusters_ : int
+        Number of clusters C.
+    classes_ : ndarray of shape (C,)
+        0 to n_clusters − 1.
+    memory_labels_ : ndarray of int of shape (P,)
+        Clusters of the memories; n_clusters is "none of them".
+    memories_ : ndarray of shape (P, N)
+        Unit vectors; with normalize="standard" in the features' units.
+    class_weights_ : ndarray of shape (P+1, C+1)
+        Class weights p. Row 0 is the uniform component, the last column the class "none of them".
+    memory_prior_ : ndarray of shape (P+1,)
+        Weights of the memories, the row sums of `class_weights_`.
+    class_prior_ : ndarray of shape (C+1,)
+        Weights of the classes, the column sums of `class_weights_`.
+    beta_ : float
+        Inverse temperature.
+    varsigma_ : float
+        The regularizer ς.
+    n_memories_ : int
+        Number of memories P.
+    normalize_ : str
+        How rows are put on the sphere.
+    novelty_threshold_ : float or None
+        The novelty score that one held-out row in a hundred exceeds; None before `calibrate`.
+    search_ : list of dicts
+        Trials of the search; it prints as a table.
+    typical_rows_ : ndarray of int of shape (P, 3)
+        Numbers of the training rows most typical of each memory, −1 for none.
+    support_ : ndarray of shape (P,)
+        How many training rows each memory answers for.
+    history_ : list of dicts
+        One for each pass.
+    n_iter_ : int
+        Number of passes.
+    converged_ : bool
+        Whether training converged.
+    status_ : str
+        How training ended.
+    lineage_ : Lineage or None
+        The tree of splits.
+    params_ : Parameters
+        Memories, class weights, β and ς as tensors.
+    n_features_in_ : int
+        Number of columns of X.
 
     Examples
     --------
@@ -139,7 +172,6 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     >>> model = mn.DAMClusterer(3, random_state=0).fit(X)
     >>> model.labels_.shape, model.cluster_centers_.shape
     ((150,), (3, 4))
-
     """
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 (scikit-learn's protocol)
@@ -208,9 +240,27 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     # Training.
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn memories and their latent classes from rows X (n, N); y is not looked at.
+        """Learn memories and their latent classes from rows without labels.
 
-        Or from a `Dataset`, which may be larger than memory.
+        Parameters
+        ----------
+        X : array-like, sparse matrix, frame or tensor of shape (n, N), n texts, or Dataset
+            Training rows. Texts need an `encoder`. A `Dataset` may be larger than memory.
+        y : object, default None
+            Not read; scikit-learn passes it.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        DAMClusterer
+            The estimator itself, with `model_`.
+
+        Examples
+        --------
+        >>> fresh = mn.DAMClusterer(3, n_memories=3, normalize="standard", random_state=0)
+        >>> fresh.fit(X_train).labels_.shape
+        (118,)
         """
         self._validate_params()
         with together(), operands(self.precision), reused():
@@ -250,11 +300,30 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     def partial_fit(
         self, X: ArrayLike, y: object = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """One incremental fixed-point step from a batch, on a fresh or a fitted model.
+        """Take one incremental fixed-point step from a batch, on a fresh or a fitted model.
 
-        A fresh model is fitted to the first batch, which settles what is "auto", the clusters
-        among it, so it should look like the rest. From then on memories follow the stream, and
-        take their clusters along. `labels_` are those of the last batch.
+        A fresh model is fitted to the first batch, which settles what is "auto", including the clusters,
+        so it should look like the rest. From then on memories follow the stream and keep their clusters.
+        `labels_` are those of the last batch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows of the batch.
+        y : object, default None
+            Not read; scikit-learn passes it.
+        sample_weight : array-like of shape (n,), default None
+            Weights of the rows; None: all 1.
+
+        Returns
+        -------
+        DAMClusterer
+            The estimator itself.
+
+        Examples
+        --------
+        >>> clusterer.partial_fit(X_test).labels_.shape
+        (60,)
         """
         if "model_" not in self.__dict__:
             return self.fit(X, sample_weight=sample_weight)
@@ -290,7 +359,23 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     # Answers.
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """P(cluster | x, it is one of the C), (n, C)."""
+        """Compute P(cluster | x, it is one of the C clusters).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n, C)
+            For a tensor, a tensor; for a `Dataset`, an iterator over the answers to its batches.
+
+        Examples
+        --------
+        >>> clusterer.predict_proba(X_test).shape
+        (60, 3)
+        """
 
         def read(model: FittedModel, rows: Any) -> Any:
             return like(rows, model.class_log_joint(rows)[:, :-1].double().softmax(1))
@@ -299,28 +384,121 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return found
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """The most probable cluster of each row, (n,)."""
+        """Predict the most probable cluster of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Clusters, 0 to n_clusters − 1. For a tensor, a tensor; for a `Dataset`, an iterator over the
+            answers to its batches.
+
+        Examples
+        --------
+        >>> np.unique(clusterer.predict(X_test))
+        array([0, 1, 2])
+        """
         found: NDArray[np.int64] = self._rowwise(
             X, lambda model, rows: like(rows, model.class_log_joint(rows)[:, :-1].argmax(1))
         )
         return found
 
     def score_samples(self, X: ArrayLike) -> Floats:
-        """Log of the effective density of each row, (n,): see `interpret.score_samples`."""
+        """Compute the log of the effective density of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N) or Dataset
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            With varsigma=1 the log-density on the sphere; `interpret.score_samples` says more.
+
+        Examples
+        --------
+        >>> clusterer.score_samples(X_test).shape
+        (60,)
+        """
         found: Floats = self._rowwise(X, score_samples)
         return found
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Mean of `score_samples`, the log-density (ς = 1) or effective log-density of a row."""
+        """Compute the mean of `score_samples`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+        y : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        float
+            The larger, the better the model describes the rows.
+
+        Examples
+        --------
+        >>> clusterer.score(X_test) > clusterer.score(-X_test)
+        True
+        """
         return float(as_numpy(self.score_samples(X)).mean())
 
     def bic(self, X: ArrayLike) -> float:
-        """Bayesian information criterion on X, the lower the better; needs varsigma=1."""
+        """Compute the Bayesian information criterion; the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+
+        Returns
+        -------
+        float
+            −2 log-likelihood + parameters · log n.
+
+        Raises
+        ------
+        ValueError
+            Unless varsigma is 1.
+
+        Examples
+        --------
+        >>> clusterer.bic(X_train) > clusterer.aic(X_train)
+        True
+        """
         scores = self._log_density(X)
         return -2 * float(scores.sum()) + self._n_parameters() * math.log(len(scores))
 
     def aic(self, X: ArrayLike) -> float:
-        """Akaike information criterion on X, the lower the better; needs varsigma=1."""
+        """Compute the Akaike information criterion; the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, N)
+            Rows.
+
+        Returns
+        -------
+        float
+            −2 log-likelihood + 2 · parameters.
+
+        Raises
+        ------
+        ValueError
+            Unless varsigma is 1.
+
+        Examples
+        --------
+        >>> clusterer.aic(X_train) < clusterer.bic(X_train)
+        True
+        """
         return -2 * float(self._log_density(X).sum()) + 2 * self._n_parameters()
 
     def _log_density(self, X: ArrayLike) -> Floats:

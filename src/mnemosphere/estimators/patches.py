@@ -69,9 +69,10 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    image_shape : None, (rows, columns), (rows, columns, channels) or (length,)
-        How a row of X is an image, or a signal. None: that of X where it has more than two axes;
-        a square for a square number of features from 64 on; a signal for fewer than 64.
+    image_shape : tuple of int or None
+        (rows, columns) or (rows, columns, channels) of an image, or (length,) of a signal. None: that
+        of X if it has more than two axes; a square for a square number of features from 64 on; a
+        signal for fewer than 64.
     patch : int or sequence of sizes
         Size of a patch, or several, each with memories of its own; a size is a number or
         (rows, columns), and cut down to the image where that is smaller.
@@ -96,20 +97,33 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     precision : {"auto", "float32", "float64"}
         "auto": float64 up to a million numbers, where it costs little, else float32.
     device : str
-        "auto" (where a tensor X lies, else a GPU where there is one), "cpu", "cuda", …
-    random_state : int, RandomState or None
+        "auto" (the device of a tensor X, else a GPU if there is one), "cpu", "cuda", …
+    random_state : int or RandomState or None
+        Seed of all draws; None: another one each time.
     callbacks : sequence of Callback
         Told about every pass: `Checkpoint(path)` stores the run and resumes it, `ProgressBar()`
         shows it.
 
     Attributes
     ----------
-    model_ : the `FittedEncoder`, of which the following are readings
-    image_shape_ : what a row is
-    layers_ : one `PatchLayer` for each size of patches
-    patch_memories_ : one array (P, numbers per patch) of unit vectors for each size
-    history_ : one dict per pass, the sizes one after the other
-    n_iter_, converged_, status_ : how training ended
+    model_ : FittedEncoder
+        The fitted encoder, which the other attributes are read from.
+    image_shape_ : tuple of int
+        Shape of an image.
+    layers_ : tuple of PatchLayer
+        One for each size of patches.
+    patch_memories_ : list of ndarrays of shape (P, numbers per patch)
+        Unit vectors, one array for each size of patches.
+    history_ : list of dicts
+        One for each pass, the sizes one after the other.
+    n_iter_ : int
+        Number of passes.
+    converged_ : bool
+        Whether training converged.
+    status_ : str
+        How training ended.
+    n_features_in_ : int
+        Number of columns of X.
 
     Examples
     --------
@@ -119,7 +133,6 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     >>> encoder = mn.PatchEncoder(image_shape=(8, 8), patch=4, n_memories=16, random_state=0)
     >>> encoder.fit_transform(X[:200]).shape  # then DAMClassifier(normalize="unit") learns from it
     (200, 400)
-
     """
 
     model_: FittedEncoder
@@ -186,7 +199,26 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Learn the patch memories of images X, (n, pixels) or (n, *image_shape); y is not read."""
+        """Learn the patch memories of images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, pixels) or (n, *image_shape)
+            Images.
+        y : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        PatchEncoder
+            The estimator itself, with `model_`.
+
+        Examples
+        --------
+        >>> fresh = mn.PatchEncoder((8, 8), patch=4, grid=2, n_memories=8, n_patches=1000, random_state=0)
+        >>> fresh.fit(digits).patch_memories_[0].shape
+        (8, 16)
+        """
         self._validate_params()
         settings, owner = self.get_params(deep=False), type(self).__name__
         flat, shape = flat_images(X, self.image_shape)
@@ -232,7 +264,23 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
-        """Names like "patch6x6_cell2,0_memory17", in the order of the columns of `transform`."""
+        """Name the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : object, default None
+            Not read; scikit-learn passes it.
+
+        Returns
+        -------
+        ndarray of objects of shape (n_out,)
+            Size of the patch, cell of the grid and number of the memory.
+
+        Examples
+        --------
+        >>> pipeline[0].get_feature_names_out()[0]
+        'patch4x4_cell0,0_memory0'
+        """
         names = []
         for layer in self.model_.layers:
             size = "x".join(map(str, layer.windows.size))
@@ -246,7 +294,23 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array(names, dtype=object)
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Unit rows (n, cells · memories), sizes one after the other; zeros for a blank image."""
+        """Turn images into soft counts of patch memories.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, pixels) or (n, *image_shape)
+            Images.
+
+        Returns
+        -------
+        ndarray of shape (n, cells · memories)
+            Unit rows, the sizes of patches one after the other; zeros for an image without contrast.
+
+        Examples
+        --------
+        >>> pipeline[0].transform(digits).shape
+        (200, 32)
+        """
         model = self.model_
         images = model.stored(X)
         place = X.device if isinstance(X, Tensor) else "cpu"
@@ -255,18 +319,45 @@ class PatchEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return rows
 
     def inverse_transform(self, X: ArrayLike, *, n_iter: int = 20) -> Floats:
-        """Pictures (n, pixels) of points among the soft counts, such as a classifier's memories.
+        """Draw pictures of points among the soft counts, such as a classifier's memories.
 
-        At each place the expected patch, as strong as its cell is full, blended where patches
-        overlap; then `n_iter` times the patch expected from the picture so far as well, such that
-        patches still add up to the counts, which sharpens it. A patch on the sphere has lost its
-        length and its mean, so pictures are of contrasts around 0, of unit length. Counts are
-        never negative, and most are next to nothing: in a row with negative numbers, as of a
-        classifier that centers rows, the median counts as 0.
+        A patch on the sphere has lost its length and its mean, so pictures are of contrasts around 0 and of
+        unit length. Counts are never negative: in a row with negative numbers, such as a memory of
+        centered rows, the median counts as 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, cells · memories)
+            Points, like the rows of `transform`.
+        n_iter : int, default 20
+            Rounds of sharpening. Each takes the patches expected from the picture so far, such that they
+            still add up to the counts.
+
+        Returns
+        -------
+        ndarray of shape (m, pixels)
+            Pictures.
+
+        Examples
+        --------
+        >>> pipeline[0].inverse_transform(pipeline[1].memories_).shape
+        (20, 64)
         """
         pictures: Floats = like(X, self.model_.pictures(X, n_iter))
         return pictures
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted encoder to a safetensors file, atomically."""
+        """Write the fitted encoder to a safetensors file, atomically.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; `mnemosphere.load` reads it.
+
+        Examples
+        --------
+        >>> pipeline[0].save("encoder.safetensors")
+        >>> mn.load("encoder.safetensors").image_shape_
+        (8, 8)
+        """
         saving.save(self, Path(path))

@@ -78,7 +78,19 @@ def looking(source: FileDataset, callbacks: Iterable[Callback]) -> Iterator[None
 
 
 class ProgressBar(Callback):
-    """Loss, β, accuracy, rows and bytes of a long pass, and time left, on standard error."""
+    """Progress bar of a fit on standard error: loss, β, accuracy, rows, bytes and time left.
+
+    Parameters
+    ----------
+    console : rich.console.Console, default None
+        Where the bar is drawn; None: standard error.
+
+    Examples
+    --------
+    >>> bar = mn.ProgressBar()
+    >>> clf.set_params(callbacks=[bar]).fit(X_train, y_train).n_memories_
+    6
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)

@@ -27,7 +27,26 @@ def register(kind: type[Estimator]) -> type[Estimator]:
 
 
 def save(estimator: Any, path: str | Path) -> None:
-    """Write a fitted estimator, or a pipeline of them, to one file, atomically."""
+    """Write a fitted estimator, or a pipeline of them, to one file, atomically.
+
+    Parameters
+    ----------
+    estimator : DAMClassifier, DAMClusterer, PatchEncoder or Pipeline of these
+        A fitted estimator.
+    path : str or path
+        The file; `load` reads it.
+
+    Raises
+    ------
+    TypeError
+        If the estimator, or a step of the pipeline, is of another class.
+
+    Examples
+    --------
+    >>> mn.save(pipeline, "digits.safetensors")
+    >>> mn.load("digits.safetensors")[0].image_shape_
+    (8, 8)
+    """
     check_is_fitted(estimator)
     if isinstance(estimator, Pipeline):
         steps: files.Steps = [(name, _saved(step)) for name, step in estimator.steps]
@@ -37,10 +56,30 @@ def save(estimator: Any, path: str | Path) -> None:
 
 
 def load(path: str | Path, *, encoder: Any = None) -> Any:
-    """Read a model file: the estimator that was saved there, with bitwise identical predictions.
+    """Read a model file; the estimator predicts bitwise identically to the one that was saved.
 
-    encoder: that of a model of texts, unless it is the packaged one. ValueError if its vectors are
-    not those that the model was trained with.
+    Parameters
+    ----------
+    path : str or path
+        A file that `save` wrote.
+    encoder : function or object with `encode` or `embed`, default None
+        That of a model of texts, unless it is the packaged one.
+
+    Returns
+    -------
+    DAMClassifier or DAMClusterer or PatchEncoder or Pipeline
+        The estimator that was saved, fitted.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or if the vectors of `encoder` are not those of training.
+
+    Examples
+    --------
+    >>> mn.save(clf, "wine.safetensors")
+    >>> mn.load("wine.safetensors").predict(X_test[:3])
+    array([0, 2, 1])
     """
     found = files.read(path, _check_settings)
     if encoder is not None:
@@ -57,7 +96,24 @@ def load(path: str | Path, *, encoder: Any = None) -> Any:
 
 
 def as_estimator(model: files.Saved) -> Any:
-    """The estimator that holds this fitted model, with the settings that it was trained with."""
+    """Make an estimator that holds a fitted model, with the settings of its training.
+
+    Parameters
+    ----------
+    model : FittedModel or FittedEncoder
+        Such as `model_` of an estimator, or an edited copy of it.
+
+    Returns
+    -------
+    DAMClassifier or DAMClusterer or PatchEncoder
+        The estimator.
+
+    Examples
+    --------
+    >>> smaller = mn.interpret.without_memories(model, [0])
+    >>> mn.as_estimator(smaller).n_memories_
+    5
+    """
     estimator = _ESTIMATORS[files.estimator_of(model)](**model.record.settings)
     estimator.model_ = model
     return estimator

@@ -4,6 +4,6 @@ from mnemosphere.export.card import model_card
 from mnemosphere.export.hub import push_to_hub
 from mnemosphere.export.module import DAMModule, to_torch
 from mnemosphere.export.onnx_graph import to_onnx
-from mnemosphere.export.page import explore, write_page
+from mnemosphere.export.page import explore
 
-__all__ = ["DAMModule", "explore", "model_card", "push_to_hub", "to_onnx", "to_torch", "write_page"]
+__all__ = ["DAMModule", "explore", "model_card", "push_to_hub", "to_onnx", "to_torch"]

@@ -29,9 +29,31 @@ def model_card(
     title: str | None = None,
     license: str | None = None,
 ) -> str:
-    """The card of a fitted model; what is measured is measured on (X, y).
+    """Write the model card: what the model is, how it was trained and how well it does.
 
-    license: an identifier that model hubs know, such as "mit" or "cc-by-4.0".
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N), default None
+        Rows to measure the model on; None: the card has no measurements.
+    y : array-like of shape (n,), default None
+        Their labels.
+    title : str, default None
+        Heading; None: a heading that names the model.
+    license : str, default None
+        An identifier that model hubs know, such as "mit" or "cc-by-4.0".
+
+    Returns
+    -------
+    str
+        Markdown.
+
+    Examples
+    --------
+    >>> card = mn.export.model_card(model, X_test, y_test, title="Wines")
+    >>> "# Wines" in card
+    True
     """
     known = facts(model, X, y)
     name = " ".join((title or f"mnemosphere {known['kind']}").split())

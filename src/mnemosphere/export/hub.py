@@ -32,11 +32,38 @@ def push_to_hub(
     private: bool | None = None,
     api: Any = None,
 ) -> str:
-    """Upload the model file and its card, and return the address of the commit.
+    """Upload the model file and its card to the Hugging Face Hub.
 
-    The repository is made if there is none. The card has figures on (X, y), if given. `api` is a `huggingface_hub.HfApi`;
-    by default one with the token of this machine. To read the model back:
+    The repository is made if there is none. To read the model back:
     ``mn.load(huggingface_hub.hf_hub_download(repo_id, "model.safetensors"))``.
+
+    Parameters
+    ----------
+    estimator : DAMClassifier or DAMClusterer
+        Fitted.
+    repo_id : str
+        Name of the repository, such as "me/wines".
+    X : array-like of shape (n, N), default None
+        Rows that the figures of the card are measured on.
+    y : array-like of shape (n,), default None
+        Their labels.
+    title : str, default None
+        Heading of the card.
+    license : str, default None
+        An identifier that model hubs know, such as "mit".
+    private : bool, default None
+        Whether a new repository is private; None: as the account has it.
+    api : huggingface_hub.HfApi, default None
+        None: one with the token of this machine.
+
+    Returns
+    -------
+    str
+        The address of the commit.
+
+    Examples
+    --------
+    >>> mn.export.push_to_hub(clf, "me/wines", X_test, y_test, license="mit")  # doctest: +SKIP
     """
     if api is None:
         try:

@@ -12,11 +12,22 @@ from mnemosphere.numerics.bessel import log_omega_ratio
 
 
 class DAMModule(nn.Module):
-    """x (B, n_features) → log P(x, y) (B, C+1) relative to the uniform density on the sphere.
+    """A fitted model as a torch layer, differentiable in its input.
 
-    Raw rows go in: the model's normalization is part of the layer. The parameters are buffers (a
-    fitted model is not trained further by an optimizer); gradients flow to the input. The constant
-    of β is a buffer as well, so `torch.export` and `torch.compile` see plain operations only.
+    Raw rows go in: the normalization is part of the layer. Parameters are buffers, so an optimizer does
+    not train them. The constant of β is a buffer as well, so `torch.export` and `torch.compile` see
+    plain operations only.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+
+    Examples
+    --------
+    >>> layer = mn.export.DAMModule(model)
+    >>> layer(torch.tensor(X_test.to_numpy()))[:, :-1].argmax(1)[:3]
+    tensor([0, 2, 1])
     """
 
     def __init__(self, model: FittedModel) -> None:
@@ -33,7 +44,23 @@ class DAMModule(nn.Module):
             self.register_buffer(f"row_{name}", moved)
 
     def forward(self, x: Tensor) -> Tensor:
-        """log_joint of raw rows."""
+        """Compute log P(x, y) relative to the uniform density on the sphere.
+
+        Parameters
+        ----------
+        x : tensor of shape (B, N)
+            Raw rows.
+
+        Returns
+        -------
+        tensor of shape (B, C+1)
+            The last column is the class "none of them".
+
+        Examples
+        --------
+        >>> mn.export.to_torch(model).forward(torch.tensor(X_test.to_numpy())).shape
+        torch.Size([60, 4])
+        """
         buffers = dict(self.named_buffers())
         learned = (buffers.get(f"row_{name}") for name in ("mean", "scale", "metric"))
         normalizer = Normalizer(self.kind, *learned)
@@ -44,5 +71,23 @@ class DAMModule(nn.Module):
 
 
 def to_torch(model: FittedModel) -> DAMModule:
-    """The fitted model as a torch module: log_joint, differentiable in its input."""
+    """Turn a fitted model into a torch layer.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+
+    Returns
+    -------
+    DAMModule
+        The layer: raw rows in, log P(x, y) out.
+
+    Examples
+    --------
+    >>> row = torch.tensor(X_test[:1].to_numpy(), requires_grad=True)
+    >>> mn.export.to_torch(model)(row).sum().backward()
+    >>> row.grad.shape
+    torch.Size([1, 4])
+    """
     return DAMModule(model)

@@ -29,10 +29,25 @@ _HEADROOM = 1e8  # of the kernel: densities are kept this far above the smallest
 
 
 def to_onnx(model: object, path: str | PathLike[str]) -> None:
-    """Write the ONNX graph of a fitted model, or of a pipeline of a `PatchEncoder` and a model.
+    """Write a fitted model, or a pipeline of a `PatchEncoder` and a model, as an ONNX graph.
 
-    model: a `FittedModel`, or an estimator or a pipeline that holds one. Raw rows in, any number
-    of them; label, probabilities and novelty out, as `build` says.
+    The graph takes raw rows, float32 (batch, N), and returns label (batch,), probabilities (batch, C),
+    novelty_score (batch,) and, after `calibrate`, is_novel (batch,). It needs the package onnx.
+
+    Parameters
+    ----------
+    model : FittedModel or estimator or Pipeline
+        A fitted model, or what holds one.
+    path : str or path
+        The file.
+
+    Examples
+    --------
+    >>> mn.to_onnx(clf, "wine.onnx")
+    >>> import onnxruntime
+    >>> session = onnxruntime.InferenceSession("wine.onnx")
+    >>> session.run(["label"], {"rows": X_test[:3].to_numpy("float32")})[0].tolist()
+    [0, 2, 1]
     """
     path = Path(path)
     if not path.parent.is_dir():

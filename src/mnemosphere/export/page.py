@@ -16,9 +16,26 @@ from mnemosphere.fitted import FittedModel
 def explore(
     model: FittedModel, path: str | PathLike[str], X: Any = None, y: Any = None, **more: Any
 ) -> None:
-    """Write one HTML file in which the model runs: to draw, recall and look at memories.
+    """Write one HTML file in which the model runs: draw rows, recall, look at memories.
 
-    more: as in `payload`. The file needs no server and no network.
+    The file needs no server and no network.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    path : str or path
+        The file.
+    X : array-like of shape (n, N), default None
+        Rows to measure the model on.
+    y : array-like of shape (n,), default None
+        Their labels.
+    **more
+        `max_rows`, `image_shape`, `layout`, `certificate` and `title`, as in `DAMClassifier.explore`.
+
+    Examples
+    --------
+    >>> mn.export.explore(clusterer.model_, "clusters.html", layout="pca")
     """
     write_page(Path(path), payload(model, X, y, **more))
 

@@ -4,7 +4,6 @@ from mnemosphere.interpret.certified import CertifiedRadius, certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
 from mnemosphere.interpret.classes import (
     add_class,
-    hide_class,
     merge_classes,
     remove_class,
     rename_class,
@@ -42,7 +41,6 @@ from mnemosphere.interpret.rejection import (
     is_rejected,
     novelty_threshold,
     predict_set,
-    rejection_reasons,
     rejection_score,
     rejection_threshold,
 )
@@ -73,7 +71,6 @@ __all__ = [
     "explain",
     "explain_images",
     "from_parameters",
-    "hide_class",
     "is_novel",
     "is_rejected",
     "memory_pictures",
@@ -86,7 +83,6 @@ __all__ = [
     "predict_set",
     "recall",
     "recall_path",
-    "rejection_reasons",
     "rejection_score",
     "rejection_threshold",
     "relabel_memory",

@@ -62,14 +62,36 @@ class CertifiedAngles(NamedTuple):
 
 @dataclass(frozen=True)
 class CertifiedRadius:
-    """How far each row may move before `predict` can say anything else; see `meaning`."""
+    """How far each row can move before its class can change: proven bounds; `print` shows a table.
 
-    angle: NDArray[np.float64]  # (n,) on the sphere, in radians; NaN for missing values
-    radius: NDArray[np.float64]  # (n,) in the units of the input; inf: no row changes the class
-    label: NDArray[Any]  # (n,) predicted classes
-    other: NDArray[Any]  # (n,) the classes that come first beyond; None if there is none
-    unit: str  # of the radius
-    meaning: str  # of the radius, in full
+    Attributes
+    ----------
+    angle : ndarray of shape (n,)
+        Angle on the sphere in radians; NaN for rows with missing values.
+    radius : ndarray of shape (n,)
+        Length of a change in the units of the input; inf if no row at all changes the class.
+    label : ndarray of shape (n,)
+        Predicted classes.
+    other : ndarray of shape (n,)
+        The class that comes first beyond the bound; None if there is none.
+    unit : str
+        Unit of the radius.
+    meaning : str
+        Meaning of the radius in full.
+
+    Examples
+    --------
+    >>> bound = clf.certified_radius(X_test[:2])
+    >>> bound.label, bound.unit
+    (array([0, 2]), 'standard units')
+    """
+
+    angle: NDArray[np.float64]
+    radius: NDArray[np.float64]
+    label: NDArray[Any]
+    other: NDArray[Any]
+    unit: str
+    meaning: str
 
     def __len__(self) -> int:
         return len(self.radius)
@@ -101,11 +123,28 @@ class CertifiedRadius:
 
 
 def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
-    """How far each row may move before the model can give it another class: a proven bound.
+    """Compute how far each row can move before its class can change: a proven bound.
 
-    The radius is the length of a change in the units of X, or in standard deviations of the
-    features if rows are standardized; `meaning` of the result says which. `counterfactual` finds a
-    row that does change the class: the two bracket the true distance.
+    The radius is the length of a change in the units of X, or in standard deviations of the features if
+    rows are standardized. `counterfactual` finds a row that does change the class: the two bracket the
+    true distance.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Rows.
+
+    Returns
+    -------
+    CertifiedRadius
+        Radii, angles and the class that comes next.
+
+    Examples
+    --------
+    >>> mn.interpret.certified_radius(model, X_test).radius.shape
+    (60,)
     """
     return radius_of_rows(
         model.class_params, model.normalizer, model.stored(X), model.classes, model.params.w.dtype

@@ -31,11 +31,35 @@ def certify(
     tol: float = 1e-3,
     max_iter: int = 100,
 ) -> Certificate:
-    """Is each memory a minimum, a saddle, or not converged, on the rows trained on?
+    """Determine if each memory is a minimum, a saddle, or not converged.
 
-    A copy first takes exact passes, max_iter at most, until nothing moves by more than tol: the
-    certificate is of that copy. A conditional objective has no exact pass: the model is certified as
-    it is.
+    A copy first takes exact passes until nothing moves by more than `tol`: the certificate is about that
+    copy. A conditional objective has no exact pass: the model is certified as it is.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        The rows that the model was trained on.
+    y : array-like of shape (n,), default None
+        Their labels; a clusterer needs none.
+    sample_weight : array-like of shape (n,), default None
+        Weights of the rows; None: all 1.
+    tol : float, default 1e-3
+        The copy is at rest if nothing moves by more.
+    max_iter : int, default 100
+        Exact passes at most.
+
+    Returns
+    -------
+    Certificate
+        The kind of each memory.
+
+    Examples
+    --------
+    >>> mn.interpret.certify(model, X_train, y_train, max_iter=0).n_iter
+    0
     """
     check_whole(max_iter, "max_iter", 0)
     weights = model.params.p_h[1:]

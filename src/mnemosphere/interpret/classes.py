@@ -33,11 +33,35 @@ _LEAST = 1e-30  # weight: float32 has it
 
 
 def add_class(model: FittedModel, X: Any, label: object) -> FittedModel:
-    """The model with one more class, from a few rows of it; the other memories stay.
+    """Add a class from a few rows of it, without training; the other memories stay.
 
     Its memories are the rows (centers of five groups if there are more), halfway to their mean:
     imprinted weights (Qi et al. 2018). Their weight is the likeliest one, for these rows and for
     rows that the model draws of the known classes.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    X : array-like of shape (n, N)
+        Rows of the new class.
+    label : object
+        Its name.
+
+    Returns
+    -------
+    FittedModel
+        The model with one more class.
+
+    Raises
+    ------
+    ValueError
+        If there is a class of this name.
+
+    Examples
+    --------
+    >>> mn.interpret.add_class(model, X_test[:5] * 3, 3).classes
+    array([0, 1, 2, 3])
     """
     return extend(model, X, label, model.features.texts(X))
 
@@ -137,7 +161,25 @@ def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
 
 
 def remove_class(model: FittedModel, label: object) -> FittedModel:
-    """The model without a class and the memories that are its own."""
+    """Remove a class and the memories of its own.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    label : object
+        The class.
+
+    Returns
+    -------
+    FittedModel
+        The model with one class less.
+
+    Examples
+    --------
+    >>> mn.interpret.remove_class(model, 1).classes
+    array([0, 2])
+    """
     column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
     kept = as_numpy((model.net.p[1:, :-1].argmax(1) != column).nonzero()[:, 0])
     if n_classes == 1 or not kept.size:
@@ -159,7 +201,27 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
 
 
 def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
-    """The model with several classes as one, called `into`: its probability is their sum."""
+    """Merge several classes into one; its probability is their sum.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    labels : sequence
+        The classes.
+    into : object
+        The name of the class that replaces them.
+
+    Returns
+    -------
+    FittedModel
+        The model with fewer classes.
+
+    Examples
+    --------
+    >>> mn.interpret.merge_classes(model, [1, 2], 1).classes
+    array([0, 1])
+    """
     columns = np.unique(as_numpy(model.columns_of(np.asarray(labels))))
     others = np.setdiff1d(np.arange(len(model.classes)), columns)
     names = model.classes[others].tolist()
@@ -173,7 +235,27 @@ def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> Fi
 
 
 def rename_class(model: FittedModel, label: object, into: object) -> FittedModel:
-    """The model with another name for a class."""
+    """Rename a class.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    label : object
+        Its present name.
+    into : object
+        Its new name.
+
+    Returns
+    -------
+    FittedModel
+        The model with the new name.
+
+    Examples
+    --------
+    >>> mn.interpret.rename_class(model, 2, 7).classes
+    array([0, 1, 7])
+    """
     return merge_classes(model, [label], into)
 
 

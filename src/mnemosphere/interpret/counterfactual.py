@@ -55,26 +55,75 @@ _UNDONE = 30  # whole numbers of a row that may go back by one, the least change
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """Rows that got another class by the smallest change that was found."""
+    """Rows that got another class by a small change.
 
-    rows: Any  # changed, in the units of X; a frame where X was one; as given if not found
-    given: NDArray[Any]  # (n, N) as numbers, missing values filled in
-    after: NDArray[Any]  # (n, N) changed
-    before: NDArray[Any]  # (n,) predictions on X
-    wanted: NDArray[Any]  # (n,) classes
-    found: NDArray[np.bool_]  # (n,) whether `predict` says so of the changed rows
-    change: NDArray[Any]  # (n, N) in standard units
+    `counterfactual[row]` is a list of dicts, the largest change first, and `print` shows tables. A change
+    is in standard units: standard deviations of the features with normalize="standard", else the root
+    mean square of the row.
+
+    Attributes
+    ----------
+    rows : frame or ndarray of shape (n, N)
+        Changed rows in the units of X; as given if no change was found.
+    given : ndarray of shape (n, N)
+        Rows as numbers, missing values filled in.
+    after : ndarray of shape (n, N)
+        Changed rows as numbers.
+    before : ndarray of shape (n,)
+        Predicted classes of X.
+    wanted : ndarray of shape (n,)
+        Wanted classes.
+    found : ndarray of bool of shape (n,)
+        Whether `predict` gives the changed rows the wanted classes.
+    change : ndarray of shape (n, N)
+        The change in standard units.
+    columns : Encoding
+        How columns became numbers.
+    standard : bool
+        Whether features are standardized.
+
+    Examples
+    --------
+    >>> other = clf.counterfactual(X_test[:1], 1)
+    >>> sorted(other[0][0])
+    ['change', 'feature', 'from', 'to']
+    """
+
+    rows: Any
+    given: NDArray[Any]
+    after: NDArray[Any]
+    before: NDArray[Any]
+    wanted: NDArray[Any]
+    found: NDArray[np.bool_]
+    change: NDArray[Any]
     columns: Encoding = field(repr=False)
-    standard: bool = False  # whether features are standardized
+    standard: bool = False
 
     @property
     def distance(self) -> NDArray[Any]:
-        """Root mean square of the change over the features, in standard units, (n,)."""
+        """Root mean square of the change over the features in standard units, ndarray of shape (n,)."""
         found: NDArray[Any] = np.sqrt(np.mean(self.change**2, axis=1))
         return found
 
     def length(self, row: int) -> float | None:
-        """How far the changed row lies, in the unit of `certified_radius`; None if not found."""
+        """Compute how far the changed row is, in the unit of `certified_radius`.
+
+        Parameters
+        ----------
+        row : int
+            Number of the row.
+
+        Returns
+        -------
+        float or None
+            None if no change was found.
+
+        Examples
+        --------
+        >>> bound = clf.certified_radius(X_test[:1]).radius[0]
+        >>> bool(clf.counterfactual(X_test[:1]).length(0) >= bound)
+        True
+        """
         if not self.found[row] or not self.change[row].any():
             return None
         moved = self.change[row] if self.standard else self.after[row] - self.given[row]
@@ -157,15 +206,35 @@ def counterfactual(
     max_features: int | None = None,
     realistic: bool = True,
 ) -> Counterfactual:
-    """The smallest change of each row that makes `predict` say y, in the units of X.
+    """Find a small change of each row that changes its class, in the units of X.
 
-    y: one class or one per row; None for the most probable after the predicted one. hold:
-    features that must stay, by name or number. max_features: change no more than so many, those
-    that the smallest change moves most. realistic: whole numbers stay whole, and no feature leaves
-    the range of the training rows; False for the shortest change of all. Small is what is small in
-    standard deviations of the training rows with normalize='standard', else along the sphere. The
-    search is local, so what it finds is not proved to be the smallest, but it is verified by
-    `predict`.
+    The search is local: `predict` confirms the change, but it may not be the smallest one.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Rows.
+    y : object or array-like of shape (n,), default None
+        The wanted class, one for all rows or one each; None: the second most probable.
+    hold : sequence of int or str, default ()
+        Features that must stay, by number or name.
+    max_features : int, default None
+        Change at most so many features; None: any number.
+    realistic : bool, default True
+        Whole numbers stay whole, and features stay within the range of the training rows.
+
+    Returns
+    -------
+    Counterfactual
+        The changed rows.
+
+    Examples
+    --------
+    >>> other = mn.interpret.counterfactual(model, X_test[:1], 1, hold=["alcohol"])
+    >>> bool(other.rows["alcohol"].iloc[0] == X_test["alcohol"].iloc[0])
+    True
     """
     given = model.stored(X).dense()
     stored = model.completed(given)

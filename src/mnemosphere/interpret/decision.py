@@ -41,19 +41,56 @@ class Votes(NamedTuple):
 
 @dataclass(frozen=True)
 class DecisionSummary:
-    """How few memories decide about rows."""
+    """How few memories decide about rows; `print` shows a list.
+
+    Attributes
+    ----------
+    rows : int
+        Number of rows.
+    memories : int
+        Number of memories.
+    repeated_memories : int
+        Memories that repeat another: an overlap of 0.999, the same labels.
+    memories_for_90 : float
+        Memories that hold 90% of the vote, median over the rows.
+    memories_for_90_high : float
+        The same, 90th percentile.
+    same_by_three : float
+        Share of rows whose class the three strongest memories alone give.
+    uniform_decides : float
+        Share of rows with more than half of the vote on the uniform component.
+    frequencies_decide : float
+        Share of rows with more than half of the vote on the class frequencies.
+
+    Examples
+    --------
+    >>> summary = clf.decision_summary(X_test)
+    >>> summary.rows, summary.memories
+    (60, 6)
+    """
 
     rows: int
     memories: int
-    repeated_memories: int  # that repeat another: an overlap of 0.999, the same labels
-    memories_for_90: float  # memories that hold 90% of the vote: median over the rows
-    memories_for_90_high: float  # the same, 90th percentile
-    same_by_three: float  # share of rows whose class the three strongest memories alone give
-    uniform_decides: float  # share of rows with more than half of the vote on the uniform component
-    frequencies_decide: float  # share of rows with more than half of the vote on class frequencies
+    repeated_memories: int
+    memories_for_90: float
+    memories_for_90_high: float
+    same_by_three: float
+    uniform_decides: float
+    frequencies_decide: float
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the summary as a dict of plain values.
+
+        Returns
+        -------
+        dict
+            One entry per attribute.
+
+        Examples
+        --------
+        >>> clf.decision_summary(X_test).as_dict()["rows"]
+        60
+        """
         return asdict(self)
 
     def facts(self) -> dict[str, str]:
@@ -72,9 +109,26 @@ class DecisionSummary:
 
 
 def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:
-    """How many memories decide about the rows of X, and how often none does.
+    """Summarize how many memories decide about rows, and how often none does.
 
     The vote of a memory is its share P(memory | x), as `explain` shows it.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    X : array-like of shape (n, N)
+        Rows.
+
+    Returns
+    -------
+    DecisionSummary
+        The summary.
+
+    Examples
+    --------
+    >>> mn.interpret.decision_summary(model, X_test).memories
+    6
     """
     return summarize(model, [votes(model, X)])
 

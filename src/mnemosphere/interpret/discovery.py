@@ -20,19 +20,54 @@ _COMPARED = 2000  # rows by which numbers of classes are compared
 
 @dataclass(frozen=True)
 class ProposedClass:
-    """Rows that are alike: perhaps a new class."""
+    """Rows that resemble each other: perhaps a new class.
 
-    rows: NDArray[np.int64]  # their numbers, most typical first
-    overlap: float  # mean ⟨x, center⟩: how alike they are
-    nearest: Any  # the known class that most of them would get
+    Attributes
+    ----------
+    rows : ndarray of int
+        Their numbers, most typical first.
+    overlap : float
+        Mean cosine between the rows and their center.
+    nearest : object
+        The known class that most of them would get.
+
+    Examples
+    --------
+    >>> found = clf.discover(X_test[:10] * 3, n_classes=1)
+    >>> found[0].rows.shape
+    (10,)
+    """
+
+    rows: NDArray[np.int64]
+    overlap: float
+    nearest: Any
 
 
 def discover(
     model: FittedModel, X: Any, n_classes: int | str = "auto", *, random_state: int = 0
 ) -> list[ProposedClass]:
-    """Groups of rows by spherical k-means in the geometry of the model, largest first.
+    """Group rows by spherical k-means in the geometry of the model, to propose new classes.
 
-    n_classes: how many; "auto": the number with the best silhouette, up to one for twenty rows.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    X : array-like of shape (n, N)
+        Rows, such as those that were rejected.
+    n_classes : int or "auto", default "auto"
+        How many; "auto": the number with the best silhouette, up to one per twenty rows.
+    random_state : int, default 0
+        Seed of the starts.
+
+    Returns
+    -------
+    list of ProposedClass
+        Largest first.
+
+    Examples
+    --------
+    >>> len(mn.interpret.discover(model, X_test, n_classes=2))
+    2
     """
     x, lost = model.on_sphere(X, torch.float64)
     kept = (~lost).nonzero()[:, 0]

@@ -42,7 +42,28 @@ KINDS = ("hold", "follow")
 def without_memories(
     model: FittedModel, memories: Iterable[int | str], *, class_prior: str = "hold"
 ) -> FittedModel:
-    """The model without some memories (numbers or names), not retrained."""
+    """Remove memories, without training.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    memories : iterable of int or str
+        Their numbers, or names such as "#3".
+    class_prior : {"hold", "follow"}, default "hold"
+        "hold" keeps the class frequencies: the other memories take other soft labels. "follow" keeps
+        the other memories: the class frequencies change.
+
+    Returns
+    -------
+    FittedModel
+        The smaller model.
+
+    Examples
+    --------
+    >>> mn.interpret.without_memories(model, ["#0", "#1"], class_prior="follow").n_memories
+    4
+    """
     params = model.params
     gone = [_index(params, m) for m in memories]
     kept = np.setdiff1d(np.arange(params.n_memories), gone)
@@ -63,7 +84,31 @@ def relabel_memory(
     *,
     class_prior: str = "hold",
 ) -> FittedModel:
-    """The model in which one memory has another label, {label: weight} or None."""
+    """Give one memory another label, without training.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    memory : int or str
+        Its number, or its name such as "#3".
+    label : object, or mapping of labels to weights
+        Its class or soft label; None: "none of them".
+    class_prior : {"hold", "follow"}, default "hold"
+        "hold" keeps the class frequencies: the other memories take other soft labels. "follow" keeps
+        the other memories: the class frequencies change.
+
+    Returns
+    -------
+    FittedModel
+        The edited model.
+
+    Examples
+    --------
+    >>> edited = mn.interpret.relabel_memory(model, 0, 2, class_prior="follow")
+    >>> mn.interpret.memory_table(edited)["label"].tolist()[0]
+    2
+    """
     params = model.params
     row = 1 + _index(params, memory)
     p = params.p.double().clone()
@@ -74,7 +119,30 @@ def relabel_memory(
 
 
 def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
-    """The model with these rows as further memories, each of the mean weight of a memory."""
+    """Add rows as memories, each with the mean weight of a memory, without training.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    X : array-like of shape (m, N)
+        Rows that become memories.
+    y : sequence of m labels
+        Their classes or soft labels, as in `relabel_memory`.
+    class_prior : {"hold", "follow"}, default "hold"
+        "hold" keeps the class frequencies: the other memories take other soft labels. "follow" keeps
+        the other memories: the class frequencies change.
+
+    Returns
+    -------
+    FittedModel
+        The larger model.
+
+    Examples
+    --------
+    >>> mn.interpret.with_memories(model, X_test[:2], [0, 2]).n_memories
+    8
+    """
     params, w = model.params, directed(model, X)
     labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
     if len(labels) != len(w):
@@ -101,11 +169,42 @@ def from_parameters(
     label_smoothing: float = 0.0,
     temperature: float = 1.0,
 ) -> FittedModel:
-    """A fitted classifier out of numbers, such as the attributes of another one.
+    """Make a fitted classifier out of numbers, such as the attributes of another one.
 
-    memories (P, N) as in `memories_`; class_weights (P+1, C+1) as in `class_weights_`, scaled
-    to sum to 1; classes (C,), 0 to C − 1 if None. mean and scale (N,) of the features, with
-    normalize="standard". label_smoothing: what the class weights contain of it.
+    Parameters
+    ----------
+    memories : array-like of shape (P, N)
+        As in `memories_`.
+    class_weights : array-like of shape (P+1, C+1)
+        As in `class_weights_`; scaled to sum to 1. Row 0 is the uniform component.
+    beta : float
+        Inverse temperature.
+    varsigma : float in (0, 1], default 1
+        The regularizer ς.
+    classes : array-like of shape (C,), default None
+        Labels; None: 0 to C − 1.
+    normalize : str, default "unit"
+        How rows are put on the sphere, as in `DAMClassifier`.
+    mean : array-like of shape (N,), default None
+        Means of the features, for normalize="standard".
+    scale : array-like of shape (N,), default None
+        Standard deviations of the features, for normalize="standard".
+    label_smoothing : float in [0, 1), default 0
+        How much of it the class weights contain.
+    temperature : float, default 1
+        Temperature of the class probabilities.
+
+    Returns
+    -------
+    FittedModel
+        The model.
+
+    Examples
+    --------
+    >>> weights = np.diag([0.0, 1.0, 1.0])[:, [1, 2, 0]]  # a memory per class, no uniform component
+    >>> built = mn.interpret.from_parameters([[1, 0], [0, 1]], weights, beta=5.0)
+    >>> mn.as_estimator(built).predict([[3, 1], [1, 2]])
+    array([0, 1])
     """
     p = torch.from_numpy(as_numpy(class_weights).astype(np.float64))
     given = torch.from_numpy(as_numpy(memories).astype(np.float64))
@@ -158,15 +257,29 @@ def with_class_prior(
     *,
     memory_weights: str = "follow",
 ) -> FittedModel:
-    """A fitted classifier with other class frequencies and the same memories, not retrained.
+    """Change the class frequencies of a classifier, without training.
 
-    prior: {label: weight} with every class, or weights (C,) in the order of `classes_`; they
-    are scaled to sum to 1. The class "none of them" keeps its share.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    prior : mapping of labels to weights, or array-like of shape (C,)
+        Weight of every class; scaled to sum to 1. The class "none of them" keeps its share.
+    memory_weights : {"follow", "hold"}, default "follow"
+        "follow" is Bayes' rule: probabilities are multiplied by new over old prior, and the weights
+        of memories follow. "hold" keeps the weights of memories, which take other soft labels.
 
-    memory_weights: "follow", Bayes' rule: probabilities are reweighted by new over old prior,
-    and the weights of memories follow. "hold" keeps the weights of memories: p is scaled to
-    its new column sums within the polytope of the old row sums, so memories take other soft
-    labels. See the user guide for when that is wanted.
+    Returns
+    -------
+    FittedModel
+        The model with another prior.
+
+    Examples
+    --------
+    >>> rare = mn.interpret.with_class_prior(model, {0: 0.01, 1: 0.5, 2: 0.49})
+    >>> before, after = clf.predict(X_test), mn.as_estimator(rare).predict(X_test)
+    >>> bool(sum(after == 0) <= sum(before == 0))
+    True
     """
     weights = _prior_weights(model, prior)
     p_q = model.params.p_q.double()
@@ -213,7 +326,29 @@ def _prior_weights(
 def shrink(
     model: FittedModel, X: Any, y: ArrayLike | None = None, *, n_memories: int
 ) -> FittedModel:
-    """A smaller model: the memories that the loss misses least are merged away."""
+    """Merge the memories whose loss costs least, without training.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Rows to measure the loss on.
+    y : array-like of shape (n,), default None
+        Their labels; a clusterer needs none.
+    n_memories : int
+        Memories of the smaller model.
+
+    Returns
+    -------
+    FittedModel
+        The smaller model, not calibrated.
+
+    Examples
+    --------
+    >>> mn.interpret.shrink(model, X_train, y_train, n_memories=3).n_memories
+    3
+    """
     check_whole(n_memories, "n_memories")
     rows = labeled_rows(model, X, y)
     merged = merge(model.params, rows, int(n_memories), model.rule).params
@@ -221,9 +356,32 @@ def shrink(
 
 
 def at_level(model: FittedModel, level: int) -> FittedModel:
-    """The smaller model at the end of one level of growth.
+    """Return the smaller model at the end of one level of growth.
 
     The class weights of a clusterer's memory are the sum of those of its descendants.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A model that grew.
+    level : int
+        Level of the tree, counted from 0.
+
+    Returns
+    -------
+    FittedModel
+        The smaller model.
+
+    Raises
+    ------
+    ValueError
+        If the model did not grow.
+
+    Examples
+    --------
+    >>> grown = clf.set_params(growth=3).fit(X_train, y_train).model_
+    >>> mn.interpret.at_level(grown, 0).n_memories
+    3
     """
     if model.lineage is None:
         raise ValueError("this model did not grow: fit with growth=16, say")

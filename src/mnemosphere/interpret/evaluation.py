@@ -17,11 +17,31 @@ Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
 
 
 def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) -> dict[str, Any]:
-    """Accuracy, log-loss, calibration error, how few memories decide, confusion, every class.
+    """Evaluate a classifier on labeled rows, which need not fit in memory together.
 
-    parts: labeled rows (X, y, names), which need not fit in memory together. A row of a class that
-    the model does not know counts as wrong; log-loss, calibration error and confusion are of the
-    other rows. "worst_rows" are those with the least probability of the true class.
+    A row of a class that the model does not know counts as wrong. Log-loss, calibration error and
+    confusion matrix are about the other rows.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    parts : iterable of (X, y, names)
+        Rows (n, N), their labels (n,) and what they are called (n,).
+    n_worst : int, default 10
+        Rows to list under "worst_rows".
+
+    Returns
+    -------
+    dict
+        "accuracy", "log_loss", "calibration_error", "decision" (how few memories decide), "confusion"
+        (C, C), "per_class", "worst_rows" (least probability of the true class) and counts.
+
+    Examples
+    --------
+    >>> found = mn.interpret.evaluate(model, [(X_test, y_test, X_test.index)])
+    >>> found["rows"], found["confusion"].shape, found["accuracy"] > 0.9
+    (60, (3, 3), True)
     """
     classes, order = model.classes, np.argsort(model.classes, kind="stable")
     seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both

@@ -88,14 +88,31 @@ def _overlaps(params: Parameters, x: Tensor) -> Tensor:
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
-    """One line per memory, as a pandas frame; those that repeat another share its line.
+    """List the memories as a pandas frame; those that repeat another share its line.
 
-    name (#17, counted from 0, as the index), n_alike (how many memories the line is about), label
-    and soft_label net of smoothing, purity (its largest entry), support (rows behind the memory),
-    share of all rows, supported (False where fewer than one row stands behind it), beta_split (NaN
-    unless rows are given: then all of this is measured on them), nearest memory and overlap,
-    features (those of the largest weight in the overlap with it), typical_rows (their texts, what
-    `name_rows` calls them, or their numbers in X).
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N), default None
+        Rows to measure everything on; None: as training left it.
+    y : array-like of shape (n,), default None
+        Their labels.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns: name (#17, counted from 0, as the index), n_alike (how many memories the line is
+        about), label and soft_label net of smoothing, purity (its largest entry), share of all rows,
+        support (rows that the memory answers for), supported (False if that is less than one row),
+        beta_split (NaN without rows), nearest memory and nearest_overlap, features (those of the
+        largest weight in the overlap), typical_rows (texts, names or numbers of rows).
+
+    Examples
+    --------
+    >>> table = mn.interpret.memory_table(model)
+    >>> table["name"].tolist()
+    ['#0', '#1', '#2', '#3', '#4', '#5']
     """
     import pandas as pd
 
@@ -163,10 +180,25 @@ def _nearest(w: Tensor) -> tuple[list[int], NDArray[np.float64]]:
 
 
 def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
-    """The features in which each memory points furthest, as a pandas frame; terms of a text.
+    """List the features in which each memory points furthest; for texts, its terms.
 
-    One line for each of the `n_features` largest weights in the overlap with it, by modulus:
-    memory, label, rank, feature (by its name or number), weight. A metric is taken into account.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    n_features : int, default 10
+        Features of each memory.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One line for each memory and feature: memory, label, rank, feature (name or number) and weight
+        in the overlap. A metric is taken into account.
+
+    Examples
+    --------
+    >>> mn.interpret.strongest_features(model, n_features=2).shape
+    (12, 5)
     """
     import pandas as pd
 
@@ -198,22 +230,51 @@ def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[l
 
 
 def relevances(model: FittedModel) -> Floats:
-    """How much each feature counts in the model's metric, (features as numbers,), 1 on average.
+    """Compute how much each feature counts in the model's metric, 1 on average.
 
-    The diagonal of AᵀA, in standard units of the features; all 1 without a metric. Compare features
-    by rank: sizes are not shares of what the model learned. A feature of noise keeps about half of
-    the average, and more if no feature tells the classes.
+    It is the diagonal of AᵀA in standard units of the features, and 1 for all without a metric. Compare
+    features by rank: a feature of pure noise keeps about half of the average.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+
+    Returns
+    -------
+    ndarray of shape (N,)
+        Relevances.
+
+    Examples
+    --------
+    >>> mn.interpret.relevances(model).shape
+    (4,)
     """
     a, n = model.normalizer.metric, model.features.n_numbers
     return np.ones(n) if a is None else as_numpy(metric.relevances(a[:, :n]))
 
 
 def strongest_pairs(model: FittedModel, n_pairs: int = 10) -> Any:
-    """The pairs of features that count together most in the metric, as a pandas frame.
+    """List the pairs of features that count together most in the metric.
 
-    One line per pair: feature, other, relevance. That is the entry of AᵀA in the scale of
-    `relevances`: above zero the sum of the two counts, below zero their difference. Empty
-    without a metric.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier.
+    n_pairs : int, default 10
+        Pairs to list.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One line per pair: feature, other, relevance. Above zero the sum of the two counts, below zero
+        their difference. Empty without a metric.
+
+    Examples
+    --------
+    >>> clf = clf.set_params(normalize="whitened").fit(X_train, y_train)
+    >>> mn.interpret.strongest_pairs(clf.model_, n_pairs=3).shape
+    (3, 3)
     """
     import pandas as pd
 
@@ -226,10 +287,26 @@ def strongest_pairs(model: FittedModel, n_pairs: int = 10) -> Any:
 
 
 def name_rows(model: FittedModel, names: ArrayLike | Mapping[int, str]) -> FittedModel:
-    """The model with ids or texts for its training rows, (n,) in the order of `fit`.
+    """Name the training rows; explanations, tables, pages and model files show the names.
 
-    Or a mapping from numbers of rows, at least those of `typical_rows_`. Explanations, the table
-    of memories, pages and model files then show these names, cut after 200 letters.
+    Parameters
+    ----------
+    model : FittedModel
+        A model that `fit` made.
+    names : array-like of str of shape (n,), or mapping of int to str
+        One name for each row of X in the order of `fit`, or names by number, at least for
+        `typical_rows_`. Names are cut after 200 letters.
+
+    Returns
+    -------
+    FittedModel
+        The model with names.
+
+    Examples
+    --------
+    >>> named = mn.interpret.name_rows(model, [f"wine {k}" for k in X_train.index])
+    >>> named.exemplars.names[0, 0].startswith("wine")
+    True
     """
     if model.exemplars is None:
         raise ValueError("no rows stand behind the memories of this model: fit it first")
@@ -265,10 +342,25 @@ def _names_of(typical: NDArray[np.int64], names: Mapping[int, str]) -> NDArray[A
 
 
 def name_features(model: FittedModel, names: ArrayLike) -> FittedModel:
-    """The model with names for its features, (N,): `vectorizer.get_feature_names_out()`.
+    """Name the features of arrays, sparse matrices and tensors, which have no names of their own.
 
-    For sparse matrices, arrays and tensors, which have none of their own. Explanations, tables,
-    pictures, pages and model files then show them.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    names : array-like of str of shape (N,)
+        Such as `vectorizer.get_feature_names_out()`.
+
+    Returns
+    -------
+    FittedModel
+        The model with names, which explanations, tables, pages and model files show.
+
+    Examples
+    --------
+    >>> named = mn.interpret.name_features(model, list("abcd"))
+    >>> mn.interpret.explain(named, X_test[:1]).features().names[:2]
+    ['a', 'b']
     """
     given = tuple(str(name) for name in as_numpy(names).tolist())
     if len(given) != model.features.n_numbers:

@@ -43,76 +43,140 @@ Table = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class Reason:
-    """One memory's part in one decision."""
+    """One memory's part in one decision.
 
-    memory: int  # counted from 0
-    share: float  # P(memory | x): shares times soft labels add up to P(class | x)
-    overlap: float  # ⟨w, x⟩
-    label: object  # the memory's own most likely class; None for "none of them"
-    label_weight: float  # how much of its soft label that is
-    typical_rows: tuple[Any, ...] = ()  # training rows most like it: numbers, or what you call them
-    n_alike: int = 1  # memories that this one stands for, as nobody could distinguish them
+    Attributes
+    ----------
+    memory : int
+        Its number, counted from 0.
+    share : float
+        P(memory | x). Shares times soft labels add up to P(class | x).
+    overlap : float
+        ⟨w, x⟩, the cosine between memory and row.
+    label : object
+        The memory's own most likely class; None for "none of them".
+    label_weight : float
+        Weight of that class in its soft label.
+    typical_rows : tuple
+        Training rows most like it: numbers, or names.
+    n_alike : int
+        Memories that this one stands for, because a reader could not distinguish them.
+
+    Examples
+    --------
+    >>> reason = clf.explain(X_test[:1])[0][0]
+    >>> reason.label, reason.name == f"#{reason.memory}"
+    (0, True)
+    """
+
+    memory: int
+    share: float
+    overlap: float
+    label: object
+    label_weight: float
+    typical_rows: tuple[Any, ...] = ()
+    n_alike: int = 1
 
     @property
     def name(self) -> str:
-        """What the memory is called in tables and pictures."""
+        """The name of the memory in tables and pictures, such as "#4"."""
         return memory_name(self.memory)
 
     @property
     def shown_name(self) -> str:
-        """The same, with how many it stands for."""
+        """The name, followed by the number of memories that it stands for."""
         return self.name if self.n_alike == 1 else f"{self.name} (×{self.n_alike})"
 
     @property
     def soft_label(self) -> str:
-        """Its label and how much of it that is."""
+        """The memory's label and its weight, as text."""
         return f"{'none of them' if self.label is None else self.label} ({self.label_weight:.0%})"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """For n rows the k memories with the largest share of the decision, largest first.
+    """Explanations of n rows by the k memories with the largest share of each decision.
 
-    Memories that a reader cannot distinguish (an overlap of 0.999, the same labels) are shown as
-    one, the heaviest, with the sum of their shares.
+    `explanation[row]` is a list of `Reason`, the largest share first. `print` shows tables. Memories
+    that a reader cannot distinguish (an overlap of 0.999, the same labels) are shown as one, the
+    heaviest, with the sum of their shares.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, N)
+        Unit rows, in the features' units with normalize="standard"; sparse rows stay sparse.
+    classes : ndarray of shape (C,)
+        Labels.
+    proba : ndarray of shape (n, C)
+        `predict_proba`, over all memories.
+    memory : ndarray of int of shape (n, k)
+        Numbers of the memories.
+    share : ndarray of shape (n, k)
+        P(memory | x).
+    overlap : ndarray of shape (n, k)
+        Cosine between memory and row.
+    uniform_share : ndarray of shape (n,)
+        Share of the uniform component.
+    frequency_share : ndarray of shape (n,)
+        Share of the vote that repeats the class frequencies.
+    soft_label : ndarray of shape (n, k, C+1)
+        Soft labels of the memories; the last column is "none of them".
+    n_alike : ndarray of int of shape (n, k)
+        Memories that each one stands for.
+    patterns : ndarray of shape (m, N)
+        Each of these memories once, in the order of their numbers.
+    typical_rows : ndarray of shape (n, k, 3) or None
+        Training rows like each memory: numbers, −1 for none, or names.
+    source : Source
+        The model and the rows that `features` reads.
+    texts : list of n str, or None
+        The rows, if they are texts.
+
+    Examples
+    --------
+    >>> why = clf.explain(X_test[:2], n_nearest=3)
+    >>> why
+    Explanation of 2 rows by 3 memories each
+    >>> why[0][0].label
+    0
     """
 
-    rows: Any  # (n, N) unit rows, in the features' units with 'standard'; sparse ones stay so
-    classes: NDArray[Any]  # (C,)
-    proba: NDArray[Any]  # (n, C) over all memories: `predict_proba`
-    memory: NDArray[Any]  # (n, k)
-    share: NDArray[Any]  # (n, k)
-    overlap: NDArray[Any]  # (n, k)
-    uniform_share: NDArray[Any]  # (n,) of the uniform component
-    frequency_share: NDArray[Any]  # (n,) of the vote that repeats the class frequencies
-    soft_label: NDArray[Any]  # (n, k, C+1)
-    n_alike: NDArray[np.int64]  # (n, k) memories that each stands for
-    patterns: NDArray[Any] = field(repr=False)  # (m, N) every memory among these once, in order
-    typical_rows: NDArray[Any] | None  # (n, k, 3) training rows: numbers, −1 for none, or names
+    rows: Any
+    classes: NDArray[Any]
+    proba: NDArray[Any]
+    memory: NDArray[Any]
+    share: NDArray[Any]
+    overlap: NDArray[Any]
+    uniform_share: NDArray[Any]
+    frequency_share: NDArray[Any]
+    soft_label: NDArray[Any]
+    n_alike: NDArray[np.int64]
+    patterns: NDArray[Any] = field(repr=False)
+    typical_rows: NDArray[Any] | None
     source: Source = field(repr=False)
-    texts: list[str | None] | None = field(default=None, kw_only=True)  # of rows that are such
+    texts: list[str | None] | None = field(default=None, kw_only=True)
 
     @property
     def predicted(self) -> NDArray[Any]:
-        """The most probable class of each row, (n,)."""
+        """The most probable class of each row, ndarray of shape (n,)."""
         found: NDArray[Any] = self.classes[self._order[:, 0]]
         return found
 
     @property
     def runner_up(self) -> NDArray[Any]:
-        """The class after that, (n,)."""
+        """The second most probable class of each row, ndarray of shape (n,)."""
         found: NDArray[Any] = self.classes[self._order[:, 1 % len(self.classes)]]
         return found
 
     @property
     def probability(self) -> NDArray[Any]:
-        """Of the predicted class, (n,)."""
+        """The probability of the predicted class, ndarray of shape (n,)."""
         found: NDArray[Any] = self.proba.max(axis=1)
         return found
 
     @property
     def memories(self) -> NDArray[Any]:
-        """The memories like `rows`, (n, k, N)."""
+        """The memories of each row, in the units of `rows`, ndarray of shape (n, k, N)."""
         _, place = np.unique(self.memory, return_inverse=True)
         found: NDArray[Any] = self.patterns[place.reshape(self.memory.shape)]
         return found
@@ -149,7 +213,24 @@ class Explanation:
         return (self[row] for row in range(len(self)))
 
     def features(self, row: int = 0) -> FeatureContributions:
-        """What each feature did in the decision about one row; its parts add up exactly."""
+        """Compute what each feature contributed to the decision about one row.
+
+        Parameters
+        ----------
+        row : int, default 0
+            Number of the row.
+
+        Returns
+        -------
+        FeatureContributions
+            Parts of the log-odds of the predicted class against the runner-up, which add up exactly.
+
+        Examples
+        --------
+        >>> parts = clf.explain(X_test[:1]).features(0)
+        >>> int(parts.predicted), len(parts.names)
+        (0, 4)
+        """
         order = self._order[row].tolist()
         pair = order[0], order[1 % len(order)]
         return feature_contributions(self.source, row, self.memory[row], self.classes, pair)
@@ -160,7 +241,19 @@ class Explanation:
         return len(self.classes) > 1 and readable(self.source.feature_names)
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """One flat dict for each (row, memory): for a data frame or JSON."""
+        """List the explanation as flat dicts, for a data frame or JSON.
+
+        Returns
+        -------
+        list of n · k dicts
+            One for each row and memory.
+
+        Examples
+        --------
+        >>> first = clf.explain(X_test[:2]).as_dicts()[0]
+        >>> first["row"], first["predicted"], first["rank"]
+        (0, 0, 1)
+        """
         predicted, probability = self.predicted, self.probability
         return [
             {
@@ -266,25 +359,48 @@ class Explanation:
         truth: object = None,
         figure: Figure | SubFigure | None = None,
     ) -> Figure | SubFigure:
-        """Draw one row: the input, the memories that decided with their shares, the predicted class.
+        """Draw one row, the memories that decided with their shares, and the predicted class.
 
-        Images as images; of features that can be read, what each of them did; else the training
-        rows like these memories, where they have names, or the rows as lines.
+        Images are drawn as images. For named features the figure shows what each of them contributed.
+        Else it shows the training rows like these memories if they have names, or the rows as lines.
+
+        Parameters
+        ----------
+        row : int, default 0
+            Number of the row.
+        image_shape : (rows, columns) or (rows, columns, 3), default None
+            How a row is an image; None: it is none.
+        truth : object, default None
+            The true class, to be shown beside the predicted one.
+        figure : matplotlib Figure or SubFigure, default None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        matplotlib Figure or SubFigure
+            The figure.
+
+        Examples
+        --------
+        >>> clf.explain(X_test[:1]).plot(0, truth=0)
+        <Figure ...>
         """
-        from mnemosphere import plots
+        from mnemosphere.plots.decision import Decision
+        from mnemosphere.plots.features import feature_figure, typical_rows
+        from mnemosphere.plots.predictions import explanation_strip
 
-        decision = plots.Decision(
+        decision = Decision(
             np.clip(self.share[row] / max(1.0, float(self.share[row].sum())), 0, 1),
             self.soft_label[row], self.proba[row], self.classes.tolist(),
             [reason.shown_name for reason in self[row]], truth,
         )  # fmt: skip
         if image_shape is None and self.shows_features:
-            return plots.feature_figure(self.features(row), decision, figure=figure)
+            return feature_figure(self.features(row), decision, figure=figure)
         named = self.typical_rows is not None and self.typical_rows.dtype == object
         if image_shape is None and named:
             texts = [[str(name) for name in self._typical(row, j)] for j in range(len(decision))]
-            return plots.typical_rows(texts, decision, figure=figure)
-        return plots.explanation_strip(
+            return typical_rows(texts, decision, figure=figure)
+        return explanation_strip(
             np.asarray(self.rows[row]), self.memories[row], decision, image_shape, figure=figure
         )
 
@@ -298,10 +414,30 @@ def _cut(lines: Table, width: int) -> Table:
 
 
 def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
-    """Why each row got its class, by the memories with the largest P(memory | x).
+    """Explain each prediction by the memories with the largest share P(memory | x).
 
-    Probabilities and shares of a row with missing values are averages over them, as in
-    `predict_proba`; its features are shown and taken apart as `encode` fills them in.
+    For a row with missing values, probabilities and shares are averages over them, as in
+    `predict_proba`. Its features are shown as `encode` fills them in.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Rows.
+    n_nearest : int, default 5
+        Memories to show.
+
+    Returns
+    -------
+    Explanation
+        Shares, soft labels and typical training rows of these memories.
+
+    Examples
+    --------
+    >>> why = mn.interpret.explain(model, X_test[:2], n_nearest=3)
+    >>> why.predicted, why.share.shape
+    (array([0, 2]), (2, 3))
     """
     check_whole(n_nearest, "n_nearest", 1)
     params, given = model.class_params, model.stored(X)

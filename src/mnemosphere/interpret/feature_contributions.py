@@ -54,37 +54,97 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureContributions:
-    """One decision seen feature by feature.
+    """One decision seen feature by feature: why the predicted class and not the runner-up.
 
-    Positions are in standard deviations of the training rows with normalize='standard', else in
-    units of the root mean square of the row. Memories, which are directions, are shown at the
-    length of the row.
+    Positions are in standard deviations of the training rows with normalize="standard", else in units
+    of the root mean square of the row. Memories are directions and are shown at the length of the row.
+    `print` shows a table.
+
+    Attributes
+    ----------
+    names : list of N str
+        Features.
+    predicted : object
+        The predicted class.
+    runner_up : object
+        The second most probable class.
+    memory : list of k str
+        Names of the memories.
+    value : ndarray of shape (N,)
+        The row as given. For a missing value it is NaN, and the other numbers are about the value that
+        the memories expect.
+    written : list of N str
+        The values as text.
+    position : ndarray of shape (N,)
+        Position of the row.
+    memories : ndarray of shape (k, N)
+        Positions of the memories.
+    predicted_position : ndarray of shape (N,)
+        Mean position of the memories of the predicted class, by their shares.
+    runner_up_position : ndarray of shape (N,)
+        The same for the runner-up.
+    contribution : ndarray of shape (k, N)
+        Parts of the overlaps.
+    constant : ndarray of shape (k,)
+        Part of the coordinate that normalize="standard" appends; else 0.
+    difference : ndarray of shape (N,)
+        Parts of the log-odds of the predicted class against the runner-up.
+    difference_constant : float
+        Part of that coordinate.
+    difference_rest : float
+        Part of the memories themselves: weights, spread, soft labels.
+    difference_frequencies : float
+        Part of the class frequencies in soft labels, which limit the odds.
+    log_odds : float
+        The sum of the last four.
+    relevance : ndarray of shape (N,)
+        How much each feature counts in the metric, 1 on average.
+    pairs : list of (str, str, float)
+        The features that count together most in the metric, if there is one.
+
+    Examples
+    --------
+    >>> parts = clf.explain(X_test[:1]).features()
+    >>> total = parts.difference.sum() + parts.difference_constant
+    >>> total += parts.difference_rest + parts.difference_frequencies
+    >>> bool(np.isclose(total, parts.log_odds))
+    True
     """
 
     names: list[str]
     predicted: object
     runner_up: object
-    memory: list[str]  # names of the k memories
-    value: (
-        Floats  # (N,) as given, NaN where missing: then the rest is of what memories expect there
-    )
-    written: list[str]  # the same for people
-    position: Floats  # (N,) of the row
-    memories: Floats  # (k, N) positions
-    predicted_position: Floats  # (N,) of the memories of the predicted class, by their shares r
+    memory: list[str]
+    value: Floats
+    written: list[str]
+    position: Floats
+    memories: Floats
+    predicted_position: Floats
     runner_up_position: Floats
-    contribution: Floats  # (k, N) parts of the overlaps
-    constant: Floats  # (k,) part of the coordinate that normalize='standard' appends, else 0
-    difference: Floats  # (N,) parts of the log-odds of the predicted class against the runner-up
+    contribution: Floats
+    constant: Floats
+    difference: Floats
     difference_constant: float
-    difference_rest: float  # of memories: weights, spread, soft labels
-    difference_frequencies: float  # of the class frequencies in soft labels, which limit the odds
-    log_odds: float  # the sum of the last four
-    relevance: Floats  # (N,) how much the metric lets each feature count, 1 on average
-    pairs: list[tuple[str, str, float]]  # the features that count together most, if there are any
+    difference_rest: float
+    difference_frequencies: float
+    log_odds: float
+    relevance: Floats
+    pairs: list[tuple[str, str, float]]
 
     def as_dicts(self) -> list[dict[str, Any]]:
-        """One dict per feature, those that made the largest difference first."""
+        """List the features as dicts, the largest difference first.
+
+        Returns
+        -------
+        list of N dicts
+            Name, value, positions, difference and parts of the overlaps.
+
+        Examples
+        --------
+        >>> parts = clf.explain(X_test[:1]).features()
+        >>> sorted(parts.as_dicts()[0])[:3]
+        ['difference', 'feature', 'overlap_#0']
+        """
         return [
             {
                 "feature": self.names[i],
@@ -102,12 +162,24 @@ class FeatureContributions:
 
     @property
     def relevance_rank(self) -> NDArray[np.int64]:
-        """(N,) 1 for the feature that counts most in the metric: ranks mean more than sizes."""
+        """Rank of each feature in the metric, 1 for the most relevant, ndarray of int of shape (N,)."""
         found: NDArray[np.int64] = 1 + np.argsort(np.argsort(-self.relevance, kind="stable"))
         return found
 
     def order(self) -> list[int]:
-        """Features by the difference they made, the largest first."""
+        """Order the features by the difference that they made, the largest first.
+
+        Returns
+        -------
+        list of N int
+            Numbers of the features.
+
+        Examples
+        --------
+        >>> parts = clf.explain(X_test[:1]).features()
+        >>> parts.order()[0] == int(abs(parts.difference).argmax())
+        True
+        """
         return [int(i) for i in np.argsort(-np.abs(self.difference), kind="stable")]
 
     def table(self, most: int = _SHOWN) -> list[dict[str, str]]:

@@ -24,16 +24,34 @@ _ROUNDS = 20  # of sharpening a picture
 
 @dataclass(frozen=True)
 class ImageExplanation(Explanation):
-    """As `Explanation`; `rows` are the images and `memories` pictures of the memories.
+    """An `Explanation` of images, with pictures of the memories and where they agree with the image.
 
-    An overlap ⟨w, x⟩ is a sum over soft counts, so over the cells they were counted in, so over
-    the image: `agreement` adds up to `overlap`, but for `elsewhere`.
+    `rows` are the images and `memories` pictures of the memories. An overlap ⟨w, x⟩ is a sum over soft
+    counts, so over the cells that they were counted in, so over the image: `agreement` and `elsewhere`
+    add up to `overlap`. All other attributes and methods are those of `Explanation`.
+
+    Attributes
+    ----------
+    image_shape : tuple of int
+        Shape of an image.
+    agreement : ndarray of shape (n, k, rows, columns)
+        Part of the overlap on each pixel.
+    cells : tuple of ndarrays of shape (n, k, down, across)
+        Part of the overlap in each cell, for each size of patches.
+    elsewhere : ndarray of shape (n, k)
+        Part of the coordinate that normalize="standard" appends; else 0.
+
+    Examples
+    --------
+    >>> why = mn.explain_images(pipeline, digits[:2])
+    >>> np.allclose(why.agreement.sum((2, 3)) + why.elsewhere, why.overlap)
+    True
     """
 
     image_shape: tuple[int, ...]
-    agreement: NDArray[Any]  # (n, k, rows, columns) part of the overlap on each pixel
-    cells: tuple[NDArray[Any], ...]  # (n, k, down, across) in each cell, for each size of patches
-    elsewhere: NDArray[Any]  # (n, k) of the coordinate that normalize='standard' appends; else 0
+    agreement: NDArray[Any]
+    cells: tuple[NDArray[Any], ...]
+    elsewhere: NDArray[Any]
 
     def plot(
         self,
@@ -43,8 +61,30 @@ class ImageExplanation(Explanation):
         truth: object = None,
         figure: Figure | SubFigure | None = None,
     ) -> Figure | SubFigure:
-        """Draw one row: as `Explanation.plot`, and below each memory where it agrees."""
-        from mnemosphere.plots import agreement_figure
+        """Draw one row as `Explanation.plot` does, and below each memory where it agrees with the image.
+
+        Parameters
+        ----------
+        row : int, default 0
+            Number of the row.
+        image_shape : (rows, columns) or (rows, columns, 3), default None
+            How a row is an image; None: as the encoder has it.
+        truth : object, default None
+            The true class, to be shown beside the predicted one.
+        figure : matplotlib Figure or SubFigure, default None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        matplotlib Figure or SubFigure
+            The figure.
+
+        Examples
+        --------
+        >>> mn.explain_images(pipeline, digits[:1]).plot()
+        <Figure ...>
+        """
+        from mnemosphere.plots.agreement import agreement_figure
 
         shape = self.image_shape if image_shape is None else image_shape
         return agreement_figure(
@@ -60,7 +100,27 @@ class ImageExplanation(Explanation):
 
 
 def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExplanation:
-    """Why each image got its class, by a pipeline of a `PatchEncoder` and a classifier."""
+    """Explain the predictions of a pipeline of a `PatchEncoder` and a `DAMClassifier`.
+
+    Parameters
+    ----------
+    pipeline : sklearn.pipeline.Pipeline
+        A fitted encoder and a fitted classifier.
+    X : array-like of shape (n, pixels) or (n, *image_shape)
+        Images.
+    n_nearest : int, default 5
+        Memories to show.
+
+    Returns
+    -------
+    ImageExplanation
+        Pictures of the memories and where they agree with the image.
+
+    Examples
+    --------
+    >>> mn.explain_images(pipeline, digits[:2], n_nearest=3).agreement.shape
+    (2, 3, 8, 8)
+    """
     encoder, model = two_layers(pipeline)
     if not model.is_classifier:
         raise TypeError(f"a {model.kind} decides about no classes: use DAMClassifier")
@@ -94,7 +154,23 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
 
 
 def memory_pictures(pipeline: Pipeline) -> NDArray[Any]:
-    """Every memory of the second layer as a picture, (P, pixels)."""
+    """Draw every memory of a pipeline of a `PatchEncoder` and an estimator as a picture.
+
+    Parameters
+    ----------
+    pipeline : sklearn.pipeline.Pipeline
+        A fitted encoder and a fitted classifier or clusterer.
+
+    Returns
+    -------
+    ndarray of shape (P, pixels)
+        Pictures.
+
+    Examples
+    --------
+    >>> mn.memory_pictures(pipeline).shape
+    (20, 64)
+    """
     encoder, model = two_layers(pipeline)
     return _pictures(encoder, model, np.arange(model.n_memories))
 

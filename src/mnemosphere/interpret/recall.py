@@ -21,12 +21,30 @@ from mnemosphere.model.recall import recall as descend
 
 @dataclass(frozen=True)
 class RecallPath:
-    """The way of n rows down the energy, S steps at most; a row that has stopped stays."""
+    """The path of n rows down the energy, in at most S steps; a row that has stopped stays.
 
-    rows: Floats  # (S+1, n, N) from the rows as given to those recalled
-    energies: Floats  # (S+1, n) −log P(x|y), or −log P(x), relative to the uniform law
-    steps: NDArray[np.intp]  # (n,) steps taken
-    converged: NDArray[np.bool_]  # (n,)
+    Attributes
+    ----------
+    rows : ndarray of shape (S+1, n, N)
+        From the rows as given to the recalled ones.
+    energies : ndarray of shape (S+1, n)
+        −log P(x|y), or −log P(x), relative to the uniform distribution.
+    steps : ndarray of int of shape (n,)
+        Steps taken.
+    converged : ndarray of bool of shape (n,)
+        Whether the row came to rest.
+
+    Examples
+    --------
+    >>> path = mn.interpret.recall_path(model, X_test[:2])
+    >>> bool((np.diff(path.energies, axis=0) <= 1e-9).all())
+    True
+    """
+
+    rows: Floats
+    energies: Floats
+    steps: NDArray[np.intp]
+    converged: NDArray[np.bool_]
 
 
 def recall(
@@ -39,14 +57,37 @@ def recall(
     method: str = "fixed-point",
     rate: float = 1.0,
 ) -> Floats:
-    """Complete patterns: descend the energy −log P(x|y) from each row, (n, N).
+    """Complete patterns: descend the energy −log P(x|y) from each row.
 
-    X: where to start, such as damaged patterns or noise. NaN features are found; the others stay
-    as given (up to one factor per row, since length means nothing). known: (n, N) booleans, True
-    for the features that are to stay, in place of all that are not NaN. y: the class of each
-    row, or None for any class. method: "fixed-point" takes the longest strides; "gradient"
-    follows the slope on the sphere, in steps of rate/β_eff, rate in (0, 2]. Neither ever raises
-    the energy.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Where to start, such as damaged patterns or noise. NaN features are imputed; the others stay as
+        given, up to one factor per row.
+    y : array-like of shape (n,), default None
+        The class of each row; None: any class.
+    known : array-like of bool of shape (n, N), default None
+        True for features that must stay; None: all that are not NaN.
+    steps : int, default 50
+        Steps at most.
+    method : {"fixed-point", "gradient"}, default "fixed-point"
+        "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere. Neither
+        raises the energy.
+    rate : float in (0, 2], default 1
+        Steps of "gradient" are rate/β_eff.
+
+    Returns
+    -------
+    ndarray of shape (n, N)
+        The completed rows, in the units of X.
+
+    Examples
+    --------
+    >>> incomplete = X_test[:2].assign(alcohol=np.nan)
+    >>> mn.interpret.recall(model, incomplete, y_test[:2]).shape
+    (2, 4)
     """
     found = _recall(model, X, y, known, steps, method, rate, "nothing")
     rows: Floats = like(X, model.normalizer.restore(found.x))
@@ -63,7 +104,36 @@ def recall_path(
     method: str = "fixed-point",
     rate: float = 1.0,
 ) -> RecallPath:
-    """As `recall`, with the rows and energies after every step."""
+    """Complete patterns as `recall` does, and keep the rows and energies after every step.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Where to start, as in `recall`.
+    y : array-like of shape (n,), default None
+        The class of each row; None: any class.
+    known : array-like of bool of shape (n, N), default None
+        True for features that must stay; None: all that are not NaN.
+    steps : int, default 50
+        Steps at most.
+    method : {"fixed-point", "gradient"}, default "fixed-point"
+        As in `recall`.
+    rate : float in (0, 2], default 1
+        Steps of "gradient" are rate/β_eff.
+
+    Returns
+    -------
+    RecallPath
+        Rows and energies of every step.
+
+    Examples
+    --------
+    >>> path = mn.interpret.recall_path(model, X_test[:2], steps=5)
+    >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
+    ((2, 4), True)
+    """
     found = _recall(model, X, y, known, steps, method, rate, "rows")
     assert found.path is not None and found.energies is not None  # noqa: PT018
     return RecallPath(
@@ -125,9 +195,31 @@ def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor |
 def sample(
     model: FittedModel, n_samples: int = 1, y: object = None, *, random_state: Any = None
 ) -> tuple[Floats, NDArray[Any]]:
-    """Draw patterns and their labels from the model; y: one class to draw from, or None.
+    """Draw rows and their labels from the model.
 
-    A pattern of the class "none of them" is labeled None, in an array of objects.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    n_samples : int, default 1
+        How many.
+    y : object, default None
+        One class to draw from; None: any class.
+    random_state : int, RandomState or None, default None
+        Seed.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_samples, N)
+        Rows, in the units of X where rows are standardized, else unit vectors.
+    labels : ndarray of shape (n_samples,)
+        Their labels; None for "none of them".
+
+    Examples
+    --------
+    >>> rows, labels = mn.interpret.sample(model, 4, y=0, random_state=0)
+    >>> rows.shape, labels.tolist()
+    ((4, 4), [0, 0, 0, 0])
     """
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
@@ -149,11 +241,29 @@ def draw_seed(random_state: Any) -> int:
 
 
 def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
-    """The numbers that rows consist of for this model, (n, N): a frame with their names.
+    """Turn rows into the numbers that this model reads, as an ONNX graph of it needs them.
 
-    An array if X has no named columns. Categories, dates and lists are spread out as in
-    training; missing values are filled in as the memories expect them, unless `fill` is False.
-    An ONNX graph of the model takes these numbers, and so does every method of the model.
+    Categories, dates and lists are encoded as in training. Every method of the model takes these numbers
+    too.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like or frame of n rows
+        Rows.
+    fill : bool, default True
+        Fill in missing values as the memories expect them; False: they stay NaN.
+
+    Returns
+    -------
+    pandas.DataFrame or ndarray of shape (n, N)
+        A frame with names of the numbers if X is a frame.
+
+    Examples
+    --------
+    >>> mn.interpret.encode(model, X_test).shape
+    (60, 4)
     """
     stored = (model.completed(X) if fill else model.stored(X)).dense()
     numbers = as_numpy(stored.values).astype(np.float64)
@@ -165,9 +275,24 @@ def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
 
 
 def decode(model: FittedModel, numbers: Any) -> Any:
-    """Undo `encode`: a frame of columns like those of training, without those left out.
+    """Undo `encode`, so that memories and recalled rows can be read as rows of the table.
 
-    So `memories_`, or what `recall` and `sample` return, can be read as rows of the table.
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    numbers : array-like of shape (n, N)
+        Such as `memories_`, or results of `recall` and `sample`.
+
+    Returns
+    -------
+    pandas.DataFrame or ndarray of n rows
+        Columns like those of training; an array if features have no names.
+
+    Examples
+    --------
+    >>> mn.interpret.decode(model, clf.memories_)["alcohol"].shape
+    (6,)
     """
     numbers = np.asarray(numbers, dtype=np.float64)
     if model.features.encoding is not None:

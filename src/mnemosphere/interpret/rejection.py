@@ -32,10 +32,32 @@ _POINTS = 21  # of a coverage–accuracy curve
 
 
 def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = None) -> FittedModel:
-    """The model with temperature and held-out scores of rows that were not trained on.
+    """Keep the scores of held-out rows, by which rates and coverages hold.
 
-    Without labels the temperature stays as it is, and there are no prediction sets. Rows that are
-    labeled `OUT_OF_SCOPE` are left out: rates and coverages are about the others.
+    Without labels the temperature stays as it is, and there are no prediction sets. Rows labeled
+    `OUT_OF_SCOPE` are left out: rates and coverages are about the others.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+    X : array-like of shape (n, N)
+        Rows that were not trained on.
+    y : array-like of shape (n,), default None
+        Their labels.
+    sample_weight : array-like of shape (n,), default None
+        Weights of the rows; None: all 1.
+
+    Returns
+    -------
+    FittedModel
+        The model with another calibration.
+
+    Examples
+    --------
+    >>> calibrated = mn.interpret.calibrate(model, X_test, y_test)
+    >>> calibrated.calibration.held_out.novelty.shape
+    (60,)
     """
     stored = model.stored(X)
     index = torch.full((stored.n_rows,), -1)
@@ -79,12 +101,33 @@ def held_out(model: FittedModel) -> HeldOut:
 
 
 def rejection_threshold(scores: Floats, rate: float) -> float:
-    """The score above which a row is rejected: at most `rate` of rows like these, on average.
+    """Compute the score above which at most a share `rate` of rows like these lies, on average.
 
-    With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same law lies
-    above it with probability at most k/(n+1) ≤ rate, whatever the law. The threshold is that score
-    and a margin for rounding: a score depends on the batch that a row is in by a few units in the
-    last place, and a copy of the row at the threshold must not be rejected in one batch only.
+    With the k-th largest of n held-out scores, k = ⌊rate·(n+1)⌋, a new row from the same distribution lies
+    above it with probability at most k/(n+1) ≤ rate, whatever the distribution. A margin for rounding is
+    added: a score depends on its batch by a few units in the last place.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Scores of held-out rows.
+    rate : float in (0, 1)
+        Share of rows that may lie above.
+
+    Returns
+    -------
+    float
+        The threshold.
+
+    Raises
+    ------
+    ValueError
+        If the rows are too few for this rate.
+
+    Examples
+    --------
+    >>> round(mn.interpret.rejection_threshold(np.arange(99.0), rate=0.1))
+    89
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
@@ -108,7 +151,23 @@ def _margin(scores: Floats) -> float:
 
 
 def novelty_threshold(model: FittedModel) -> float | None:
-    """The novelty score above which a row counts as novel in exports; None before `calibrate`."""
+    """Return the novelty score above which a row counts as novel in exports.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A fitted classifier or clusterer.
+
+    Returns
+    -------
+    float or None
+        The score that one held-out row in a hundred exceeds; None before `calibrate`.
+
+    Examples
+    --------
+    >>> mn.interpret.novelty_threshold(model) > 0
+    True
+    """
     found = model.calibration.held_out
     if found is None or not found.novelty.size:
         return None
@@ -116,7 +175,32 @@ def novelty_threshold(model: FittedModel) -> float | None:
 
 
 def is_novel(model: FittedModel, X: Any, rate: float = NOVEL) -> NDArray[np.bool_]:
-    """Which rows are further from all memories than a share `rate` of held-out rows, (n,)."""
+    """Decide which rows are further from all memories than a share `rate` of held-out rows.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A calibrated model.
+    X : array-like of shape (n, N)
+        Rows.
+    rate : float in (0, 1), default 0.01
+        Share of rows like the held-out ones that may count as novel.
+
+    Returns
+    -------
+    ndarray of bool of shape (n,)
+        True for novel rows.
+
+    Raises
+    ------
+    ValueError
+        Before `calibrate`, or if its rows are too few for this rate.
+
+    Examples
+    --------
+    >>> mn.interpret.is_novel(model, -X_test[:2], rate=0.05)
+    array([ True,  True])
+    """
     threshold = rejection_threshold(held_out(model).novelty, rate)
     found: NDArray[np.bool_] = like(X, model.novelty_score(X) > threshold)
     return found
@@ -135,26 +219,94 @@ def rejection_reasons(model: FittedModel, X: Any) -> Tensor:
 
 
 def rejection_score(model: FittedModel, X: Any) -> Floats:
-    """The sum of the reasons to reject each row, in standard deviations of held-out rows, (n,)."""
+    """Compute the sum of the reasons to reject each row, in standard deviations of held-out rows.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A calibrated classifier.
+    X : array-like of shape (n, N)
+        Rows.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The sum of the reasons (novelty, doubt, no class ahead), each divided by its standard
+        deviation.
+
+    Examples
+    --------
+    >>> mn.interpret.rejection_score(model, X_test).shape
+    (60,)
+    """
     scale = torch.from_numpy(held_out(model).scale).to(model.device)
     found: Floats = like(X, (rejection_reasons(model, X) / scale).sum(1))
     return found
 
 
 def is_rejected(model: FittedModel, X: Any, rate: float) -> NDArray[np.bool_]:
-    """Which rows have a higher rejection score than a share `rate` of held-out rows, (n,)."""
+    """Decide which rows have a higher rejection score than a share `rate` of held-out rows.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A calibrated classifier.
+    X : array-like of shape (n, N)
+        Rows.
+    rate : float in (0, 1)
+        Share of rows like the held-out ones that may be rejected.
+
+    Returns
+    -------
+    ndarray of bool of shape (n,)
+        True for rejected rows.
+
+    Raises
+    ------
+    ValueError
+        Before `calibrate`, or if its rows are too few for this rate.
+
+    Examples
+    --------
+    >>> int(mn.interpret.is_rejected(model, X_test, rate=0.05).sum()) <= 3
+    True
+    """
     threshold = rejection_threshold(held_out(model).rejection, rate)
     return as_numpy(rejection_score(model, X)) > threshold
 
 
 def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any]]:
-    """The classes of each row's conformal prediction set, most probable first.
+    """Predict a set of classes for each row that contains the true one as often as asked.
 
     A set holds the classes with −log P(y|x) up to the k-th smallest of the n labeled held-out rows,
-    k = ⌈coverage·(n+1)⌉. The true class of a new row from the same law is in it with probability
-    at least `coverage` and at most `coverage` + 1/(n+1) without ties, on average over draws of the
+    k = ⌈coverage·(n+1)⌉. The true class of a new row from the same law is in it with probability at
+    least `coverage` and at most `coverage` + 1/(n+1) without ties, on average over draws of the
     held-out rows (Sadinle, Lei and Wasserman 2019). If more rows than that are right, the sets of
-    the least sure ones are empty.
+    the least certain ones are empty.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A classifier, calibrated with labels.
+    X : array-like of shape (n, N)
+        Rows.
+    coverage : float in (0, 1)
+        Probability that the true class is in the set.
+
+    Returns
+    -------
+    list of n ndarrays
+        Labels, most probable first.
+
+    Raises
+    ------
+    ValueError
+        Before `calibrate` with labels.
+
+    Examples
+    --------
+    >>> mn.interpret.predict_set(model, X_test[:2], coverage=0.9)
+    [array([0]), array([2])]
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must lie between 0 and 1, got {coverage}")
@@ -170,9 +322,29 @@ def predict_set(model: FittedModel, X: Any, coverage: float) -> list[NDArray[Any
 
 
 def coverage_curve(model: FittedModel, X: Any, y: Any) -> list[dict[str, float]]:
-    """Accuracy of the rows that are answered, from all of them to the surest twentieth.
+    """Compute the accuracy of answered rows, from all of them to the twentieth that is most certain.
 
     A row of a class that the model does not know counts as wrong if it is answered.
+
+    Parameters
+    ----------
+    model : FittedModel
+        A calibrated classifier.
+    X : array-like of shape (n, N)
+        Rows.
+    y : array-like of shape (n,)
+        Their labels.
+
+    Returns
+    -------
+    list of dicts
+        "coverage" and "accuracy"; `plots.coverage_curve` draws them.
+
+    Examples
+    --------
+    >>> curve = mn.interpret.coverage_curve(model, X_test, y_test)
+    >>> curve[0]["coverage"], curve[-1]["accuracy"]
+    (1.0, 1.0)
     """
     order = np.argsort(as_numpy(rejection_score(model, X)), kind="stable")
     best = model.classes[as_numpy(model.log_proba(X).argmax(1))]

@@ -40,50 +40,93 @@ _ROUNDING = 64  # units in the last place by which β_eff must exceed β_split
 
 @dataclass(frozen=True)
 class Certificate:
-    """What each memory of `params` is on the given rows, at fixed class weights and jointly.
+    """The kind of each memory on given rows, at fixed class weights and jointly.
 
     "saddle": Eq. (stationarity) holds, and two copies of the memory lower the loss by moving apart
-    along ±`direction`: the network gains by growing there. "minimum": it holds, and no such split
-    lowers the loss to second order. "not converged": the memory, its class weights or β still
-    move by more than `tol`, or the curvature is too near 0 for its sign to be told.
+    along ±`direction`, so the network gains by growing there. "minimum": it holds, and no such split
+    lowers the loss to second order. "not converged": the memory, its class weights or β still move by
+    more than `tol`, or the curvature is too near 0 to tell its sign.
 
-    `kinds` holds the class weights. In `joint_kinds` the copies may divide the classes: a
-    "label saddle" is a minimum of the first kind, but not of this one. If the weights of memories
-    are learned (hold_weights=False), a copy may also take a share of one class alone.
+    In `joint_kinds` the copies may also divide the classes: a "label saddle" is a minimum only at fixed
+    class weights. If the weights of memories are learned (hold_weights=False), a copy may also take
+    a share of one class alone.
+
+    Attributes
+    ----------
+    residual : Residual
+        Length of one fixed-point step in memories, class weights and β.
+    mass : tensor of shape (P,)
+        Rows that each memory answers for.
+    lambda_min : tensor of shape (P,)
+        Lowest curvature along a split, per row of the data.
+    lambda_joint : tensor of shape (P,)
+        The same if classes are divided, within 1e-6 of the pull of the memory's rows; computed only for
+        minima at fixed class weights.
+    beta_split : tensor of shape (P,)
+        The β_eff above which the memory is a saddle at fixed class weights.
+    direction : tensor of shape (P, N)
+        Direction of that split: unit tangent vectors.
+    beta_eff : float
+        ς·β of the model.
+    tol : float
+        Tolerance of the residual.
+    kinds : tuple of P str
+        "minimum", "saddle" or "not converged", at fixed class weights.
+    joint_kinds : tuple of P str
+        The same or "label saddle", if the copies may divide the classes.
+    params : Parameters
+        The certified parameters: a copy of the model's after `n_iter` exact passes.
+    n_iter : int
+        Exact passes of the copy.
+
+    Examples
+    --------
+    >>> certificate = clf.certify(X_train, y_train)
+    >>> len(certificate.kinds), certificate.beta_split.shape
+    (6, torch.Size([6]))
     """
 
     residual: Residual
-    mass: Tensor  # (P,) rows that the memory answers for
-    lambda_min: Tensor  # (P,) lowest curvature along a split, per row of the data
-    # (P,) the same if classes are divided, within 1e-6 of the pull of the memory's rows; of minima
-    # at fixed class weights, for which alone it is sought
+    mass: Tensor
+    lambda_min: Tensor
     lambda_joint: Tensor
-    beta_split: Tensor  # (P,) the β_eff above which the memory is a saddle at fixed class weights
-    direction: Tensor  # (P, N) of that split: unit, tangent
+    beta_split: Tensor
+    direction: Tensor
     beta_eff: float
     tol: float
-    kinds: tuple[Kind, ...]  # (P,) at fixed class weights
-    joint_kinds: tuple[JointKind, ...]  # (P,) if the copies may divide the classes
-    params: Parameters  # those certified: a copy of the model's, after `n_iter` exact passes
+    kinds: tuple[Kind, ...]
+    joint_kinds: tuple[JointKind, ...]
+    params: Parameters
     n_iter: int
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many memories have each kind, at fixed class weights."""
+        """Number of memories of each kind at fixed class weights, dict."""
         return {kind: self.kinds.count(kind) for kind in get_args(Kind)}
 
     @property
     def joint_counts(self) -> dict[str, int]:
-        """How many memories have each kind if the copies may divide the classes."""
+        """Number of memories of each kind if the copies may divide the classes, dict."""
         return {kind: self.joint_kinds.count(kind) for kind in get_args(JointKind)}
 
     @property
     def converged(self) -> bool:
-        """Whether every residual is within tol, the uniform component's too."""
+        """Whether every residual is within tol, including that of the uniform component, bool."""
         return float(self.residual.largest) <= self.tol
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; one dict per memory."""
+        """Return the certificate as plain values, for JSON.
+
+        Returns
+        -------
+        dict
+            Totals, and under "memories" one dict per memory.
+
+        Examples
+        --------
+        >>> len(clf.certify(X_train, y_train).as_dict()["memories"])
+        6
+        """
         numbers = [
             values.tolist()
             for values in (self.mass, self.lambda_min, self.lambda_joint, self.beta_split)
@@ -102,7 +145,23 @@ class Certificate:
         }
 
     def summary(self, max_rows: int = 20) -> str:
-        """Plain-text table: totals, then the memories of lowest β_split/β_eff first."""
+        """Format the certificate as a table: totals, then the memories of lowest β_split/β_eff first.
+
+        Parameters
+        ----------
+        max_rows : int, default 20
+            Memories to show.
+
+        Returns
+        -------
+        str
+            Text for a terminal.
+
+        Examples
+        --------
+        >>> clf.certify(X_train, y_train).summary(max_rows=2).startswith("6 memories")
+        True
+        """
         held, free = (
             ", ".join(f"{n} {kind}" for kind, n in counts.items())
             for counts in (self.counts, self.joint_counts)

@@ -51,23 +51,47 @@ _MAX_BASIS = 48
 class JointSplit:
     """The steepest way to move the copies of each memory apart, classes included.
 
-    (u, a) is a unit vector: |u|² + |a|² = 1. Each number is the exact value for the direction
-    returned, so `lambda_joint` is never below the true one.
+    (u, a) is a unit vector: |u|² + |a|² = 1. Each number is the exact value for the direction returned, so
+    `lambda_joint` is never below the true one.
 
-    Kind: "minimum", no such split lowers the loss to second order; "saddle", copies moved to
-    w ± u lower it, at fixed class weights already; "label saddle", along this u they lower it only
-    because they divide the classes; "undecided", λ is too near 0 for the accuracy reached.
+    Attributes
+    ----------
+    lambda_joint : tensor of shape (P,)
+        Lowest curvature over (u, a), per row of the data.
+    split : tensor of shape (P,)
+        S = uᵀSu/|u|².
+    coupling : tensor of shape (P,)
+        c = |Cᵀu|/|u|.
+    direction : tensor of shape (P, N)
+        u, tangent at w.
+    class_direction : tensor of shape (P, C+1)
+        v: the copies at w ± u hold p/2 ± v.
+    residual : tensor of shape (P,)
+        In units of `scale`; an eigenvalue lies within it of `lambda_joint`.
+    scale : tensor of shape (P,)
+        β_eff Σ_b |r[b]|/n, the size of the pull of the memory's rows.
+    tol : float
+        Curvature that counts as negative, in units of `scale`.
+    kinds : tuple of P str
+        "minimum": no such split lowers the loss to second order. "saddle": copies moved to w ± u lower it
+        at fixed class weights. "label saddle": they lower it only because they divide the classes.
+        "undecided": λ is too near 0 for the accuracy reached.
+
+    Examples
+    --------
+    >>> mn.theory.joint_split(params, batch).direction.shape
+    torch.Size([2, 3])
     """
 
-    lambda_joint: Tensor  # (P,) lowest curvature over (u, a), per row of the data; P: those asked
-    split: Tensor  # (P,) S = uᵀSu/|u|²
-    coupling: Tensor  # (P,) c = |Cᵀu|/|u|
-    direction: Tensor  # (P, N) u, tangent at w
-    class_direction: Tensor  # (P, C+1) v: the copies hold p/2 ± v where they lie at w ± u
-    residual: Tensor  # (P,) in units of `scale`; an eigenvalue lies within it of `lambda_joint`
-    scale: Tensor  # (P,) β_eff Σ_b |r[b]|/n, the size of the pull of μ's rows
+    lambda_joint: Tensor
+    split: Tensor
+    coupling: Tensor
+    direction: Tensor
+    class_direction: Tensor
+    residual: Tensor
+    scale: Tensor
     tol: float
-    kinds: tuple[SplitKind, ...]  # (P,)
+    kinds: tuple[SplitKind, ...]
 
 
 def joint_split(
@@ -81,14 +105,41 @@ def joint_split(
     max_products: int = 200,
     generator: torch.Generator | None = None,
 ) -> JointSplit:
-    """Lowest curvature of the loss over splits of a memory in which classes may be divided.
+    """Compute the lowest curvature of the loss over splits of a memory in which classes may be divided.
 
-    which: indices of the memories asked about, all by default. A memory counts as a saddle if
-    λ < −tol·scale; as λ ≈ −c²/S for small c, class pulls below √tol of the whole are let pass, as
-    the residue of training that has not quite converged.
-    Rayleigh–Ritz for all of them at once, until every residual is below `accuracy`·scale and every
-    kind is known, or after `max_products` products with all rows. The error of λ is at most
-    the residual, and quadratic in it near the end.
+    A memory counts as a saddle if λ < −tol·scale. As λ ≈ −c²/S for small c, class pulls below √tol of the
+    whole are taken for the residue of training that has not quite converged. The method is
+    Rayleigh–Ritz for all memories at once. The error of λ is at most the residual, and quadratic in
+    it near the end.
+
+    Parameters
+    ----------
+    params : Parameters
+        The model, such as `clf.model_.params`.
+    batch : Batch
+        Unit rows x (n, N) with targets (n, C+1).
+    rule : LabelRule
+        The objective, by default the joint likelihood.
+    which : tensor of int of shape (P,), default None
+        Memories to look at; None: all.
+    tol : float, default 1e-6
+        Curvature that counts as negative, in units of `scale`.
+    accuracy : float, default 1e-6
+        Residual at which the iteration stops, in units of `scale`.
+    max_products : int, default 200
+        Products with all rows at most.
+    generator : torch.Generator, default None
+        Source of the starts; None: a fixed seed.
+
+    Returns
+    -------
+    JointSplit
+        Curvature, direction and kind of each memory.
+
+    Examples
+    --------
+    >>> len(mn.theory.joint_split(params, batch).kinds)
+    2
     """
     if not (tol > 0 and accuracy > 0 and max_products > 0):
         raise ValueError(

@@ -1,9 +1,6 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
-from mnemosphere.plots.agreement import agreement_figure, agreement_map
 from mnemosphere.plots.coverage import coverage_curve
-from mnemosphere.plots.decision import Decision
-from mnemosphere.plots.features import feature_figure, typical_rows
 from mnemosphere.plots.gallery import (
     class_weight_histogram,
     class_weights,
@@ -11,29 +8,21 @@ from mnemosphere.plots.gallery import (
     memory_gallery,
 )
 from mnemosphere.plots.growth import lineage_tree, split_spectrum
-from mnemosphere.plots.latent import latent_classes, latent_order
+from mnemosphere.plots.latent import latent_classes
 from mnemosphere.plots.novelty import novelty_histogram
 from mnemosphere.plots.output import save
-from mnemosphere.plots.predictions import confusion_matrix, explanation_strip
+from mnemosphere.plots.predictions import confusion_matrix
 from mnemosphere.plots.recall import recall_strips
 from mnemosphere.plots.search import search
-from mnemosphere.plots.style import figure_style
 from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.training import learning_curves
 
 __all__ = [
-    "Decision",
-    "agreement_figure",
-    "agreement_map",
     "class_weight_histogram",
     "class_weights",
     "confusion_matrix",
     "coverage_curve",
-    "explanation_strip",
-    "feature_figure",
-    "figure_style",
     "latent_classes",
-    "latent_order",
     "learning_curves",
     "lineage_tree",
     "memories",
@@ -44,5 +33,4 @@ __all__ = [
     "search",
     "split_spectrum",
     "terminal_gallery",
-    "typical_rows",
 ]

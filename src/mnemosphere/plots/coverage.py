@@ -14,9 +14,25 @@ from mnemosphere.plots.style import PALETTE, figure_style, new_axes, plain
 def coverage_curve(
     curves: Mapping[str, Sequence[Mapping[str, float]]], *, ax: Axes | None = None
 ) -> Axes:
-    """Accuracy of the rows that are answered over their share, one line per name.
+    """Draw the accuracy of answered rows against their share, one line per name.
 
-    Each curve is a list of {"coverage", "accuracy"}, as `interpret.coverage_curve` returns it.
+    Parameters
+    ----------
+    curves : mapping of str to lists of dicts
+        Each list has "coverage" and "accuracy", as `interpret.coverage_curve` returns it.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> curve = mn.interpret.coverage_curve(model, X_test, y_test)
+    >>> mn.plots.coverage_curve({"six memories": curve})
+    <Axes: ...>
     """
     if not curves or not all(curves.values()):
         raise ValueError("curves must be {name: points}, each with a point at least")

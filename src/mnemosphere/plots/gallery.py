@@ -57,13 +57,41 @@ def memories(
     cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
-    """Gallery of memories, w (P, N), each with its name above: #17, counted from 0.
+    """Draw a gallery of memories, each with its name above it: #17, counted from 0.
 
-    `indices` chooses memories (default: the first 25). `labels`, one per memory shown, are written
-    beside the names. All share one scale, -vmax to vmax around 0 (default: the largest entry).
+    Rows that are not images become bars, one per feature. With more than 64 features or 100 memories
+    they become the rows of a heat map.
 
-    Rows that are not images (`image_shape=None`) become bars, one per feature; with more than 64
-    features or 100 memories, the rows of a heat map.
+    Parameters
+    ----------
+    w : array-like of shape (P, N)
+        Memories.
+    image_shape : (rows, columns) or (rows, columns, 3), default None
+        How a memory is an image; None: it is none.
+    indices : array-like of int, default None
+        Memories to show; None: the first 25.
+    named : bool, default True
+        Whether names are written.
+    labels : sequence of objects, default None
+        One for each memory shown, written beside its name.
+    ncols : int, default None
+        Columns of the gallery; None: about a square.
+    vmax : float, default None
+        All memories share one scale, −vmax to vmax; None: the largest entry.
+    cmap : matplotlib Colormap
+        Colors, by default diverging around 0.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.memories(mn.memory_pictures(pipeline), (8, 8))
+    <Axes: ...>
     """
     w = as_patterns(w, "w", image_shape)
     chosen = as_indices(indices, len(w))
@@ -167,11 +195,35 @@ def class_weights(
     named: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """Soft labels p^μ/p_h(μ) of memories: one row per class, one column per memory.
+    """Draw the soft labels of memories: one row per class, one column per memory.
 
-    p (P+1, C+1) and p_h (P+1,) as in the model: row 0 is the uniform component and is not shown,
-    the last column is the class "none". A ring marks the maximum of each column: the class of that
-    memory. `indices` counts memories from 0 (default: the first 25).
+    A ring marks the maximum of each column: the class of that memory.
+
+    Parameters
+    ----------
+    p : array-like of shape (P+1, C+1)
+        Class weights, as `class_weights_`. Row 0, the uniform component, is not shown; the last
+        column is the class "none".
+    classes : sequence of C objects
+        Names of the classes.
+    p_h : array-like of shape (P+1,), default None
+        Weights of the memories; None: the row sums of p.
+    indices : array-like of int, default None
+        Memories to show; None: the first 25.
+    named : bool, default True
+        Whether the names of memories are written.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.class_weights(clf.class_weights_, clf.classes_)
+    <Axes: ...>
     """
     soft = as_soft_labels(p, p_h)
     names = class_names(classes, soft.shape[1])
@@ -234,12 +286,44 @@ def memory_gallery(
     cmap: Colormap = DIVERGING,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
-    """The gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
+    """Draw a gallery of memories above their class weights: Fig. (DAM_memories) of the paper.
 
-    w (P, N), p (P+1, C+1), p_h (P+1,). The name of a memory stands above it and below its column.
-    With feature_names (N,), a memory is a column of features too, those that differ most between
-    memories; entries should then be in one unit, which is named. Of more than 100 features, such as
-    the terms of texts, each memory names its own strongest.
+    Parameters
+    ----------
+    w : array-like of shape (P, N)
+        Memories.
+    p : array-like of shape (P+1, C+1)
+        Class weights, as `class_weights_`.
+    p_h : array-like of shape (P+1,), default None
+        Weights of the memories; None: the row sums of p.
+    classes : sequence of C objects
+        Names of the classes.
+    image_shape : (rows, columns) or (rows, columns, 3), default None
+        How a memory is an image; None: it is none.
+    feature_names : sequence of N objects, default None
+        Draws each memory as a column of features, those that differ most between memories; entries
+        should be in one unit, which is named. With more than 100 features, each memory names its own strongest.
+    unit : str, default "standard units"
+        Unit of the features, for the scale.
+    indices : array-like of int, default None
+        Memories to show; None: the first 25.
+    cmap : matplotlib Colormap
+        Colors, by default diverging around 0.
+    figure : matplotlib Figure or SubFigure, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Figure or SubFigure
+        The figure.
+
+    Examples
+    --------
+    >>> pictures, second = mn.memory_pictures(pipeline), pipeline[1]
+    >>> mn.plots.memory_gallery(
+    ...     pictures, second.class_weights_, classes=second.classes_, image_shape=(8, 8)
+    ... )
+    <Figure ...>
     """
     w, soft = as_memories(w, p, p_h, image_shape)
     chosen = as_indices(indices, len(w))
@@ -304,9 +388,30 @@ def _strongest(ax: Axes, shown: Array, names: Sequence[object], memory: list[str
 def class_weight_histogram(
     p: Any, p_h: Any = None, *, bins: int = 20, ax: Axes | None = None
 ) -> Axes:
-    """How clear the labels of memories are: how many have a largest entry of p^μ/p_h(μ) so large.
+    """Draw how clear the labels of memories are: a histogram of their largest soft label.
 
     The dashed line is the median.
+
+    Parameters
+    ----------
+    p : array-like of shape (P+1, C+1)
+        Class weights, as `class_weights_`.
+    p_h : array-like of shape (P+1,), default None
+        Weights of the memories; None: the row sums of p.
+    bins : int, default 20
+        Bars of the histogram.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.class_weight_histogram(clf.class_weights_)
+    <Axes: ...>
     """
     clear = as_soft_labels(p, p_h).max(1)
     if bins < 1:

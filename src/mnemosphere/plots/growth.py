@@ -40,12 +40,36 @@ def lineage_tree(
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The tree of splits, roots above, one row per level.
+    """Draw the tree of splits, roots above, one row per level.
 
-    levels (n,) and parents (n,), the node that was split or -1 for a root. `memories` (n, N) are
-    drawn as the nodes while there are at most 32 leaves, else nodes are dots. `labels` (n,) in
-    0..C-1 color the nodes by class, `classes` name them; `names` (n,) of the memories stand below
-    what is drawn of them.
+    Parameters
+    ----------
+    levels : array-like of int of shape (n,)
+        Level of each node.
+    parents : array-like of int of shape (n,)
+        The node that was split; −1 for a root.
+    memories : array-like of shape (n, N), default None
+        Drawn as the nodes with at most 32 leaves; else nodes are dots.
+    image_shape : (rows, columns) or (rows, columns, 3), default None
+        How a memory is an image; None: it is none.
+    labels : array-like of int of shape (n,), default None
+        Classes of the nodes, 0 to C − 1, by which they are colored.
+    classes : sequence of C objects, default None
+        Names of the classes.
+    names : sequence of n str, default None
+        Names of the nodes.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.lineage_tree([0, 1, 1], [-1, 0, 0], labels=[0, 0, 1], classes=["a", "b"])
+    <Axes: ...>
     """
     level, parent = checked_tree(levels, parents)
     n = len(level)
@@ -210,11 +234,30 @@ def _class_legend(ax: Axes, label: NDArray[np.int64], classes: Sequence[object] 
 
 @figure_style()
 def split_spectrum(beta_split: Any, beta_eff: float, *, ax: Axes | None = None) -> Axes:
-    """β_split of all memories in increasing order, against β_eff.
+    """Draw β_split of all memories in increasing order, against β_eff.
 
-    A memory with β_split < β_eff is a saddle of the grown network: it gains by splitting. The
-    others are minima. An infinite β_split (a memory whose data do not spread) is a triangle at the
-    upper rim.
+    A memory with β_split < β_eff is a saddle of the grown network: it gains by splitting. The others are
+    minima. An infinite β_split (a memory whose rows do not spread) is a triangle at the upper edge.
+
+    Parameters
+    ----------
+    beta_split : array-like of shape (P,)
+        As in a `Certificate`.
+    beta_eff : float
+        ς·β of the model.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> certificate = clf.certify(X_train, y_train)
+    >>> mn.plots.split_spectrum(certificate.beta_split, certificate.beta_eff)
+    <Axes: ...>
     """
     values = as_array(beta_split, "beta_split", 1, infinite=True)
     if values.min() <= 0 or not beta_eff > 0:

@@ -39,11 +39,39 @@ def latent_classes(
     cmap: Colormap = DIVERGING,
     ax: Axes | None = None,
 ) -> Axes:
-    """All memories, one row per latent class, the surest first: the appendix figures in one.
+    """Draw all memories, one row per latent class, the clearest first.
 
-    w (P, N), p (P+1, C+1), p_h (P+1,). The bar under a memory is as long as its largest soft label
-    max_y p^μ_y/p_h(μ). Left of a row stands its class with the number of its memories. A class
-    without memories keeps its row, "none" only where it has some.
+    The bar under a memory is as long as its largest soft label. Left of a row stands its class with the
+    number of its memories.
+
+    Parameters
+    ----------
+    w : array-like of shape (P, N)
+        Memories.
+    p : array-like of shape (P+1, C+1)
+        Class weights, as `class_weights_`.
+    p_h : array-like of shape (P+1,), default None
+        Weights of the memories; None: the row sums of p.
+    classes : sequence of C objects, default None
+        Names of the classes; None: their numbers.
+    image_shape : (rows, columns) or (rows, columns, 3), default None
+        How a memory is an image; None: it is none.
+    vmax : float, default None
+        All memories share one scale, −vmax to vmax; None: the largest entry.
+    cmap : matplotlib Colormap
+        Colors, by default diverging around 0.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.latent_classes(clusterer.memories_, clusterer.class_weights_)
+    <Axes: ...>
     """
     w, soft = as_memories(w, p, p_h, image_shape)
     names = class_names(range(soft.shape[1] - 1) if classes is None else classes, soft.shape[1])

@@ -22,10 +22,37 @@ def novelty_histogram(
     bins: int = 60,
     ax: Axes | None = None,
 ) -> Axes:
-    """Novelty scores of rows like those trained on, (n,), and of other rows, (m,), if given.
+    """Draw novelty scores of rows like the training rows, and of other rows.
 
-    Each histogram is in shares of its own rows. A threshold is a line: rows to its right are
-    rejected, and the legend says how many of each kind, and the `rate` that was promised, if given.
+    Each histogram is in shares of its own rows.
+
+    Parameters
+    ----------
+    inside : array-like of shape (n,)
+        Scores of rows like the training rows.
+    outside : array-like of shape (m,), default None
+        Scores of other rows.
+    threshold : float, default None
+        Drawn as a line: rows to its right are rejected, and the legend says how many.
+    rate : float, default None
+        The rate that was promised, named in the legend.
+    names : (object, object), default ("data", "others")
+        Names of the two kinds of rows.
+    bins : int, default 60
+        Bars of the histograms.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> scores = clf.novelty_score(X_test), clf.novelty_score(-X_test)
+    >>> mn.plots.novelty_histogram(*scores, threshold=clf.novelty_threshold_)
+    <Axes: ...>
     """
     groups = [(as_array(inside, "inside", 1), names[0], BLUE)]
     if outside is not None:

@@ -22,10 +22,29 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 @figure_style()
 def save(picture: Figure | SubFigure | Axes, path: str | Path, *, dpi: float = 200) -> Path:
-    """Write a picture as PNG, SVG or PDF by the suffix of `path`; returns the path.
+    """Write a picture as PNG, SVG or PDF, by the suffix of the path.
 
-    Takes a figure or axes of one (the whole figure is written). Missing folders are made; the file
-    appears whole or not at all; the same data give the same bytes.
+    Missing folders are made. The file appears whole or not at all, and the same data give the same bytes.
+
+    Parameters
+    ----------
+    picture : matplotlib Figure, SubFigure or Axes
+        The figure, or axes of it.
+    path : str or path
+        The file.
+    dpi : float, default 200
+        Pixels per inch of a PNG.
+
+    Returns
+    -------
+    pathlib.Path
+        The path.
+
+    Examples
+    --------
+    >>> axes = mn.plots.class_weights(clf.class_weights_, clf.classes_)
+    >>> mn.plots.save(axes, "labels.png", dpi=50).name
+    'labels.png'
     """
     path = Path(path)
     suffix = path.suffix.lower()

@@ -29,9 +29,29 @@ _MAX_PRINTED = 30  # classes beyond which the counts would be too small to read
 
 @figure_style()
 def confusion_matrix(counts: Any, classes: Sequence[object], *, ax: Axes | None = None) -> Axes:
-    """Counts (C, C), rows true and columns predicted, each cell with its number (none for 0).
+    """Draw a confusion matrix, each cell with its number.
 
-    The color is the share of the row, so that rare classes show as well as common ones.
+    The color is the share of the row, so rare classes show as well as common ones.
+
+    Parameters
+    ----------
+    counts : array-like of int of shape (C, C)
+        Rows true, columns predicted.
+    classes : sequence of C objects
+        Names of the classes.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> found = mn.interpret.evaluate(model, [(X_test, y_test, X_test.index)])
+    >>> mn.plots.confusion_matrix(found["confusion"], clf.classes_)
+    <Axes: ...>
     """
     counts = as_array(counts, "counts", 2)
     n = len(counts)

@@ -29,12 +29,37 @@ def recall_strips(
     predictions: Sequence[object] | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure | SubFigure:
-    """A strip a row: the original, where recall started, a few steps, where it ended, the energy.
+    """Draw the recall of rows: the original, the start, a few steps, the end, and the energy.
 
-    path (S+1, n, N) rows after each of S steps and energies (S+1, n), as `recall_path` has them;
-    originals (n, N), if known, come first. known (n, N) booleans: features that are not known are
-    left white in the start. names of the rows, such as their labels, stand under the originals (or
-    else the starts), predictions under the ends.
+    Parameters
+    ----------
+    path : array-like of shape (S+1, n, N)
+        Rows after each step, as in a `RecallPath`.
+    energies : array-like of shape (S+1, n)
+        Energies after each step.
+    image_shape : (rows, columns) or (rows, columns, 3), default None
+        How a row is an image; None: it is none.
+    originals : array-like of shape (n, N), default None
+        Drawn first.
+    known : array-like of bool of shape (n, N), default None
+        Features that are not known are left white in the start.
+    names : sequence of n objects, default None
+        Written under the originals, or else under the starts.
+    predictions : sequence of n objects, default None
+        Written under the ends.
+    figure : matplotlib Figure or SubFigure, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Figure or SubFigure
+        The figure.
+
+    Examples
+    --------
+    >>> found = mn.interpret.recall_path(model, X_test[:2])
+    >>> mn.plots.recall_strips(found.rows, found.energies)
+    <Figure ...>
     """
     path, energies = as_array(path, "path", 3), as_array(energies, "energies", 2)
     if path.shape[:2] != energies.shape:

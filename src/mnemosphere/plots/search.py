@@ -14,9 +14,27 @@ from mnemosphere.plots.style import BLUE, GREY, VERMILLION, figure_style, new_ax
 
 @figure_style()
 def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
-    """The candidates of the last rung with standard errors, best on top; `trials` is `search_`.
+    """Draw the candidates of the last rung of the search with standard errors, the best on top.
 
-    Held-out log-loss of a classifier, agreement of a clusterer. What was chosen is in color.
+    The measure is held-out log-loss for a classifier and agreement for a clusterer. The chosen candidate
+    is in color.
+
+    Parameters
+    ----------
+    trials : sequence of dicts
+        `search_` of an estimator.
+    ax : matplotlib Axes, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The axes.
+
+    Examples
+    --------
+    >>> mn.plots.search(clf.search_)
+    <Axes: ...>
     """
     if len(trials) == 0:
         raise ValueError("trials are empty: nothing was searched")

@@ -30,12 +30,36 @@ def terminal_gallery(
     indices: Any = None,
     color: Color = "truecolor",
 ) -> str:
-    """Memories w (P, N) side by side, `ncols` in a row at most `columns` characters wide.
+    """Draw memories with characters, for a terminal.
 
-    Two pixels a character by half blocks: positive entries are amber, negative ones blue, zero
-    dark. `color` is "truecolor" (24 bits), "256", or "none": ASCII shades of the positive part and
-    no escape sequence. Images are shrunk by averaging to fit. Rows that are not images become one
-    line each. `indices` counts from 0 (default: the first 25).
+    Two pixels share a character by half blocks: positive entries are amber, negative ones blue, zero
+    dark. Images are shrunk by averaging to fit. Rows that are not images become one line each.
+
+    Parameters
+    ----------
+    w : array-like of shape (P, N)
+        Memories.
+    image_shape : (rows, columns), default None
+        How a memory is an image; None: it is none.
+    columns : int, default 80
+        Characters of a line at most.
+    ncols : int, default 5
+        Memories side by side.
+    indices : array-like of int, default None
+        Memories to show; None: the first 25.
+    color : {"truecolor", "256", "none"}, default "truecolor"
+        "none": ASCII shades of the positive part, without escape sequences.
+
+    Returns
+    -------
+    str
+        Text.
+
+    Examples
+    --------
+    >>> text = mn.plots.terminal_gallery(mn.memory_pictures(pipeline), (8, 8), color="none")
+    >>> "#0" in text
+    True
     """
     if color not in ("truecolor", "256", "none"):
         raise ValueError(f"color must be 'truecolor', '256' or 'none', got {color!r}")

@@ -19,11 +19,27 @@ from mnemosphere.training.callbacks import PassRecord
 def learning_curves(
     history: Sequence[PassRecord | Mapping[str, Any]], *, figure: Figure | SubFigure | None = None
 ) -> Figure | SubFigure:
-    """Loss, validation accuracy and β over the passes, one above the other.
+    """Draw loss, validation accuracy and β over the passes, one above the other.
 
-    `history` holds records of training, or dicts with their fields; passes are counted from 1 in
-    the order given, across phases of growth. Dashed lines mark where a phase begins, with its
-    number of memories. Without validation there is no accuracy panel.
+    Passes are counted from 1 across phases of growth. Dashed lines mark where a phase begins, with its
+    number of memories. Without validation there is no panel of accuracy.
+
+    Parameters
+    ----------
+    history : sequence of dicts or PassRecord
+        `history_` of an estimator.
+    figure : matplotlib Figure or SubFigure, default None
+        Where to draw; None: a new figure.
+
+    Returns
+    -------
+    matplotlib Figure or SubFigure
+        The figure.
+
+    Examples
+    --------
+    >>> mn.plots.learning_curves(clf.history_)
+    <Figure ...>
     """
     if len(history) == 0:
         raise ValueError("history is empty: train first")

@@ -121,7 +121,27 @@ class Bifurcation:
 
 @dataclass(frozen=True)
 class Branch:
-    """Result of `trace_branch`: the points followed and the bifurcations met on the way."""
+    """A branch of solutions that `trace_branch` followed.
+
+    Attributes
+    ----------
+    parameter : str
+        "beta", "rho" or "upsilon".
+    points : list of K BranchPoint
+        Each has value, state, eigenvalues and symmetry.
+    bifurcations : list of Bifurcation
+        Each has kind ("crossing", "symmetry" or "end"), value, width and point.
+    complete : bool
+        Whether all values were reached.
+    message : str
+        How it ended.
+
+    Examples
+    --------
+    >>> branch = mn.theory.trace_branch(problem, "beta", [10.0, 9.0], state)
+    >>> branch.values.tolist(), branch.complete
+    ([10.0, 9.0], True)
+    """
 
     parameter: str
     points: list[BranchPoint]
@@ -131,17 +151,17 @@ class Branch:
 
     @property
     def values(self) -> Tensor:
-        """Parameter values (K,)."""
+        """Parameter values, tensor of shape (K,)."""
         return torch.tensor([point.value for point in self.points], dtype=torch.float64)
 
     @property
     def m(self) -> Tensor:
-        """Overlaps (K, P*, P)."""
+        """Overlaps, tensor of shape (K, P*, P)."""
         return torch.stack([point.state.m for point in self.points])
 
     @property
     def leading_eigenvalue(self) -> Tensor:
-        """Largest eigenvalue (K,) of the Jacobian."""
+        """Largest eigenvalue of the Jacobian at each point, tensor of shape (K,)."""
         return torch.stack([point.eigenvalues[0] for point in self.points])
 
 
@@ -178,13 +198,36 @@ def trace_branch(
     max_jump: float = 0.1,
     width: float = 1e-10,
 ) -> Branch:
-    """Follow the branch through `start` along the values of β, ϱ or υ ("beta", "rho", "upsilon").
+    """Follow a branch of solutions along values of β, ϱ or υ.
 
-    start (m (P*, P), p (P+1, C+1)) must lie near a solution at values[0]. Newton's method corrects
-    each point, so unstable branches are followed too. A step that fails or moves an overlap by more
-    than max_jump is halved, down to `width`: there the branch ends. Between points, changes in the
-    number of unstable directions or in which memories coincide are located by bisection to `width`
-    (relative to the value).
+    Newton's method corrects each point, so unstable branches are followed too. A step that fails or
+    moves an overlap by more than `max_jump` is halved, down to `width`: there the branch ends. Changes in
+    the number of unstable directions or in which memories coincide are located by bisection.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    parameter : {"beta", "rho", "upsilon"}
+        The parameter to change.
+    values : sequence of K floats
+        Its values.
+    start : OrderParameters
+        A state m (P*, P), p (P+1, C+1) near a solution at values[0].
+    max_jump : float, default 0.1
+        Largest change of an overlap in a step.
+    width : float, default 1e-10
+        Accuracy of bifurcations, relative to the value.
+
+    Returns
+    -------
+    Branch
+        The points and the bifurcations between them.
+
+    Examples
+    --------
+    >>> mn.theory.trace_branch(problem, "beta", [10.0, 9.0], state).m.shape
+    torch.Size([2, 2, 2])
     """
     if parameter not in PARAMETERS:
         raise ValueError(f"parameter must be one of {PARAMETERS}, got {parameter!r}")

@@ -16,7 +16,27 @@ ESS_MIN = 100.0
 class Estimate:
     """Posterior mean of a quantity with its Monte Carlo error.
 
-    mean, standard_error, r_hat, ess: shape (...); trace: (chains, draws, ...).
+    Attributes
+    ----------
+    mean : tensor of shape (...)
+        Posterior mean.
+    standard_error : tensor of shape (...)
+        Its standard error.
+    r_hat : tensor of shape (...)
+        R-hat of half-chains; near 1 if all chains sample one distribution.
+    ess : tensor of shape (...)
+        Effective sample size.
+    trace : tensor of shape (chains, draws, ...)
+        The draws.
+    converged : bool
+        Whether R-hat and effective sample size are good enough.
+    message : str
+        What to try if not.
+
+    Examples
+    --------
+    >>> posterior.mean_overlap().trace.shape
+    torch.Size([2, 5])
     """
 
     mean: Tensor
@@ -28,7 +48,25 @@ class Estimate:
     message: str
 
     def raise_if_failed(self) -> Estimate:
-        """Return self, or raise RuntimeError with what to try."""
+        """Return the estimate, or raise an error that says what to try.
+
+        Returns
+        -------
+        Estimate
+            The estimate itself.
+
+        Raises
+        ------
+        RuntimeError
+            If the chains have not converged.
+
+        Examples
+        --------
+        >>> posterior.mean_overlap().raise_if_failed()
+        Traceback (most recent call last):
+            ...
+        RuntimeError: ...
+        """
         if not self.converged:
             raise RuntimeError(self.message)
         return self

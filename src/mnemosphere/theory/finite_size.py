@@ -33,10 +33,22 @@ _INTERIOR = 1e-7
 
 @dataclass(frozen=True)
 class FiniteSize:
-    """N times what finite N adds to overlaps m (P*, P) and class weights p, averaged over data.
+    """N times what finite N adds to a solution, averaged over data; terms that vanish as N grows are left out.
 
-    log_z = E log Z − N f, for one of the equivalent maxima; with labels up to a number that is the
-    same for all solutions. Exact up to terms that vanish as N grows.
+    Attributes
+    ----------
+    m : tensor of shape (P*, P)
+        Correction of the overlaps.
+    p : tensor of shape (P+1, C+1)
+        Correction of the class weights.
+    log_z : float
+        E log Z − N f for one of the equivalent maxima; with labels, up to a number that is the same for
+        all solutions.
+
+    Examples
+    --------
+    >>> mn.theory.finite_size_corrections(problem, state).m.shape
+    torch.Size([2, 2])
     """
 
     m: Tensor
@@ -45,7 +57,25 @@ class FiniteSize:
 
 
 def finite_size_corrections(problem: SaddlePointProblem, state: OrderParameters) -> FiniteSize:
-    """Corrections of order 1/N to a stable solution m (P*, P), p (P+1, C+1)."""
+    """Compute the corrections of order 1/N to a stable solution.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    state : OrderParameters
+        A solution m (P*, P), p (P+1, C+1).
+
+    Returns
+    -------
+    FiniteSize
+        N times the corrections.
+
+    Examples
+    --------
+    >>> mn.theory.finite_size_corrections(problem, state).p.shape
+    torch.Size([3, 1])
+    """
     landscape = _Landscape(problem, state.p)
     s = landscape.coordinates(state)
     hessian = landscape.hessian(s)
@@ -61,11 +91,33 @@ def finite_size_corrections(problem: SaddlePointProblem, state: OrderParameters)
 def log_weight(
     problem: SaddlePointProblem, state: OrderParameters, teacher: Teacher, data: PlantedData
 ) -> float:
-    """Log Z of these data around one solution, up to terms that vanish as N grows.
+    """Compute log Z of given data around one solution, up to terms that vanish as N grows.
 
-    The solution is followed to the maximum for the examples that were drawn: how many there are of
-    each pattern and label, and their means in the span of the teacher's memories. Differences
-    between solutions of one problem are the log odds of their branches.
+    The solution is followed to the maximum for the examples that were drawn: how many there are of each
+    pattern and label, and their means in the span of the teacher's memories. Differences between
+    solutions of one problem are the log-odds of their branches.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations, with N of the teacher.
+    state : OrderParameters
+        A solution m (P*, P), p (P+1, C+1).
+    teacher : Teacher
+        The teacher.
+    data : PlantedData
+        Its examples.
+
+    Returns
+    -------
+    float
+        log Z.
+
+    Examples
+    --------
+    >>> small = problem.replace(n_features=30)
+    >>> np.isfinite(mn.theory.log_weight(small, state, teacher, data)).item()
+    True
     """
     n, landscape = data.x.shape[1], _Landscape(problem, state.p)
     basis, triangle = torch.linalg.qr(teacher.w.T.cpu())  # x_b = Q R e_b

@@ -23,25 +23,76 @@ _BLOCK = 512
 
 
 def varsigma_of_noise(upsilon: float) -> float:
-    """ς(2υ) = 2υ/(√(4υ² + 1) + 1), the ς that teacher noise 1/υ turns into; ς(∞) = 1."""
+    """Compute ς(2υ) = 2υ/(√(4υ² + 1) + 1), the ς that teacher noise 1/υ turns into.
+
+    Parameters
+    ----------
+    upsilon : float
+        υ = β*/N; may be infinite.
+
+    Returns
+    -------
+    float
+        ς in [0, 1].
+
+    Examples
+    --------
+    >>> mn.theory.varsigma_of_noise(float("inf"))
+    1.0
+    """
     if math.isnan(upsilon) or upsilon <= 0.0:
         raise ValueError(f"upsilon must be positive, got {upsilon}")
     return 1.0 if math.isinf(upsilon) else 2.0 * upsilon / (math.hypot(2.0 * upsilon, 1.0) + 1.0)
 
 
 def noise_of_varsigma(varsigma: float) -> float:
-    """υ = ς/(1 − ς²), the inverse of varsigma_of_noise; infinite at ς = 1."""
+    """Compute υ = ς/(1 − ς²), the inverse of `varsigma_of_noise`.
+
+    Parameters
+    ----------
+    varsigma : float in [0, 1]
+        ς.
+
+    Returns
+    -------
+    float
+        υ; infinite at ς = 1.
+
+    Examples
+    --------
+    >>> round(mn.theory.noise_of_varsigma(mn.theory.varsigma_of_noise(0.7)), 6)
+    0.7
+    """
     if not 0.0 < varsigma <= 1.0:
         raise ValueError(f"varsigma must lie in (0, 1], got {varsigma}")
     return math.inf if varsigma == 1.0 else varsigma / ((1.0 - varsigma) * (1.0 + varsigma))
 
 
 def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProblem, OrderParameters]:
-    """The saddle-point problem whose solutions are the stationary points of the model's loss.
+    """Write the stationary points of a model's loss as a saddle-point problem.
 
-    The patterns and soft labels are those of the batch, whose rows all weigh the same; ϱ = ∞, υ
-    such that ς(2υ) = ς; the state carries the model's overlaps m = x wᵀ and class weights. A
-    trained model is a solution, and stability.spectrum, split_temperature and the rest apply to it.
+    The patterns and soft labels are the rows of the batch, which all weigh the same; ϱ = ∞ and
+    ς(2υ) = ς. A trained model is a solution, so `spectrum` and `split_temperature` apply to it.
+
+    Parameters
+    ----------
+    params : Parameters
+        The model, such as `clf.model_.params`.
+    batch : Batch
+        Unit rows x (n, N) with targets (n, C+1).
+
+    Returns
+    -------
+    problem : SaddlePointProblem
+        The equations.
+    state : OrderParameters
+        The model's overlaps m = x wᵀ and class weights.
+
+    Examples
+    --------
+    >>> mine, overlaps = mn.theory.from_parameters(params, batch)
+    >>> mine.n_teacher, mine.n_student, overlaps.m.shape
+    (40, 2, torch.Size([40, 2]))
     """
     problem = SaddlePointProblem(
         patterns=batch.x,
@@ -86,9 +137,22 @@ def _double(value: float) -> Tensor:
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """Noise in data read as teacher noise: ς with its standard error, and υ with ς(2υ) = ς.
+    """Noise in data read as teacher noise.
 
-    varsigma is the mean overlap of a row with the clean direction behind it, A_N(β*) ≈ ς(2υ).
+    Attributes
+    ----------
+    varsigma : float
+        Mean overlap of a row with the clean direction behind it, A_N(β*) ≈ ς(2υ).
+    standard_error : float
+        Its standard error.
+    upsilon : float
+        υ with ς(2υ) = ς.
+
+    Examples
+    --------
+    >>> found = mn.theory.suggest_varsigma_from_neighbors(data.x, generator=generator)
+    >>> 0 < found.varsigma < 1
+    True
     """
 
     varsigma: float
@@ -122,22 +186,56 @@ def suggest_varsigma_from_overlap(noisy: Tensor, clean: Tensor) -> NoiseEstimate
 
 
 def suggest_varsigma_from_repeats(first: Tensor, second: Tensor) -> NoiseEstimate:
-    """Suggest ς from two independent noisy copies (n, N) of the same patterns.
+    """Suggest ς from two independent noisy copies of the same patterns.
 
     Their noises are independent, so ⟨x, x'⟩ has mean A_N(β*)² and ς is its square root.
+
+    Parameters
+    ----------
+    first : tensor of shape (n, N)
+        Unit rows.
+    second : tensor of shape (n, N)
+        The same patterns with other noise.
+
+    Returns
+    -------
+    NoiseEstimate
+        ς with its standard error.
+
+    Examples
+    --------
+    >>> mn.theory.suggest_varsigma_from_repeats(data.x, data.x).varsigma
+    1.0
     """
     _check_pair(first, second, "first", "second")
     return _estimate((sphere.project(first) * sphere.project(second)).sum(-1).double())
 
 
 def suggest_varsigma_from_neighbors(x: Tensor, *, generator: torch.Generator) -> NoiseEstimate:
-    """Suggest ς from data (n, N) alone, taking nearest neighbors for repeats of one pattern.
+    """Suggest ς from data alone, taking nearest neighbors for repeats of one pattern.
 
-    The nearest row is nearest partly because its noise happens to agree. So features are cut into
-    random halves: a neighbor chosen on one half is measured on the other, and the two measures
-    add up to one overlap. Right for clusters of noisy copies with noise independent between
-    features; where every row is its own pattern, or noise is smooth over features as in images,
-    it reads high: take it as an upper bound and scan below it.
+    Features are cut into random halves: a neighbor chosen on one half is measured on the other, because
+    the nearest row is nearest partly by its noise. The result is right for clusters of noisy copies with
+    noise independent between features. If every row is its own pattern, or noise is smooth over
+    features, it is an upper bound.
+
+    Parameters
+    ----------
+    x : tensor of shape (n, N)
+        Unit rows.
+    generator : torch.Generator
+        Source of the halves.
+
+    Returns
+    -------
+    NoiseEstimate
+        ς with its standard error.
+
+    Examples
+    --------
+    >>> found = mn.theory.suggest_varsigma_from_neighbors(data.x, generator=generator)
+    >>> found.standard_error > 0
+    True
     """
     if x.ndim != 2 or x.shape[0] < 3 or x.shape[1] < 4:
         raise ValueError(f"x needs at least 3 rows and 4 features, got {tuple(x.shape)}")

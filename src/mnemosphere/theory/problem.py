@@ -13,7 +13,13 @@ from mnemosphere.numerics import bessel, sphere
 
 
 class ValidityWarning(UserWarning):
-    """The parameters leave the regime β ≪ N, υ ≫ 1/N in which the equations were derived."""
+    """The parameters leave the regime β ≪ N, υ ≫ 1/N in which the equations were derived.
+
+    Examples
+    --------
+    >>> issubclass(mn.theory.ValidityWarning, UserWarning)
+    True
+    """
 
 
 # The derivation drops terms of relative size β/N and 1/(υN); beyond these bounds they show.
@@ -32,11 +38,33 @@ def varsigma(x: Tensor) -> Tensor:
 class SaddlePointProblem:
     """Data of the saddle-point equations; build it with `uniform` or `clamped`.
 
-    patterns (P*, D) are unit rows; targets (P*, C+1) are the expected soft labels of the patterns;
-    p_h (P+1,) and p_q (C+1,) are the student's marginals, p_h[0] the uniform component. rho = ϱ =
-    M/(P* N) and upsilon = υ = β*/N may be infinite. n_features = N enters through
-    log Ω_N(β)/Ω_N(0) alone. One label column means: no labels. uniform_teacher: the patterns are
-    orthonormal with equal targets, so that they may be permuted. All tensors are float64.
+    Attributes
+    ----------
+    patterns : tensor of shape (P*, D)
+        Unit rows, float64 like all tensors.
+    targets : tensor of shape (P*, C+1)
+        Expected soft labels of the patterns. One column means: no labels.
+    p_h : tensor of shape (P+1,)
+        The student's weights of memories; p_h[0] is the uniform component.
+    p_q : tensor of shape (C+1,)
+        The student's weights of classes.
+    beta : float
+        Inverse temperature β of the student.
+    rho : float
+        ϱ = M/(P* N), which may be infinite.
+    upsilon : float
+        υ = β*/N, which may be infinite.
+    n_features : int
+        N, which enters through log Ω_N(β)/Ω_N(0) alone.
+    uniform_teacher : bool
+        Whether the patterns are orthonormal with equal targets, so that they may be permuted.
+
+    Examples
+    --------
+    >>> mn.theory.SaddlePointProblem.uniform(
+    ...     2, 3, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000
+    ... ).n_student
+    3
     """
 
     patterns: Tensor
@@ -77,13 +105,47 @@ class SaddlePointProblem:
         p_q_teacher: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> "SaddlePointProblem":
-        """Uniform teacher, Eq. (uniform_saddle-point), for one draw of its class weights.
+        """Set up Eq. (uniform_saddle-point), with a uniform teacher and one draw of its class weights.
 
-        labels (P*, C+1) = g* are the class weights of the teacher's vectors, rows that sum to 1. In
-        their place p_q_teacher (C+1,) = p_q* gives all vectors the same ones, the case in which
-        the paper's equation is exact; without either there are no labels. p_h defaults to equal
-        memories and no uniform component, p_q to the mean of the teacher's class weights.
-        For g* at random average over draws: `random_labels.solve_random_labels`.
+        For random class weights, average over draws with `solve_random_labels`.
+
+        Parameters
+        ----------
+        n_teacher : int
+            Memories P* of the teacher.
+        n_student : int
+            Memories P of the student.
+        beta : float
+            Inverse temperature β of the student.
+        rho : float
+            ϱ = M/(P* N), which may be infinite.
+        upsilon : float
+            υ = β*/N, which may be infinite.
+        n_features : int
+            N.
+        p_h : tensor of shape (P+1,), default None
+            Weights of the student's memories; None: all equal, without uniform component.
+        p_q : tensor of shape (C+1,), default None
+            Weights of the student's classes; None: the mean of the teacher's class weights.
+        p_q_teacher : tensor of shape (C+1,), default None
+            Class weights that all vectors of the teacher share: the case in which the paper's equation is
+            exact.
+        labels : tensor of shape (P*, C+1), default None
+            Class weights g* of each vector of the teacher, rows that sum to 1. Without these and
+            `p_q_teacher` there are no labels.
+
+        Returns
+        -------
+        SaddlePointProblem
+            The equations.
+
+        Examples
+        --------
+        >>> weights = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
+        >>> mn.theory.SaddlePointProblem.uniform(
+        ...     2, 2, beta=10.0, rho=2.0, upsilon=1.0, n_features=1000, p_q_teacher=weights
+        ... ).n_columns
+        3
         """
         if n_teacher < 1 or n_student < 1:
             raise ValueError(f"need at least one memory each, got {n_teacher} and {n_student}")
@@ -126,9 +188,39 @@ class SaddlePointProblem:
         p_h: Tensor | None = None,
         p_q: Tensor | None = None,
     ) -> "SaddlePointProblem":
-        """Teacher clamped to patterns (P*, N) with soft labels (P*, C+1), Eq. (saddle-point).
+        """Set up Eq. (saddle-point), with a teacher clamped to given patterns.
 
-        Give n_student or p_h. p_q defaults to the mean of the targets.
+        Parameters
+        ----------
+        patterns : tensor of shape (P*, N)
+            Unit rows.
+        targets : tensor of shape (P*, C+1), default None
+            Their soft labels; None: no labels.
+        n_student : int, default None
+            Memories P of the student; give this or `p_h`.
+        beta : float
+            Inverse temperature β of the student.
+        rho : float
+            ϱ = M/(P* N), which may be infinite.
+        upsilon : float
+            υ = β*/N, which may be infinite.
+        p_h : tensor of shape (P+1,), default None
+            Weights of the student's memories; None: all equal, without uniform component.
+        p_q : tensor of shape (C+1,), default None
+            Weights of the student's classes; None: the mean of the targets.
+
+        Returns
+        -------
+        SaddlePointProblem
+            The equations.
+
+        Examples
+        --------
+        >>> inf = float("inf")
+        >>> mn.theory.SaddlePointProblem.clamped(
+        ...     teacher.w, n_student=1, beta=5.0, rho=inf, upsilon=inf
+        ... ).n_teacher
+        2
         """
         if p_h is None and n_student is None:
             raise ValueError("the number of memories is unknown: pass n_student or p_h")
@@ -155,27 +247,27 @@ class SaddlePointProblem:
 
     @property
     def n_teacher(self) -> int:
-        """P*."""
+        """Number of patterns P*, int."""
         return self.patterns.shape[0]
 
     @property
     def n_student(self) -> int:
-        """P."""
+        """Number of memories P of the student, int."""
         return self.p_h.shape[0] - 1
 
     @property
     def n_columns(self) -> int:
-        """C + 1; 1 without labels."""
+        """Number of label columns C + 1, int; 1 without labels."""
         return self.p_q.shape[0]
 
     @cached_property
     def beta_eff(self) -> float:
-        """β_eff = ς(2υ) β."""
+        """β_eff = ς(2υ) β, float."""
         return self.beta * float(varsigma(torch.tensor(2.0 * self.upsilon, dtype=torch.float64)))
 
     @property
     def gain(self) -> float:
-        """2 β_eff ϱ, what multiplies ‖x_bar‖ inside ς."""
+        """2 β_eff ϱ, which multiplies ‖x_bar‖ inside ς, float."""
         return 2.0 * self.beta_eff * self.rho
 
     @cached_property
@@ -185,7 +277,23 @@ class SaddlePointProblem:
         return float(bessel.log_omega_ratio(beta, self.n_features))
 
     def replace(self, **changes: Any) -> "SaddlePointProblem":
-        """Copy with some fields changed, checked again."""
+        """Copy the problem with some attributes changed, and check it again.
+
+        Parameters
+        ----------
+        **changes
+            Attributes and their new values.
+
+        Returns
+        -------
+        SaddlePointProblem
+            The copy.
+
+        Examples
+        --------
+        >>> problem.replace(beta=12.0).beta
+        12.0
+        """
         return replace(self, **changes)
 
     def compressed(self) -> "SaddlePointProblem":

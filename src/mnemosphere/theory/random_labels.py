@@ -27,7 +27,25 @@ from mnemosphere.theory.teacher_student import sample_soft_labels
 class LabelAverage:
     """The solution of largest free entropy for each of D draws of the teacher's class weights.
 
-    labels (D, P*, C+1), m (D, P*, P), p (D, P+1, C+1), free_entropy (D,) = f/(ϱ P*).
+    Attributes
+    ----------
+    labels : tensor of shape (D, P*, C+1)
+        Class weights of the teacher.
+    m : tensor of shape (D, P*, P)
+        Overlaps.
+    p : tensor of shape (D, P+1, C+1)
+        Class weights of the student.
+    free_entropy : tensor of shape (D,)
+        f/(ϱ P*).
+
+    Examples
+    --------
+    >>> sizes = {"beta": 4.0, "rho": 2.0, "upsilon": 1.0, "n_features": 1000}
+    >>> found = mn.theory.solve_random_labels(
+    ...     2, 2, 2, **sizes, n_draws=2, n_starts=2, generator=generator
+    ... )
+    >>> found.m.shape
+    torch.Size([2, 2, 2])
     """
 
     labels: Tensor
@@ -37,19 +55,19 @@ class LabelAverage:
 
     @property
     def mean_free_entropy(self) -> float:
-        """E_{g*} max_p f/(ϱ P*)."""
+        """Mean of `free_entropy` over the draws, float."""
         return float(self.free_entropy.mean())
 
     @property
     def standard_error(self) -> float:
-        """Standard error of `mean_free_entropy` over the draws; nan for a single one."""
+        """Standard error of `mean_free_entropy` over the draws, float; nan for a single one."""
         if len(self.free_entropy) < 2:
             return math.nan
         return float(self.free_entropy.std()) / math.sqrt(len(self.free_entropy))
 
     @property
     def spread(self) -> Tensor:
-        """Largest gap (D,) between two memories' overlaps with one vector: 0 if symmetric."""
+        """Largest gap between two memories' overlaps with one vector, tensor of shape (D,); 0 if symmetric."""
         return (self.m.amax(2) - self.m.amin(2)).amax(1)
 
 
@@ -71,11 +89,58 @@ def solve_random_labels(
     max_iter: int = 5000,
     generator: torch.Generator,
 ) -> LabelAverage:
-    """Solve the saddle-point equations for draws of g*, each from n_starts starts; keep the best.
+    """Solve the saddle-point equations for draws of the teacher's class weights and keep the best solutions.
 
-    g* (P*, C+1) is uniform on the simplex, row by row, or taken from labels (D, P*, C+1). p_q
-    (C+1,) is the student's; by default that of each draw, the mean of g*. NotConvergedError if for
-    some draw no start converges.
+    Parameters
+    ----------
+    n_teacher : int
+        Memories P* of the teacher.
+    n_student : int
+        Memories P of the student.
+    n_classes : int
+        Classes C.
+    beta : float
+        Inverse temperature β of the student.
+    rho : float
+        ϱ = M/(P* N), which may be infinite.
+    upsilon : float
+        υ = β*/N, which may be infinite.
+    n_features : int
+        N.
+    p_h : tensor of shape (P+1,), default None
+        Weights of the student's memories; None: all equal, without uniform component.
+    p_q : tensor of shape (C+1,), default None
+        Weights of the student's classes; None: the mean of each draw.
+    labels : tensor of shape (D, P*, C+1), default None
+        The draws; None: rows uniform on the simplex.
+    n_draws : int, default 8
+        Draws D.
+    n_starts : int, default 20
+        Starts for each draw.
+    tol : float, default 1e-10
+        Residual of a solution.
+    max_iter : int, default 5000
+        Steps at most.
+    generator : torch.Generator
+        Source of draws and starts.
+
+    Returns
+    -------
+    LabelAverage
+        The best solution for each draw.
+
+    Raises
+    ------
+    NotConvergedError
+        If no start converges for some draw.
+
+    Examples
+    --------
+    >>> sizes = {"beta": 4.0, "rho": 2.0, "upsilon": 1.0, "n_features": 1000}
+    >>> mn.theory.solve_random_labels(
+    ...     2, 2, 2, **sizes, n_draws=2, n_starts=2, generator=generator
+    ... ).free_entropy.shape
+    torch.Size([2])
     """
     if labels is None:
         if n_draws < 1:

@@ -31,7 +31,21 @@ from mnemosphere.theory.problem import SaddlePointProblem
 
 @dataclass(frozen=True)
 class OrderParameters:
-    """Order parameters: overlaps m (..., P*, P) and class weights p (..., P+1, C+1)."""
+    """Unknowns of the saddle-point equations.
+
+    Attributes
+    ----------
+    m : tensor of shape (..., P*, P)
+        Overlaps between the teacher's and the student's memories.
+    p : tensor of shape (..., P+1, C+1)
+        Class weights of the student.
+
+    Examples
+    --------
+    >>> state = mn.theory.OrderParameters(solution.m[0], solution.p[0])
+    >>> state.m.shape, state.p.shape
+    (torch.Size([2, 2]), torch.Size([3, 1]))
+    """
 
     m: Tensor
     p: Tensor
@@ -138,10 +152,29 @@ def free_entropy_at(problem: SaddlePointProblem, c: Conjugate, x_bar: Tensor) ->
 def random_starts(
     problem: SaddlePointProblem, n_starts: int, *, generator: torch.Generator
 ) -> OrderParameters:
-    """Random states (n_starts, ...) from the interior of the feasible set.
+    """Draw random states from the interior of the feasible set.
 
-    Each memory starts on a random mix of the patterns, of random sharpness, and the class weights
-    on a random point of their polytope.
+    Each memory starts on a random mix of the patterns, of random sharpness, and the class weights on a
+    random point of their polytope.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    n_starts : int
+        How many, S.
+    generator : torch.Generator
+        Source of the draws.
+
+    Returns
+    -------
+    OrderParameters
+        m (S, P*, P) and p (S, P+1, C+1).
+
+    Examples
+    --------
+    >>> mn.theory.random_starts(problem, 4, generator=generator).m.shape
+    torch.Size([4, 2, 2])
     """
     if n_starts < 1:
         raise ValueError(f"n_starts must be at least 1, got {n_starts}")

@@ -15,9 +15,20 @@ from mnemosphere.theory.solver import solve
 class Symmetry:
     """What is left of the permutation symmetry of the memories.
 
-    kind: "paramagnetic" (no overlap at all), "symmetric" (all memories coincide), "broken" (no two
-    do) or "partially broken". groups: memories that coincide, largest group first. specialization:
-    for each memory the teacher it overlaps most with, or None where several tie.
+    Attributes
+    ----------
+    kind : str
+        "paramagnetic" (no overlap at all), "symmetric" (all memories coincide), "broken" (no two do) or
+        "partially broken".
+    groups : tuple of tuples of int
+        Memories that coincide, largest group first.
+    specialization : tuple of P int or None
+        For each memory the teacher it overlaps most with; None if several tie.
+
+    Examples
+    --------
+    >>> mn.theory.classify(state).kind
+    'broken'
     """
 
     kind: str
@@ -29,8 +40,30 @@ class Symmetry:
 class DistinctSolution:
     """One solution of the saddle-point equations, up to permutations.
 
-    m (P*, P), m_hat (P*, P), p (P+1, C+1), free_entropy = f/(ϱ P*), the largest eigenvalue of the
-    Jacobian of the full map, and how many starts ended here.
+    Attributes
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    m : tensor of shape (P*, P)
+        Overlaps.
+    m_hat : tensor of shape (P*, P)
+        Conjugate overlaps.
+    p : tensor of shape (P+1, C+1)
+        Class weights of the student.
+    free_entropy : float
+        f/(ϱ P*).
+    symmetry : Symmetry
+        Which memories coincide.
+    leading_eigenvalue : float
+        Largest eigenvalue of the Jacobian of the full map.
+    count : int
+        Starts that ended here.
+
+    Examples
+    --------
+    >>> found = mn.theory.find_solutions(problem, 8, generator=generator)[0]
+    >>> found.stable, found.symmetry.kind
+    (True, 'broken')
     """
 
     problem: SaddlePointProblem
@@ -44,19 +77,36 @@ class DistinctSolution:
 
     @property
     def state(self) -> OrderParameters:
-        """The order parameters."""
+        """The order parameters, OrderParameters."""
         return OrderParameters(self.m, self.p)
 
     @property
     def stable(self) -> bool:
-        """A local maximum of the free entropy; flat directions are allowed."""
+        """Whether it is a local maximum of the free entropy, bool; flat directions are allowed."""
         return self.leading_eigenvalue <= 1.0 + 1e-7
 
 
 def classify(state: OrderParameters, *, tol: float = 1e-5) -> Symmetry:
-    """Read the symmetry of one state: memories coincide if their overlaps agree to tol.
+    """Determine which memories of a state coincide.
 
     A single memory counts as symmetric if it overlaps equally with every teacher.
+
+    Parameters
+    ----------
+    state : OrderParameters
+        One state m (P*, P), p (P+1, C+1).
+    tol : float, default 1e-5
+        Overlaps that differ by less are equal.
+
+    Returns
+    -------
+    Symmetry
+        Kind, groups of memories and their specialization.
+
+    Examples
+    --------
+    >>> mn.theory.classify(state).groups
+    ((0,), (1,))
     """
     m = state.m
     n_teacher, n_student = m.shape
@@ -150,11 +200,41 @@ def find_solutions(
     max_iter: int = 5000,
     distinct_tol: float = 1e-5,
 ) -> list[DistinctSolution]:
-    """Distinct solutions reached from n_starts random starts, highest free entropy first.
+    """Find distinct solutions from random starts, highest free entropy first.
 
-    Half of the starts are generic and end in local maxima of the free entropy; half tie groups of
-    memories and teachers together and also find saddles. Starts that do not converge are left out;
-    if none converges NotConvergedError is raised.
+    Half of the starts are generic and end in local maxima of the free entropy. The other half tie groups
+    of memories and teachers together and also find saddles. Starts that do not converge are left out.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    n_starts : int, default 200
+        Number of starts.
+    generator : torch.Generator
+        Source of the starts.
+    tol : float, default 1e-10
+        Residual of a solution.
+    max_iter : int, default 5000
+        Steps at most.
+    distinct_tol : float, default 1e-5
+        Solutions that differ by less are one.
+
+    Returns
+    -------
+    list of DistinctSolution
+        Solutions up to permutations.
+
+    Raises
+    ------
+    NotConvergedError
+        If no start converges.
+
+    Examples
+    --------
+    >>> found = mn.theory.find_solutions(problem, 8, generator=generator)
+    >>> found[0].free_entropy >= found[-1].free_entropy
+    True
     """
     if n_starts < 2:
         raise ValueError(f"n_starts must be at least 2, got {n_starts}")

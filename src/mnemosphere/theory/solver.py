@@ -31,16 +31,44 @@ _SLACK, _PATIENT = 2.0, 100
 
 
 class NotConvergedError(RuntimeError):
-    """Some starts did not reach the tolerance."""
+    """Some starts did not reach the tolerance.
+
+    Examples
+    --------
+    >>> issubclass(mn.theory.NotConvergedError, RuntimeError)
+    True
+    """
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Result of `solve`, batched over the starts.
+    """Solutions of the saddle-point equations from S starts.
 
-    m (S, P*, P), m_hat (S, P*, P), p (S, P+1, C+1); residual (S,) is the largest change under one
-    more step; objective (S,) is the free entropy per example, log Z/M against the uniform density;
-    iterations (S,), converged (S,) and a message that says what to try.
+    Attributes
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    m : tensor of shape (S, P*, P)
+        Overlaps.
+    m_hat : tensor of shape (S, P*, P)
+        Conjugate overlaps.
+    p : tensor of shape (S, P+1, C+1)
+        Class weights of the student.
+    residual : tensor of shape (S,)
+        Largest change under one more step.
+    objective : tensor of shape (S,)
+        Free entropy per example, log Z/M relative to the uniform density.
+    iterations : tensor of int of shape (S,)
+        Steps taken.
+    converged : tensor of bool of shape (S,)
+        Whether the residual is within the tolerance.
+    message : str
+        How it ended, and what to try.
+
+    Examples
+    --------
+    >>> solution.m.shape, bool(solution.converged.all())
+    (torch.Size([20, 2, 2]), True)
     """
 
     problem: SaddlePointProblem
@@ -55,7 +83,7 @@ class Solution:
 
     @property
     def state(self) -> OrderParameters:
-        """The batch of order parameters."""
+        """The order parameters of all starts, OrderParameters."""
         return OrderParameters(self.m, self.p)
 
     def __getitem__(self, index: int) -> OrderParameters:
@@ -66,7 +94,23 @@ class Solution:
         return self.m.shape[0]
 
     def raise_if_failed(self) -> "Solution":
-        """Raise NotConvergedError if any start missed the tolerance; otherwise return self."""
+        """Return the solution, or raise an error that says what to try.
+
+        Returns
+        -------
+        Solution
+            The solution itself.
+
+        Raises
+        ------
+        NotConvergedError
+            If some start missed the tolerance.
+
+        Examples
+        --------
+        >>> solution.raise_if_failed() is solution
+        True
+        """
         if not bool(self.converged.all()):
             raise NotConvergedError(self.message)
         return self
@@ -82,16 +126,40 @@ def solve(
     memory: int = 5,
     callback: Callable[[int, int], None] | None = None,
 ) -> Solution:
-    """Solve Eq. (saddle-point) from many starts at once: m (S, P*, P), p (S, P+1, C+1).
+    """Solve Eq. (saddle-point) from many starts at once.
 
-    Fixed-point iteration on the conjugate parameters; damping in [0, 1) keeps that share of the
-    old point. Anderson acceleration over the last `memory` points (0: none), in turns with
-    stretched steps, proposes a jump; a jump is kept only if it raises the free entropy, or keeps
-    it and lowers the residual, else the plain step is taken, so acceleration never makes a start
-    worse. Starts that linger, in flat valleys or near saddles, try steps of second order that
-    leave these along their unstable directions (`saddle_free`; none if memory is 0). Starts that
-    have converged leave the batch. callback(iteration, number of running starts) is called once
-    per pass.
+    It is a fixed-point iteration on the conjugate parameters. Anderson acceleration, in turns with
+    stretched steps, proposes jumps, which are kept only if they raise the free entropy, or keep it and
+    lower the residual. Starts that linger in flat valleys or near saddles try steps of second order.
+    Starts that have converged leave the batch.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    starts : OrderParameters
+        m (S, P*, P) and p (S, P+1, C+1).
+    tol : float, default 1e-10
+        Residual of a solution.
+    max_iter : int, default 5000
+        Steps at most.
+    damping : float in [0, 1), default 0
+        Share of the old point that a step keeps.
+    memory : int, default 5
+        Points that the acceleration uses; 0: none, and no steps of second order.
+    callback : function, default None
+        Called as callback(iteration, number of running starts) once per pass.
+
+    Returns
+    -------
+    Solution
+        One solution per start.
+
+    Examples
+    --------
+    >>> starts = mn.theory.random_starts(problem, 4, generator=generator)
+    >>> mn.theory.solve_saddle_point(problem, starts).converged.all()
+    tensor(True)
     """
     _check_solver_arguments(problem, starts, tol, max_iter, damping, memory)
     whole, problem = problem, problem.compressed()

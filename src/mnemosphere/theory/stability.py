@@ -31,10 +31,32 @@ from mnemosphere.theory.saddle_point import (
 def duplicate(
     problem: SaddlePointProblem, state: OrderParameters, memories: Sequence[int]
 ) -> tuple[SaddlePointProblem, OrderParameters]:
-    """Copy the given memories (0-based), halving their p and p_h. Eq. (fixed_point).
+    """Copy memories, halving their p and p_h, as in Eq. (fixed_point).
 
-    The copies come last, in the order given. At ϱ = ∞ a fixed point stays one; at finite ϱ the
-    norms ‖x_bar‖ halve inside ς and the copy is off by O(1/ϱ).
+    At ϱ = ∞ a fixed point stays one. At finite ϱ the norms ‖x_bar‖ halve inside ς, and the copy is off by
+    O(1/ϱ).
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    state : OrderParameters
+        A state m (P*, P), p (P+1, C+1).
+    memories : sequence of int
+        Memories to copy, counted from 0.
+
+    Returns
+    -------
+    problem : SaddlePointProblem
+        The equations with more memories; the copies come last.
+    state : OrderParameters
+        The state with the copies.
+
+    Examples
+    --------
+    >>> larger, doubled = mn.theory.duplicate(problem, state, [0])
+    >>> larger.n_student, doubled.m.shape
+    (3, torch.Size([2, 3]))
     """
     index = list(memories)
     if len(set(index)) != len(index) or any(not 0 <= i < problem.n_student for i in index):
@@ -117,10 +139,27 @@ def antisymmetric_spectrum(
 
 
 def split_temperature(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
-    """β_split (P,): at fixed class weights μ is a saddle of the grown network iff β_eff > β_split.
+    """Compute β_split: at fixed class weights, a memory is a saddle of the grown network iff β_eff > β_split.
 
-    ‖x_bar[μ]‖ / λ_max(Σ_b r[b,μ] x_⊥ x_⊥ᵀ) at ϱ = ∞, and β_eff over the largest antisymmetric
-    eigenvalue in general; infinite for a memory that holds a single pattern.
+    It is ‖x_bar[μ]‖ / λ_max(Σ_b r[b,μ] x_⊥ x_⊥ᵀ) at ϱ = ∞, and β_eff over the largest antisymmetric
+    eigenvalue in general.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    state : OrderParameters
+        A solution m (P*, P), p (P+1, C+1).
+
+    Returns
+    -------
+    tensor of shape (P,)
+        β_split; infinite for a memory that holds a single pattern.
+
+    Examples
+    --------
+    >>> mn.theory.split_temperature(*mn.theory.from_parameters(params, batch)).shape
+    torch.Size([2])
     """
     top = torch.stack(
         [antisymmetric_spectrum(problem, state, mu)[0] for mu in range(problem.n_student)]
@@ -227,10 +266,27 @@ def _square_root(a: Tensor) -> Tensor:
 
 
 def spectrum(problem: SaddlePointProblem, state: OrderParameters) -> Tensor:
-    """Eigenvalues of the Jacobian of the full map (m, p) → (m, p) at a solution, largest first.
+    """Compute the eigenvalues of the Jacobian of the full map (m, p) → (m, p) at a solution.
 
-    Real and non-negative. Above 1: the solution is not a local maximum of the free entropy.
-    Exactly 1: a flat direction, as the split of labels among memories that coincide.
+    They are real and non-negative. Above 1: the solution is not a local maximum of the free entropy.
+    Exactly 1: a flat direction, such as the split of labels among memories that coincide.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    state : OrderParameters
+        A solution m (P*, P), p (P+1, C+1).
+
+    Returns
+    -------
+    tensor of shape (Z,)
+        Eigenvalues, largest first.
+
+    Examples
+    --------
+    >>> bool(mn.theory.spectrum(problem, state)[0] < 1)
+    True
     """
     return _modes(problem.compressed(), state)[0]
 

@@ -31,12 +31,25 @@ _XTOL, _RTOL = 1e-15, 1e-14
 
 
 def symmetric_overlaps(problem: SaddlePointProblem) -> list[float]:
-    """Common overlaps a of all symmetric solutions of the uniform teacher, smallest first.
+    """Compute the common overlaps of all symmetric solutions of the uniform teacher.
 
-    The roots of √P* a = ς(2 β_eff ϱ √P* s) with s the share of one memory at overlap a: one
-    without a uniform component, up to three with one, where the memories may hold on to the data
-    or leave them to the uniform component. With ℓ = logit(P s) in place of a the two sides'
-    difference has a derivative with one maximum, so all roots can be bracketed.
+    They are the roots of √P* a = ς(2 β_eff ϱ √P* s), where s is the share of one memory at overlap a:
+    one without a uniform component, up to three with one.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        A problem with a uniform teacher.
+
+    Returns
+    -------
+    list of floats
+        Overlaps a, smallest first.
+
+    Examples
+    --------
+    >>> len(mn.theory.symmetric_overlaps(problem))
+    1
     """
     _check_symmetric(problem)
     root = math.sqrt(problem.n_teacher)
@@ -89,16 +102,34 @@ def symmetric_overlap(problem: SaddlePointProblem) -> float:
 def symmetric_transitions(
     problem: SaddlePointProblem, parameter: str, *, upper: float = 1e6
 ) -> list[float]:
-    """All values of β, ϱ or υ up to `upper` at which a symmetric solution changes stability.
+    """Find all values of β, ϱ or υ at which a symmetric solution changes stability.
 
-    Its eigenvalue β_eff a against parting is 1 where
+    Its eigenvalue β_eff a against parting is 1 if
 
         ϱ s (β_eff² − P*) = 1,   s = (1−p_0) e / (P [(1−p_0) e + p_0 Ω_N(β)/Ω_N(0)]),
 
-    s the share of one memory and p_0 = p_h(0). Without a uniform component this reads
-    β_eff² = P* + P/ϱ: one value. With one there are none or two values of β, between which
-    memories part: below there is too little signal, above the uniform component takes the data. Any
-    P*, P; p_h equal for all memories; p_q = p_q*, or no labels.
+    where s is the share of one memory and p_0 = p_h(0). Without a uniform component this reads
+    β_eff² = P* + P/ϱ: one value. With one there are none or two values of β, between which memories part.
+    It holds for any P* and P, equal p_h for all memories, and p_q = p_q* or no labels.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        A problem with a uniform teacher.
+    parameter : {"beta", "rho", "upsilon"}
+        The parameter to change.
+    upper : float, default 1e6
+        Largest value to look at.
+
+    Returns
+    -------
+    list of floats
+        Values, smallest first.
+
+    Examples
+    --------
+    >>> len(mn.theory.symmetric_transitions(problem, "beta"))
+    1
     """
     _check_symmetric(problem)
     if problem.n_teacher == 1 or problem.n_student == 1:
@@ -120,9 +151,32 @@ def symmetric_transitions(
 def symmetric_transition(
     problem: SaddlePointProblem, parameter: str, *, upper: float = 1e6
 ) -> float:
-    """The smallest of `symmetric_transitions`: where the symmetric solution first turns unstable.
+    """Find the smallest value at which the symmetric solution turns unstable.
 
-    Raises ValueError if there is none up to `upper`.
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        A problem with a uniform teacher.
+    parameter : {"beta", "rho", "upsilon"}
+        The parameter to change.
+    upper : float, default 1e6
+        Largest value to look at.
+
+    Returns
+    -------
+    float
+        The smallest of `symmetric_transitions`.
+
+    Raises
+    ------
+    ValueError
+        If there is none up to `upper`.
+
+    Examples
+    --------
+    >>> line = mn.theory.symmetric_transition(problem, "beta")
+    >>> bool(np.isclose((mn.theory.varsigma_of_noise(1.0) * line) ** 2, 2 + 2 / 2.0))
+    True
     """
     found = symmetric_transitions(problem, parameter, upper=upper)
     if not found:
@@ -215,8 +269,21 @@ def quartic_term(problem: SaddlePointProblem, xi: Tensor) -> float:
 class Transition:
     """The breaking of the symmetric solution at one value of a parameter.
 
-    cubic: coefficient of Σ ξ³ in F, 0 where that sum vanishes for every ξ. quartic: the largest F_4
-    over unit ξ where it does, else nan.
+    Attributes
+    ----------
+    parameter : str
+        "beta", "rho" or "upsilon".
+    value : float
+        Its value.
+    cubic : float
+        Coefficient of Σ ξ³ in F; 0 if that sum vanishes for every ξ.
+    quartic : float
+        The largest F_4 over unit ξ if it does, else nan.
+
+    Examples
+    --------
+    >>> mn.theory.transition_order(problem)[0].order
+    'continuous'
     """
 
     parameter: str
@@ -226,14 +293,34 @@ class Transition:
 
     @property
     def order(self) -> Order:
-        """First order if F still rises at the transition: by its cubic or its quartic term."""
+        """Order of the transition, "continuous" or "first order": the latter if F still rises there by its cubic or quartic term."""
         return "first order" if self.cubic > 0.0 or self.quartic > 0.0 else "continuous"
 
 
 def transition_order(
     problem: SaddlePointProblem, parameter: str = "beta", *, upper: float = 1e6
 ) -> list[Transition]:
-    """Each of `symmetric_transitions` with its Landau coefficients and its order."""
+    """Find the values at which the symmetric solution changes stability, and the order of each transition.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        A problem with a uniform teacher.
+    parameter : {"beta", "rho", "upsilon"}, default "beta"
+        The parameter to change.
+    upper : float, default 1e6
+        Largest value to look at.
+
+    Returns
+    -------
+    list of Transition
+        Each of `symmetric_transitions` with its Landau coefficients.
+
+    Examples
+    --------
+    >>> [transition.order for transition in mn.theory.transition_order(problem)]
+    ['continuous']
+    """
     found = []
     for value in symmetric_transitions(problem, parameter, upper=upper):
         here = problem.replace(**{parameter: value})

@@ -32,10 +32,21 @@ def _check_count(value: int, name: str, least: int) -> None:
 
 @dataclass(frozen=True)
 class Teacher:
-    """Planted weights: w (P*, N) unit rows, soft labels g (P*, C+1) rows summing to 1, beta = υN.
+    """Planted weights: no uniform component and equal shares 1/P*, as in the paper.
 
-    No uniform component and equal shares 1/P*, as in the paper; the last column of g is the class
-    "none of the C".
+    Attributes
+    ----------
+    w : tensor of shape (P*, N)
+        Unit rows.
+    g : tensor of shape (P*, C+1)
+        Soft labels, rows that sum to 1; the last column is the class "none of the C".
+    beta : float
+        β* = υN.
+
+    Examples
+    --------
+    >>> teacher.w.shape, teacher.g.shape
+    (torch.Size([2, 30]), torch.Size([2, 1]))
     """
 
     w: Tensor
@@ -44,13 +55,28 @@ class Teacher:
 
     @property
     def p_q(self) -> Tensor:
-        """Share of each class among the data, p_q*(y) = mean of g over memories: (C+1,)."""
+        """Share of each class among the data, tensor of shape (C+1,)."""
         return self.g.mean(0)
 
 
 @dataclass(frozen=True)
 class PlantedData:
-    """M examples: x (M, N) unit rows, y (M,) columns of g, cluster (M,) rows of the teacher's w."""
+    """M examples of a teacher.
+
+    Attributes
+    ----------
+    x : tensor of shape (M, N)
+        Unit rows.
+    y : tensor of int of shape (M,)
+        Classes, columns of g.
+    cluster : tensor of int of shape (M,)
+        The teacher's memory behind each row.
+
+    Examples
+    --------
+    >>> data.x.shape, len(data.y)
+    (torch.Size([120, 30]), 120)
+    """
 
     x: Tensor
     y: Tensor
@@ -77,8 +103,30 @@ def sample_teacher(
 ) -> Teacher:
     """Draw a teacher: memories uniform on the sphere, soft labels uniform on the simplex or given.
 
-    n_classes=0: no labels (one column). soft_labels: (P*, C+1), held fixed instead of drawn.
-    upsilon = β*/N sets the noise of the data. float64, on the generator's device.
+    Parameters
+    ----------
+    n_memories : int
+        Memories P*.
+    n_features : int
+        N.
+    n_classes : int, default 0
+        Classes C; 0: no labels, which is one column.
+    upsilon : float
+        υ = β*/N, which sets the noise of the data.
+    soft_labels : tensor of shape (P*, C+1), default None
+        Soft labels; None: drawn.
+    generator : torch.Generator
+        Source of the draws.
+
+    Returns
+    -------
+    Teacher
+        In float64, on the generator's device.
+
+    Examples
+    --------
+    >>> mn.theory.sample_teacher(2, 30, 3, upsilon=1.0, generator=generator).g.shape
+    torch.Size([2, 4])
     """
     _check_count(n_memories, "n_memories", 1)
     _check_count(n_features, "n_features", 2)
@@ -104,7 +152,29 @@ def sample_teacher(
 
 
 def sample_data(teacher: Teacher, rho: float, *, generator: torch.Generator) -> PlantedData:
-    """Draw M = round(ϱ P* N) examples: cluster μ* uniform, x ~ vMF(w*^μ*, β*), y ~ g*^μ*."""
+    """Draw M = round(ϱ P* N) examples of a teacher.
+
+    The memory `μ*` is uniform, `x ~ vMF(w*^μ*, β*)` and `y ~ g*^μ*`.
+
+    Parameters
+    ----------
+    teacher : Teacher
+        The teacher.
+    rho : float
+        ϱ = M/(P* N).
+    generator : torch.Generator
+        Source of the draws.
+
+    Returns
+    -------
+    PlantedData
+        Rows, classes and the memory behind each row.
+
+    Examples
+    --------
+    >>> mn.theory.sample_data(teacher, 1.0, generator=generator).x.shape
+    torch.Size([60, 30])
+    """
     _check_positive(rho, "rho", "it is M/(P* N), examples per memory and dimension")
     n_memories, n = teacher.w.shape
     n_rows = round(rho * n_memories * n)
@@ -137,10 +207,23 @@ def match_memories(overlaps: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Draws after burn-in, memories in the chains' own order, and the chains' last state.
+    """Draws of the student's weights after burn-in, memories in the chains' own order.
 
-    trace: overlaps ⟨w*^μ*, w^μ⟩, (chains, draws, P*, P); class_weights: p, (chains, draws, P+1,
-    C+1). acceptance: of exchanges between neighbors on the ladder (K−1,), if there was one.
+    Attributes
+    ----------
+    trace : tensor of shape (chains, draws, P*, P)
+        Overlaps `⟨w*^μ*, w^μ⟩`.
+    class_weights : tensor of shape (chains, draws, P+1, C+1)
+        Class weights p.
+    state : GibbsState
+        Last state of the chains, w (chains, P, N) and p (chains, P+1, C+1).
+    acceptance : tensor of shape (K−1,) or None
+        Share of accepted exchanges between neighbors on the ladder, if there was one.
+
+    Examples
+    --------
+    >>> posterior.trace.shape
+    torch.Size([2, 5, 2, 2])
     """
 
     trace: Tensor
@@ -149,12 +232,24 @@ class Posterior:
     acceptance: Tensor | None = None
 
     def order(self, align: Align = "chain") -> Tensor:
-        """Order of the memories for each draw, (chains, draws, P).
+        """Order the memories of each draw.
 
-        "chain": one permutation per chain, from its mean overlaps: unbiased while a chain keeps its
-        permutation (broken phase). "draw": one per draw; right when chains hop between well
-        separated permutations, but biased upwards by fluctuations. "none": as they come (symmetric
-        phase).
+        Parameters
+        ----------
+        align : {"chain", "draw", "none"}, default "chain"
+            "chain": one permutation per chain, from its mean overlaps, unbiased while a chain keeps its
+            permutation. "draw": one per draw, right if chains hop between well separated permutations, but
+            biased upwards by fluctuations. "none": as they come, for the symmetric phase.
+
+        Returns
+        -------
+        tensor of int of shape (chains, draws, P)
+            Numbers of memories.
+
+        Examples
+        --------
+        >>> posterior.order("draw").shape
+        torch.Size([2, 5, 2])
         """
         n_draws, n_memories = self.trace.shape[1], self.trace.shape[3]
         if align == "chain":
@@ -168,12 +263,44 @@ class Posterior:
         raise ValueError(f"align must be 'chain', 'draw' or 'none', got {align!r}")
 
     def overlaps(self, align: Align = "chain") -> Estimate:
-        """Posterior mean of the overlap matrix (P*, P), with standard errors, R-hat and ESS."""
+        """Estimate the posterior mean of the overlaps.
+
+        Parameters
+        ----------
+        align : {"chain", "draw", "none"}, default "chain"
+            How memories are ordered, as in `order`.
+
+        Returns
+        -------
+        Estimate
+            Means (P*, P) with standard errors, R-hat and effective sample size.
+
+        Examples
+        --------
+        >>> posterior.overlaps().mean.shape
+        torch.Size([2, 2])
+        """
         order = self.order(align)[:, :, None, :].expand_as(self.trace)
         return estimate(self.trace.gather(3, order))
 
     def mean_class_weights(self, align: Align = "chain") -> Tensor:
-        """Posterior mean of p, (P+1, C+1), rows in the order of `overlaps`."""
+        """Compute the posterior mean of the class weights.
+
+        Parameters
+        ----------
+        align : {"chain", "draw", "none"}, default "chain"
+            How memories are ordered, as in `order`.
+
+        Returns
+        -------
+        tensor of shape (P+1, C+1)
+            Means, rows in the order of `overlaps`.
+
+        Examples
+        --------
+        >>> posterior.mean_class_weights().shape
+        torch.Size([3, 1])
+        """
         order = torch.nn.functional.pad(
             self.order(align) + 1, (1, 0)
         )  # the uniform row stays first
@@ -181,7 +308,18 @@ class Posterior:
         return self.class_weights.gather(2, order).mean((0, 1))
 
     def mean_overlap(self) -> Estimate:
-        """Posterior mean of the average over all P*·P overlaps: blind to permutations."""
+        """Estimate the posterior mean of the average over all P*·P overlaps, which no permutation changes.
+
+        Returns
+        -------
+        Estimate
+            Mean with standard error, R-hat and effective sample size.
+
+        Examples
+        --------
+        >>> posterior.mean_overlap().mean.shape
+        torch.Size([])
+        """
         return estimate(self.trace.mean((2, 3)))
 
 
@@ -204,16 +342,53 @@ def sample_posterior(
 ) -> Posterior:
     """Sample the student's weights given data, Eq. (posterior), and record their overlaps.
 
-    The student has P memories, inverse temperature β (it does not know β*), and uniform priors on
-    the sphere and on {p ≥ 0: row sums p_h (P+1,), column sums p_q (C+1,)}. Defaults: p_h =
-    (0, 1/P, ...), no uniform component; p_q = the teacher's.
+    The student has uniform priors on the sphere and on {p ≥ 0: row sums p_h, column sums p_q}. It does
+    not know β*. Broken and symmetric phases may be metastable, so compare both kinds of start.
 
-    start: the teacher's memories, repeated or cut to P (informed), uniform on the sphere
-    (uninformed), or w (chains, P, N); broken and symmetric phases may be metastable, so compare
-    both. class_weight_moves: steps of each kind on p in a sweep, P + C + 1 by default. ladder:
-    increasing inverse temperatures below β for replica exchange (`tempering`), so that chains pass
-    from one phase or permutation to another; it costs a chain each. Use "draw" or "none" to align
-    what it samples. on_sweep is called with the number of sweeps done.
+    Parameters
+    ----------
+    teacher : Teacher
+        The teacher.
+    data : PlantedData
+        Its examples.
+    n_memories : int
+        Memories P of the student.
+    beta : float
+        Inverse temperature β of the student.
+    p_h : tensor of shape (P+1,), default None
+        Weights of the student's memories; None: all equal, without uniform component.
+    p_q : tensor of shape (C+1,), default None
+        Weights of the student's classes; None: the teacher's.
+    start : {"random", "teacher"} or tensor of shape (chains, P, N), default "random"
+        "random": uniform on the sphere. "teacher": the teacher's memories, repeated or cut to P.
+    n_chains : int, default 4
+        Chains.
+    n_burn_in : int, default 200
+        Sweeps that are not recorded.
+    n_sweeps : int, default 500
+        Sweeps that are.
+    class_weight_moves : int, default None
+        Steps of each kind on p in a sweep; None: P + C + 1.
+    ladder : sequence of floats, default ()
+        Increasing inverse temperatures below β for replica exchange, so that chains pass from one phase
+        or permutation to another. Align such draws by "draw" or "none".
+    on_sweep : function, default None
+        Called with the number of sweeps done.
+    generator : torch.Generator
+        Source of the draws.
+
+    Returns
+    -------
+    Posterior
+        Overlaps and class weights of the draws.
+
+    Examples
+    --------
+    >>> mn.theory.sample_posterior(
+    ...     teacher, data, n_memories=2, beta=10.0, n_chains=2, n_burn_in=5, n_sweeps=5,
+    ...     generator=generator,
+    ... ).trace.shape
+    torch.Size([2, 5, 2, 2])
     """
     _check_count(n_memories, "n_memories", 1)
     _check_count(n_chains, "n_chains", 1)

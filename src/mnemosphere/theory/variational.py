@@ -43,11 +43,32 @@ def _norm_squared(problem: SaddlePointProblem, m_hat: Tensor) -> Tensor:
 
 
 def free_entropy(problem: SaddlePointProblem, m: Tensor, m_hat: Tensor, p: Tensor) -> Tensor:
-    """The trial function f(m, m_hat, p) (...,) of Eq. (var_free_entropy), differentiable.
+    """Compute the trial function f(m, m_hat, p) of Eq. (var_free_entropy), differentiable.
 
-    Stationary in m and m_hat, and in p under its marginals, exactly where Eq. (saddle-point)
-    holds. The solutions that the solver reaches maximize it over (m, p) after minimizing it over
-    m_hat. Infinite at ϱ = ∞: use free_entropy_per_example there.
+    It is stationary in m and m_hat, and in p under its marginals, exactly where Eq. (saddle-point)
+    holds. The solver's solutions maximize it over (m, p) after minimizing it over m_hat. It is infinite
+    at ϱ = ∞.
+
+    Parameters
+    ----------
+    problem : SaddlePointProblem
+        The equations.
+    m : tensor of shape (..., P*, P)
+        Overlaps.
+    m_hat : tensor of shape (..., P*, P)
+        Conjugate overlaps.
+    p : tensor of shape (..., P+1, C+1)
+        Class weights of the student.
+
+    Returns
+    -------
+    tensor of shape (...)
+        Free entropy.
+
+    Examples
+    --------
+    >>> mn.theory.free_entropy(problem, solution.m, solution.m_hat, solution.p).shape
+    torch.Size([20])
     """
     if math.isinf(problem.rho):
         raise ValueError("f grows with rho, got rho = inf: use free_entropy_per_example")

@@ -102,35 +102,163 @@ class Run:
 
 
 class Callback:
-    """Override what you want to see; only `stop_reason` has a say in training."""
+    """Base class of callbacks, which watch a fit, stop it or store it.
+
+    Override the methods of the events that you need. Only `stop_reason` changes training. A `Run` holds
+    `params`, `history` (one `PassRecord` per pass), `max_iter` and `status`. All methods but
+    `identify` and `stop_reason` return None.
+
+    Examples
+    --------
+    >>> class Losses(mn.Callback):
+    ...     def on_pass(self, run):
+    ...         losses.append(run.history[-1].loss)
+    >>> losses = []
+    >>> clf.set_params(callbacks=[Losses()]).fit(X_train, y_train).n_iter_ == len(losses)
+    True
+    """
 
     needs_fingerprint = False  # of the data, which takes a look at every row
 
     def identify(self, identity: Mapping[str, Any], seed: int) -> int:
-        """An estimator is fitted: with what and to what, with this seed unless another is told.
+        """Receive what an estimator is fitted with and to; called if `needs_fingerprint` is True.
 
-        Asked only where `needs_fingerprint`.
+        Parameters
+        ----------
+        identity : mapping
+            Settings, versions and a checksum of the data.
+        seed : int
+            The seed that the estimator drew.
+
+        Returns
+        -------
+        int
+            The seed to train with.
+
+        Examples
+        --------
+        >>> mn.Callback().identify({"data": "…"}, seed=7)
+        7
         """
         return seed
 
     def on_start(self, run: Run) -> None:
-        """Training starts; it takes at most run.max_iter passes."""
+        """Receive the run before the first pass.
+
+        Parameters
+        ----------
+        run : Run
+            The fit in progress; it takes at most `run.max_iter` passes.
+
+        Examples
+        --------
+        >>> class Announce(mn.Callback):
+        ...     def on_start(self, run):
+        ...         print("passes at most:", run.max_iter)
+        >>> _ = clf.set_params(callbacks=[Announce()], max_iter=5).fit(X_train, y_train)
+        passes at most: 5
+        """
 
     def on_batch(self, run: Run, share_done: float) -> None:
-        """A batch is done; share_done of this pass in [0, 1]."""
+        """Receive the run after a batch.
+
+        Parameters
+        ----------
+        run : Run
+            The fit in progress.
+        share_done : float in [0, 1]
+            How much of this pass is done.
+
+        Examples
+        --------
+        >>> class Watch(mn.Callback):
+        ...     def on_batch(self, run, share_done):
+        ...         shares.append(share_done)
+        >>> shares = []
+        >>> _ = clf.set_params(callbacks=[Watch()]).fit(X_train, y_train)
+        >>> max(shares)
+        1.0
+        """
 
     def on_pass(self, run: Run) -> None:
-        """A pass is done; run.history[-1] tells of it."""
+        """Receive the run after a pass.
+
+        Parameters
+        ----------
+        run : Run
+            The fit in progress; `run.history[-1]` is the record of the pass.
+
+        Examples
+        --------
+        >>> class Watch(mn.Callback):
+        ...     def on_pass(self, run):
+        ...         passes.append(run.history[-1].n_iter)
+        >>> passes = []
+        >>> _ = clf.set_params(callbacks=[Watch()], max_iter=3).fit(X_train, y_train)
+        >>> passes[0]
+        1
+        """
 
     def stop_reason(self, run: Run) -> str | None:
-        """Why to stop here, after a pass or before the first; None to go on."""
+        """Give a reason to stop after a pass, or before the first one.
+
+        Parameters
+        ----------
+        run : Run
+            The fit in progress.
+
+        Returns
+        -------
+        str or None
+            The reason, which becomes the status of the run; None to go on.
+
+        Examples
+        --------
+        >>> class OnePass(mn.Callback):
+        ...     def stop_reason(self, run):
+        ...         return "one pass is enough" if run.n_iter == 1 else None
+        >>> clf.set_params(callbacks=[OnePass()]).fit(X_train, y_train).status_
+        'one pass is enough'
+        """
         return None
 
     def on_split(self, split: SplitRecord, params: Parameters) -> None:
-        """The network has grown to `params`; the next phase of training comes."""
+        """Receive the grown network between two phases of training, with `growth` only.
+
+        Parameters
+        ----------
+        split : SplitRecord
+            How many memories were split, and by how much curvature.
+        params : Parameters
+            The network after the split.
+
+        Examples
+        --------
+        >>> class Watch(mn.Callback):
+        ...     def on_split(self, split, params):
+        ...         sizes.append((split.n_memories, params.n_memories))
+        >>> sizes = []
+        >>> _ = clf.set_params(callbacks=[Watch()], growth=3).fit(X_train, y_train)
+        >>> sizes[0]
+        (3, 6)
+        """
 
     def on_end(self, run: Run) -> None:
-        """Training ended; run.status tells how."""
+        """Receive the run after the last pass.
+
+        Parameters
+        ----------
+        run : Run
+            The run; `run.status` says how it ended.
+
+        Examples
+        --------
+        >>> class Report(mn.Callback):
+        ...     def on_end(self, run):
+        ...         print(run.n_iter <= run.max_iter)
+        >>> _ = clf.set_params(callbacks=[Report()]).fit(X_train, y_train)
+        True
+        """
 
 
 @dataclass(frozen=True)

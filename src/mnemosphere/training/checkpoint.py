@@ -53,13 +53,27 @@ _TRY = (
 
 
 class Checkpoint(Callback):
-    """Save the run after every pass, and go on from the file if there is one.
+    """Save the run after every pass, and continue from the file if there is one.
 
-    In a long pass it is saved every `interval` seconds, after a batch: so much is lost at most.
-    A training of several parts (phases of growth) has one file per part, named
-    after `path`: finished parts are read back, an unfinished one goes on where it stopped. What an
-    estimator was fitted with, and the seed it drew, is in `path`.run: a fit of the same estimator
-    to the same data goes on with them, another one is refused. {run} in the path stands for that.
+    A training of several parts, such as phases of growth, has one file per part, named after `path`.
+    Finished parts are read back, an unfinished one continues. `path`.run records the settings, the data
+    and the seed. A fit of the same estimator to the same data continues with them; another fit is
+    refused.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. {run} in it stands for the identity of the fit: folds and trials of a search then
+        have files of their own.
+    interval : float, default 60
+        Seconds between savings within a long pass; at most so much work is lost.
+
+    Examples
+    --------
+    >>> settings = {"callbacks": [mn.Checkpoint("run.safetensors")]}
+    >>> first = clf.set_params(**settings).fit(X_train, y_train).predict(X_test)
+    >>> bool((clf.fit(X_train, y_train).predict(X_test) == first).all())  # read back from the file
+    True
     """
 
     needs_fingerprint = True
@@ -72,7 +86,23 @@ class Checkpoint(Callback):
         return f"Checkpoint({str(self.path)!r})"
 
     def file(self, stage: str) -> Path:
-        """Where a part of the training is stored."""
+        """Get the path of a part of the training.
+
+        Parameters
+        ----------
+        stage : str
+            Name of the part; "" if there is only one.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Examples
+        --------
+        >>> mn.Checkpoint("run.safetensors").file("").name
+        'run.safetensors'
+        """
         path = self.path.with_name(self.path.name.replace("{run}", self._key[:12]))
         return path.with_name(f"{path.name}.{stage}") if stage else path
 

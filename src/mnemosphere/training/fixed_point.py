@@ -43,7 +43,7 @@ class FixedPoint:
 
     Parameters
     ----------
-    batch_size : int, "auto" or None
+    batch_size : int or "auto" or None
         None takes one exact step per pass, and the loss never increases. A number takes a step
         after every batch from a running mean of the statistics, whose memory is short at first
         and grows with the passes: many steps early, less and less noise later. "auto" is a
@@ -51,13 +51,13 @@ class FixedPoint:
         None; a classifier with default settings takes exact steps up to 10,000 rows.
     learn_beta : bool
         Whether β is trained; the estimators decide by their `beta`.
-    half_life : float or None
-        Rows after which the running mean has forgotten half, for streams that drift; None: its
-        memory grows with what was seen. Only where steps are taken after batches.
     learn_weights : bool or None
         Whether the weights p_h of memories are learned; the uniform component's and the class
         prior are held. False holds all, as the paper does. None: a classifier learns them if
         every row that it uses has a label and steps are exact; all else holds them.
+    half_life : float or None
+        Rows after which the running mean has forgotten half, for streams that drift; None: its
+        memory grows with what was seen. Only where steps are taken after batches.
     once_per_pass : bool
         Class weights are learned at the end of every pass, not after every batch, and dead memories
         are looked for there. For memories that start with the labels of their rows: they hardly
@@ -66,6 +66,11 @@ class FixedPoint:
     tol : float >= 0
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
+    Examples
+    --------
+    >>> solver = mn.FixedPoint(batch_size=None, tol=1e-6)
+    >>> clf.set_params(solver=solver, max_iter=50).fit(X_train, y_train).n_iter_ <= 50
+    True
     """
 
     batch_size: int | Literal["auto"] | None = "auto"

@@ -22,7 +22,9 @@ _MOST_RATE = 1e30  # single precision holds it
 
 @dataclass(frozen=True)
 class SGD(GradientSolver):
-    """Heavy ball, v ← m·v − lr·gradient, θ ← θ + v, kept on the sphere and in the polytope.
+    """The paper's SGD with momentum, constrained to the sphere and to the polytope of class weights.
+
+    The step is that of the heavy ball, v ← m·v − lr·gradient, θ ← θ + v.
 
     Memories: the gradient is projected onto the tangent space, the step normalized. Class
     weights: multiplied by exp(v), then scaled back to their marginals by Sinkhorn–Knopp; their
@@ -51,6 +53,11 @@ class SGD(GradientSolver):
     tol : float >= 0
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
+    Examples
+    --------
+    >>> solver = mn.SGD(learning_rate=0.01, batch_size=50)
+    >>> clf.set_params(solver=solver, max_iter=20).fit(X_train, y_train).n_iter_ <= 20
+    True
     """
 
     learning_rate: float = 0.01
@@ -80,10 +87,25 @@ class SGD(GradientSolver):
 
     @classmethod
     def paper(cls, *, learn_beta: bool = True) -> Self:
-        """The authors' settings.
+        """Use the settings of the paper's authors.
 
         They write v ← m·v − η·grad, θ ← θ + η·v with η = 0.1 and m = 0.99: heavy ball at the rate
         η² = 0.01 in the convention used here, an effective step of η²/(1−m) = 1.
+
+        Parameters
+        ----------
+        learn_beta : bool, default True
+            Whether β is trained.
+
+        Returns
+        -------
+        SGD
+            The solver.
+
+        Examples
+        --------
+        >>> mn.SGD.paper().momentum
+        0.99
         """
         return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, tolerance=None)
 

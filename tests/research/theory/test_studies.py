@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mnemosphere import theory
+from mnemosphere.theory import continuation, symmetric
 from research import theory as studies
 
 
@@ -49,7 +50,7 @@ def test_curves_are_the_known_overlaps_and_samples_lie_near():
     assert own[2] == pytest.approx(0.960, abs=5e-4)
     assert other[2] == pytest.approx(0.0026, abs=5e-5)
     for k, beta in enumerate([1.0, 2.0]):
-        expected = theory.symmetric_overlap(setting.problem(beta=beta))
+        expected = symmetric.symmetric_overlap(setting.problem(beta=beta))
         assert even[k] == pytest.approx(expected, abs=1e-7)
     assert np.isnan([own[0], own[1], other[0], other[1], even[2]]).all()
     for name, place, value in (("own teacher memory", 10.0, own[2]), ("symmetric", 2.0, even[1])):
@@ -87,7 +88,7 @@ def test_bifurcations_of_three_memories(three):
     bridge = curves["broken, behind its fold"]
     assert not bridge.stable[bridge.beta > 3.3192].any()
     assert bridge.beta[-1] == pytest.approx(line, abs=1e-4)
-    gap = bridge.overlaps[-1].max() - theory.symmetric_overlap(studies.Setting(3, 3).problem(
+    gap = bridge.overlaps[-1].max() - symmetric.symmetric_overlap(studies.Setting(3, 3).problem(
         beta=float(bridge.beta[-1])))  # fmt: skip
     assert abs(gap) < 0.01
     drawn = three.draw_tree()
@@ -140,7 +141,7 @@ def test_a_deeper_tree_parts_top_down_where_the_jacobian_says():
     )
     direction = x.sum(0) / x.sum(0).norm()
     m = (x @ direction)[:, None].expand(-1, 4)
-    state = theory.newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
+    state = continuation.newton(problem, theory.OrderParameters(m, problem.p_h[:, None])).state
     assert float(theory.spectrum(problem, state)[0]) == pytest.approx(1.0, abs=1e-8)
 
 
