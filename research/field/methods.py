@@ -154,11 +154,6 @@ FEW_LABELS: dict[str, Make] = {
 }
 
 
-def detector(case: Case) -> Any:
-    """Ours where labels are known: a classifier, unless there is but one class."""
-    return CLASSIFIERS[OURS](case) if case.n_classes > 1 else without_labels(case)
-
-
 def without_labels(case: Case) -> Any:
     """One cluster with as many memories as a classifier would take: a density, nothing more."""
     n = max(2, min(1000, case.n_rows // 5))
@@ -166,7 +161,7 @@ def without_labels(case: Case) -> Any:
 
 
 DETECTORS: dict[str, Make] = {
-    OURS: detector,
+    OURS: CLASSIFIERS[OURS],
     "dam, without labels": without_labels,
     "isolation forest": lambda c: IsolationForest(random_state=c.seed),
     "distance to the fifth neighbor": lambda c: scaled(NeighborDistance()),

@@ -19,7 +19,8 @@ from mnemosphere.numerics import sphere
 _CANDIDATES = 16
 # Of the memories, merged in one round: estimates of one round know nothing of its other merges.
 _ROUND = 0.125
-_BLOCK = 1024
+_BLOCK, _PAIRS = 1024, 1 << 24  # memories compared with all at once, and most pairs of that
+_WIDE = 1 << 14
 # Memories that a reader cannot distinguish: an overlap of 0.999, soft labels alike to a hundredth.
 _ALIKE, _SAME_LABELS = math.sqrt(2 * (1 - 0.999)), 0.01
 _DIRECTIONS = 16
@@ -89,17 +90,20 @@ def alike(params: Parameters, distance: float = _ALIKE, labels: float = _SAME_LA
     generator = torch.Generator().manual_seed(0)
     few = torch.randn(w.shape[1], min(_DIRECTIONS, w.shape[1]), generator=generator)
     seen = w @ torch.linalg.qr(few)[0].to(w)
-    for block in torch.split(p.sum(1).argsort(descending=True, stable=True), _BLOCK):
-        near = torch.cdist(seen[block], seen) <= distance + _CDIST_ERROR  # (M, P)
+    left = p.sum(1).argsort(descending=True, stable=True)
+    while len(left):
+        block = left[: max(1, min(_BLOCK, _PAIRS // len(left)))]
+        near = torch.cdist(seen[block], seen[left]) <= distance + _CDIST_ERROR  # (M, L)
         alone = near.sum(1) <= 1
         found[block[alone]] = block[alone]
         for memory, candidates in zip(block[~alone].tolist(), near[~alone], strict=True):
             if found[memory] < 0:
-                others = (candidates & (found < 0)).nonzero()[:, 0]
+                others = left[candidates & (found[left] < 0)]
                 same = (w[others] - w[memory]).norm(dim=1) <= distance
                 same &= (soft[others] - soft[memory]).abs().amax(1) <= labels
                 found[others[same]] = memory
                 found[memory] = memory
+        left = left[found[left] < 0]
     return found
 
 
@@ -110,8 +114,10 @@ def merge_duplicates(
 
     Copies share one exponent, so the sum of their weights predicts what they did. class_weights:
     a second p (P+1, C+1) that classes are read from; its soft labels are compared and it is merged
-    with the rest.
+    with the rest. So many memories that looking for copies takes minutes are left as they are.
     """
+    if params.n_memories > _WIDE:
+        return params, class_weights
     tiny = _ROUNDING * torch.finfo(params.w.dtype).eps
     read = params if class_weights is None else params.replace(p=class_weights.to(params.p))
     source = alike(read, tiny, tiny)
