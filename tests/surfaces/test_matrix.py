@@ -294,7 +294,7 @@ def written() -> str:
     told = [f"{k}. {kind}, {surface}: `{REFUSED[kind, surface]}`"
             for (kind, surface), k in notes.items()]  # fmt: skip
     n = len(KINDS) * len(SURFACES)
-    count = f"{n - len(REFUSED)} of {n} cells work, with default settings and with given ones."
+    count = f"Of {n} cells, {n - len(REFUSED)} work, with default settings and with given ones."
     return "\n".join([*lines, "", count, "", *told])
 
 
