@@ -58,7 +58,7 @@ def known_table() -> str:
         for method, own in data["results"]["1"]["methods"].items()
         if not method.startswith("ours,")
     ]  # fmt: skip
-    return markdown(head, rows) + f"\n\n{command(run)}, {device(run)} per fit."
+    return markdown(head, rows) + f"\n\n{command(run)}, {device(run)}, one thread per fit."
 
 
 def open_table() -> str:

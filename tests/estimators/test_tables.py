@@ -165,6 +165,10 @@ def test_explanations_of_rows_with_missing_values_add_up_to_the_probabilities(no
     parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
     parts = (parts + why.uniform_share[:, None] * soft[0])[:, :-1]
     np.testing.assert_allclose(parts / parts.sum(1, keepdims=True), proba, rtol=1e-8)
+    for row in range(41):
+        by_feature, best = why.features(row), np.sort(proba[row])
+        assert by_feature.log_odds == pytest.approx(np.log(best[-1] / best[-2]), rel=1e-6, abs=1e-9)
+        assert (by_feature.difference_missing == 0) or np.isnan(x[row]).any()
 
 
 def test_many_classes_of_one_size_are_no_imbalance_and_learn_the_weights_of_memories():

@@ -126,6 +126,7 @@ class Reasons:
     constant = np.array([0.25, 0.0, 0.0])
     difference = np.random.default_rng(3).normal(size=17)
     difference_constant, difference_rest, difference_frequencies = 0.5, -0.25, -1.5
+    difference_missing = 0.0
     log_odds = float(difference.sum()) - 1.25
     relevance, pairs = np.linspace(0.2, 1.8, 17), ()
 

@@ -146,8 +146,10 @@ def check_reasons(f, _):
         reasons = why.features(0)
         total = sum(line["difference"] for line in reasons.as_dicts())
         apart = reasons.difference_rest + reasons.difference_constant
-        apart += reasons.difference_frequencies
+        apart += reasons.difference_frequencies + reasons.difference_missing
         assert total + apart == pytest.approx(reasons.log_odds, abs=1e-6)
+        top = np.sort(why.proba[0])[::-1]
+        assert np.exp(-reasons.log_odds) * top[0] == pytest.approx(top[1], abs=1e-5)
 
 
 def check_novelty(f, _):

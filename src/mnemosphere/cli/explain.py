@@ -130,6 +130,7 @@ def _records(found: Explanation, rows: Rows) -> list[dict[str, Any]]:
 def _features(found: Explanation, k: int) -> dict[str, Any]:
     why = found.features(k)
     apart = why.difference_rest + why.difference_frequencies + why.difference_constant
+    apart += why.difference_missing
     return {"features": why.as_dicts(), "apart_from_features": apart, "log_odds": why.log_odds}
 
 

@@ -231,7 +231,7 @@ class Encoding:
 def written(value: float, kind: str = "number") -> str:
     """A number of a column of that kind, for people."""
     if np.isnan(value):
-        return "empty"
+        return "missing"
     if kind == "date" and abs(value) < _DAYS:
         return str(np.datetime64(round(value), "D"))
     return f"{value:.0f}" if _FOUR_DIGITS <= abs(value) < _WHOLE else f"{value:.4g}"

@@ -233,7 +233,9 @@ class Explanation:
         """
         order = self._order[row].tolist()
         pair = order[0], order[1 % len(order)]
-        return feature_contributions(self.source, row, self.memory[row], self.classes, pair)
+        return feature_contributions(
+            self.source, row, self.memory[row], self.classes, pair, self.proba[row]
+        )
 
     @property
     def shows_features(self) -> bool:

@@ -95,8 +95,10 @@ class FeatureContributions:
         Part of the memories themselves: weights, spread, soft labels.
     difference_frequencies : float
         Part of the class frequencies in soft labels, which limit the odds.
+    difference_missing : float
+        Part of not knowing the missing values: the probabilities average over them.
     log_odds : float
-        The sum of the last four.
+        The sum of the last five.
     relevance : ndarray of shape (N,)
         How much each feature counts in the metric, 1 on average.
     pairs : list of (str, str, float)
@@ -106,7 +108,7 @@ class FeatureContributions:
     --------
     >>> parts = clf.explain(X_test[:1]).features()
     >>> total = parts.difference.sum() + parts.difference_constant
-    >>> total += parts.difference_rest + parts.difference_frequencies
+    >>> total += parts.difference_rest + parts.difference_frequencies + parts.difference_missing
     >>> bool(np.isclose(total, parts.log_odds))
     True
     """
@@ -127,6 +129,7 @@ class FeatureContributions:
     difference_constant: float
     difference_rest: float
     difference_frequencies: float
+    difference_missing: float
     log_odds: float
     relevance: Floats
     pairs: list[tuple[str, str, float]]
@@ -214,6 +217,8 @@ class FeatureContributions:
         lines.append(line("(soft labels)", None, self.difference_rest))
         if abs(self.difference_frequencies) >= 0.005:
             lines.append(line("(class frequencies)", None, self.difference_frequencies))
+        if self.difference_missing:
+            lines.append(line("(missing values)", None, self.difference_missing))
         overlaps = self.contribution[0].sum() + self.constant[0]
         return [*lines, line("sum", overlaps, self.log_odds)]
 
@@ -258,9 +263,13 @@ def _without_frequencies(params: Parameters, order: tuple[int, int]) -> Paramete
 
 
 def feature_contributions(
-    source: Source, row: int, memory: NDArray[Any], classes: NDArray[Any], order: tuple[int, int]
-) -> FeatureContributions:
-    """One row's decision; memory (k,), order: places of the predicted class and the runner-up."""
+    source: Source, row: int, memory: NDArray[Any], classes: NDArray[Any], order: tuple[int, int],
+    proba: Floats,
+) -> FeatureContributions:  # fmt: skip
+    """One row's decision; memory (k,), order: places of the predicted class and the runner-up.
+
+    proba (C,) of the row as it is; features are those of the row with its missing values filled in.
+    """
     params, normalizer = source.params.to(dtype=torch.float64), source.normalizer
     x = source.values[row : row + 1].to(params.w.device).to_dense()
     n = x.shape[1]
@@ -282,7 +291,9 @@ def feature_contributions(
         toward.append(params.beta_eff * (share @ back) * (v - mean[-1] / 2))
         said.append(float(scores.logsumexp(1)))
     log_joints = params.p_q.clamp_min(1e-300).log() if bool(lost) else log_joint(params, u)[0]
-    log_odds = float(log_joints[order[0]] - log_joints[order[1]])
+    filled_odds = float(log_joints[order[0]] - log_joints[order[1]])
+    top, second = np.log(np.maximum(proba[[*order]], 1e-300))
+    log_odds = float(top - second) if np.isnan(value).any() else filled_odds
     difference = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
     memories_odds = 0.0 if bool(lost) else said[0] - said[1]
 
@@ -308,7 +319,8 @@ def feature_contributions(
         difference=difference[:n].cpu().numpy(),
         difference_constant=float(difference[n:].sum()),
         difference_rest=memories_odds - float(difference.sum()),
-        difference_frequencies=log_odds - memories_odds,
+        difference_frequencies=filled_odds - memories_odds,
+        difference_missing=log_odds - filled_odds,
         log_odds=log_odds,
         relevance=np.ones(n) if metric is None else relevances(metric).cpu().numpy(),
         pairs=[(called[i], called[j], value) for i, j, value in pairs],

@@ -45,6 +45,7 @@ class Reasons(Protocol):
     difference_constant: float
     difference_rest: float
     difference_frequencies: float
+    difference_missing: float
     log_odds: float
     relevance: Array  # (N,) of the features in the metric
     pairs: list[tuple[str, str, float]]  # none without a metric
@@ -78,6 +79,9 @@ def feature_figure(
     names += ["soft labels", "class frequencies"]
     overlap += [0.0, 0.0]
     odds += [found.difference_rest, found.difference_frequencies]
+    if found.difference_missing:
+        names, overlap = [*names, "missing values"], [*overlap, 0.0]
+        odds.append(found.difference_missing)
     if figure is None:
         figure = new_figure(9.0, float(np.clip(1.8 + 0.27 * len(names), 3.4, 6.4)))
     widths = [1.5, *([0.5] if found.pairs else []), 1.0, 1.0, 1.1]
