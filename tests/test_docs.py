@@ -70,7 +70,8 @@ def test_every_fence_is_of_a_known_kind(page):
     assert {kind for kind, _, _ in blocks(page)} <= KNOWN
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+# Blocks of the gallery are the scripts of test_examples.
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name != "gallery"])
 def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures):
     monkeypatch.chdir(tmp_path)
     # Nobody looks at their figures: choices from fewer rows, few passes.

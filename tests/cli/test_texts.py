@@ -10,7 +10,11 @@ import mnemosphere as mn
 
 ENCODER = ("--encoder", "hashed_words:hashed_words")
 FAST = ("--objective", "joint", "--memories", "20", "--varsigma", "0.5", "--normalize", "unit")
-NEW = ["Somebody stole my card", "How do I change my PIN?", "quokka wombat numbat bandicoot"]
+NEW = [
+    "Somebody stole my card",
+    "How do I change my PIN?",
+    "quokka wombat numbat bandicoot platypus echidna bilby possum",
+]
 
 
 def write(path, **columns):

@@ -149,7 +149,7 @@ def test_rungs_grow_and_leave_rows_to_hold_out(rows, classes):
     memories = [rung[3] for rung in found]
     assert memories == sorted(memories)
     assert memories[0] >= classes
-    assert memories[-1] == rows
+    assert memories[-1] >= rows
     for n_fitted, n_held, n_splits, _ in found:
         assert n_fitted + n_held <= rows
         assert n_splits * n_held <= rows

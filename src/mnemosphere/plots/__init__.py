@@ -14,6 +14,7 @@ from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix
 from mnemosphere.plots.recall import recall_strips
 from mnemosphere.plots.search import search
+from mnemosphere.plots.style import figure_style
 from mnemosphere.plots.terminal import terminal_gallery
 from mnemosphere.plots.training import learning_curves
 
@@ -22,6 +23,7 @@ __all__ = [
     "class_weights",
     "confusion_matrix",
     "coverage_curve",
+    "figure_style",
     "latent_classes",
     "learning_curves",
     "lineage_tree",

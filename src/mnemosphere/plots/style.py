@@ -67,6 +67,20 @@ def figure_style() -> Iterator[None]:
     """Draw in the look of this package inside a `with` block, or in a function so decorated.
 
     The settings of matplotlib are as before afterwards.
+
+    Yields
+    ------
+    None
+        Nothing.
+
+    Examples
+    --------
+    >>> from matplotlib import rcParams
+    >>> before = rcParams["font.size"]
+    >>> with mn.plots.figure_style():
+    ...     inside = rcParams["font.size"]
+    >>> inside, rcParams["font.size"] == before
+    (11.0, True)
     """
     with mpl.rc_context(_STYLE):
         yield
