@@ -10,7 +10,7 @@ import mnemosphere as mn
 
 wine = load_wine(as_frame=True)
 wines, kinds = wine.data, wine.target_names[wine.target]
-clf = mn.DAMClassifier(random_state=0).fit(wines[::2], kinds[::2])
+clf = mn.DAMClassifier(objective="joint", random_state=0).fit(wines[::2], kinds[::2])
 row = wines[69:70]
 why = clf.explain(row)
 print(why)

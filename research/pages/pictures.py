@@ -65,7 +65,7 @@ def explanation() -> Figure:
     """Why a wine is of its class, as on the page "Interpretability"."""
     wine = load_wine(as_frame=True)
     rows, kinds = wine.data, wine.target_names[wine.target]
-    model = DAMClassifier(random_state=0).fit(rows[::2], kinds[::2])
+    model = DAMClassifier(objective="joint", random_state=0).fit(rows[::2], kinds[::2])
     return model.explain(rows[69:70]).plot(truth=kinds[69])
 
 
