@@ -71,7 +71,9 @@ def test_every_fence_is_of_a_known_kind(page):
 
 
 # Blocks of the gallery are the scripts of test_examples.
-@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name != "gallery"])
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent.name != "gallery"], ids=lambda p: str(p.relative_to(ROOT))
+)
 def test_python_blocks_run(page, tmp_path, monkeypatch, small_pictures):
     monkeypatch.chdir(tmp_path)
     # Nobody looks at their figures: choices from fewer rows, few passes.

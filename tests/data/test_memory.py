@@ -55,10 +55,8 @@ def held():
 
 
 @LINUX
-@pytest.mark.parametrize(
-    "suffix",
-    [".npy", *(pytest.param(other, marks=pytest.mark.slow) for other in (".parquet", ".feather"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".feather"])
 def test_rows_in_files_are_never_held_together(tmp_path, suffix):
     path = tmp_path / f"rows{suffix}"
     write(path, N_ROWS)

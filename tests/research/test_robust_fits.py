@@ -86,6 +86,7 @@ def test_a_fit_that_raises_is_counted(monkeypatch):
     assert robust_fits.summary([found])["failed"] == 1
 
 
+@pytest.mark.slow
 def test_the_benchmark_stores_fits_and_summary(tmp_path, capsys):
     out = tmp_path / "report.json"
     robust_fits.main(["--kinds", "moons", "--each", "1", "--seeds", "1", "--out", str(out)])
