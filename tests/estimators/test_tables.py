@@ -60,7 +60,7 @@ def test_a_table_with_categories_dates_and_missing_values(table, model, tmp_path
     np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
     why = model.explain(frame[:3])
     assert "plan=basic" in str(why)
-    numbers = mn.interpret.encode(model.model_, frame, fill=False)
+    numbers = mn.interpret.encode(model.model_, frame)
     assert list(numbers) == ["age", "plan=basic", "plan=plus", "plan=pro", "active", "since"]
     np.testing.assert_array_equal(model.predict_proba(numbers), model.predict_proba(frame))
     np.testing.assert_array_equal(
@@ -97,7 +97,8 @@ def test_known_features_stay_and_missing_values_come_back_in_units(kind):
     holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
     holes[np.isnan(holes).all(1)] = x[np.isnan(holes).all(1)]
     model = small(normalize=kind, n_memories=30, max_iter=20).fit(holes, y)
-    filled, gaps = mn.interpret.encode(model.model_, holes), np.isnan(holes)
+    np.testing.assert_array_equal(mn.interpret.encode(model.model_, holes), holes)
+    filled, gaps = model.model_.completed(holes).values.numpy(), np.isnan(holes)
     np.testing.assert_array_equal(filled[~gaps], x[~gaps])
     error = np.abs(filled - x)[gaps].mean()
     by_mean = np.abs(np.nanmean(holes, 0) - x)[gaps].mean()

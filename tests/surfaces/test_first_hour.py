@@ -82,10 +82,12 @@ def test_the_first_images(tmp_path):
     images, digits = load_digits(return_X_y=True)
     np.save(tmp_path / "images.npy", images)
     np.save(tmp_path / "digits.npy", digits)
-    run(tmp_path, "train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8")
-    run(tmp_path, "recall", "run", "images.npy", "--hide", "bottom")
+    told = run(tmp_path, "train", "images.npy", "--label", "digits.npy", "--image-shape", "8x8")
+    assert "The search chose" in told
+    assert "energy after" in run(tmp_path, "recall", "run", "images.npy", "--hide", "bottom")
 
 
 def test_the_first_clusters(tmp_path):
     write_rows("penguins", tmp_path)
-    run(tmp_path, "cluster", "penguins.csv", "--label", "species", "--out", "groups")
+    told = run(tmp_path, "cluster", "penguins.csv", "--label", "species", "--out", "groups")
+    assert "agreement" in told

@@ -78,7 +78,7 @@ def recall(
             )
         y = np.repeat(opened.model.classes_[opened.classes.index(of_class)], len(rows))
     fitted = opened.model.model_
-    numbers = encode(fitted, rows.x, fill=False)
+    numbers = encode(fitted, rows.x)
     columns = getattr(numbers, "columns", None)
 
     def like(values: Any) -> Any:

@@ -240,11 +240,11 @@ def draw_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
+def encode(model: FittedModel, X: Any) -> Any:
     """Turn rows into the numbers that this model reads, as an ONNX graph of it needs them.
 
-    Categories, dates and lists are encoded as in training. Every method of the model takes these numbers
-    too.
+    Categories, dates and lists are encoded as in training; missing values stay NaN. Every method of the
+    model takes these numbers too.
 
     Parameters
     ----------
@@ -252,8 +252,6 @@ def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
         A fitted classifier or clusterer.
     X : array-like or frame of n rows
         Rows.
-    fill : bool, default True
-        Fill in missing values as the memories expect them; False: they stay NaN.
 
     Returns
     -------
@@ -265,8 +263,7 @@ def encode(model: FittedModel, X: Any, *, fill: bool = True) -> Any:
     >>> mn.interpret.encode(model, X_test).shape
     (60, 4)
     """
-    stored = (model.completed(X) if fill else model.stored(X)).dense()
-    numbers = as_numpy(stored.values).astype(np.float64)
+    numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
     if not is_frame(X):
         return numbers
     import pandas as pd
