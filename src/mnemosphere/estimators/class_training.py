@@ -191,7 +191,9 @@ class ClassTraining:
         dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
         check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
-            self.choice = current().once(partial(_choose, *each, settings, seed=seed, dtype=dtype))
+            self.choice = current().on_rank0(
+                partial(_choose, *each, settings, seed=seed, dtype=dtype)
+            )
         candidate = self.choice.candidate
         if settings.n_memories is None and candidate.n_memories > stored.n_rows:
             candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows

@@ -10,7 +10,7 @@ from mnemosphere.training.callbacks import (
     SplitRecord,
 )
 from mnemosphere.training.checkpoint import Checkpoint
-from mnemosphere.training.distributed import DistributedError, alone
+from mnemosphere.training.distributed import DistributedError, no_group
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.growth import GrowthResult, Splitting, grow
@@ -38,7 +38,7 @@ __all__ = [
     "SphereNoise",
     "SplitRecord",
     "Splitting",
-    "alone",
     "fit",
     "grow",
+    "no_group",
 ]

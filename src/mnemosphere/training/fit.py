@@ -17,7 +17,7 @@ from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.workspace import reused
 from mnemosphere.training.callbacks import Callback, Convergence, EarlyStopping, PassRecord, Run
-from mnemosphere.training.distributed import current, together
+from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.group_pass import GroupSteps, share_run
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
@@ -50,7 +50,7 @@ class FitResult:
         }.get(self.status, f"{self.status} after {passes}")
 
 
-@together()
+@process_group()
 @reused()
 def fit(
     params: Parameters,
@@ -99,14 +99,13 @@ def fit(
         run.fingerprint = _fingerprint({**given, "processes": group.size})
     for callback in watchers:
         callback.on_start(run)
-    share_run(group, run)
-    start = run.params, run.state
     if group.many:
-        steps: Steps = GroupSteps(group, *start, solver, rule, noise)
+        share_run(group, run)
+        steps: Steps = GroupSteps(group, run.params, run.state, solver, rule, noise)
     else:
-        steps = steps_for(*start, dataset, solver, rule, noise)
+        steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
     try:
-        while (stop := group.same(_stop_reason(run, watchers))) is None:
+        while (stop := group.broadcast(_stop_reason(run, watchers))) is None:
             began = steps.one_pass(dataset, run, watchers)
             found = steps.read()
             run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
@@ -193,7 +192,7 @@ def _record(
         seconds=time.perf_counter() - began,
         phase=phase,
     )
-    record = current().same(record)
+    record = current().broadcast(record)
     if not math.isfinite(record.loss):
         raise FloatingPointError(
             f"the loss became {record.loss} in pass {record.n_iter}: lower the learning rate"

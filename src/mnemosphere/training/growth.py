@@ -26,7 +26,7 @@ from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
-from mnemosphere.training.distributed import current, together
+from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.fit import fit
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import Solver, SolverState
@@ -102,7 +102,7 @@ class GrowthResult:
         return work / width
 
 
-@together()
+@process_group()
 def grow(
     params: Parameters,
     dataset: Dataset,
@@ -195,7 +195,7 @@ def _split(
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
     group = current()
     curvature = splitting.curvature(params, rows.filled(), rule, generator=generator, sums=group)
-    curvature = group.same(curvature)
+    curvature = group.broadcast(curvature)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
     grown, delta, passes = params, 0.0, curvature.passes * part
