@@ -52,7 +52,7 @@ from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.conditional import class_targets, fit_density, start_conditional
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit
-from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
@@ -439,7 +439,8 @@ def _joint(
     if isinstance(solver, FixedPoint):
         learned = solver.learn_weights
         learned = plain and exact if learned is None else learned
-        solver = replace(solver, learn_weights=learned, once_per_pass=plain and not learned)
+        solver = replace(solver, learn_weights=learned)
+        solver = PassFixedPoint.of(solver) if plain and not learned else solver
     width = candidate.n_memories
     first = width if settings.growth is None else min(settings.growth, width)
     uniform = settings.uniform_weight

@@ -13,7 +13,7 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.distributed import DistributedError, no_group
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import GrowthResult, Splitting, grow
+from mnemosphere.training.growth import Splitting, grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
@@ -29,7 +29,6 @@ __all__ = [
     "EarlyStopping",
     "FitResult",
     "FixedPoint",
-    "GrowthResult",
     "Lineage",
     "PassRecord",
     "Run",

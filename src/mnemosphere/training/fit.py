@@ -16,9 +16,17 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.workspace import reused
-from mnemosphere.training.callbacks import Callback, Convergence, EarlyStopping, PassRecord, Run
+from mnemosphere.training.callbacks import (
+    Callback,
+    Convergence,
+    EarlyStopping,
+    PassRecord,
+    Run,
+    SplitRecord,
+)
 from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.group_pass import GroupSteps, share_run
+from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
@@ -31,23 +39,38 @@ _NOT_OF_A_RUN = {"callbacks", "max_iter"}  # a run may be watched by others, and
 
 @dataclass(frozen=True)
 class FitResult:
-    """What training returns."""
+    """The result of training, by `fit` or by `grow`."""
 
-    params: Parameters  # the best by validation loss where there is validation, else the last
+    params: Parameters  # the best by validation loss if there is validation, else the last
     state: SolverState  # the solver's, after the last step
     history: tuple[PassRecord, ...]
-    status: str  # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason
+    status: str  # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason;
+    # of growth 'grown' or 'stable'
+    lineage: Lineage | None = None  # the tree of splits
+    splits: tuple[SplitRecord, ...] = ()
 
     @property
     def message(self) -> str:
         """The status in a sentence, with what to try."""
-        passes = f"{len(self.history)} passes"
+        passes, width = f"{len(self.history)} passes", f"{self.params.n_memories} memories"
         return {
+            "grown": f"grown to {width} after {passes}",
+            "stable": f"stopped at {width}: no memory is a saddle any more",
             "converged": f"converged after {passes}",
             "stopped early": f"validation loss stopped improving after {passes}",
             "max_iter": f"not converged in {passes}: raise max_iter or loosen tol",
             "interrupted": f"interrupted after {passes}: the model is usable as it is",
         }.get(self.status, f"{self.status} after {passes}")
+
+    def cost(self, max_memories: int | None = None) -> float:
+        """Arithmetic of training and curvature, in training passes at the final width.
+
+        Validation is not counted; it is half a pass over its rows.
+        """
+        width = self.params.n_memories if max_memories is None else max_memories
+        work = sum(float(record.n_memories) for record in self.history)
+        work += sum(s.passes * s.n_memories for s in self.splits)
+        return work / width
 
 
 @process_group()
