@@ -31,8 +31,9 @@ from mnemosphere.data import (
 from mnemosphere.data.dataset import random_order
 from mnemosphere.model import Batch, Parameters, from_memories, initialize, memory_graph, objectives
 from mnemosphere.model.m_step import with_labels
-from mnemosphere.training import SGD, FitResult, FixedPoint, GrowthResult, Solver, fit, grow, latent
+from mnemosphere.training import SGD, FitResult, FixedPoint, Solver, fit, grow, latent
 from mnemosphere.training.fit import validate
+from mnemosphere.training.fixed_point import PassFixedPoint
 
 SMOOTHING = 0.1
 VARSIGMA = 0.25
@@ -176,7 +177,7 @@ def quick_model(
     p_q = rows.label_mass()
     params = from_memories(w, p_q / p_q.sum(), beta=beta, varsigma=varsigma)
     params = with_labels(params, torch.cat([params.p_q[None], labels]))
-    solver = FixedPoint(batch_size, once_per_pass=True)
+    solver = PassFixedPoint(batch_size)
     solver = solver.resolve(rows.n_rows, learn_beta=True, device=rows.device)
     return fit(params, rows, solver, max_iter=passes, generator=generator).params
 
@@ -273,7 +274,7 @@ def grow_from(
     varsigma: float = VARSIGMA,
     validation: Batch | None = None,
     **options: Any,
-) -> GrowthResult:
+) -> FitResult:
     """Train and split memories from their start until there are `max_memories`.
 
     passes: at most, in all phases but the last, which has `final_passes`. `options` are those of

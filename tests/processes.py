@@ -28,8 +28,8 @@ def forking() -> Iterator[None]:
         yield
 
 
-def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None) -> list[Any]:
-    """What `work(rank)` returns, or raises, in each of n processes of one group, or the first."""
+def run_group(n: int, work: Callable[[int], Any]) -> list[Any]:
+    """What `work(rank)` returns, or raises, in each of n processes of one group."""
     context = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
 
@@ -43,8 +43,9 @@ def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None
             )  # fmt: skip
             try:
                 found = work(rank)
-            except BaseException as error:
-                found = error
+            except BaseException as error:  # ends this process, as it does under torchrun
+                pipe.send_bytes(pickle.dumps(error))
+                os._exit(1)
             # By value: tensors in shared memory would be gone with a process that is killed.
             pipe.send_bytes(pickle.dumps(found))
             pipe.recv()  # nobody leaves before all have an answer
@@ -60,7 +61,7 @@ def run_group(n: int, work: Callable[[int], Any], *, wait_for: int | None = None
                 theirs.close()  # so that the end of a process is the end of its pipe
         try:
             found = []
-            for rank, (pipe, _) in enumerate(pipes[:wait_for]):
+            for rank, (pipe, _) in enumerate(pipes):
                 if not pipe.poll(2 * _SECONDS):
                     raise TimeoutError(f"rank {rank} of {n} hangs")
                 try:

@@ -23,7 +23,7 @@ import time
 import torch
 
 from mnemosphere.model import Batch, Nearest, Parameters
-from mnemosphere.training import Callback, GrowthResult, Solver, SplitRecord, Splitting
+from mnemosphere.training import Callback, FitResult, Solver, SplitRecord, Splitting
 from research import fits, report
 from research.benchmarks._options import digits_parser
 from research.report import synchronize
@@ -42,7 +42,7 @@ class PrintSplits(Callback):
         )
 
 
-def run(data: Batch, validation: Batch | None, args: argparse.Namespace, seed: int) -> GrowthResult:
+def run(data: Batch, validation: Batch | None, args: argparse.Namespace, seed: int) -> FitResult:
     """One growth from args.initial to args.memories."""
     generator = torch.Generator().manual_seed(seed)
     sgd = args.solver == "sgd"
@@ -64,7 +64,7 @@ def run(data: Batch, validation: Batch | None, args: argparse.Namespace, seed: i
     )
 
 
-def cost(result: GrowthResult, n_rows: int, n_validation: int) -> dict[str, float]:
+def cost(result: FitResult, n_rows: int, n_validation: int) -> dict[str, float]:
     """Passes of the full width, by what they were spent on."""
     width = result.params.n_memories
     training = sum(r.n_memories for r in result.history) / width
@@ -89,7 +89,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def row_of(result: GrowthResult, test: Batch, seed: int, seconds: float) -> report.Json:
+def row_of(result: FitResult, test: Batch, seed: int, seconds: float) -> report.Json:
     """What is kept of a growth, less its cost."""
     models = result.lineage.models
     return {

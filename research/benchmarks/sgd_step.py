@@ -45,7 +45,7 @@ def measure(
     params, made = problem(10 * batch_size, n_memories)
     params = params.to(device=device)
     rows = Batch(made.x.to(device), made.targets.to(device))
-    solver = fits.sgd(learning_rate=0.01, momentum=0.99, batch_size=batch_size, tolerance=None)
+    solver = fits.sgd(learning_rate=0.01, momentum=0.99, batch_size=batch_size, sweeps=10)
     generator = torch.Generator().manual_seed(0)
     chosen = torch.randperm(rows.n_rows, generator=generator)[:batch_size].to(device)
     share = batch_size / rows.n_rows

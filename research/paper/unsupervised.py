@@ -68,7 +68,6 @@ def _settings(quick: bool) -> Json:
             "momentum": 0.9 if quick else 0.99,
             "batch_size": 500 if quick else 1000,
             "sweeps": 100,
-            "tolerance": None,
         },
         "epochs": 6 if quick else 10,
         "classes": {"learning_rate": 0.1, "momentum": 0.9, "steps": 40 if quick else 200},

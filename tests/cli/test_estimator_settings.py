@@ -43,8 +43,8 @@ def test_parts_in_play():
     assert build("DAMClassifier", found).solver == mn.Adam()
     found = resolve("DAMClassifier", {"objective": "joint", "batch_size": "60"})
     assert build("DAMClassifier", found).solver == mn.FixedPoint(batch_size=60)
-    found = resolve("DAMClassifier", {"solver": "sgd", "patience": "7", "tolerance": "none"})
-    assert build("DAMClassifier", found).solver == mn.SGD(patience=7, tolerance=None)
+    found = resolve("DAMClassifier", {"solver": "sgd", "patience": "7", "sweeps": "7"})
+    assert build("DAMClassifier", found).solver == mn.SGD(patience=7, sweeps=7)
     assert "noise" not in found
     with pytest.raises(ValueError, match="--noise is a setting of --solver adam: add that"):
         resolve("DAMClassifier", {"noise": "0.25"})

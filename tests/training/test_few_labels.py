@@ -17,7 +17,6 @@ from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.few_labels import (
     PHASE,
     SHARED_BY,
-    has_unlabeled,
     label_memories,
     settle,
 )
@@ -65,13 +64,13 @@ def test_labels_reach_memories_that_meet_none():
 
 
 def test_rows_without_a_label_are_found(problem):
-    assert has_unlabeled(problem(2, labels="none").dataset)
-    assert has_unlabeled(problem(2, labels="mixed").dataset)
+    assert problem(2, labels="none").dataset.has_unlabeled()
+    assert problem(2, labels="mixed").dataset.has_unlabeled()
     full = problem(2, labels="full").dataset
-    assert not has_unlabeled(full)
+    assert not full.has_unlabeled()
     # A label that is partly known is one.
     half = Batch(full.rows.x, 0.5 * full.rows.targets)
-    assert not has_unlabeled(ArrayDataset(half))
+    assert not ArrayDataset(half).has_unlabeled()
 
 
 def circles(rows, seed):

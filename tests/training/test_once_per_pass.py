@@ -12,13 +12,13 @@ from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import joint
 from mnemosphere.numerics import sphere
 from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_class_weights_wait_for_the_end_of_a_pass(problem, weighted):
     case = problem(41, rows=97, memories=5, varsigma=0.6, clustered=True, weighted=weighted)
-    solver = FixedPoint(batch_size=17, once_per_pass=True)
+    solver = PassFixedPoint(17)
     params, state = case.params, solver.start(case.params)
     means = {"w": torch.zeros_like(params.w), "p": torch.zeros_like(params.p)}
     done = 0.0
@@ -43,7 +43,7 @@ def test_class_weights_wait_for_the_end_of_a_pass(problem, weighted):
 
 def test_a_dead_memory_is_found_at_the_end_of_a_pass(problem):
     case = problem(42, rows=97, memories=7, clustered=True)
-    solver = FixedPoint(batch_size=17, once_per_pass=True)
+    solver = PassFixedPoint(17)
     params, state = case.params, solver.start(case.params)
     for batch in case.dataset.batches(17):
         stats = accumulate(params, batch, joint)
@@ -62,7 +62,7 @@ def test_a_dead_memory_is_found_at_the_end_of_a_pass(problem):
 def test_exact_steps_learn_class_weights_at_once(problem):
     case = problem(43, rows=61, memories=5)
     found = [
-        fit(case.params, case.dataset, FixedPoint(None, once_per_pass=once), max_iter=3).params
-        for once in (False, True)
+        fit(case.params, case.dataset, kind(None), max_iter=3).params
+        for kind in (FixedPoint, PassFixedPoint)
     ]
     assert torch.equal(found[0].p, found[1].p)

@@ -15,7 +15,7 @@ from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.checkpoint import Checkpoint
 from mnemosphere.training.fit import fit
-from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
 from mnemosphere.training.steps import CapturedSteps, Steps, steps_for
@@ -23,9 +23,9 @@ from runs import seeded
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CAPTURED = [
-    SGD(0.01, 0.9, 23, tolerance=None),
+    SGD(0.01, 0.9, 23, sweeps=10),
     Adam(steps=20, batch_size=23),
-    FixedPoint(23, once_per_pass=True),
+    PassFixedPoint(23),
 ]
 
 
@@ -69,7 +69,7 @@ def test_on_a_cpu_steps_are_plain(problem):
         *((solver, True) for solver in CAPTURED),
         (SGD(batch_size=7), False),  # sweeps to a tolerance
         (FixedPoint(7), False),  # class weights after every batch
-        (FixedPoint(None, once_per_pass=True), False),
+        (PassFixedPoint(None), False),
     ],
 )
 def test_steps_that_need_no_synchronization_can_be_captured(solver, captured):

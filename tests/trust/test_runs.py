@@ -280,7 +280,7 @@ if __name__ == "__main__":  # one of the processes that torchrun starts
     group, again = current(), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     if group.first:
         problem("files", place)
-    group.same(None)  # the files are there
+    group.broadcast(None)  # the files are there
     kill = kills[again] if again < len(kills) else None
     model = grouped(place, "files", kill)(group.rank)
     if group.first:

@@ -70,12 +70,12 @@ class Folder:
             any(n != "0" for n in ns) for ns in zip(*self._group.gather(counts), strict=True)
         )
         left = _can_resume(self.draft), (self.path / RESULTS).is_file()
-        begun, ended = self._group.same(left)
+        begun, ended = self._group.broadcast(left)
         self.resume = resume or (may and begun)
         self.finished = again and ended and not begun and not overwrite
         if self.writes and not self.finished:
             self._check(overwrite, again)
-        self._group.same(None)  # nobody looks into the folder before rank 0 has
+        self._group.broadcast(None)  # nobody looks into the folder before rank 0 has
 
     @property
     def writes(self) -> bool:
@@ -155,7 +155,7 @@ class Folder:
     @contextmanager
     def writing(self) -> Iterator[Path]:
         """The draft, rank 0's, which goes away where something fails before a checkpoint."""
-        self._group.same(None)  # nobody reads the old one any more
+        self._group.broadcast(None)  # nobody reads the old one any more
         if not self.writes:
             yield self.draft
             return

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 import textwrap
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,7 +28,6 @@ _HINTS = {
     errno.ENOTDIR: "a folder of that path is a file: choose another place",
     errno.EISDIR: "give a file, not a folder",
 }
-_GRACE = 3.0  # seconds
 _NARROWEST = 20  # columns; a terminal that claims less is not believed
 
 
@@ -88,20 +86,17 @@ class Shell(TyperGroup):
                 raise  # Typer's own
             if ctx.meta.get("mnemosphere.debug"):
                 traceback.print_exc()
-            if getattr(error, "tells", True):
-                message, code = describe(error)
-                _print_error(message)
-                _leave(code)
-            time.sleep(_GRACE)  # another process says what happened, and leaves first
-            _leave(BAD_INPUT)
+            message, code = describe(error)
+            _print_error(message)
+            _leave(code)
 
     def _invoke_together(self, ctx: Any) -> Any:
-        """Run as one of many processes: rank 0 alone prints, what fails fails for all."""
-        from mnemosphere.training.distributed import together
+        """Run as one of several processes: rank 0 prints, and any of them its own error."""
+        from mnemosphere.training.distributed import process_group
 
         left: Exception | None = None
         found = None
-        with together() as group, open(os.devnull, "w") as nowhere, ExitStack() as stack:
+        with process_group() as group, open(os.devnull, "w") as nowhere, ExitStack() as stack:
             if not group.first:
                 stack.enter_context(redirect_stdout(nowhere))
                 stack.enter_context(redirect_stderr(nowhere))
@@ -166,10 +161,8 @@ def _described(error: Exception) -> tuple[str, int]:
         return f"{where}{error.strerror or error}: {hint}", BAD_INPUT
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "not enough memory: use fewer --memories, fewer rows or --device cpu", BAD_INPUT
-    if hasattr(error, "tells"):  # of a process in a group
-        cause = error.__cause__
-        return text, describe(cause)[1] if isinstance(cause, Exception) else BAD_INPUT
-    if isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
+    lost = type(error).__name__ == "DistributedError"  # another process says why
+    if lost or isinstance(error, ValueError | TypeError | OSError | FloatingPointError):
         return text or type(error).__name__, BAD_INPUT
     return (
         f"unexpected {type(error).__name__}: {text} "

@@ -26,7 +26,7 @@ from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret import Certificate, CertifiedRadius, Counterfactual, Explanation
-from mnemosphere.training.distributed import together
+from mnemosphere.training.distributed import process_group
 
 # Fitted attributes, each read from the model.
 ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
@@ -238,8 +238,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         model = self._current()
         if isinstance(X, FileDataset):
             given = sample_rows(X, 0)
-            with together() as group:
-                found = group.once(lambda: interpret.calibrate(model, *given).calibration)
+            with process_group() as group:
+                found = group.on_rank0(lambda: interpret.calibrate(model, *given).calibration)
         else:
             found = interpret.calibrate(model, X, y, sample_weight).calibration
         self.model_ = self.model_.replace(calibration=found)
@@ -467,8 +467,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(X, FileDataset):
             return interpret.certify(model, X, y, sample_weight, tol=tol, max_iter=max_iter)
         given = sample_rows(X, 0)
-        with together() as group:
-            return group.once(lambda: interpret.certify(model, *given, tol=tol, max_iter=max_iter))
+        with process_group() as group:
+            return group.on_rank0(
+                lambda: interpret.certify(model, *given, tol=tol, max_iter=max_iter)
+            )
 
     # Handing on.
 

@@ -53,7 +53,7 @@ from mnemosphere.training.callbacks import Callback, PassRecord
 from mnemosphere.training.conditional import class_targets, start_conditional
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit
-from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
 from mnemosphere.training.growth import grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
@@ -191,7 +191,9 @@ class ClassTraining:
         dtype = self.precision_for(max(numbers, stored.n_rows * min(most, _FEW_MEMORIES)))
         check_room(stored, most, targets.shape[1], dtype)
         with inference(type(stored.values)):
-            self.choice = current().once(partial(_choose, *each, settings, seed=seed, dtype=dtype))
+            self.choice = current().on_rank0(
+                partial(_choose, *each, settings, seed=seed, dtype=dtype)
+            )
         candidate = self.choice.candidate
         if settings.n_memories is None and candidate.n_memories > stored.n_rows:
             candidate = replace(candidate, n_memories=stored.n_rows)  # of distinct rows
@@ -424,7 +426,8 @@ def _joint(
     if isinstance(solver, FixedPoint):
         learned = solver.learn_weights
         learned = plain and exact if learned is None else learned
-        solver = replace(solver, learn_weights=learned, once_per_pass=plain and not learned)
+        solver = replace(solver, learn_weights=learned)
+        solver = PassFixedPoint.of(solver) if plain and not learned else solver
     width = candidate.n_memories
     first = width if settings.growth is None else min(settings.growth, width)
     uniform = settings.uniform_weight

@@ -52,7 +52,7 @@ from mnemosphere.model.workspace import reused
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import together
+from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
@@ -293,7 +293,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         """
         self._validate_params()
         settings = self.get_params(deep=False)
-        with together(), operands(self.precision), reused():
+        with process_group(), operands(self.precision), reused():
             rows = _learn_from(settings, type(self).__name__, X, y, sample_weight)
             trained = rows.training.train(rows.dataset, rows.seed, rows.callbacks)
             self.model_ = _fitted(settings, rows, trained, rows.features.texts(X))

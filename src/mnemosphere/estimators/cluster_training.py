@@ -109,7 +109,7 @@ class ClusterTraining:
                 f"{n_rows} distinct row(s) (n_samples={n_rows}): ask for fewer clusters"
             )
         plain = self.n_memories == "auto" and self.growth is None and prior is None
-        choice, self.trials = current().once(lambda: choose(
+        choice, self.trials = current().on_rank0(lambda: choose(
             stored, weight, normalize=self.normalize, numbers=numbers,
             shapes=[1, MEMORIES] if plain else [MEMORIES],
             generator=torch.Generator().manual_seed(seed),
@@ -216,7 +216,7 @@ class ClusterTraining:
         loss, start = (validate(p, rows, rule)[0] for p in ends)
         counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
         used, before = (int((count > 0).sum()) for count in counts)
-        better = current().same(loss <= start and used >= before)
+        better = current().broadcast(loss <= start and used >= before)
         params = result.params if better else params
         return trained._replace(
             votes=Votes.of(params),

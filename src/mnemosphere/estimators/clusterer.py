@@ -35,7 +35,7 @@ from mnemosphere.model.workspace import reused
 from mnemosphere.schema import warn_user
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
-from mnemosphere.training.distributed import together
+from mnemosphere.training.distributed import process_group
 from mnemosphere.training.fixed_point import FixedPoint
 from mnemosphere.training.sgd import SGD
 
@@ -263,7 +263,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         (118,)
         """
         self._validate_params()
-        with together(), operands(self.precision), reused():
+        with process_group(), operands(self.precision), reused():
             self.model_ = self._fit(X, sample_weight)
             labels = gathered(self.predict, X) if isinstance(X, FileDataset) else self.predict(X)
             self.model_ = self.model_.replace(labels=as_numpy(labels))

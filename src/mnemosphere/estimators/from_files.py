@@ -27,7 +27,7 @@ from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.labels import class_index, class_weights, encode, is_missing
 from mnemosphere.machine import pick_device
 from mnemosphere.model.objectives import soft_labels
-from mnemosphere.training.distributed import current, together
+from mnemosphere.training.distributed import current, process_group
 
 _CPU = torch.device("cpu")
 
@@ -55,7 +55,7 @@ def sample_rows(
     return join_rows([part for part in found if part is not None])
 
 
-@together()
+@process_group()
 def gathered(answer: Callable[..., Any], source: FileDataset) -> NDArray[Any]:
     """Answers to all rows, in their order, each given by the process that has it."""
     own = replace(source, files=own_rows(source.files))
@@ -258,7 +258,7 @@ def check_features(features: Features, source: FileDataset) -> None:
         )
 
 
-@together()
+@process_group()
 def accuracy(model: FittedModel, source: FileDataset) -> float:
     """Weighted share of the labeled rows that the model gets right."""
     check_features(model.features, source)

@@ -147,7 +147,7 @@ def begin(
         for callback in callbacks:
             if callback.needs_fingerprint:
                 seed = callback.identify(identity, seed)
-    return group.same(seed), callbacks
+    return group.broadcast(seed), callbacks
 
 
 def record_of(

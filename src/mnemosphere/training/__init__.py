@@ -10,10 +10,10 @@ from mnemosphere.training.callbacks import (
     SplitRecord,
 )
 from mnemosphere.training.checkpoint import Checkpoint
-from mnemosphere.training.distributed import DistributedError, alone
+from mnemosphere.training.distributed import DistributedError, no_group
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
-from mnemosphere.training.growth import GrowthResult, Splitting, grow
+from mnemosphere.training.growth import Splitting, grow
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.sgd import SGD
@@ -29,7 +29,6 @@ __all__ = [
     "EarlyStopping",
     "FitResult",
     "FixedPoint",
-    "GrowthResult",
     "Lineage",
     "PassRecord",
     "Run",
@@ -38,7 +37,7 @@ __all__ = [
     "SphereNoise",
     "SplitRecord",
     "Splitting",
-    "alone",
     "fit",
     "grow",
+    "no_group",
 ]

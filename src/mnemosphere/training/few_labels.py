@@ -10,6 +10,7 @@ then, memories held, labels spread from memory to memory wherever two answer for
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -22,18 +23,13 @@ from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
 
-__all__ = ["PHASE", "SHARED_BY", "has_unlabeled", "label_memories", "settle"]
+__all__ = ["PHASE", "SHARED_BY", "label_memories", "settle"]
 
 PHASE = -1  # of the passes in which labels are unseen
 SHARED_BY = 2.5  # memories per row
 _PRICE = 0.85  # of a step along the graph: a walk of six still counts a third
 _GRAPH_ROWS = 1 << 17
 _PASSES = (20, 3)  # for memories to settle: exact full steps, incremental steps
-
-
-def has_unlabeled(dataset: Dataset) -> bool:
-    """Whether some rows have no label at all."""
-    return dataset.has_unlabeled()
 
 
 def settle(
@@ -60,7 +56,7 @@ def settle(
         phase=PHASE,
     )
     labeled = label_memories(settled.params, dataset.sample(_GRAPH_ROWS, generator=generator))
-    return FitResult(labeled, settled.state, settled.history, settled.status)
+    return replace(settled, params=labeled)
 
 
 def label_memories(params: Parameters, batch: Batch) -> Parameters:

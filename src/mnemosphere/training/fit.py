@@ -16,9 +16,17 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.workspace import reused
-from mnemosphere.training.callbacks import Callback, Convergence, EarlyStopping, PassRecord, Run
-from mnemosphere.training.distributed import current, together
+from mnemosphere.training.callbacks import (
+    Callback,
+    Convergence,
+    EarlyStopping,
+    PassRecord,
+    Run,
+    SplitRecord,
+)
+from mnemosphere.training.distributed import current, process_group
 from mnemosphere.training.group_pass import GroupSteps, share_run
+from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.noise import SphereNoise
 from mnemosphere.training.solver import Solver, SolverState
 from mnemosphere.training.steps import Steps, steps_for
@@ -31,26 +39,41 @@ _NOT_OF_A_RUN = {"callbacks", "max_iter"}  # a run may be watched by others, and
 
 @dataclass(frozen=True)
 class FitResult:
-    """What training returns."""
+    """The result of training, by `fit` or by `grow`."""
 
-    params: Parameters  # the best by validation loss where there is validation, else the last
+    params: Parameters  # the best by validation loss if there is validation, else the last
     state: SolverState  # the solver's, after the last step
     history: tuple[PassRecord, ...]
-    status: str  # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason
+    status: str  # 'converged', 'stopped early', 'max_iter', 'interrupted' or a callback's reason;
+    # of growth 'grown' or 'stable'
+    lineage: Lineage | None = None  # the tree of splits
+    splits: tuple[SplitRecord, ...] = ()
 
     @property
     def message(self) -> str:
         """The status in a sentence, with what to try."""
-        passes = f"{len(self.history)} passes"
+        passes, width = f"{len(self.history)} passes", f"{self.params.n_memories} memories"
         return {
+            "grown": f"grown to {width} after {passes}",
+            "stable": f"stopped at {width}: no memory is a saddle any more",
             "converged": f"converged after {passes}",
             "stopped early": f"validation loss stopped improving after {passes}",
             "max_iter": f"not converged in {passes}: raise max_iter or loosen tol",
             "interrupted": f"interrupted after {passes}: the model is usable as it is",
         }.get(self.status, f"{self.status} after {passes}")
 
+    def cost(self, max_memories: int | None = None) -> float:
+        """Arithmetic of training and curvature, in training passes at the final width.
 
-@together()
+        Validation is not counted; it is half a pass over its rows.
+        """
+        width = self.params.n_memories if max_memories is None else max_memories
+        work = sum(float(record.n_memories) for record in self.history)
+        work += sum(s.passes * s.n_memories for s in self.splits)
+        return work / width
+
+
+@process_group()
 @reused()
 def fit(
     params: Parameters,
@@ -99,14 +122,13 @@ def fit(
         run.fingerprint = _fingerprint({**given, "processes": group.size})
     for callback in watchers:
         callback.on_start(run)
-    share_run(group, run)
-    start = run.params, run.state
     if group.many:
-        steps: Steps = GroupSteps(group, *start, solver, rule, noise)
+        share_run(group, run)
+        steps: Steps = GroupSteps(group, run.params, run.state, solver, rule, noise)
     else:
-        steps = steps_for(*start, dataset, solver, rule, noise)
+        steps = steps_for(run.params, run.state, dataset, solver, rule, noise)
     try:
-        while (stop := group.same(_stop_reason(run, watchers))) is None:
+        while (stop := group.broadcast(_stop_reason(run, watchers))) is None:
             began = steps.one_pass(dataset, run, watchers)
             found = steps.read()
             run.add(_record(found[0], steps, run, validation, rule, phase, began), *found)
@@ -193,7 +215,7 @@ def _record(
         seconds=time.perf_counter() - began,
         phase=phase,
     )
-    record = current().same(record)
+    record = current().broadcast(record)
     if not math.isfinite(record.loss):
         raise FloatingPointError(
             f"the loss became {record.loss} in pass {record.n_iter}: lower the learning rate"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal, Self
 
 import torch
@@ -19,11 +19,11 @@ from mnemosphere.numerics.bessel import mean_resultant
 from mnemosphere.training.distributed import current
 from mnemosphere.training.solver import SolverState, check_tol
 
-__all__ = ["FixedPoint"]
+__all__ = ["FixedPoint", "PassFixedPoint"]
 
 _FEW_ROWS = 2000
 _SHORTEST, _GROWING = 0.2, 0.3
-_SHORTEST_OF_WEIGHTS = 0.5  # where class weights wait for the end of a pass: less noise
+_SHORTEST_OF_WEIGHTS = 0.5  # if class weights wait for the end of a pass: less noise
 _DEAD = 1e-3  # of a row
 _RESEED_ROWS = 4096
 
@@ -58,11 +58,6 @@ class FixedPoint:
     half_life : float or None
         Rows after which the running mean has forgotten half, for streams that drift; None: its
         memory grows with what was seen. Only where steps are taken after batches.
-    once_per_pass : bool
-        Class weights are learned at the end of every pass, not after every batch, and dead memories
-        are looked for there. For memories that start with the labels of their rows: they hardly
-        change any more, and their exact maximizer takes longer than all else of a step. An
-        estimator decides by its start.
     tol : float >= 0
         Stop if a pass changes the loss by less than this, relative; 0 switches it off.
 
@@ -77,7 +72,6 @@ class FixedPoint:
     learn_beta: bool = True
     learn_weights: bool | None = None
     half_life: float | None = None
-    once_per_pass: bool = False
     tol: float = 1e-4
 
     def __post_init__(self) -> None:
@@ -96,8 +90,8 @@ class FixedPoint:
         return self.batch_size
 
     def can_capture(self, params: Parameters) -> bool:
-        """Whether no step within a pass needs a device-to-host synchronization."""
-        return params.w.is_cuda and self.once_per_pass and self.rows_per_step is not None
+        """Class weights are maximized on the host."""
+        return False
 
     @property
     def exact(self) -> bool:
@@ -151,23 +145,22 @@ class FixedPoint:
     ) -> tuple[Parameters, SolverState]:
         """One step from the statistics of one batch, taken at `params`."""
         state = self._average(state, stats, share)
-        if share < 1.0 and self.once_per_pass:
-            w_bar, p_bar = state["w_bar"], state["p_bar"]
-            return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
         # The statistics may be those of more rows than this batch: of a pass that came in parts.
         n_rows = float(stats.count) * batch.n_rows / (batch.total_weight * share)
         return self._maximize(params, state, batch, n_rows, exact=share == 1.0)
 
-    def _average(self, state: SolverState, stats: Statistics, share: float) -> SolverState:
+    def _average(
+        self, state: SolverState, stats: Statistics, share: float, of_weights: float = _SHORTEST
+    ) -> SolverState:
         """The running means with a batch taken in, without a device-to-host synchronization.
 
-        A batch that holds all rows forgets everything before it: the exact step.
+        A batch that holds all rows forgets everything before it: the exact step. of_weights: the
+        shortest window of the class weights.
         """
         passes, count = state["passes"] + share, stats.count.to(stats.w_bar.dtype)
         w_bar, p_bar = stats.w_bar / count, stats.p_bar / count
         if share < 1.0:
-            shortest = _SHORTEST_OF_WEIGHTS if self.once_per_pass else _SHORTEST
-            windows = [_window(passes, least) for least in (_SHORTEST, shortest)]
+            windows = [_window(passes, least) for least in (_SHORTEST, of_weights)]
             rates = [share / torch.minimum(passes, window) for window in windows]
             if self.half_life is not None:  # at first, the mean of all there were
                 forgotten = 1 - 0.5 ** (stats.count / self.half_life)
@@ -214,10 +207,8 @@ class FixedPoint:
     def end_pass(
         self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
     ) -> tuple[Parameters, SolverState]:
-        """If class weights wait for it: learn them, and put dead memories on rows."""
-        if not (self.once_per_pass and self.rows_per_step is not None):
-            return params, state
-        return self._maximize(params, state, batch, n_rows, exact=False)
+        """Nothing is left to do."""
+        return params, state
 
     def label_counts(self, state: SolverState, n_rows: int) -> Tensor:
         """Label weights of the rows that each component answers for, (P+1, C+1), in rows."""
@@ -240,6 +231,42 @@ class FixedPoint:
             **_fresh_multipliers(params),
             "passes": torch.full_like(state["passes"], _SHORTEST),
         }
+
+
+@dataclass(frozen=True)
+class PassFixedPoint(FixedPoint):
+    """Learns class weights at the end of a pass, and reseeds dead memories there.
+
+    For memories that start with the labels of their rows: their class weights hardly change within
+    a pass, and the exact maximizer takes longer than the rest of a step.
+    """
+
+    @classmethod
+    def of(cls, solver: FixedPoint) -> Self:
+        """The same settings."""
+        return cls(**{f.name: getattr(solver, f.name) for f in fields(solver)})
+
+    def can_capture(self, params: Parameters) -> bool:
+        """No step within a pass needs a device-to-host synchronization."""
+        return params.w.is_cuda and self.rows_per_step is not None
+
+    def step(
+        self, params: Parameters, state: SolverState, stats: Statistics, batch: Batch, share: float
+    ) -> tuple[Parameters, SolverState]:
+        """One step of memories and β; a step on all rows is that of `FixedPoint`."""
+        if share == 1.0:
+            return super().step(params, state, stats, batch, share)
+        state = self._average(state, stats, share, _SHORTEST_OF_WEIGHTS)
+        w_bar, p_bar = state["w_bar"], state["p_bar"]
+        return approach_memories(params, w_bar, p_bar, learn_beta=self.learn_beta), state
+
+    def end_pass(
+        self, params: Parameters, state: SolverState, batch: Batch, n_rows: int
+    ) -> tuple[Parameters, SolverState]:
+        """Learn the class weights, and put dead memories on rows."""
+        if self.rows_per_step is None:
+            return params, state
+        return self._maximize(params, state, batch, n_rows, exact=False)
 
 
 def _fresh_multipliers(params: Parameters) -> SolverState:

@@ -1,4 +1,4 @@
-"""A pass of many processes: each adds up its own rows, rank 0 takes the step for all of them."""
+"""A pass of several processes: each adds up its own rows, rank 0 takes the step for all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import torch
-from torch import Tensor
 
 from mnemosphere.data.dataset import Cursor, Dataset, Part
 from mnemosphere.model.batch import Batch
@@ -26,12 +25,10 @@ _ROUND = 64  # batches of a pass for one exact step, between two sums over the p
 
 
 def share_run(group: Group, run: Run) -> None:
-    """Give every process the run of rank 0: its start, or what a checkpoint has of it."""
-    if not group.many:
-        return
+    """Give every process the run of rank 0: its start, or that of a checkpoint."""
     device = run.params.w.device
     best = None if run.best is None else run.best.to(device="cpu")
-    params, best, state, drawn, rest, now = group.same((
+    params, best, state, drawn, rest, now = group.broadcast((
         run.params.to(device="cpu"), best, {k: t.cpu() for k, t in run.state.items()},
         run.generator.get_state(), (run.best_loss, run.waited, run.history), run.current,
     ))  # fmt: skip
@@ -55,7 +52,6 @@ class GroupSteps(Steps):
     ) -> None:
         super().__init__(params, state, solver, rule, noise)
         self._group = group
-        self._part: Statistics | None = None  # of this process, since the last sum over all
 
     def one_pass(self, dataset: Dataset, run: Run, watchers: Sequence[Callback]) -> float:
         """As for one process, in rounds of one batch each, or of many for one step per pass.
@@ -68,11 +64,10 @@ class GroupSteps(Steps):
             size, generator=None if size is None else order, cursor=Cursor(current.batches)
         )
         batch = next(batches, None)
-        seeds: Batch | None = None  # of a step on some rows: where dead memories may go
-        start: Batch | None = None  # those for a process that has none
+        seeds: Batch | None = None  # rows to which a step on some rows may move dead memories
+        start: Batch | None = None  # those of a process that has none
         lost, more, length = 0, True, _ROUND if size is None else 1
         while more:
-            taken = torch.zeros(3, dtype=torch.float64)  # rows, rows lost, batches left
             # Drawn by all, those without a batch too: their generators stay in step.
             seed = 0 if self._noise is None else self._noise.seed(run.generator)
             if group.first and size is not None:
@@ -80,16 +75,23 @@ class GroupSteps(Steps):
                 seeds = getattr(batch, "whole", None) or batch
                 if seeds is None or seeds.n_rows == 0:
                     seeds = start = start or next(dataset.batches(None))
+            own, taken = Statistics.none(self._params), torch.zeros(3, dtype=torch.float64)
             for place in range(length):
                 if batch is None:
                     break
-                self._add_part(batch, seed + (place << 40))
-                taken[0] += batch.n_rows
-                if isinstance(batch, Part):
-                    taken[1] += batch.lost
+                own += self._part(batch, seed + (place << 40))
+                taken += torch.tensor([batch.n_rows, getattr(batch, "lost", 0), 0])
                 batch = next(batches, None)
             taken[2] = batch is not None
-            rows, n_lost, left = self._meet(taken, seeds, None if size is None else dataset.n_rows)
+            *sums, taken = group.sum(*(getattr(own, f.name) for f in fields(own)), taken)
+            rows, n_lost, left = map(round, taken.tolist())
+            if size is None:
+                stats = Statistics(*sums)
+                self._sums = stats if self._sums is None else self._sums + stats
+            elif rows:
+                if seeds is not None:
+                    self._take_step(Statistics(*sums), seeds, rows / dataset.n_rows)
+                self._broadcast_parameters()
             lost, more = lost + n_lost, left > 0
             current.rows += rows
             current.batches += length
@@ -102,45 +104,27 @@ class GroupSteps(Steps):
             else:
                 self.end_pass(seeds, dataset.n_rows)
             dataset.set_aside(lost)
-        self._send()
+        self._sums = None
+        self._broadcast_parameters()
         run.current = None
         return began
 
-    def _add_part(self, batch: Batch, seed: int) -> None:
-        """Take in rows of this process."""
+    def _part(self, batch: Batch, seed: int) -> Statistics:
+        """The statistics of rows of this process."""
         if self._noise is not None:
             whole = batch.whole if isinstance(batch, Part) else None
             first = batch.first if isinstance(batch, Part) else 0
             total = None if whole is None else whole.n_rows
             drawn = self._noise.generators(batch.x, seed, first)
-            batch = replace(batch, x=self._noise.lay(batch.x, drawn, first, total))
-        stats = accumulate(self._params, batch, self._rule)
-        self._part = stats if self._part is None else self._part + stats
+            batch = replace(batch, x=self._noise.apply(batch.x, drawn, first, total))
+        return accumulate(self._params, batch, self._rule)
 
-    def _meet(self, taken: Tensor, seeds: Batch | None, n_rows: int | None) -> tuple[int, int, int]:
-        """Sum over the processes; with n_rows, the step on that share. What was taken by all."""
-        own, self._part = self._part or Statistics.none(self._params), None
-        mine = (getattr(own, f.name) for f in fields(own))
-        *sums, taken = self._group.sum_on_first(*mine, taken)
-        if self._group.first:
-            stats = Statistics(*sums)
-            if n_rows is None:
-                self._sums = stats if self._sums is None else self._sums + stats
-            elif taken[0] > 0:
-                assert seeds is not None
-                self._take_step(stats, seeds, float(taken[0]) / n_rows)
-        (taken,) = self._group.from_first(taken) if n_rows is None else self._send(taken)
-        rows, lost, left = map(round, taken.tolist())
-        return rows, lost, left
-
-    def _send(self, *more: Tensor) -> list[Tensor]:
-        """The parameters of rank 0 to all, and what else there is."""
+    def _broadcast_parameters(self) -> None:
         mine = (getattr(self._params, name) for name in CHANGING)
-        found = self._group.from_first(*mine, *more)
-        self._params = self._params.replace(**dict(zip(CHANGING, found, strict=False)))
-        return found[len(CHANGING) :]
+        found = self._group.broadcast_tensors(*mine)
+        self._params = self._params.replace(**dict(zip(CHANGING, found, strict=True)))
 
     def final_state(self) -> SolverState:
         """The state of rank 0, on every process."""
-        found = self._group.from_first(*self._state.values())
+        found = self._group.broadcast_tensors(*self._state.values())
         return dict(zip(self._state, found, strict=True))

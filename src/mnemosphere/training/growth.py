@@ -26,12 +26,12 @@ from mnemosphere.model.kernel import evaluate
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.training.callbacks import Callback, PassRecord, SplitRecord
-from mnemosphere.training.distributed import current, together
-from mnemosphere.training.fit import fit
+from mnemosphere.training.distributed import current, process_group
+from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import Solver, SolverState
 
-__all__ = ["GrowthResult", "Splitting", "grow", "line_search"]
+__all__ = ["Splitting", "grow", "line_search"]
 
 _SEARCH_ROWS = 8192
 _FIRST_DELTA, _MAX_HALVINGS = 0.8, 12
@@ -70,39 +70,7 @@ class Splitting:
         return order[lambda_min[order] < self.threshold]
 
 
-@dataclass(frozen=True)
-class GrowthResult:
-    """What growth returns."""
-
-    params: Parameters
-    state: SolverState  # the solver's, after the last step
-    lineage: Lineage
-    history: tuple[PassRecord, ...]  # of all phases
-    splits: tuple[SplitRecord, ...]  # between them
-    status: str  # 'grown', 'stable' or 'interrupted'
-
-    @property
-    def message(self) -> str:
-        """The status in a sentence."""
-        width = f"{self.params.n_memories} memories"
-        return {
-            "grown": f"grown to {width} in {self.lineage.n_levels} phases",
-            "stable": f"stopped at {width}: no memory is a saddle any more",
-            "interrupted": f"interrupted at {width}: the model is usable as it is",
-        }[self.status]
-
-    def cost(self, max_memories: int | None = None) -> float:
-        """Arithmetic of training and curvature, in training passes at the final width.
-
-        Validation is not counted; it is half a pass over its rows.
-        """
-        width = self.params.n_memories if max_memories is None else max_memories
-        work = sum(float(record.n_memories) for record in self.history)
-        work += sum(s.passes * s.n_memories for s in self.splits)
-        return work / width
-
-
-@together()
+@process_group()
 def grow(
     params: Parameters,
     dataset: Dataset,
@@ -119,7 +87,7 @@ def grow(
     generator: torch.Generator | None = None,
     callbacks: Sequence[Callback] = (),
     stage: str = "",
-) -> GrowthResult:
+) -> FitResult:
     """Train `params`, splitting memories between phases, until there are max_memories.
 
     A phase is a `fit` of at most phase_iter passes, the last one of max_iter; tol, validation and
@@ -178,7 +146,7 @@ def grow(
                 continue
             except KeyboardInterrupt:
                 status = "interrupted"
-        return GrowthResult(params, state, lineage, history, splits, status)
+        return FitResult(params, state, history, status, lineage, splits)
 
 
 def _split(
@@ -195,7 +163,7 @@ def _split(
     rows = dataset.sample(_ALL_ROWS if wanted is None else wanted, generator=generator)
     group = current()
     curvature = splitting.curvature(params, rows.filled(), rule, generator=generator, sums=group)
-    curvature = group.same(curvature)
+    curvature = group.broadcast(curvature)
     which = splitting.choose(curvature.lambda_min, max_memories)
     part = rows.n_rows / dataset.n_rows
     grown, delta, passes = params, 0.0, curvature.passes * part

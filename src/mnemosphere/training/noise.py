@@ -47,7 +47,7 @@ class SphereNoise:
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Return noisy rows (B, N) of the unit rows x; draws depend on `generator` alone."""
-        return self.lay(x, self.generators(x, self.seed(generator)))
+        return self.apply(x, self.generators(x, self.seed(generator)))
 
     def generators(self, x: Tensor, seed: int, first: int = 0) -> list[torch.Generator]:
         """One per block of rows, where the rows are: a GPU does not wait for the host to draw.
@@ -57,7 +57,7 @@ class SphereNoise:
         blocks = range(first // _BLOCK, -(-(first + x.shape[0]) // _BLOCK))
         return [torch.Generator(x.device).manual_seed(seed + block) for block in blocks]
 
-    def lay(
+    def apply(
         self,
         x: Tensor,
         generators: Sequence[torch.Generator],

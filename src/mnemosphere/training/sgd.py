@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -17,6 +17,7 @@ from mnemosphere.training.solver import GradientSolver, SolverState, check_tol
 __all__ = ["SGD"]
 
 _MIN_BETA = 1e-6  # a mixture as good as uniform
+_SWEEPS, _TOLERANCE = 10, 1e-7  # of Sinkhorn–Knopp; of the marginals
 _MOST_RATE = 1e30  # single precision holds it
 
 
@@ -41,11 +42,9 @@ class SGD(GradientSolver):
         Rows per step.
     learn_beta : bool
         Whether β is trained; the estimators decide by their `beta`.
-    sweeps : int
-        Sinkhorn–Knopp sweeps per step at most.
-    tolerance : float or None
-        Of the marginals of the class weights. None stops after `sweeps` sweeps whatever they
-        reached, which is what the paper does and never waits for the device.
+    sweeps : int or None
+        Sinkhorn–Knopp sweeps per step; the paper takes ten. None goes on until the marginals of the
+        class weights hold; on a GPU it is ten, which needs no synchronization.
     validation_fraction : float in (0, 1)
         Held-out rows for validation.
     patience : int
@@ -64,8 +63,7 @@ class SGD(GradientSolver):
     momentum: float = 0.99
     batch_size: int = 1000
     learn_beta: bool = True
-    sweeps: int = 10
-    tolerance: float | None = 1e-7
+    sweeps: int | None = None
     validation_fraction: float = 0.1
     patience: int = 3
     tol: float = 1e-4
@@ -78,7 +76,7 @@ class SGD(GradientSolver):
         check_tol(self.tol)
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must lie in [0, 1), got {self.momentum}")
-        if min(self.batch_size, self.sweeps, self.patience) < 1:
+        if min(self.batch_size, self.sweeps or 1, self.patience) < 1 or self.sweeps == 0:
             raise ValueError(f"batch_size, sweeps and patience must be >= 1, got {self}")
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
@@ -107,7 +105,17 @@ class SGD(GradientSolver):
         >>> mn.SGD.paper().momentum
         0.99
         """
-        return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, tolerance=None)
+        return cls(learning_rate=0.1**2, momentum=0.99, learn_beta=learn_beta, sweeps=_SWEEPS)
+
+    def can_capture(self, params: Parameters) -> bool:
+        """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""
+        return params.w.is_cuda and self.sweeps is not None
+
+    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
+        """On a GPU with a set number of sweeps, so that steps can be replayed."""
+        sweeps = self.sweeps or (_SWEEPS if device.type == "cuda" else None)
+        size = min(self.batch_size, n_rows)
+        return replace(self, batch_size=size, learn_beta=learn_beta, sweeps=sweeps)
 
     def start(self, params: Parameters) -> SolverState:
         """Momentum at rest."""
@@ -136,9 +144,9 @@ class SGD(GradientSolver):
         rate = (1 - params.p_h[0]) * (lr / params.n_memories) / stats.count.to(p.dtype)
         g = polytope.center_rows(params.p, stats.p_bar / p, params.p_h)
         v_p = torch.addcmul(m * state["p"], g, rate)  # the velocity of log p
-        p = polytope.retract(
-            p, p * v_p, params.p_h, params.p_q, tol=self.tolerance, sweeps=self.sweeps
-        )
+        tol = _TOLERANCE if self.sweeps is None else None
+        sweeps = self.sweeps or _SWEEPS
+        p = polytope.retract(p, p * v_p, params.p_h, params.p_q, tol=tol, sweeps=sweeps)
         return params.replace(w=w, p=p, beta=beta), {"w": v_w, "p": v_p, "beta": v_beta}
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:

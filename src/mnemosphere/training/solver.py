@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Protocol, Self
 
 import torch
@@ -81,7 +80,6 @@ class GradientSolver:
 
     batch_size: int
     learn_beta: bool
-    tolerance: float | None
 
     @property
     def rows_per_step(self) -> int:
@@ -92,19 +90,6 @@ class GradientSolver:
     def exact(self) -> bool:
         """The length of a step is that of its rate."""
         return False
-
-    def can_capture(self, params: Parameters) -> bool:
-        """Sweeps to a tolerance need device-to-host synchronization, a set number does not."""
-        return params.w.is_cuda and self.tolerance is None
-
-    def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
-        """On a GPU with a set number of sweeps, so that steps can be replayed."""
-        return replace(  # type: ignore[type-var]
-            self,
-            batch_size=min(self.batch_size, n_rows),
-            learn_beta=learn_beta,
-            tolerance=None if device.type == "cuda" else self.tolerance,
-        )
 
     def check_rule(self, rule: LabelRule) -> None:
         """Every objective has a gradient."""

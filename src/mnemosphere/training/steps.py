@@ -196,7 +196,7 @@ class CapturedSteps(Steps):
         if batch.n_rows != self._batch.n_rows:  # the last rows of a pass
             batch = _taken(batch)
             if self._noise is not None:
-                x = self._noise.lay(batch.x, self._noise.generators(batch.x, seed))
+                x = self._noise.apply(batch.x, self._noise.generators(batch.x, seed))
                 batch = replace(batch, x=x)
             self._step(batch, share)
             self._write()
@@ -237,7 +237,7 @@ class CapturedSteps(Steps):
         def act() -> None:
             rows = here
             if self._noise is not None:
-                rows = replace(here, x=self._noise.lay(here.x, self._generators))
+                rows = replace(here, x=self._noise.apply(here.x, self._generators))
             self._step(rows, share)
             self._write()
 
