@@ -26,7 +26,7 @@ KNOTS = 128  # values of a column between which ranks are interpolated
 _ROWS = 20_000  # ranks among so many rows are good to a percent
 # Finer functions of a column need more rows: 4 harmonics for hundreds, 16 for ten thousand.
 _LEAST, _MOST, _ROOTS_EACH = 4, 24, 6.0
-_COORDINATES = 768  # of all columns together, at most: two harmonics each are always there
+_COORDINATES = 512  # of all columns together, at most: two harmonics each are always there
 
 
 class _Chunks(Protocol):

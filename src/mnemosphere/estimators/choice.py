@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -57,9 +58,9 @@ Floats = NDArray[np.float64]
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
 FACTOR = 4  # between widths of the path
 MOST_MEMORIES = 4000
-ROWS_PER_MEMORY = 15  # at least, where memories are scaled up with the rows
+ROWS_PER_MEMORY, LEAST_WIDEST = 5, 100  # rows for each at least, unless there are so few memories
+PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
-CLOSE = 0.1  # of the loss: what a width may cost for a wider one to be tried
 TOP = 2  # geometries that go on: the third is hardly ever the best
 ROWS = 1500  # fitted in the screening, and up to which rows are cross-fitted
 ROWS_PER_CLASS = 20  # fitted in the screening, with many classes
@@ -348,31 +349,47 @@ class _Trials:
 
     def ranked(self, objective: str) -> list[Candidate]:
         """Those of an objective, best first."""
-        own = [c for c in self.found if c.objective == objective]
-        return sorted(own, key=lambda c: self.found[c].mean)
+        return sorted((c for c in self.found if c.objective == objective), key=self.score)
+
+    def score(self, own: Candidate) -> float:
+        """Its loss, with a price on memories and steps."""
+        return self.found[own].mean * (own.n_memories * own.longer) ** PRICE
 
     def geometries(self, objective: str) -> list[str]:
         """Geometries of an objective, best first."""
         return list(dict.fromkeys(own.normalize for own in self.ranked(objective)))
 
     def follow(self, lines: Sequence[Candidate]) -> None:
-        """Wider candidates, line by line, while they are nearly as good as the best of their objective."""
-        most = min(MOST_MEMORIES, 2 * self.fitted // 3)
-        while lines := [own for own in lines if self._promises(own)]:
+        """Wider candidates, line by line, while that helps; in each round the better half goes on.
+
+        The best line goes one further than it would, and the joint objective has a line of its own.
+        """
+        most = max(min(LEAST_WIDEST, 2 * self.fitted // 3), self.fitted // ROWS_PER_MEMORY)
+        best = min(lines, key=self._best_of_line)
+        lines = [own for own in lines if own == best or self._leads(own)]
+        while lines:
             wider = [(own, min(FACTOR * own.n_memories, most)) for own in lines]
             lines = [replace(own, n_memories=k) for own, k in wider if 2 * k >= 3 * own.n_memories]
             self.run(lines)
+            lines = sorted(filter(self._leads, lines), key=self._best_of_line)
+            joint = [own for own in lines if own.objective == "joint"]
+            others = [own for own in lines if own.objective != "joint"]
+            lines = joint + others[: -(-len(others) // 2)]
 
-    def _promises(self, own: Candidate) -> bool:
-        best = self.found[self.ranked(own.objective)[0]]
-        return self.found[own].mean <= (1 + CLOSE) * best.mean
+    def _best_of_line(self, line: Candidate) -> float:
+        """The least score of candidates that differ in their memories alone."""
+        alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
+        return min(map(self.score, alike))
+
+    def _leads(self, own: Candidate) -> bool:
+        return self.score(own) <= self._best_of_line(own)
 
     def lengthen(self, best: Candidate) -> None:
         """The same candidate with more steps, while that helps."""
         for _ in range(2):
             longer = replace(best, longer=LONGER * best.longer)
             self.run([longer])
-            if self.found[longer].mean >= self.found[best].mean:
+            if self.score(longer) >= self.score(best):
                 break
             best = longer
 
@@ -439,7 +456,7 @@ def choose(
         last.run([Candidate(kind, k, "joint", unlabeled=True) for kind in own])
     ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
     found = last.found
-    best = min((own[0] for own in ranked if own), key=lambda own: found[own].mean)
+    best = min((own[0] for own in ranked if own), key=last.score)
     if ranked[0] and not found[ranked[0][0]].exceeds(found[best]):
         best = ranked[0][0]
     whole = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
