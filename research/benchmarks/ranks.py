@@ -102,7 +102,8 @@ def main(arguments: list[str]) -> None:
         for ranks, kinds in found.items() for name, kind in kinds.items()
     ]  # fmt: skip
     size = {"rows": asked.rows, "memories": asked.memories, "features": N_FEATURES}
-    head = report.head(report.command_line(["ranks", *arguments]))
+    words = report.command_line(["ranks", *arguments])
+    head = report.head(words, describes=("training", "model", "numerics"))
     for row in rows:
         print(row, file=sys.stderr)
     report.write(asked.out, {"passes": {**head, "threads": 1, **size, "measured": rows}})
