@@ -9,7 +9,7 @@ import math
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -28,7 +28,6 @@ except ImportError:  # not everywhere
     fcntl = None  # type: ignore[assignment]
 
 Numbers = TypeVar("Numbers")
-OldChecksum = Callable[[Path, Any], str | None]  # of a file, given what it says
 _LARGE = 1 << 30  # bytes, from which on memory is looked at
 _AXES = 8  # of a tensor, at most
 _TYPES = {torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64}
@@ -99,13 +98,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     write_atomically(path, save(plain, {"mnemosphere": sealed}))
 
 
-def read_tensors(
-    path: Path, kind: str, version: int, *, older: Mapping[int, OldChecksum] | None = None
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_tensors(path: Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """(header, tensors) of a file that `write_tensors` has written, with format `kind`.
 
-    ValueError if the file is no such one, or damaged. older: versions that are read too, and the
-    checksum that such a file must have.
+    ValueError if the file is no such one, of another version, or damaged.
     """
     if not path.is_file():
         raise ValueError(f"{path} is no file: give the path of one")
@@ -122,17 +118,12 @@ def read_tensors(
     if header.get("format") != kind:
         other = str(header.get("format", "of another program"))[:40]
         raise ValueError(f"{path} is not a {kind} file but {other}: choose another file")
-    known = [*(older or ()), version]
-    if type(found) is not int or found not in known:
+    if type(found) is not int or found != version:
         raise ValueError(
-            f"{path} has format version {str(found)[:40]}, this release reads "
-            f"{', '.join(map(str, known))}: use the release that wrote it, or write it again"
+            f"{path} has format version {str(found)[:40]}, this release reads {version}: use the "
+            "release that wrote it, or write it again"
         )
-    if found == version or older is None:
-        due: str | None = checksum(tensors, header)
-    else:
-        due = older[found](path, told)
-    if told != due:
+    if told != checksum(tensors, header):
         raise ValueError(
             f"{path} is damaged: it has been changed since it was written (its checksum differs); "
             "get or save it again"

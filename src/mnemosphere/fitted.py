@@ -3,7 +3,8 @@
 `fit` makes a `FittedModel`, model files hold one, and predictions, explanations and exports are
 functions of one and of rows. A row goes through
 
-    X → numbers (checked, encoded) → unit rows (normalizer) → log_joint → probabilities, novelty
+    X → numbers (checked, encoded) → unit rows (normalizer) → votes: classes, shares of memories
+                                                             → density: novelty, samples, recall
 
 chunk by chunk. A row without direction (all missing, all zeros, or constant where rows are centered) is
 like none of the memories: its class is that of the prior, its novelty 1.
@@ -29,25 +30,27 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Features
 from mnemosphere.labels import as_labels, class_index
 from mnemosphere.model import kernel, objectives, retrieval
-from mnemosphere.model.class_reading import at_temperature, net_class_weights, precise
+from mnemosphere.model.class_reading import net_class_weights, without_floor
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.scores import Scores
+from mnemosphere.model.votes import Votes
 from mnemosphere.numerics.bessel import log_omega
 from mnemosphere.training.lineage import Lineage
 from mnemosphere.training.solver import SolverState
 
 __all__ = [
-    "Calibration", "Exemplars", "FittedModel", "HeldOut", "Record", "Snapshot", "Stream",
-    "as_numpy", "check_whole", "like",
+    "Calibration", "Exemplars", "FittedModel", "Record", "Snapshot", "Stream", "as_numpy",
+    "check_whole", "like",
 ]  # fmt: skip
 
 Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class Calibration:
     """Scores of rows that were not trained on, sorted: rates and coverages are kept by them."""
 
     scale: NDArray[np.float64]  # (3,) standard deviations of the reasons for rejection
@@ -57,21 +60,11 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """What held-out rows settle, given the parameters."""
-
-    temperature: float = 1.0  # of the shares of memories in a class
-    # (P+1, C+1) class weights net of label smoothing, from which classes are read; None: p itself
-    class_weights: Tensor | None = None
-    held_out: HeldOut | None = None  # None: not calibrated
-
-
-@dataclass(frozen=True)
 class Exemplars:
     """The training rows that memories answer for."""
 
     typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
-    support: NDArray[np.float64]  # (P,) summed responsibility, in units of rows
+    support: NDArray[np.float64]  # (P,) summed share in the votes, in units of rows
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
 
     @property
@@ -131,16 +124,19 @@ class FittedModel:
     ----------
     kind : str
         "classifier" or "clusterer".
-    params : Parameters
-        Memories w (P, N), class weights p (P+1, C+1), β and ς, as tensors.
+    votes : Votes
+        What decides: memories w (P, N), class weights p (P+1, C+1), slope, offset and temperature.
+    density : Parameters
+        Whether a row is known, and what a row looks like: a mixture on the sphere. A joint model was
+        trained as this mixture, and its votes have the same memories.
     normalizer : Normalizer
         How raw rows become unit rows.
     features : Features
         Names, kinds and encoding of the columns.
     classes : ndarray of shape (C,)
         Labels, or numbers of clusters.
-    calibration : Calibration
-        Temperature, class weights net of smoothing, and scores of held-out rows.
+    calibration : Calibration or None
+        Scores of held-out rows.
     smoothing : float
         ε of the soft labels in training.
     objective : str
@@ -151,8 +147,6 @@ class FittedModel:
         Summed label weights of the training rows.
     labels : ndarray of int of shape (n,) or None
         Clusters of the training rows.
-    density : Parameters or None
-        Density of the rows if it is not that of `params`.
     exemplars : Exemplars or None
         Typical training rows and support of each memory.
     lineage : Lineage or None
@@ -169,17 +163,17 @@ class FittedModel:
     """
 
     kind: str
-    params: Parameters
+    votes: Votes
+    density: Parameters
     normalizer: Normalizer
     features: Features
     classes: NDArray[Any]
-    calibration: Calibration = Calibration()
+    calibration: Calibration | None = None
     smoothing: float = 0.0
     objective: str = "joint"
     learns_beta: bool = True
     label_mass: Tensor | None = None
     labels: NDArray[np.int64] | None = None
-    density: Parameters | None = None
     exemplars: Exemplars | None = None
     lineage: Lineage | None = None
     stream: Stream | None = None
@@ -192,18 +186,29 @@ class FittedModel:
         """A copy with some fields replaced."""
         return replace(self, **changes)
 
-    def recalibrate(self, **changes: Any) -> Self:
-        """A copy with another calibration."""
-        return replace(self, calibration=replace(self.calibration, **changes))
+    # What was trained.
 
-    def with_params(self, params: Parameters) -> Self:
-        """A copy with other parameters: what was found by the old ones no longer holds."""
+    @property
+    def is_joint(self) -> bool:
+        """Whether votes and density have the same memories, trained by their likelihood, bool."""
+        return self.objective == "joint"
+
+    @property
+    def trained(self) -> Parameters:
+        """The parameters as training left them: the density, or votes of the conditional likelihood."""
+        if self.is_joint:
+            return self.density
+        return self.votes.replace(p=without_floor(self.votes.p)).trained()
+
+    def with_trained(self, params: Parameters, temperature: float = 1.0) -> Self:
+        """A copy with other trained parameters: what was found by the old ones no longer holds."""
         net = None
-        if self.kind == "classifier":
-            net = net_class_weights(params, self.smoothing)
+        if self.is_classifier:
+            net = net_class_weights(params, self.smoothing if self.is_joint else 0.0)
         return replace(
-            self, params=params, calibration=Calibration(class_weights=net), exemplars=None,
-            lineage=None, stream=None, density=None,
+            self, votes=Votes.of(params, net, temperature),
+            density=params if self.is_joint else self.density,
+            calibration=None, exemplars=None, lineage=None, stream=None,
         )  # fmt: skip
 
     # What there is to read.
@@ -216,12 +221,12 @@ class FittedModel:
     @property
     def n_memories(self) -> int:
         """Number of memories P, int."""
-        return self.params.n_memories
+        return self.votes.n_memories
 
     @property
     def device(self) -> torch.device:
         """Where it lies."""
-        return self.params.w.device
+        return self.votes.w.device
 
     @property
     def rule(self) -> LabelRule:
@@ -234,33 +239,23 @@ class FittedModel:
     @cached_property
     def memories(self) -> Floats:
         """Memories, in the features' units if rows are standardized, else unit vectors, ndarray of shape (P, N)."""
-        return as_numpy(self.normalizer.restore(self.params.w))
-
-    @property
-    def row_density(self) -> Parameters:
-        """Parameters of the density of rows, from which samples are drawn."""
-        return self.params if self.density is None else self.density
+        return as_numpy(self.normalizer.restore(self.votes.w))
 
     @cached_property
-    def _precise_density(self) -> Parameters:
-        """The same as it is read: sharp memories need the digits."""
-        return precise(self.row_density)
-
-    @property
-    def net(self) -> Parameters:
-        """Parameters with the class weights that classes are read from."""
-        net = self.calibration.class_weights
-        return self.params if net is None else self.params.replace(p=net)
+    def precise_votes(self) -> Votes:
+        """The votes as they are read: sharp memories need the digits."""
+        return self.votes.precise
 
     @cached_property
-    def class_params(self) -> Parameters:
-        """Parameters whose log_joint gives the probabilities of classes: net, at temperature."""
-        return at_temperature(precise(self.net), self.calibration.temperature)
+    def precise_density(self) -> Parameters:
+        """The density as it is read."""
+        on_cpu = self.device.type == "cpu"
+        return self.density.to(dtype=torch.float64) if on_cpu else self.density
 
     @cached_property
     def standing(self) -> Tensor:
         """(P,) the memory that stands for each where a reader cannot distinguish them."""
-        return alike(self.class_params)
+        return alike(self.precise_votes)
 
     @property
     def distinct(self) -> Tensor:
@@ -269,14 +264,9 @@ class FittedModel:
         return (standing == torch.arange(len(standing), device=standing.device)).nonzero()[:, 0]
 
     @cached_property
-    def class_forward(self) -> kernel.LogJoint:
-        """log_joint of `class_params`, with all that rows share computed once."""
-        return kernel.LogJoint(self.class_params)
-
-    @cached_property
-    def _class_prior(self) -> Tensor:
-        """log_joint of a row without direction."""
-        return _log_prior(self.class_params)
+    def _forward(self) -> kernel.LogJoint:
+        """log_joint of the votes, with all that rows share computed once."""
+        return kernel.LogJoint(self.precise_votes)
 
     def columns_of(self, y: Any) -> Tensor:
         """The columns of p that these classes have, (n,)."""
@@ -299,7 +289,7 @@ class FittedModel:
         return stored.check_finite(self.features.names, gaps=stored.is_dense)
 
     def completed(self, X: Any) -> StoredRows:
-        """X as numbers, with what the memories expect in place of NaN.
+        """X as numbers, with what the density expects in place of NaN.
 
         A row of nothing else gets neutral numbers.
         """
@@ -308,9 +298,9 @@ class FittedModel:
         if not values.is_floating_point() or not has_gaps(values):
             return stored
         values = values.to(stored.device).double()
-        x, lost = on_sphere(stored, self.normalizer, self.params.w.dtype)
+        x, lost = on_sphere(stored, self.normalizer, self.density.w.dtype)
         found = torch.where(lost[:, None], 0.0, x)
-        found[~lost] = retrieval.expected_memory(self.params, x[~lost])
+        found[~lost] = retrieval.expected_memory(self.density, x[~lost])
         restored = as_numpy(self.normalizer.restore(found).double())
         full = torch.from_numpy(fill_missing(as_numpy(values), restored, self.normalizer.kind))
         neutral = self.normalizer.to(stored.device).fill(values, values.isnan())
@@ -321,21 +311,22 @@ class FittedModel:
         self, X: Any, dtype: torch.dtype | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """(unit rows, which of them have no direction), chunk by chunk."""
-        return unit_chunks(self.stored(X), self.normalizer, dtype or self.params.w.dtype)
+        return unit_chunks(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
 
     def on_sphere(self, X: Any, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """(all unit rows, which of them have no direction); ValueError if none has one."""
-        x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.params.w.dtype)
+        x, lost = on_sphere(self.stored(X), self.normalizer, dtype or self.votes.w.dtype)
         self.normalizer.check_some_left(lost)
         return x, lost
 
     # Answers, as tensors on the device of the model.
 
     def class_log_joint(self, X: Any) -> Tensor:
-        """log_joint by which classes are read, (n, C+1)."""
-        read, prior = self.class_forward, self._class_prior
+        """Log of the votes for each class, up to a constant of the row, (n, C+1)."""
+        votes, read = self.precise_votes, self._forward
+        prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
         return _over(
-            self.unit_rows(X, self.class_params.w.dtype),
+            self.unit_rows(X, votes.w.dtype),
             lambda x, lost: torch.where(lost[:, None], prior, read(x)),
         )
 
@@ -344,23 +335,26 @@ class FittedModel:
         return self.class_log_joint(X)[:, :-1].double().log_softmax(1)
 
     def shares(self, X: Any) -> Tensor:
-        """P(memory | x), (n, P)."""
+        """P(memory | x), the share of each memory in the votes, (n, P)."""
+        votes = self.precise_votes
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
-            scores = kernel.log_joint(self.params, x)
-            found = kernel.responsibilities(self.params, x, scores.softmax(1))[:, 1:]
+            scores, found = Scores(votes, None, len(x)), x.new_zeros(len(x), votes.n_memories)
+            for rows in kernel.chunks(len(x), votes.n_memories, x.device):
+                found[rows] = scores(x[rows], rows).softmax(1)[:, 1:]
             return torch.where(lost[:, None], 0.0, found)
 
-        return _over(self.unit_rows(X), read)
+        return _over(self.unit_rows(X, votes.w.dtype), read)
 
     def log_density(self, X: Any) -> Tensor:
         """Log of the effective density on the sphere, labels summed out, (n,)."""
-        params = self._precise_density
-        prior, area = _log_prior(params), float(log_omega(0.0, params.n_features))
+        params = self.precise_density
+        area = float(log_omega(0.0, params.n_features))
+        alone = params.p_h[0].clamp_min(torch.finfo(params.p.dtype).tiny).log()  # without direction
         read = kernel.LogJoint(params)
         return _over(
             self.unit_rows(X, params.w.dtype),
-            lambda x, lost: torch.where(lost[:, None], prior, read(x)).logsumexp(1).double() - area,
+            lambda x, lost: torch.where(lost, alone, read(x).logsumexp(1)).double() - area,
         )
 
     def novelty(self, X: Any) -> Tensor:
@@ -371,7 +365,7 @@ class FittedModel:
             values[~lost] = retrieval.novelty(params, x[~lost])
             return values
 
-        params = self._precise_density
+        params = self.precise_density
         return _over(self.unit_rows(X, params.w.dtype), read)
 
     def novelty_score(self, X: Any) -> Tensor:
@@ -379,7 +373,7 @@ class FittedModel:
 
         A row without direction is as far as a row can be.
         """
-        params = self._precise_density
+        params = self.precise_density
         farthest = retrieval.largest_novelty_score(params)
 
         def read(x: Tensor, lost: Tensor) -> Tensor:
@@ -406,12 +400,6 @@ def _over(
 ) -> Tensor:
     parts = [read(x, lost) for x, lost in chunks]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _log_prior(params: Parameters) -> Tensor:
-    """log_joint (C+1,) of the uniform component alone."""
-    tiny = torch.finfo(params.p.dtype).tiny
-    return params.p_q.clamp_min(tiny).log() + params.p_h[0].clamp_min(tiny).log()
 
 
 def like(X: Any, answer: Tensor) -> Any:

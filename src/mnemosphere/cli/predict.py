@@ -160,7 +160,7 @@ def _predictions(
 
     model = first = opened.model.model_
     if prior is not None:
-        frequencies = model.params.p_q.tolist()
+        frequencies = model.votes.prior.tolist()
         weights = dict(zip(model.classes.tolist(), frequencies, strict=False))
         weights |= label_numbers(prior, weights, "--prior")
         model = interpret.with_class_prior(model, weights)

@@ -11,6 +11,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+from mnemosphere.data.circles import Circles
 from mnemosphere.data.sparse_normalize import (
     constant_left,
     counts,
@@ -24,13 +25,25 @@ from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.sums import ALONE, Sums
 from mnemosphere.schema import Array, check_tensors
 
-NORMALIZATIONS = ("unit", "center", "standard", "whitened", "weighted", "none")  # simplest first
+NORMALIZATIONS = (
+    "unit",
+    "center",
+    "standard",
+    "whitened",
+    "weighted",
+    "circles",
+    "none",
+)  # simplest first
 _LEARNED = {  # what a model file may hold
     "mean": Array("N", optional=True),
     "scale": Array("N", low=math.ulp(0.0), optional=True),
     "energy": Array("N", low=0.0, optional=True),
     "metric": Array("D M", optional=True),
+    "knots": Array("N K", optional=True),
+    "ranks": Array("N K", low=math.ulp(0.0), optional=True),
+    "harmonics": Array("N", low=0.0, optional=True),
 }
+_CIRCLES = ("knots", "ranks", "harmonics")
 _LOOKED_AT = 8  # chunks
 _SMALL, _HUGE = 1e-100, 1e100  # numbers between them have squares
 METRICS = ("whitened", "weighted")
@@ -66,6 +79,7 @@ class Normalizer:
     whitened  the same, then a metric that makes the rows of each class vary alike in every
               direction (`model.metric.starts`)
     weighted  the same, as far as that helps, and coordinates count by what they tell of the class
+    circles   each feature as points on circles, by its rank among the training rows (`data.circles`)
     none      the rows are unit vectors already
 
     With a metric A, a row that came out as v is put at Av/‖Av‖.
@@ -76,6 +90,7 @@ class Normalizer:
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
     metric: Tensor | None = None  # (D, M) float64
+    circles: Circles | None = None
 
     @classmethod
     def fit(
@@ -88,6 +103,8 @@ class Normalizer:
         afterwards, by `with_metric`. `sums_of`: the processes that share the rows.
         """
         weight = None if sample_weight is None else sample_weight.double().to(rows.device)
+        if kind == "circles":
+            return cls(kind, circles=Circles.fit(rows, weight))
         if kind not in SCALED:
             return cls(kind, energy=_energy(cls(kind), rows, weight))
         n = rows.n_features
@@ -117,7 +134,8 @@ class Normalizer:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """What was learned, as named tensors."""
-        found = {name: getattr(self, name) for name in _LEARNED}
+        circles = {} if self.circles is None else vars(self.circles)
+        found = {name: circles.get(name, getattr(self, name, None)) for name in _LEARNED}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @classmethod
@@ -129,7 +147,11 @@ class Normalizer:
         metric = tensors.get("metric")
         if metric is not None and not (metric.numel() and 1e-30 < float(metric.abs().max()) < 1e30):
             raise ValueError("normalizer.metric is no map that a row could be seen through")
-        return cls(kind, **tensors)
+        own = {name: tensors[name] for name in _CIRCLES if name in tensors}
+        if len(own) != len(_CIRCLES) * (kind == "circles"):
+            raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
+        rest = {name: tensor for name, tensor in tensors.items() if name not in own}
+        return cls(kind, **rest, circles=Circles(**own).check() if own else None)
 
     @property
     def extra(self) -> int:
@@ -138,6 +160,8 @@ class Normalizer:
 
     def n_coordinates(self, n_features: int) -> int:
         """How many coordinates a row of so many features has on the sphere."""
+        if self.circles is not None:
+            return self.circles.n_coordinates
         return n_features + self.extra if self.metric is None else self.metric.shape[0]
 
     def with_metric(self, metric: Tensor) -> Self:
@@ -161,7 +185,8 @@ class Normalizer:
     def to(self, device: torch.device | str) -> Self:
         """A copy whose numbers are on another device."""
         moved = {name: tensor.to(device) for name, tensor in self.to_tensors().items()}
-        return type(self)(self.kind, **moved)
+        own = {name: moved.pop(name) for name in _CIRCLES if name in moved}
+        return type(self)(self.kind, **moved, circles=Circles(**own) if own else None)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
@@ -212,6 +237,8 @@ class Normalizer:
 
     def _directions(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows that only need to be divided by their norms, the norms, which have no direction."""
+        if self.circles is not None:
+            return self._lengths(self.circles(x))
         if self.mean is not None and self.scale is not None:
             root = x.new_full((x.shape[0], 1), x.shape[1] ** 0.5)
             z = (x - self.mean) / self.scale
@@ -234,6 +261,8 @@ class Normalizer:
 
     def fill(self, x: Tensor, unknown: Tensor) -> Tensor:
         """Rows with a neutral value where `unknown`: one that becomes 0 on the sphere."""
+        if self.circles is not None:
+            return torch.where(unknown, torch.nan, x.double())
         value = torch.zeros((), dtype=torch.float64, device=x.device)
         if self.kind == "center":  # the mean of the row is that of the features that are known
             known = torch.where(unknown, 0.0, x.double())
@@ -259,7 +288,7 @@ class Normalizer:
         unit, lost = self(self.fill(x, gaps))
         empty = gaps.all(1)
         unit, lost = torch.where(empty[:, None], 0.0, unit), lost | empty
-        if self.metric is not None:
+        if self.metric is not None or self.circles is not None:
             return unit, lost
         n = x.shape[1]
         if self.kind in SCALED:
@@ -275,6 +304,8 @@ class Normalizer:
 
     def restore(self, w: Tensor) -> Tensor:
         """Points of the sphere as a user would read them: in the features' units if possible."""
+        if self.circles is not None:
+            return self.circles.values(w.reshape(-1, w.shape[-1])).reshape(*w.shape[:-1], -1)
         if self.metric is not None:
             w = self.preimage(w)
         if self.mean is None or self.scale is None:

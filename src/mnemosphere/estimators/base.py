@@ -30,16 +30,15 @@ from mnemosphere.training.distributed import process_group
 
 # Fitted attributes, each read from the model.
 ATTRIBUTES: dict[str, Callable[[FittedModel], Any]] = {
-    "params_": lambda m: m.params,
     "classes_": lambda m: m.classes,
     "n_features_in_": lambda m: m.features.n_columns,
     "memories_": lambda m: m.memories,
     "n_memories_": lambda m: m.n_memories,
-    "class_weights_": lambda m: as_numpy(m.params.p),
-    "memory_prior_": lambda m: as_numpy(m.params.p_h),
-    "class_prior_": lambda m: as_numpy(m.params.p_q),
-    "beta_": lambda m: float(m.params.beta),
-    "varsigma_": lambda m: m.params.varsigma,
+    "class_weights_": lambda m: as_numpy(m.votes.p),
+    "memory_prior_": lambda m: as_numpy(m.votes.weights),
+    "class_prior_": lambda m: as_numpy(m.votes.prior),
+    "beta_": lambda m: float(m.trained.beta),
+    "varsigma_": lambda m: m.trained.varsigma,
     "normalize_": lambda m: m.normalizer.kind,
     "novelty_threshold_": interpret.novelty_threshold,
     "search_": lambda m: SearchTable(m.record.search),

@@ -7,6 +7,7 @@ rows as stored -> choose(...)  what is "auto"
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +39,6 @@ from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
-    at_temperature,
     best_temperature,
     label_log_loss,
     net_class_weights,
@@ -46,10 +46,11 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.merge import gather, merge, merge_duplicates
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import inference
+from mnemosphere.model.votes import Votes
 from mnemosphere.training import few_labels
 from mnemosphere.training.adam import PASSES, Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
-from mnemosphere.training.conditional import class_targets, fit_density, start_conditional
+from mnemosphere.training.conditional import class_targets, start_conditional
 from mnemosphere.training.distributed import current
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint, PassFixedPoint
@@ -63,7 +64,6 @@ __all__ = ["ClassTraining"]
 HELD_OUT, HELD_OUT_FROM = 2000, 20_000  # rows kept for calibration and guard, of so many and more
 EXACT_ROWS = 10_000  # up to so many, joint models are trained by exact steps, as in the search
 START_ROWS = 50_000  # rows that memories start on
-DENSITY_ROWS = 10_000  # rows that the weights of a conditional model are fitted to
 # A conditional model gets a density of its own: few memories, trained to tell classes apart, do not
 # describe the rows. As many rows for each memory of it, at most so many memories.
 _ROWS_OF_DENSITY, _MOST_OF_DENSITY = 5, 500
@@ -310,7 +310,7 @@ def _loss(trained: Trained, dataset: Dataset) -> float:
     """Log-loss of labeled rows, a thousand at most."""
     rows = dataset.sample(search.MOST_ROWS, generator=torch.Generator().manual_seed(0))
     rows = rows.take(rows.targets.sum(1) > 0)
-    return rows.mean(label_log_loss(trained.class_params, rows)(0.0)[0])
+    return rows.mean(label_log_loss(trained.votes, rows)(0.0)[0])
 
 
 def _train(
@@ -339,24 +339,12 @@ def _train(
         if settings.n_memories is None and not candidate.unlabeled:
             rows = (held or dataset).sample(search.MOST_ROWS, generator=generator)
             params, net = _with_fewer_memories(params, net, temperature, rows)
-    trained = Trained(params, net.p, temperature, result.history, result.status, lineage)
-    if candidate.objective == "joint" or gradient:
-        return trained
-    rows = dataset.sample(DENSITY_ROWS, generator=generator)
-    uniform = settings.uniform_weight
-    density = fit_density(
-        params,
-        rows,
-        learn_beta=settings.learn_beta,
-        uniform_weight=usual_uniform_weight(len(params.w)) if uniform is None else uniform,
-    )
-    # Classes are read at the slope that was trained, whatever the density has.
-    ratio = float(density.beta_eff / params.beta_eff)
-    return trained._replace(
-        params=density,
-        temperature=ratio * temperature,
-        density=_density(candidate, dataset, settings, generator),
-    )
+    joint = candidate.objective == "joint"
+    return Trained(
+        Votes.of(params, net.p, temperature),
+        params if joint else _density(candidate, dataset, settings, generator),
+        result.history, result.status, lineage,
+    )  # fmt: skip
 
 
 def _density(
@@ -379,14 +367,13 @@ def _with_fewer_memories(
     trained; net: with the weights that classes are read from, at that temperature.
     """
     rows = rows.take(rows.targets.sum(1) > 0)
-    reading = at_temperature(net, temperature)
-
+    reading = net  # merged by the joint likelihood; predictions are read at the temperature
     weight = (
         rows.targets.new_ones(rows.n_rows) if rows.sample_weight is None else rows.sample_weight
     )
 
     def loss(params: Parameters) -> Floats:
-        found: Floats = label_log_loss(params, rows)(0.0)[0].cpu().numpy()
+        found: Floats = label_log_loss(params, rows)(math.log(temperature))[0].cpu().numpy()
         return found
 
     before, source = loss(reading), torch.arange(net.n_memories, device=net.w.device)

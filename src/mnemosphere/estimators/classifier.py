@@ -33,7 +33,6 @@ from mnemosphere.estimators.setup import Trained, begin, kept_settings, learn_fe
 from mnemosphere.estimators.streaming import known_classes, take_in_labeled, with_new_classes
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
-    Calibration,
     FittedModel,
     Floats,
     Record,
@@ -48,6 +47,7 @@ from mnemosphere.interpret.exemplars import find_exemplars, with_texts
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.labels import OUT_OF_SCOPE, Encoded, encode, row_weights
 from mnemosphere.model.products import operands
+from mnemosphere.model.votes import Votes
 from mnemosphere.model.workspace import reused
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
@@ -260,7 +260,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         self.encoder = encoder
 
     _attributes = ATTRIBUTES | {
-        "temperature_": lambda m: m.calibration.temperature,
+        "temperature_": lambda m: m.votes.temperature,
         "objective_": lambda m: m.objective,
     }
 
@@ -794,18 +794,16 @@ def _fitted(
     settings: Mapping[str, Any], rows: _Rows, trained: Trained, texts: list[str | None] | None
 ) -> FittedModel:
     """The fitted model, with exemplars, and their texts if the rows are texts."""
-    training, dataset, params = rows.training, rows.dataset, trained.params
+    training, dataset = rows.training, rows.dataset
     record = record_of(settings, trained, training.trials)
     exemplars = find_exemplars(
-        params, training.normalizer, rows.stored, rows.weight, dataset.n_rows
+        trained.votes, training.normalizer, rows.stored, rows.weight, dataset.n_rows
     )
     exemplars = with_texts(exemplars, texts)
     model = FittedModel(
-        "classifier", params, training.normalizer, rows.features, training.classes_,
-        Calibration(trained.temperature, trained.class_weights),
-        label_mass=dataset.label_mass().cpu(), exemplars=exemplars, lineage=trained.lineage,
-        density=trained.density,
-        record=record, **trained_with({**settings, "objective": training.choice.objective}),
+        "classifier", trained.votes, trained.density, training.normalizer, rows.features,
+        training.classes_, label_mass=dataset.label_mass().cpu(), exemplars=exemplars,
+        lineage=trained.lineage, record=record, **trained_with({**settings, "objective": training.choice.objective}),
     )  # fmt: skip
     known = OUT_OF_SCOPE not in model.classes.tolist()
     return model if known else hide_class(model, OUT_OF_SCOPE)
@@ -823,7 +821,8 @@ def _begin_stream(
     record = Record(settings=kept_settings(settings), search=training.trials)
     features = replace(features, observed=None)  # later batches may hold other numbers
     model = FittedModel(
-        "classifier", params, training.normalizer, features, coded.classes, record=record,
+        "classifier", Votes.of(params), params, training.normalizer, features, coded.classes,
+        record=record,
         **trained_with({**settings, "objective": "joint"}),
     )  # fmt: skip
     return model, dataset

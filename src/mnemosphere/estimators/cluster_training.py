@@ -29,6 +29,7 @@ from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
 from mnemosphere.model.memory_graph import group_memories
 from mnemosphere.model.parameters import from_memories
+from mnemosphere.model.votes import Votes
 from mnemosphere.training import latent
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.distributed import current
@@ -164,13 +165,13 @@ class ClusterTraining:
                 max_iter=passes, tol=solver.tol, generator=generator, callbacks=callbacks,
             )  # fmt: skip
             return Trained(
-                grown.params, grown.params.p, 1.0, grown.history, grown.status, grown.lineage
+                Votes.of(grown.params), grown.params, grown.history, grown.status, grown.lineage
             )
         result = fit(
             params, dataset, solver, rule=rule, max_iter=passes, tol=solver.tol,
             generator=generator, callbacks=callbacks,
         )  # fmt: skip
-        return Trained(result.params, result.params.p, 1.0, result.history, result.status)
+        return Trained(Votes.of(result.params), result.params, result.history, result.status)
 
     def train_classes(
         self,
@@ -182,7 +183,7 @@ class ClusterTraining:
     ) -> Trained:
         """Latent classes: from groups of memories, then down Eq. (unsupervised_loss)."""
         n_clusters = self.n_clusters_
-        params, history = trained.params, trained.history
+        params, history = trained.density, trained.history
         if params.n_memories < n_clusters:
             raise ValueError(
                 f"growth ended at {params.n_memories} memories, fewer than n_clusters="
@@ -194,7 +195,7 @@ class ClusterTraining:
         )
         params = latent.start_classes(params, groups, prior, self.smoothing)
         if trained.status == "interrupted" or n_clusters in (1, params.n_memories):
-            return trained._replace(params=params)
+            return trained._replace(votes=Votes.of(params), density=params)
         rows = dataset.without_labels(n_clusters + 1)
         given = solver_of(self.solver, dataset.n_rows, self.beta, dataset.device)
         solver: Solver = given
@@ -216,8 +217,10 @@ class ClusterTraining:
         counts = (log_joint(p, some.x)[:, :-1].argmax(1).bincount() for p in ends)
         used, before = (int((count > 0).sum()) for count in counts)
         better = current().broadcast(loss <= start and used >= before)
+        params = result.params if better else params
         return trained._replace(
-            params=result.params if better else params,
+            votes=Votes.of(params),
+            density=params,
             history=(*history, *result.history),
             status=result.status,
         )

@@ -46,8 +46,8 @@ _EVEN, _ALONE = 0.5, 1.1  # clusters of equal size that the division is worth: p
 
 def _centers(model: FittedModel) -> Floats:
     """Σ_μ P(memory | cluster) w^μ, the direction of the rows that a cluster holds, (C, N)."""
-    params = model.params
-    means = params.p[1:, :-1].T @ params.w  # (C, P) (P, N)
+    votes = model.votes
+    means = votes.p[1:, :-1].T @ votes.w  # (C, P) (P, N)
     norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
     return as_numpy(model.normalizer.restore(means / norm))
 
@@ -233,7 +233,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
     _attributes = ATTRIBUTES | {
         "labels_": lambda m: m.labels,
         "n_clusters_": lambda m: len(m.classes),
-        "memory_labels_": lambda m: as_numpy(latent.latent_class(m.params)),
+        "memory_labels_": lambda m: as_numpy(latent.latent_class(m.density)),
         "cluster_centers_": _centers,
     }
 
@@ -288,10 +288,11 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
             seed, callbacks = begin(settings, owner, stored, (), weight=weight)
             dataset = training.resolve(stored, weight, prior, seed)
         trained = training.train(dataset, prior, seed, callbacks)
-        normalizer, params = training.normalizer, trained.params
-        exemplars = find_exemplars(params, normalizer, stored, weight, dataset.n_rows)
+        votes, normalizer = trained.votes, training.normalizer
+        exemplars = find_exemplars(votes, normalizer, stored, weight, dataset.n_rows)
         return FittedModel(
-            "clusterer", params, normalizer, features, np.arange(training.n_clusters_),
+            "clusterer", votes, trained.density, normalizer, features,
+            np.arange(training.n_clusters_),
             exemplars=with_texts(exemplars, features.texts(X)),
             lineage=trained.lineage, record=record_of(settings, trained, training.trials),
             **trained_with(settings),
@@ -502,7 +503,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         return -2 * float(self._log_density(X).sum()) + 2 * self._n_parameters()
 
     def _log_density(self, X: ArrayLike) -> Floats:
-        varsigma = self.model_.params.varsigma
+        varsigma = self.model_.density.varsigma
         if varsigma != 1.0:
             raise ValueError(
                 f"bic and aic need a density that integrates to 1, but varsigma={varsigma:g}:"
@@ -517,7 +518,7 @@ class DAMClusterer(ClusterMixin, MemoryEstimator):  # type: ignore[misc]
         Centered rows, and so the memories, lie on a sphere of one dimension less.
         """
         model = self.model_
-        directions = model.params.n_features - 1 - (model.normalizer.kind == "center")
+        directions = model.votes.n_features - 1 - (model.normalizer.kind == "center")
         return model.n_memories * directions + (self.beta == "learn")
 
 

@@ -24,8 +24,8 @@ from mnemosphere.files import checksum
 from mnemosphere.fitted import Record
 from mnemosphere.interpret.recall import draw_seed
 from mnemosphere.machine import check_memory, pick_device
-from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Votes
 from mnemosphere.schema import warn_user
 from mnemosphere.training.adam import Adam
 from mnemosphere.training.callbacks import Callback, PassRecord
@@ -49,18 +49,11 @@ _NO_MATTER = {"callbacks", "device", "encoder", "max_iter"}
 class Trained(NamedTuple):
     """What a training ends with."""
 
-    params: Parameters
-    class_weights: Tensor  # (P+1, C+1) from which classes are read, net of smoothing
-    temperature: float  # at which they are read
+    votes: Votes  # what decides
+    density: Parameters  # of the rows; of the joint likelihood, the parameters that were trained
     history: tuple[PassRecord, ...]
     status: str
     lineage: Lineage | None = None
-    density: Parameters | None = None  # of the rows; None: `params`
-
-    @property
-    def class_params(self) -> Parameters:
-        """Parameters whose log_joint gives the probabilities of the classes."""
-        return at_temperature(self.params.replace(p=self.class_weights), self.temperature)
 
 
 def learn_features(
@@ -162,7 +155,8 @@ def record_of(
 ) -> Record:
     """How training went; ValueError if it came to no model, a warning if it ended too early."""
     try:
-        trained.params.check()
+        trained.votes.check()
+        trained.density.check()
     except ValueError as error:
         raise ValueError(
             f"training of X came to no model ({error}): scale X, or use other settings"

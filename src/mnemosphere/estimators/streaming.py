@@ -80,11 +80,11 @@ def with_new_classes(
         return model, rest[:0]
     if len(rest) or stream is not None:  # memories of few rows count less in what follows
         assert model.label_mass is not None
-        p_q = _class_prior(model.label_mass, model.smoothing).to(model.params.p)
-        model = model.replace(params=with_class_prior(model.params, p_q, "follow"))
+        p_q = _class_prior(model.label_mass, model.smoothing).to(model.density.p)
+        model = model.replace(density=with_class_prior(model.density, p_q, "follow"))
     if stream is not None:
         late = stream.late | set(coded.classes[fresh].tolist())
-        stream = replace(stream, state=FixedPoint().resume(model.params), late=late)
+        stream = replace(stream, state=FixedPoint().resume(model.density), late=late)
     return model.replace(stream=stream), rest
 
 
@@ -94,10 +94,10 @@ def take_in(
 ) -> FittedModel:  # fmt: skip
     """The model after one incremental fixed-point step from a batch.
 
-    solver: the setting, of which the half-life counts; params: to start from, in place of those
-    of the model; first: nothing was seen before.
+    solver: the setting, of which the half-life counts; params: to start from, in place of the
+    density of the model; first: nothing was seen before.
     """
-    params = model.params if params is None else params
+    params = model.density if params is None else params
     half_life = getattr(solver, "half_life", None)
     step = FixedPoint(dataset.n_rows, learn_beta=model.learns_beta, half_life=half_life)
     stream = model.stream
@@ -109,11 +109,14 @@ def take_in(
     (record,) = result.history
     history = [] if first else model.record.history
     history = [*history, {**record.as_dict(), "n_iter": len(history) + 1}]
-    return model.with_params(result.params).replace(
-        objective="joint",
-        lineage=None if first else model.lineage,
-        stream=replace(stream, state=result.state),
-        record=replace(model.record, history=history, status="streaming", converged=False),
+    return (
+        model.replace(objective="joint")
+        .with_trained(result.params)
+        .replace(
+            lineage=None if first else model.lineage,
+            stream=replace(stream, state=result.state),
+            record=replace(model.record, history=history, status="streaming", converged=False),
+        )
     )
 
 
@@ -126,9 +129,9 @@ def take_in_labeled(
     """
     if model.objective == "conditional":
         warn_user(
-            "partial_fit goes on by the joint likelihood from a model that was trained by the "
-            "conditional one, which costs accuracy: if that matters, fit again with all rows, or "
-            "with objective='joint' before"
+            "partial_fit goes on by the joint likelihood from the density of a model that was "
+            "trained by the conditional one, which costs accuracy: if that matters, fit again with "
+            "all rows, or with objective='joint' before"
         )
     classes, smoothing = model.classes, model.smoothing
     counts = torch.zeros(len(classes), dtype=torch.float64)
@@ -138,7 +141,7 @@ def take_in_labeled(
     half_life = getattr(solver, "half_life", None)
     if half_life is not None and not rehearses:
         counts = counts * 0.5 ** (dataset.rows.total_weight / half_life)
-    old, new = model.params, _counts(dataset.label_mass().cpu(), smoothing)
+    old, new = model.density, _counts(dataset.label_mass().cpu(), smoothing)
     stream = model.stream
     late = frozenset() if stream is None else stream.late
     if not first:

@@ -39,7 +39,7 @@ def label_columns(model: FittedModel, y: Any) -> NDArray[np.int64]:
 
 def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
     """Choices, how training ended, versions; with rows their checksum and what they measure."""
-    settings, params, record = model.record.settings, model.params, model.record
+    settings, params, record = model.record.settings, model.trained, model.record
     encoder = model.features.encoder
     if encoder is not None:
         settings = {**settings, "encoder": encoder.name}
@@ -53,7 +53,7 @@ def facts(model: FittedModel, X: Any = None, y: Any = None) -> dict[str, Any]:
         "beta": float(params.beta),
         "varsigma": float(params.varsigma),
         "normalize": model.normalizer.kind,
-        "temperature": model.calibration.temperature,
+        "temperature": model.votes.temperature,
         "novelty_threshold": novelty_threshold(model),
         "status": record.status,
         "n_iter": len(record.history),

@@ -1,21 +1,20 @@
 """Model files: safetensors with versioned JSON metadata. Reading one runs no code.
 
-A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipeline of them. Files of
-versions 2 and 3 are still read: their fields are the same, and only their checksums differ.
+A file holds a `FittedModel`, a `FittedEncoder`, or the named steps of a pipeline of them. `ModelFile` and
+`EncoderFile` describe the fields: the writer fills one in, the reader checks every field by it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import itertools
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self, get_type_hints
 
 import numpy as np
 import torch
@@ -27,19 +26,11 @@ from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.texts import TextEncoder
 from mnemosphere.encoder import FittedEncoder, patch_layer, windows_of
 from mnemosphere.features import Features
-from mnemosphere.files import (
-    OldChecksum,
-    join_prefixes,
-    plain,
-    read_tensors,
-    strip_prefix,
-    write_tensors,
-)
+from mnemosphere.files import join_prefixes, plain, read_tensors, strip_prefix, write_tensors
 from mnemosphere.fitted import (
     Calibration,
     Exemplars,
     FittedModel,
-    HeldOut,
     Record,
     Snapshot,
     Stream,
@@ -47,6 +38,7 @@ from mnemosphere.fitted import (
 )
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Votes
 from mnemosphere.schema import (
     Array,
     Check,
@@ -74,10 +66,10 @@ __all__ = ["FORMAT", "VERSION", "Saved", "Steps", "estimator_of", "read", "to_pl
 Saved = FittedModel | FittedEncoder
 Steps = list[tuple[str, Saved]]  # of a pipeline
 SettingsCheck = Callable[[str, Mapping[str, Any]], None]  # estimator, settings; ValueError if bad
+Tensors = dict[str, Tensor]
 
 FORMAT = "mnemosphere-model"
-VERSION = 4
-_COLUMNS, _LINES = 509, 512  # 64-bit words of a line and lines of a block, in version 3
+VERSION = 5
 _KINDS = {"DAMClassifier": "classifier", "DAMClusterer": "clusterer"}
 _ENCODER, _PIPELINE = "PatchEncoder", "Pipeline"
 # Settings that name things of the machine or the program that trained the model.
@@ -88,68 +80,135 @@ _LONGEST_REASON = 200  # a value quoted from a file can be of any length
 _MOST_BYTES = 1 << 28  # of an array of labels
 _PROBED = 8  # memories whose probabilities must be numbers
 
-_COMMON: dict[str, Check] = {
-    "estimator": text,
-    "n_features_in": whole(1),
-    "feature_names": items(text),
-    "settings": lambda value, name: check_fields(value, dict.fromkeys(value, _any), name),
-    "history": records_of(PassRecord),
-    "status": text,
-    "converged": flag,
-}
-_TEXTS: dict[str, Check] = {
-    "name": text, "numbers": whole(1), "fingerprint": items(number(), 1),
-}  # fmt: skip
-_MODEL = _COMMON | {
-    "normalize": one_of(*NORMALIZATIONS),
-    "classes": mapping({"dtype": text, "values": items(lambda value, name: None, 1)}),
-    "columns": COLUMNS,
-    "encoder": maybe(mapping(_TEXTS)),
-}
-_HEADERS: dict[str, dict[str, Check]] = {
-    "DAMClassifier": _MODEL | {
-        "own": mapping({
-            "selection": items(scalars),
-            "temperature": number(0, 1e300, above=True),
-            "objective": one_of("joint", "conditional"),
-        })
-    },
-    "DAMClusterer": _MODEL | {"own": mapping({})},
-    _ENCODER: _COMMON | {"image_shape": items(whole(1), 1)},
-}  # fmt: skip
-# P memories, Q = P+1, C classes and "none of them", K classes.
-_OWN = {
-    "DAMClassifier": {
-        "label_mass": Array("C", None, low=0), "net_class_weights": Array("Q C", None, low=0),
-        "log_ratio": Array(optional=True),  # of version 3
-    },
-    "DAMClusterer": {"labels": Array("n", "int32", low=0)},
-}  # fmt: skip
-_ROWS = {
-    "typical": Array("P 3", "int64", low=-1), "support": Array("P", low=0, nan=True),
-    "names": Array("bytes", "uint8", optional=True),
-}  # fmt: skip
-_HELD_OUT = {
-    "scale": Array("S"), "novelty": Array("n", nan=True), "rejection": Array("n", nan=True),
-    "label": Array("m"),
-}  # fmt: skip
-_FEATURES = {
-    "names": Array("bytes", "uint8", optional=True),
-    "observed": Array("3 N", optional=True),
-}
-_STATE = {
-    "w_bar": Array("P N", None), "p_bar": Array("Q C", None, low=0), "col_multipliers": Array("C"),
-    "row_multipliers": Array("Q"), "passes": Array(low=0),
-    "marginal_error": Array(optional=True),  # of older files, and not used
-}  # fmt: skip
-_STREAMED = {name: Array("K", "bool", optional=True) for name in ("late", "known", "missing")}
-_PARTS = (
-    "params", "density", "normalizer", "lineage", "own", "held_out", "rows", "features", "stream",
-)  # fmt: skip
+
+# The fields of a file.
 
 
 def _any(value: Any, name: str) -> None:
     """A setting: the estimator knows what it may be."""
+
+
+def _mapping(value: Any, name: str) -> None:
+    check_fields(value, dict.fromkeys(value if isinstance(value, dict) else (), _any), name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    """What every file holds."""
+
+    estimator: Annotated[str, text]
+    n_features_in: Annotated[int, whole(1)]
+    feature_names: Annotated[list[str], items(text)]
+    settings: Annotated[dict[str, Any], _mapping]
+    history: Annotated[list[dict[str, Any]], records_of(PassRecord)]
+    status: Annotated[str, text]
+    converged: Annotated[bool, flag]
+
+    def take_apart(self) -> tuple[dict[str, Any], Tensors]:
+        """(header, tensors)."""
+        header: dict[str, Any] = {}
+        tensors: Tensors = {}
+        checks, arrays, _ = self._described()
+        for name, value in vars(self).items():
+            if name in checks:
+                header[name] = value
+            elif name not in arrays:
+                tensors |= {f"{name}.{key}": t for key, t in value.items()}
+            elif value is not None:
+                tensors[name] = value
+        return header, {name: t.detach().cpu() for name, t in tensors.items()}
+
+    @classmethod
+    def _described(cls) -> tuple[dict[str, Check], dict[str, Array], set[str]]:
+        """(fields of the header, fields of one tensor, fields of several)."""
+        hints = get_type_hints(cls, include_extras=True)
+        told = {
+            n: hint.__metadata__[0] for n, hint in hints.items() if hasattr(hint, "__metadata__")
+        }
+        arrays = {
+            name: dataclasses.replace(array, optional=hasattr(cls, name))
+            for name, array in told.items()
+            if isinstance(array, Array)
+        }
+        checks = {name: check for name, check in told.items() if name not in arrays}
+        return checks, arrays, hints.keys() - told.keys()
+
+    @classmethod
+    def put_together(cls, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """Undo `take_apart`; ValueError names the field that is missing, unknown or wrong."""
+        checks, arrays, several = cls._described()
+        check_fields(header, checks)
+        alone: Tensors = {name: t for name, t in tensors.items() if "." not in name}
+        parts = {name: strip_prefix(tensors, name) for name in several}
+        sizes: dict[str, int] = {}
+        for name, array in arrays.items():  # a letter means the size where it occurs first
+            if name in alone:
+                array.check(alone[name], name, sizes)
+                shape = zip(array.shape.split(), alone[name].shape, strict=True)
+                sizes = {a: n for a, n in shape if not a.isdecimal()} | sizes
+        check_tensors(alone, arrays, sizes)
+        unknown = {n for n in tensors if "." in n and n.partition(".")[0] not in several}
+        if unknown:
+            raise ValueError(f"the tensor {min(unknown)!r} is unknown")
+        content: Any = {**header, **alone, **parts}
+        return cls(**content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderFile(_File):
+    """A `PatchEncoder`."""
+
+    image_shape: Annotated[list[int], items(whole(1), 1)]
+    layers: Tensors = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFile(_File):
+    """A classifier or a clusterer: P memories, Q = P+1 components, C columns of K classes and none of them."""
+
+    objective: Annotated[str, one_of("joint", "conditional")]
+    temperature: Annotated[float, number(0, 1e300, above=True)]
+    normalize: Annotated[str, one_of(*NORMALIZATIONS)]
+    classes: Annotated[dict[str, Any], mapping({"dtype": text, "values": items(_any, 1)})]
+    columns: Annotated[list[dict[str, Any]], COLUMNS]
+    encoder: Annotated[
+        dict[str, Any] | None,
+        maybe(mapping({"name": text, "numbers": whole(1), "fingerprint": items(number(), 1)})),
+    ]
+    search: Annotated[list[dict[str, Any]], items(scalars)]
+    w: Annotated[Tensor, Array("P N", None)]
+    p: Annotated[Tensor, Array("Q C", None, low=0)]
+    slope: Annotated[Tensor, Array("", None, low=0)]
+    offset: Annotated[Tensor, Array("", None)]
+    density: Tensors = field(default_factory=dict)
+    normalizer: Tensors = field(default_factory=dict)
+    lineage: Tensors = field(default_factory=dict)
+    label_mass: Annotated[Tensor | None, Array("C", None, low=0)] = None
+    labels: Annotated[Tensor | None, Array("rows", "int32", low=0)] = None  # of a clusterer
+    held_out_scale: Annotated[Tensor | None, Array("3")] = None
+    held_out_novelty: Annotated[Tensor | None, Array("held", nan=True)] = None
+    held_out_rejection: Annotated[Tensor | None, Array("held", nan=True)] = None
+    held_out_label: Annotated[Tensor | None, Array("labeled")] = None
+    typical: Annotated[Tensor | None, Array("P 3", "int64", low=-1)] = None
+    support: Annotated[Tensor | None, Array("P", low=0, nan=True)] = None
+    row_names: Annotated[Tensor | None, Array("letters", "uint8")] = None
+    named: Annotated[Tensor | None, Array("characters", "uint8")] = None
+    observed: Annotated[Tensor | None, Array("3 numbers")] = None
+    # Of a stream, with S memories and R = S+1 components.
+    w_bar: Annotated[Tensor | None, Array("S N", None)] = None
+    p_bar: Annotated[Tensor | None, Array("R C", None, low=0)] = None
+    col_multipliers: Annotated[Tensor | None, Array("C")] = None
+    row_multipliers: Annotated[Tensor | None, Array("R")] = None
+    passes: Annotated[Tensor | None, Array(low=0)] = None
+    late: Annotated[Tensor | None, Array("K", "bool")] = None
+    known: Annotated[Tensor | None, Array("K", "bool")] = None
+    missing: Annotated[Tensor | None, Array("K", "bool")] = None
+    snapshot: Tensors = field(default_factory=dict)
+
+
+_FILES: dict[str, type[_File]] = dict.fromkeys(_KINDS, ModelFile) | {_ENCODER: EncoderFile}
+_STATE = ("w_bar", "p_bar", "col_multipliers", "row_multipliers", "passes")
+_SCORES = ("scale", "novelty", "rejection", "label")
 
 
 def estimator_of(model: Saved) -> str:
@@ -170,111 +229,82 @@ def write(model: Saved | Steps, path: str | Path, check_settings: SettingsCheck)
     try:  # what could not be read is not written
         header, tensors = _take_apart(model)
         header = json.loads(json.dumps(header))
-        _check_header(header, check_settings)
-        for each in [step for _, step in model] if isinstance(model, list) else [model]:
-            if isinstance(each, FittedModel):
-                _check_model(each)
+        _put_together(header, tensors, check_settings)
     except ValueError as error:
         raise ValueError(f"this model cannot be saved: {error}") from error
     write_tensors(path, tensors, {"format": FORMAT, "version": VERSION, **header})
 
 
-def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _take_apart(model: Saved | Steps) -> tuple[dict[str, Any], Tensors]:
     """A fitted model as plain values and tensors."""
-    if isinstance(model, list):
-        steps: list[dict[str, Any]] = []
-        tensors: dict[str, Tensor] = {}
-        for i, (name, step) in enumerate(model):
-            own, found = _take_apart(step)
-            steps.append({"name": name, **own})
-            tensors |= {f"steps.{i}.{key}": t for key, t in found.items()}
-        return {"estimator": _PIPELINE, "steps": steps}, tensors
-    record = model.record
-    header = {
-        "n_features_in": model.features.n_columns,
-        "feature_names": list(model.features.columns or ()),
+    if not isinstance(model, list):
+        return _described(model).take_apart()
+    steps: list[dict[str, Any]] = []
+    tensors: Tensors = {}
+    for i, (name, step) in enumerate(model):
+        own, found = _take_apart(step)
+        steps.append({"name": name, **own})
+        tensors |= {f"steps.{i}.{key}": t for key, t in found.items()}
+    return {"estimator": _PIPELINE, "steps": steps}, tensors
+
+
+def _described(model: Saved) -> _File:
+    record, features = model.record, model.features
+    common: dict[str, Any] = {
+        "estimator": estimator_of(model),
+        "n_features_in": features.n_columns,
+        "feature_names": list(features.columns or ()),
         "settings": {k: to_plain(v) for k, v in record.settings.items() if k not in _NOT_SAVED},
         "history": record.history,
         "status": record.status,
         "converged": record.converged,
     }
     if isinstance(model, FittedEncoder):
-        layers = {f"layers.{i}": layer.params.to_tensors() for i, layer in enumerate(model.layers)}
-        header |= {"estimator": _ENCODER, "image_shape": list(model.image_shape)}
-        return header, join_prefixes(layers)
-    features, calibration = model.features, model.calibration
-    told: dict[str, Any] = {}
-    if model.is_classifier:
-        told |= {"selection": record.search, "temperature": calibration.temperature}
-        told["objective"] = model.objective
-        own_tensors = {"label_mass": model.label_mass, "net_class_weights": model.net.p}
-    else:
-        labels = np.zeros(0, np.int32) if model.labels is None else model.labels
-        own_tensors = {"labels": torch.as_tensor(labels).to(torch.int32)}
-    parts: dict[str, Mapping[str, Tensor | None]] = {
-        "params": model.params.to_tensors(),
-        "density": {} if model.density is None else model.density.to_tensors(),
-        "normalizer": model.normalizer.to_tensors(),
-        "lineage": {} if model.lineage is None else model.lineage.to_tensors(),
-        "own": own_tensors,
-        "held_out": {} if calibration.held_out is None else _held_out_out(calibration.held_out),
-        "rows": {} if model.exemplars is None else _exemplars_out(model.exemplars),
-        "features": _features_out(features),
-        "stream": {} if model.stream is None else _stream_out(model.stream, model.classes.tolist()),
-    }
-    header |= {
-        "estimator": estimator_of(model),
-        "normalize": model.normalizer.kind,
-        "columns": [] if features.encoding is None else features.encoding.to_json(),
-        "classes": _labels_out(model.classes),
-        "own": plain(told),
-    }
-    if features.encoder is not None:
-        name, n, told = (getattr(features.encoder, f) for f in ("name", "n_numbers", "fingerprint"))
-        header["encoder"] = {"name": name, "numbers": n, "fingerprint": list(told)}
-    given = {p: {k: t for k, t in of.items() if t is not None} for p, of in parts.items()}
-    return header, join_prefixes(given)
+        layers = {str(i): layer.params.to_tensors() for i, layer in enumerate(model.layers)}
+        return EncoderFile(
+            **common, image_shape=list(model.image_shape), layers=join_prefixes(layers)
+        )
+    encoder, behind, stream, votes = features.encoder, model.exemplars, model.stream, model.votes
+    return ModelFile(
+        **common,
+        objective=model.objective,
+        temperature=votes.temperature,
+        normalize=model.normalizer.kind,
+        classes=_labels_out(model.classes),
+        columns=[] if features.encoding is None else features.encoding.to_json(),
+        encoder=None if encoder is None else {"name": encoder.name, "numbers": encoder.n_numbers,
+                                              "fingerprint": list(encoder.fingerprint)},
+        search=plain(record.search),
+        w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset,
+        # A joint model has one set of memories.
+        density={k: t for k, t in model.density.to_tensors().items() if not (model.is_joint and k == "w")},
+        normalizer=model.normalizer.to_tensors(),
+        lineage={} if model.lineage is None else model.lineage.to_tensors(),
+        label_mass=model.label_mass,
+        labels=None if model.labels is None else torch.as_tensor(model.labels).to(torch.int32),
+        **({} if model.calibration is None else _scores_out(model.calibration)),
+        typical=None if behind is None else torch.from_numpy(behind.typical),
+        support=None if behind is None else torch.from_numpy(behind.support),
+        row_names=None if behind is None else _as_bytes(behind.names),
+        named=_as_bytes(features.named),
+        observed=None if features.observed is None else torch.from_numpy(features.observed.copy()),
+        **({} if stream is None else _stream_out(stream, model.classes.tolist())),
+    )  # fmt: skip
 
 
-def _held_out_out(scores: HeldOut) -> dict[str, Tensor]:
-    found = {k: torch.tensor(v, dtype=torch.float64) for k, v in vars(scores).items()}
+def _scores_out(scores: Calibration) -> dict[str, Any]:
     # The score of a row without direction is infinite; files hold finite numbers and NaN.
-    return {name: torch.where(t.isinf(), torch.nan, t) for name, t in found.items()}
+    finite = {k: np.where(np.isinf(v), np.nan, v) for k, v in vars(scores).items()}
+    return {f"held_out_{k}": torch.from_numpy(v) for k, v in finite.items()}
 
 
-def _held_out_in(tensors: Mapping[str, Tensor]) -> HeldOut | None:
-    if not tensors:
-        return None
-    check_tensors(tensors, _HELD_OUT, {"S": 3})
-    scores = {name: np.nan_to_num(t.numpy(), nan=np.inf) for name, t in tensors.items()}
-    scale = scores.pop("scale")
-    if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in scores.values()):
-        raise ValueError("its held-out scores are not sorted, or have no scale")
-    return HeldOut(scale, **scores)
-
-
-def _features_out(features: Features) -> dict[str, Tensor | None]:
-    names = None if features.named is None else _as_bytes(list(features.named))
-    seen = features.observed
-    return {"names": names, "observed": None if seen is None else torch.from_numpy(seen.copy())}
-
-
-def _exemplars_out(behind: Exemplars) -> dict[str, Tensor | None]:
-    names = None if behind.names is None else _as_bytes(behind.names.tolist())
-    return {"typical": torch.from_numpy(behind.typical),
-            "support": torch.from_numpy(behind.support), "names": names}  # fmt: skip
-
-
-def _stream_out(stream: Stream, names: list[Any]) -> dict[str, Tensor]:
+def _stream_out(stream: Stream, names: list[Any]) -> dict[str, Any]:
     def among(some: Any) -> Tensor:
         return torch.tensor([name in some for name in names])
 
-    found = join_prefixes({"state": stream.state})
-    if stream.late:
-        found["late"] = among(stream.late)
-    shot = stream.snapshot
-    if shot is not None:
-        found |= join_prefixes({"snapshot": shot.params.to_tensors()})
+    found: dict[str, Any] = {**stream.state, "late": among(stream.late)}
+    if (shot := stream.snapshot) is not None:
+        found["snapshot"] = shot.params.to_tensors()
         found |= {"known": among(shot.classes), "missing": among(shot.missing)}
     return found
 
@@ -289,32 +319,10 @@ def read(path: str | Path, check_settings: SettingsCheck) -> Saved | Steps:
         raise FileNotFoundError(f"no model file at {path}: check the path")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the model file in it")
-    header, tensors = read_tensors(path, FORMAT, VERSION, older=_OLDER)
-    if header["version"] == 2 and any(re.search(r"(^|\.)layers\.0\.", name) for name in tensors):
-        raise ValueError(f"{path} has a PatchEncoder of before its cells were soft: fit it again")
+    header, tensors = read_tensors(path, FORMAT, VERSION)
     own = {k: v for k, v in header.items() if k not in ("format", "version")}
     with _refusing(path):
-        _check_header(own, check_settings)
-        return _put_together(own, tensors)
-
-
-def _checksum_of_3(path: Path, told: Any) -> str:
-    """Of files of version 3: SHA-256 of the header and of sums over lines and columns."""
-    content = np.fromfile(path, np.uint8)
-    begin = 8 + int.from_bytes(content[:8].tobytes(), "little")
-    digest = hashlib.sha256(content[8:begin].tobytes().replace(str(told).encode(), b"", 1))
-    numbers = content[begin:].copy()  # aligned
-    n_lines = numbers.size // (8 * _COLUMNS) if numbers.size > 1 << 16 else 0
-    words = numbers[: 8 * _COLUMNS * n_lines].view(np.uint64).reshape(-1, _COLUMNS)
-    for at in range(0, n_lines, _LINES):
-        block = words[at : at + _LINES]
-        digest.update(block.sum(0).tobytes() + block.sum(1).tobytes())
-    digest.update(numbers[8 * _COLUMNS * n_lines :].tobytes())
-    return digest.hexdigest()
-
-
-# Files of version 2 had no checksum.
-_OLDER: dict[int, OldChecksum] = {2: lambda path, told: None, 3: _checksum_of_3}
+        return _put_together(own, tensors, check_settings)
 
 
 @contextlib.contextmanager
@@ -327,57 +335,47 @@ def _refusing(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is damaged: {reason}; save the model again") from error
 
 
-def _check_header(header: dict[str, Any], check_settings: SettingsCheck) -> None:
-    """ValueError unless the header describes a model; settings are decoded in place."""
+def _put_together(
+    header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck
+) -> Saved | Steps:
+    """Undo `_take_apart`; ValueError where fields or numbers make no model."""
     name = header.get("estimator")
     if name == _PIPELINE:
-        check_fields(header, {"estimator": text, "steps": items(_step, 1)})
-        names = [step["name"] for step in header["steps"]]
-        if len({*names}) < len(names) or any("__" in step for step in names):
-            raise ValueError(f"the steps of the pipeline are called {names}")
-        for step in header["steps"]:
-            own = {key: value for key, value in step.items() if key != "name"}
-            if own.get("estimator") == _PIPELINE:
-                raise ValueError("a step of the pipeline is a pipeline")
-            _check_header(own, check_settings)
-        return
-    if not isinstance(name, str) or name not in _HEADERS:
+        return _pipeline(header, tensors, check_settings)
+    if not isinstance(name, str) or name not in _FILES:
         raise ValueError(f"estimator is {name!r}")
-    if not isinstance(header.get("settings"), dict):
-        raise ValueError(f"its settings are not those of a {name}")
-    for once in ("tol", "verbose"):  # settings once; tol is the solver's now
-        header["settings"].pop(once, None)
-    if name == "DAMClassifier":
-        _bring_up_to_date(header)
-    if isinstance(header.get("own"), dict):  # a threshold stood in place of held-out scores
-        header["own"].pop("novelty_threshold", None)
-    # Files of version 2 know only columns of numbers.
-    older: dict[str, Any] = {"columns": [], "encoder": None} if name in _KINDS else {}
-    check_fields(older | header, _HEADERS[name])
-    names = header["feature_names"]
-    if names and len(names) != header["n_features_in"]:
-        raise ValueError(f"it has {len(names)} names for {header['n_features_in']} features")
-    columns = [column["name"] for column in header.get("columns", ())]
-    if columns and columns != names:
-        raise ValueError("feature_names and the names of its columns differ")
+    found = _FILES[name].put_together(header, tensors)
     try:
-        settings = {key: _from_plain(value) for key, value in header["settings"].items()}
+        settings = {key: _from_plain(value) for key, value in found.settings.items()}
     except (AttributeError, KeyError, OverflowError, TypeError) as error:
         raise ValueError(f"its settings are not those of a {name} ({error})") from error
     check_settings(name, settings)
+    record = Record(settings, found.history, found.status, found.converged)
+    if isinstance(found, EncoderFile):
+        return _encoder(found, record)
+    assert isinstance(found, ModelFile)
+    return _model(found, record)
 
 
-def _bring_up_to_date(header: dict[str, Any]) -> None:
-    """In versions up to 3 the objective could be a number or an object of settings."""
-    settings, own = header.get("settings"), header.get("own")
-    if not isinstance(settings, dict) or not isinstance(own, dict) or "search" in settings:
-        return
-    given = settings.get("objective", "auto")
-    if not isinstance(given, str):
-        settings["objective"] = "joint" if given == 0 else "conditional"
-    own.setdefault(
-        "objective", "conditional" if settings["objective"] == "conditional" else "joint"
-    )
+def _pipeline(header: dict[str, Any], tensors: Tensors, check_settings: SettingsCheck) -> Steps:
+    check_fields(header, {"estimator": text, "steps": items(_step, 1)})
+    names = [step["name"] for step in header["steps"]]
+    if len({*names}) < len(names) or any("__" in step for step in names):
+        raise ValueError(f"the steps of the pipeline are called {names}")
+    steps: Steps = []
+    for i, step in enumerate(header["steps"]):
+        own = {key: value for key, value in step.items() if key != "name"}
+        made = _put_together(own, strip_prefix(tensors, f"steps.{i}"), check_settings)
+        if isinstance(made, list):
+            raise ValueError("a step of the pipeline is a pipeline")
+        steps.append((step["name"], made))
+    if sum(len(strip_prefix(tensors, f"steps.{i}")) for i in range(len(steps))) < len(tensors):
+        raise ValueError("it has a tensor of a step that is unknown")
+    for (_, before), (_, after) in itertools.pairwise(steps):
+        given = before.n_out if isinstance(before, FittedEncoder) else before.n_memories
+        if given != after.features.n_columns:
+            raise ValueError("a step of the pipeline does not take what the one before gives")
+    return steps
 
 
 def _step(value: Any, name: str) -> None:
@@ -385,192 +383,154 @@ def _step(value: Any, name: str) -> None:
         raise ValueError(f"{name} is not a step of a pipeline")
 
 
-def _put_together(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Saved | Steps:
-    """Undo `_take_apart`; ValueError where the numbers make no model."""
-    name = header["estimator"]
-    if name == _PIPELINE:
-        steps: Steps = []
-        for i, step in enumerate(header["steps"]):
-            made = _put_together(step, strip_prefix(tensors, f"steps.{i}"))
-            assert not isinstance(made, list)
-            steps.append((step["name"], made))
-        if sum(len(strip_prefix(tensors, f"steps.{i}")) for i in range(len(steps))) < len(tensors):
-            raise ValueError("it has a tensor of a step that is unknown")
-        for (_, before), (_, after) in itertools.pairwise(steps):
-            given = before.n_out if isinstance(before, FittedEncoder) else before.n_memories
-            if given != after.features.n_columns:
-                raise ValueError("a step of the pipeline does not take what the one before gives")
-        return steps
-    settings = {key: _from_plain(value) for key, value in header["settings"].items()}
-    columns = header.get("columns")
-    features = Features(
-        header["n_features_in"],
-        tuple(header["feature_names"]) or None,
-        Encoding.from_json(columns) if columns else None,
-        owner=name,
-        encoder=_text_encoder(header.get("encoder")),
-    )
-    features = _features_in(features, strip_prefix(tensors, "features"))
-    record = Record(settings, header["history"], header["status"], header["converged"])
-    if name == _ENCODER:
-        return _encoder(tuple(header["image_shape"]), features, record, tensors)
-    _check_parts(tensors, _PARTS)
-    own, kept = header["own"], strip_prefix(tensors, "own")
-    classes = _labels_in(header["classes"])
-    normalizer = Normalizer.from_tensors(
-        header["normalize"], strip_prefix(tensors, "normalizer"), features.n_numbers
-    )
-    params, tree = Parameters.from_file(tensors, "params"), strip_prefix(tensors, "lineage")
-    sizes = {"P": params.n_memories, "N": params.n_features, "Q": params.n_memories + 1,
-             "C": params.n_columns, "K": len(classes)}  # fmt: skip
-    if params.n_columns != len(classes) + 1:
-        raise ValueError(f"it has {params.n_columns} columns of class weights")
-    check_tensors(kept, _OWN[name], sizes)
-    model = FittedModel(
-        _KINDS[name], params, normalizer, features, classes,
-        Calibration(
-            float(own.get("temperature", 1.0)),
-            kept["net_class_weights"].to(params.p) if "net_class_weights" in kept else None,
-            _held_out_in(strip_prefix(tensors, "held_out")),
-        ),
-        label_mass=kept.get("label_mass"),
-        density=Parameters.from_file(tensors, "density") if "density.w" in tensors else None,
-        labels=kept["labels"].numpy().astype(np.int64) if "labels" in kept else None,
-        exemplars=_exemplars_in(strip_prefix(tensors, "rows"), sizes),
-        lineage=Lineage.from_tensors(tree) if tree else None,
-        stream=_stream_in(strip_prefix(tensors, "stream"), params, sizes, classes.tolist()),
-        record=dataclasses.replace(record, search=own.get("selection", [])),
-        **trained_with(settings | {"objective": own.get("objective")}),
-    )  # fmt: skip
-    _check_model(model)
-    return model
+def _features(found: _File, **more: Any) -> Features:
+    names = found.feature_names
+    if names and len(names) != found.n_features_in:
+        raise ValueError(f"it has {len(names)} names for {found.n_features_in} features")
+    return Features(found.n_features_in, tuple(names) or None, owner=found.estimator, **more)
 
 
-def _check_parts(tensors: Mapping[str, Tensor], parts: tuple[str, ...]) -> None:
-    unknown = [name for name in tensors if name.partition(".")[0] not in parts]
-    if unknown:
-        raise ValueError(f"the tensor {min(unknown)!r} is unknown")
-
-
-def _check_model(model: FittedModel) -> None:
-    """ValueError where parts of a model do not fit together, or its answers are no numbers."""
-    params, calibration = model.params, model.calibration
-    params.check()
-    wanted = model.normalizer.n_coordinates(model.features.n_numbers)
-    if params.n_features != wanted or params.n_columns != len(model.classes) + 1:
-        raise ValueError(f"it has {params.n_features} features, {params.n_columns} classes")
-    density = model.row_density
-    density.check()
-    if (density.n_features, density.n_columns) != (params.n_features, params.n_columns):
-        raise ValueError(f"its density has {density.n_features} features")
-    levels = () if model.lineage is None else model.lineage.models
-    if any(level.n_features != params.n_features for level in levels):
-        raise ValueError("a level of growth has another number of features")
-    if any(level.n_columns != params.n_columns for level in levels) and model.is_classifier:
-        raise ValueError("a level of growth has another number of classes")
-    n_clusters = len(model.classes)
-    if not model.is_classifier and (
-        model.classes.tolist() != list(range(n_clusters))
-        or (model.labels is not None and model.labels.max(initial=0) >= n_clusters)
-    ):
-        raise ValueError(f"its labels are none of {n_clusters} clusters")
-    if not 0 < calibration.temperature < math.inf:
-        raise ValueError(f"temperature is {calibration.temperature}")
-    if model.is_classifier:
-        net = calibration.class_weights
-        if net is None or not abs(float(net.double().sum()) - 1) <= 1e-3:
-            raise ValueError("net_class_weights do not sum to 1")
-    x = params.w[:_PROBED].to(model.class_params.w)
-    scores = [model.class_forward(x), *(log_joint(p, p.w[:_PROBED]) for p in (params, density))]
-    if not all(bool(torch.isfinite(each).all()) for each in scores):
-        raise ValueError("probabilities of its own memories are not finite")
-
-
-def _encoder(
-    shape: tuple[int, ...], features: Features, record: Record, tensors: Mapping[str, Tensor]
-) -> FittedEncoder:
-    settings = record.settings
+def _encoder(found: EncoderFile, record: Record) -> FittedEncoder:
+    settings, shape, features = record.settings, tuple(found.image_shape), _features(found)
     if math.prod(shape) != features.n_columns:
         raise ValueError(f"its images are of shape {shape}")
     layers = []
     for i, windows in enumerate(windows_of(settings, shape)):
-        params = Parameters.from_file(tensors, f"layers.{i}")
+        params = Parameters.from_file(found.layers, str(i))
         if params.n_features != windows.n_features:
             raise ValueError(f"its patches are of {params.n_features} numbers")
         layers.append(patch_layer(settings, windows, params))
     if len({layer.params.w.dtype for layer in layers}) > 1:
         raise ValueError("its patch memories are of several precisions")
-    if sum(len(layer.params.to_tensors()) for layer in layers) != len(tensors):
+    if sum(len(layer.params.to_tensors()) for layer in layers) != len(found.layers):
         raise ValueError("it has a tensor that is unknown")
     return FittedEncoder(features, shape, tuple(layers), float(settings["power"]), record)
 
 
-def _text_encoder(told: dict[str, Any] | None) -> TextEncoder | None:
-    if told is None:
+def _model(found: ModelFile, record: Record) -> FittedModel:
+    encoder, columns, joint = found.encoder, found.columns, found.objective == "joint"
+    if columns and [column["name"] for column in columns] != found.feature_names:
+        raise ValueError("feature_names and the names of its columns differ")
+    features = _features(
+        found,
+        encoding=Encoding.from_json(columns) if columns else None,
+        named=_texts(found.named, "named", items(text)),
+        encoder=encoder and TextEncoder(
+            encoder["name"], encoder["numbers"], tuple(map(float, encoder["fingerprint"]))
+        ),
+        observed=None if found.observed is None else found.observed.numpy(),
+    )  # fmt: skip
+    votes = Votes(found.w, found.p, found.slope, found.offset, float(found.temperature)).check()
+    density = Parameters.from_tensors(found.density | ({"w": found.w} if joint else {})).check()
+    classes = _labels_in(found.classes)
+    model = FittedModel(
+        _KINDS[found.estimator], votes, density,
+        Normalizer.from_tensors(found.normalize, found.normalizer, features.n_numbers),
+        features, classes,
+        calibration=_calibration(found),
+        label_mass=found.label_mass,
+        labels=None if found.labels is None else found.labels.numpy().astype(np.int64),
+        exemplars=_exemplars(found),
+        lineage=Lineage.from_tensors(found.lineage) if found.lineage else None,
+        stream=_stream(found, density, classes.tolist()),
+        record=dataclasses.replace(record, search=found.search),
+        **trained_with(record.settings | {"objective": found.objective}),
+    )  # fmt: skip
+    _check_model(model)
+    return model
+
+
+def _check_model(model: FittedModel) -> None:
+    """ValueError where parts of a model do not fit together, or its answers are no numbers."""
+    votes, density, features, n_classes = (
+        model.votes,
+        model.density,
+        model.features,
+        len(model.classes),
+    )
+    wanted = (model.normalizer.n_coordinates(features.n_numbers), n_classes + 1)
+    for mixture in (votes, density):
+        if (mixture.n_features, mixture.n_columns) != wanted:
+            raise ValueError(f"it has {mixture.n_features} features, {mixture.n_columns} classes")
+    if votes.w.dtype != density.w.dtype:
+        raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
+    for told in (features.named, None if features.observed is None else features.observed[0]):
+        if told is not None and len(told) != features.n_numbers:
+            raise ValueError(f"it says something of {len(told)} features")
+    levels = () if model.lineage is None else model.lineage.models
+    if any(level.n_features != votes.n_features for level in levels):
+        raise ValueError("a level of growth has another number of features")
+    if any(level.n_columns != votes.n_columns for level in levels) and model.is_classifier:
+        raise ValueError("a level of growth has another number of classes")
+    if model.is_classifier and model.label_mass is None:
+        raise ValueError("the tensor 'label_mass' is missing")
+    if not model.is_classifier and (
+        model.classes.tolist() != list(range(n_classes)) or not model.is_joint
+        or (model.labels is not None and model.labels.max(initial=0) >= n_classes)
+    ):  # fmt: skip
+        raise ValueError(f"its labels are none of {n_classes} clusters")
+    scores = (log_joint(m, m.w[:_PROBED]) for m in (model.precise_votes, votes, density))
+    if not all(bool(torch.isfinite(each).all()) for each in scores):
+        raise ValueError("probabilities of its own memories are not finite")
+
+
+def _calibration(found: ModelFile) -> Calibration | None:
+    parts = [getattr(found, f"held_out_{name}") for name in _SCORES]
+    if parts[0] is None:
         return None
-    return TextEncoder(told["name"], told["numbers"], tuple(map(float, told["fingerprint"])))
+    scale, *scores = (np.nan_to_num(_there(t, "held_out").numpy(), nan=np.inf) for t in parts)
+    if not (scale > 0).all() or any((np.diff(s) < 0).any() for s in scores):
+        raise ValueError("its held-out scores are not sorted, or have no scale")
+    return Calibration(scale, *scores)
 
 
-def _features_in(features: Features, tensors: dict[str, Tensor]) -> Features:
-    """Features with the names and the ranges that the file has."""
-    check_tensors(tensors, _FEATURES, {"N": features.n_numbers})
-    if "observed" in tensors:
-        features = dataclasses.replace(features, observed=tensors["observed"].numpy())
-    if "names" not in tensors:
-        return features
-    told = _from_bytes(tensors["names"])
-    items(text)(told, "features.names")
-    if len(told) != features.n_numbers:
-        raise ValueError(f"features.names are of {len(told)} features")
-    return dataclasses.replace(features, named=tuple(told))
-
-
-def _exemplars_in(tensors: dict[str, Tensor], sizes: dict[str, int]) -> Exemplars | None:
-    if not tensors:
+def _exemplars(found: ModelFile) -> Exemplars | None:
+    if found.typical is None:
         return None
-    check_tensors(tensors, _ROWS, sizes)
-    names = None
-    if "names" in tensors:
-        told = _from_bytes(tensors["names"])
-        items(items(text, 3))(told, "rows.names")
-        names = np.array(told, dtype=object)
-        if names.shape != (sizes["P"], 3):
-            raise ValueError(f"rows.names are of {len(told)} memories")
-    return Exemplars(tensors["typical"].numpy(), tensors["support"].numpy(), names)
+    names = _texts(found.row_names, "row_names", items(items(text, 3)))
+    if names is not None and np.shape(names) != found.typical.shape:
+        raise ValueError(f"row_names are of {len(names)} memories")
+    return Exemplars(
+        found.typical.numpy(), _there(found.support, "support").numpy(),
+        None if names is None else np.array(names, dtype=object),
+    )  # fmt: skip
 
 
-def _stream_in(
-    tensors: dict[str, Tensor], params: Parameters, sizes: dict[str, int], names: list[Any]
-) -> Stream | None:
+def _stream(found: ModelFile, params: Parameters, names: list[Any]) -> Stream | None:
     """Undo `_stream_out`; ValueError where that is no stream of this model."""
-    if not tensors:
+    if found.w_bar is None:
         return None
-    state, shot = strip_prefix(tensors, "state"), strip_prefix(tensors, "snapshot")
-    check_tensors(state, _STATE, sizes)
-    state.pop("marginal_error", None)
+    state = {name: _there(getattr(found, name), name) for name in _STATE}
+    if state["w_bar"].shape != params.w.shape or state["p_bar"].shape != params.p.shape:
+        raise ValueError(f"its stream is of {len(state['w_bar'])} memories")
     if not state["w_bar"].dtype == state["p_bar"].dtype == params.w.dtype:
-        raise ValueError(
-            f"stream.state is of {state['w_bar'].dtype}, its memories {params.w.dtype}"
-        )
-    masks = {name: t for name, t in tensors.items() if "." not in name}
-    check_tensors(masks, _STREAMED, sizes)
-    _check_parts(tensors, ("state", "snapshot", *_STREAMED))
+        raise ValueError(f"its stream is of {state['w_bar'].dtype}, its memories {params.w.dtype}")
 
-    def named(mask: str) -> list[Any]:
-        return [name for name, here in zip(names, masks[mask].tolist(), strict=True) if here]
+    def named(mask: Tensor | None) -> list[Any]:
+        here = _there(mask, "late, known or missing").tolist()
+        if len(here) != len(names):
+            raise ValueError(f"its stream is of {len(here)} classes")
+        return [name for name, is_here in zip(names, here, strict=True) if is_here]
 
-    late = frozenset(named("late")) if "late" in masks else frozenset()
-    if not shot:
+    late = frozenset(named(found.late))
+    if not found.snapshot:
         return Stream(state, late)
     then = Snapshot(
-        Parameters.from_file(tensors, "snapshot"), named("known"), frozenset(named("missing"))
-    )
-    same = then.params.n_features == sizes["N"] and then.params.w.dtype == params.w.dtype
+        Parameters.from_tensors(found.snapshot).check(), named(found.known),
+        frozenset(named(found.missing)),
+    )  # fmt: skip
+    same = then.params.n_features == params.n_features and then.params.w.dtype == params.w.dtype
     if not same or then.params.n_columns != len(then.classes) + 1 or not (
         then.missing <= {*then.classes}
     ):  # fmt: skip
         raise ValueError("the model that is rehearsed is not one of these classes")
     return Stream(state, late, then)
+
+
+def _there(tensor: Tensor | None, name: str) -> Tensor:
+    if tensor is None:
+        raise ValueError(f"the tensor {name!r} is missing")
+    return tensor
 
 
 # Plain values.
@@ -632,10 +592,18 @@ def _labels_in(record: dict[str, Any]) -> NDArray[Any]:
     return labels
 
 
-def _as_bytes(names: list[Any]) -> Tensor:
+def _as_bytes(names: Any) -> Tensor | None:
     """Texts as a tensor: a header is no place for many."""
-    return torch.frombuffer(bytearray(json.dumps(names).encode()), dtype=torch.uint8)
+    if names is None:
+        return None
+    told = json.dumps(np.asarray(names, dtype=object).tolist()).encode()
+    return torch.frombuffer(bytearray(told), dtype=torch.uint8)
 
 
-def _from_bytes(tensor: Tensor) -> Any:
-    return json.loads(tensor.numpy().tobytes())
+def _texts(tensor: Tensor | None, name: str, check: Check) -> tuple[Any, ...] | None:
+    """Undo `_as_bytes`."""
+    if tensor is None:
+        return None
+    found = json.loads(tensor.numpy().tobytes())
+    check(found, name)
+    return tuple(found)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.fitted import FittedModel
 from mnemosphere.model.kernel import log_joint_differentiable
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.model.votes import Votes
+
+_VOTES = ("w", "p", "slope", "offset")
 
 
 class DAMModule(nn.Module):
     """A fitted model as a torch layer, differentiable in its input.
 
-    Raw rows go in: the normalization is part of the layer. Parameters are buffers, so an optimizer does
-    not train them. The constant of β is a buffer as well, so `torch.export` and `torch.compile` see
-    plain operations only.
+    Raw rows go in, log-probabilities come out: the normalization is part of the layer. Everything learned
+    is a buffer, so an optimizer does not train it.
 
     Parameters
     ----------
@@ -26,48 +27,45 @@ class DAMModule(nn.Module):
     Examples
     --------
     >>> layer = mn.export.DAMModule(model)
-    >>> layer(torch.tensor(X_test.to_numpy()))[:, :-1].argmax(1)[:3]
+    >>> layer(torch.tensor(X_test.to_numpy())).argmax(1)[:3]
     tensor([0, 2, 1])
     """
 
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
-        params, normalizer = model.params, model.normalizer
+        votes, normalizer = model.precise_votes, model.normalizer
         self.kind = normalizer.kind
-        self._names = tuple(params.to_tensors())
-        for name, tensor in params.to_tensors().items():
-            self.register_buffer(name, tensor.clone())
-        self.register_buffer("log_ratio", log_omega_ratio(params.beta, params.n_features))
-        for name in ("mean", "scale", "metric"):
-            value = getattr(normalizer, name)
-            moved = None if value is None else value.to(params.w.device)
-            self.register_buffer(f"row_{name}", moved)
+        for name in _VOTES:
+            self.register_buffer(name, getattr(votes, name).clone())
+        for name, tensor in normalizer.to_tensors().items():
+            self.register_buffer(f"row_{name}", tensor.to(votes.w.device))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute log P(x, y) relative to the uniform density on the sphere.
+        """Compute log P(y | x, y is one of the C classes), as `predict_log_proba`.
 
         Parameters
         ----------
         x : tensor of shape (B, N)
-            Raw rows.
+            Raw rows; NaN for missing values.
 
         Returns
         -------
-        tensor of shape (B, C+1)
-            The last column is the class "none of them".
+        tensor of shape (B, C)
+            Log-probabilities.
 
         Examples
         --------
         >>> mn.export.to_torch(model).forward(torch.tensor(X_test.to_numpy())).shape
-        torch.Size([60, 4])
+        torch.Size([60, 3])
         """
         buffers = dict(self.named_buffers())
-        learned = (buffers.get(f"row_{name}") for name in ("mean", "scale", "metric"))
-        normalizer = Normalizer(self.kind, *learned)
-        unit, _ = normalizer(x)
-        # ς stays a tensor: a number would have to be read from the device.
-        params = Parameters(**{name: buffers[name] for name in self._names})  # type: ignore[arg-type]
-        return log_joint_differentiable(params, unit.to(params.w.dtype), buffers["log_ratio"])
+        learned = {k[4:]: t for k, t in buffers.items() if k.startswith("row_")}
+        w, p, slope, offset = (buffers[name] for name in _VOTES)
+        votes = Votes(w, p, slope, offset)
+        unit, lost = Normalizer(self.kind, **learned).with_gaps(x)
+        scores = log_joint_differentiable(votes, unit.to(votes.w.dtype))
+        prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
+        return torch.where(lost[:, None], prior, scores)[:, :-1].log_softmax(1)
 
 
 def to_torch(model: FittedModel) -> DAMModule:
@@ -81,7 +79,7 @@ def to_torch(model: FittedModel) -> DAMModule:
     Returns
     -------
     DAMModule
-        The layer: raw rows in, log P(x, y) out.
+        The layer: raw rows in, log P(y | x) out.
 
     Examples
     --------

@@ -19,8 +19,8 @@ from mnemosphere.encoder import FittedEncoder, PatchLayer, fitted_parts
 from mnemosphere.files import write_atomically
 from mnemosphere.fitted import FittedModel
 from mnemosphere.interpret.rejection import novelty_threshold
+from mnemosphere.model.parameters import Mixture
 from mnemosphere.model.retrieval import largest_novelty_score
-from mnemosphere.numerics.bessel import log_omega_ratio
 
 _OPSET = 17
 _IR_VERSION = 8
@@ -204,8 +204,7 @@ def _counts(g: _Graph, layer: PatchLayer, images: str, dtype: Any) -> str:
     x = g.quotient(x, left, blank, dtype)
     e = g("MatMul", x, g.constant((params.beta_eff * params.w).T.numpy(), dtype))
     weight = params.p.sum(1).numpy()
-    log_ratio = float(log_omega_ratio(params.beta, params.n_features))
-    uniform = g.constant(log_ratio if weight[0] > 0 else -np.inf, dtype)
+    uniform = g.constant(float(params.offset) if weight[0] > 0 else -np.inf, dtype)
     top = g("Max", g("ReduceMax", e, axes=[2], keepdims=1), uniform)
     e = g("Mul", g("Exp", g("Sub", e, top)), g.constant(weight[1:], dtype))
     e0 = g("Mul", g("Exp", g("Sub", uniform, top)), g.constant(weight[0], dtype))
@@ -283,24 +282,25 @@ def _on_sphere(g: _Graph, model: FittedModel, rows: str) -> _Point:
     return _Point(unit, lost, gaps, count, room, some)
 
 
-def _exponents(g: _Graph, at: _Point, w: str, beta_eff: float, log_ratio: float) -> str:
-    """β_eff⟨w, x⟩ − log_ratio (batch, P), with what gaps add: see `model.gaps`."""
+def _exponents(g: _Graph, at: _Point, w: str, mixture: Mixture) -> str:
+    """slope·⟨w, x⟩ − offset (batch, P), with what gaps add: see `model.gaps`."""
+    slope, offset = float(mixture.slope), float(mixture.offset)
     # A factor of the product would be rounded: ONNX Runtime fuses the two, in single precision.
-    h = g("MatMul", at.unit, g("Mul", w, g.constant(beta_eff, np.float64)))
+    h = g("MatMul", at.unit, g("Mul", w, g.constant(slope, np.float64)))
     if at.gaps is None:
-        return g.plus(h, -log_ratio)
+        return g.plus(h, -offset)
     gaps, half = at.gaps, g.constant(0.5, np.float64)
 
     def lift() -> str:
         m = g("Mul", at.missing, half)
         a, b = g("Max", g.plus(m, -0.5), g.zero), g.plus(m, 0.5)
         length = g("MatMul", gaps, g("Mul", w, w))  # ‖w_U‖²
-        square = g("Mul", at.room, g.constant(beta_eff**2, np.float64))
+        square = g("Mul", at.room, g.constant(slope**2, np.float64))
         root = g("Sqrt", g("Add", g("Mul", length, square), g("Mul", b, b)))
         log = g("Log", g("Div", g("Add", a, root), g("Add", a, b)))
         return g("Sub", g("Sub", root, b), g("Mul", a, log))
 
-    return g.plus(h, g.only_if(at.some, lift), -log_ratio)
+    return g.plus(h, g.only_if(at.some, lift), -offset)
 
 
 def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[str]:
@@ -309,41 +309,35 @@ def _answers(g: _Graph, model: FittedModel, at: _Point) -> list[str]:
     In single precision the many equal terms of a blank border are rounded alike, which costs
     probabilities their fifth digit. What is stored stays in the precision of the model.
     """
-    params = model.params.to(device="cpu")
+    votes, density = model.votes.to(device="cpu"), model.density.to(device="cpu")
     n_classes = len(model.classes)
-    beta_eff = float(params.varsigma) * float(params.beta)
     floor = _HEADROOM * float(torch.finfo(torch.float64).tiny)
-    log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
-    net = model.class_params.p.to(params.p).cpu()[:, :n_classes]
+    net = votes.p[:, :n_classes]
     # Exponents of the memories; that of the uniform component is 0.
-    w, t = g.stored(params.w.T.contiguous()), model.calibration.temperature
-    tempered = _exponents(g, at, w, beta_eff / t, log_ratio / t)  # (B, P)
+    w = g.stored(votes.w.T.contiguous())
+    h = _exponents(g, at, w, votes)  # (B, P)
     # As in the kernel: shifted by the largest, the uniform one's included if it has weight.
-    uniform = g.constant(0.0 if bool(net[0].any()) else -np.inf, np.float64)
-    top = g("Max", g("ReduceMax", tempered, axes=[1], keepdims=1), uniform)
+    uniform = g.constant(0.0 if bool(votes.p[0].any()) else -np.inf, np.float64)
+    top = g("Max", g("ReduceMax", h, axes=[1], keepdims=1), uniform)
     joint = g(
         "Add",
-        g("MatMul", g("Exp", g("Sub", tempered, top)), g.stored(net[1:])),
+        g("MatMul", g("Exp", g("Sub", h, top)), g.stored(net[1:])),
         g("Mul", g("Exp", g("Sub", uniform, top)), g.stored(net[:1])),
     )  # (B, C)
     joint = g("Max", joint, g.constant(floor, np.float64))
-    joint = g("Where", at.lost, g.stored(params.p_q[None, :n_classes]), joint)
+    joint = g("Where", at.lost, g.stored(votes.prior[None, :n_classes]), joint)
     best = g("ArgMax", joint, axis=1, keepdims=0)
     g("Gather", g.labels(model.classes), best, output="label", axis=0)
     g("Cast", g("Div", joint, g.total(joint)), output="probabilities", to=g.float)
     # −log Σ_μ c_μ exp(h_μ), memories alone: far from all of them it still tells rows apart.
-    density = model.row_density.to(device="cpu")
-    log_ratio = float(log_omega_ratio(density.beta.double(), density.n_features))
-    h = _exponents(
-        g, at, w if model.density is None else g.stored(density.w.T.contiguous()),
-        float(density.varsigma) * float(density.beta), log_ratio,
-    )  # fmt: skip
+    own = w if model.is_joint else g.stored(density.w.T.contiguous())
+    h = _exponents(g, at, own, density.to(dtype=torch.float64))
     with np.errstate(divide="ignore"):
         weight = np.log(density.p[1:].double().sum(1).numpy())[None, :]
     s = g("Add", h, g.constant(np.maximum(weight, -1e30), np.float64))
     peak = g("ReduceMax", s, axes=[1], keepdims=1)
     score = g("Neg", g("Add", peak, g("Log", g.total(g("Exp", g("Sub", s, peak))))))
-    farthest = g.constant(largest_novelty_score(density), np.float64)
+    farthest = g.constant(largest_novelty_score(model.precise_density), np.float64)
     score = g("Where", at.lost, farthest, score)
     score = g("Squeeze", score, g.constant([1], np.int64))
     g("Cast", score, output="novelty_score", to=g.float)

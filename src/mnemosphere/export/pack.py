@@ -13,9 +13,7 @@ from torch import Tensor
 
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
-
-_SPAN, _NODES = 8.0, 257  # β from 1/8 to 8 times that of the model; an odd number of nodes
+from mnemosphere.model.votes import Votes
 
 
 def pack(values: NDArray[Any]) -> dict[str, Any]:
@@ -27,13 +25,13 @@ def pack(values: NDArray[Any]) -> dict[str, Any]:
     return {"kind": kind, "shape": list(values.shape), "data": data.decode()}
 
 
-def pack_memories(params: Parameters, x: Tensor | None, most: float) -> dict[str, Any]:
+def pack_memories(mixture: Votes | Parameters, x: Tensor | None, most: float) -> dict[str, Any]:
     """Memories (P, N) as whole numbers of 8 or 16 bits with one scale each, or as they are.
 
     x: (B, N) unit rows to evaluate on. The fewest bits are taken that change no predicted class of
     theirs, and no probability by more than `most`; without rows, 16.
     """
-    exact = params.to(device="cpu", dtype=torch.float64)
+    exact = mixture.to(device="cpu", dtype=torch.float64)
     w = exact.w.numpy()
     if x is None:
         return _whole(*_quantize(w, np.int16))
@@ -64,9 +62,9 @@ def _quantize(
     return np.rint(w / scale[:, None]).clip(-largest, largest).astype(kind), scale
 
 
-def _answers(params: Parameters, x: Tensor) -> Tensor:
-    """P(y|x) (B, C), before any temperature."""
-    return log_joint(params, x.double().cpu())[:, :-1].softmax(1)
+def _answers(mixture: Votes | Parameters, x: Tensor) -> Tensor:
+    """P(y|x) (B, C)."""
+    return log_joint(mixture, x.double().cpu())[:, :-1].softmax(1)
 
 
 def pack_rows(x: NDArray[Any]) -> dict[str, Any]:
@@ -79,18 +77,3 @@ def pack_rows(x: NDArray[Any]) -> dict[str, Any]:
         single = x.astype(np.float32)
     fits = (np.isnan(x) | (np.abs(single - x) <= 1e-9 * np.abs(x))).all()
     return pack(single if fits else x.astype(np.float64))
-
-
-def omega_table(beta: float, n: int) -> dict[str, Any]:
-    """The log of Ω_N(β)/Ω_N(0) and its slope along log β, at equal steps around that of a model.
-
-    Cubic pieces through them are right to 1e-6 over the whole range, and exact at `beta`.
-    """
-    step = 2 * np.log(_SPAN) / (_NODES - 1)
-    first = np.log(beta) - np.log(_SPAN)
-    at = np.exp(first + step * np.arange(_NODES))
-    at[_NODES // 2] = beta
-    nodes = torch.from_numpy(at)
-    value = log_omega_ratio(nodes, n).numpy()
-    slope = at * mean_resultant(nodes, n).numpy()
-    return {"first": first, "step": step, "value": value.tolist(), "slope": slope.tolist()}

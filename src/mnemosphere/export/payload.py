@@ -15,7 +15,7 @@ from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.export.facts import facts, label_columns, show
 from mnemosphere.export.layout import map_memories
-from mnemosphere.export.pack import omega_table, pack, pack_memories, pack_rows
+from mnemosphere.export.pack import pack, pack_memories, pack_rows
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.interpret.certified import certified_radius
 from mnemosphere.interpret.certify import Certificate, certify
@@ -24,8 +24,8 @@ from mnemosphere.interpret.editing import at_level
 from mnemosphere.interpret.rejection import is_rejected
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import take_rows
+from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.training.lineage import Lineage
 
 _CERTIFY = 1e8  # rows times memories times features up to which a certificate takes seconds
@@ -71,17 +71,17 @@ def payload(
     names = model.features.names
     shape = _image_shape(model, image_shape, packed)
     levels = _levels(model)
-    w = np.concatenate([level.params.w.double().cpu().numpy() for level in levels])
+    w = np.concatenate([level.votes.w.double().cpu().numpy() for level in levels])
     points = map_memories(w, layout)
     ends = np.cumsum([level.n_memories for level in levels])
     if certificate is None:
         certificate = _certificate(model, X, y)
     normalizer = model.normalizer
-    tiny = float(torch.finfo(model.params.p.dtype).tiny)
+    tiny = float(torch.finfo(model.votes.p.dtype).tiny)
     known = facts(model, X, y)
     return {
         "format": "mnemosphere-page",
-        "version": 1,
+        "version": 2,
         "title": title or f"{known['n_memories']} memories",
         "kind": known["kind"],
         "classes": known["classes"],
@@ -167,7 +167,7 @@ def _checks(model: FittedModel, packed: NDArray[Any] | None) -> dict[str, Any]:
     some[:, ::2] = np.nan
     x = np.concatenate([x, some, np.full_like(some, np.nan)])
     rows = StoredRows.of(x, model.device)
-    exact = all(p.w.numel() <= _MANY for p in (model.params, model.row_density))
+    exact = all(p.w.numel() <= _MANY for p in (model.votes, model.density))
     return {
         "x": pack(x),
         "proba": as_numpy(model.log_proba(rows).exp()).tolist(),
@@ -195,43 +195,31 @@ def _levels(model: FittedModel) -> list[FittedModel]:
     tree = model.lineage
     if tree is None or len(tree.models) != tree.n_levels:
         return [model]
-    if tree.members[-1].shape[0] != model.params.n_memories:
+    if tree.members[-1].shape[0] != model.n_memories:
         return [model]
     return [*(at_level(model, k) for k in range(tree.n_levels - 1)), model]
 
 
 def _level(model: FittedModel, unit: Tensor | None) -> dict[str, Any]:
-    """One set of memories: density by p, classes by `net`, at a temperature."""
-    params = model.params
-    classes = model.class_params  # memories as in params, tempered exponents
+    """One set of memories: votes, and the density, which may have the same memories."""
+    votes, density = model.precise_votes, model.precise_density
     return {
-        "density": None if model.density is None else _density(model.density),
-        "w": _memories(classes, unit),
-        "p": _single(params.p),
-        "net": _single(classes.p) if model.is_classifier else None,
+        "votes": {"w": _memories(votes, unit), **_exponents(votes), "temperature": votes.temperature},
+        "density": {"w": None if model.is_joint else _memories(density, None), **_exponents(density)},
         "standing": model.standing.tolist(),
-        "temperature": model.calibration.temperature,
-        "beta": float(params.beta),
-        "varsigma": float(params.varsigma),
-        "omega": omega_table(float(params.beta), params.n_features),
-    }
+    }  # fmt: skip
 
 
-def _density(params: Parameters) -> dict[str, Any]:
-    """Memories of the density alone."""
-    return {
-        "w": _memories(params, None),
-        "weight": params.p.double().sum(1).tolist(),
-        "slope": float(params.beta_eff),
-        "logRatio": float(log_omega_ratio(params.beta.double(), params.n_features)),
-    }
+def _exponents(mixture: Votes | Parameters) -> dict[str, Any]:
+    slope, offset = float(mixture.slope), float(mixture.offset)
+    return {"p": _single(mixture.p), "slope": slope, "offset": offset}
 
 
-def _memories(params: Parameters, unit: Tensor | None) -> dict[str, Any]:
+def _memories(mixture: Votes | Parameters, unit: Tensor | None) -> dict[str, Any]:
     """As they are, unless that would make a large page."""
-    if params.w.numel() > _MANY:
-        return pack_memories(params, unit, _ROUGH)
-    return pack(params.w.double().cpu().numpy())
+    if mixture.w.numel() > _MANY:
+        return pack_memories(mixture, unit, _ROUGH)
+    return pack(mixture.w.double().cpu().numpy())
 
 
 def _single(p: Tensor) -> dict[str, Any]:
@@ -256,7 +244,7 @@ def _rows(
     chosen: NDArray[np.int64] | None, y: Any,
 ) -> dict[str, Any]:  # fmt: skip
     assert chosen is not None
-    known, rejected = model.calibration.held_out, None
+    known, rejected = model.calibration, None
     if known is not None and known.rejection.size:
         rate = max(_REJECTED, 1 / (known.rejection.size + 1))
         rejected = is_rejected(model, StoredRows.of(packed, model.device), rate).tolist()
@@ -295,7 +283,7 @@ def _told(value: object) -> str:
 
 def _is_quick(model: FittedModel, n_rows: int) -> bool:
     """Whether a certificate takes seconds at most."""
-    return float(n_rows) * model.n_memories * model.params.n_features <= _CERTIFY
+    return float(n_rows) * model.n_memories * model.votes.n_features <= _CERTIFY
 
 
 def _metric(metric: Tensor) -> dict[str, Any]:
@@ -306,9 +294,9 @@ def _metric(metric: Tensor) -> dict[str, Any]:
 
 def _strong_features(model: FittedModel) -> list[int]:
     """Features by how much memories differ in them, the strongest first."""
-    params = model.params
-    weight = (params.p_h[1:] / params.p_h[1:].sum()).double().cpu()
-    w = sphere.project(model.normalizer.preimage(params.w).cpu())
+    weight = model.votes.weights[1:].double().cpu()
+    w = sphere.project(model.normalizer.preimage(model.votes.w).cpu())
+    weight = weight / weight.sum()
     mean = weight @ w
     spread: Tensor = weight @ (w - mean).square()
     return [int(j) for j in spread.argsort(descending=True, stable=True)]

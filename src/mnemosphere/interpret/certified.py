@@ -31,10 +31,9 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.prepare import unit_chunks
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel
-from mnemosphere.model.kernel import chunks, log_joint
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.kernel import chunks, exponents, log_joint
 from mnemosphere.model.sparse_rows import SparseRows
-from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.model.votes import Votes
 from mnemosphere.text import format_table
 
 __all__ = [
@@ -147,12 +146,12 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     (60,)
     """
     return radius_of_rows(
-        model.class_params, model.normalizer, model.stored(X), model.classes, model.params.w.dtype
+        model.precise_votes, model.normalizer, model.stored(X), model.classes, model.votes.w.dtype
     )
 
 
 def radius_of_rows(
-    params: Parameters,
+    params: Votes,
     normalizer: Normalizer,
     stored: StoredRows,
     classes: NDArray[Any],
@@ -160,7 +159,6 @@ def radius_of_rows(
 ) -> CertifiedRadius:
     """Certified angles and radii of rows as a user stores them.
 
-    params: those that the classes are predicted by, at the temperature of the calibration.
     precision: see `certified_angles`. A row without direction gets the radius 0. A row with
     missing values gets NaN: its class is not that of one point of the sphere.
     """
@@ -173,7 +171,7 @@ def radius_of_rows(
         if bool(partly.any()):
             label[partly] = log_joint(params, unit[partly].to(params.w))[:, :-1].argmax(1)
             other[partly] = -1
-        label = torch.where(lost, params.p_q[: len(classes)].argmax(), label)
+        label = torch.where(lost, params.prior[: len(classes)].argmax(), label)
         angle = torch.where(lost, 0.0, angle).masked_fill(partly, torch.nan)
         radius = torch.cat([input_radius(normalizer, x, angle[part]) for part, x in _dense(raw)])
         if normalizer.metric is not None and len(classes) > 1:
@@ -191,7 +189,7 @@ def radius_of_rows(
 
 
 def certified_angles(
-    params: Parameters, x: Tensor, precision: torch.dtype = torch.float64
+    params: Votes, x: Tensor, precision: torch.dtype = torch.float64
 ) -> CertifiedAngles:
     """Certified angles of unit rows (n, N) among the classes, all columns of p but the last.
 
@@ -218,11 +216,10 @@ class _Terms(NamedTuple):
 class _Bound:
     """What all rows share."""
 
-    def __init__(self, params: Parameters, eps: float) -> None:
-        self.params, self.beta = params, params.beta_eff
+    def __init__(self, params: Votes, eps: float) -> None:
+        self.params, self.beta = params, params.slope
         p = params.p[:, :-1]
         self.p = torch.where(p > 0, p.clamp_min(_LEAST_WEIGHT), 0.0)  # (P+1, C)
-        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
         self.squares = torch.cat([p.new_zeros(1), params.w.square().sum(1)])  # ‖w‖², (P+1,)
         own = torch.finfo(torch.float64).eps
         # A product of unit vectors is right to N·eps, a row to eps of its own precision.
@@ -233,9 +230,8 @@ class _Bound:
     def terms(self, x: Tensor) -> _Terms:
         """Of unit rows (B, N)."""
         label = log_joint(self.params, x)[:, :-1].argmax(1)
-        overlap = _behind(x @ self.params.w.T)  # (B, P+1)
-        h = self.beta * overlap - self.log_ratio
-        h[:, 0] = 0.0
+        overlap = x @ self.params.w.T  # (B, P)
+        h, overlap = exponents(self.params, overlap), _behind(overlap)  # (B, P+1)
         own = h + self.p.T[label].log()
         density = own.logsumexp(1, keepdim=True)  # f_a
         share = (own - density).exp()
@@ -319,7 +315,7 @@ def _behind(products: Tensor) -> Tensor:
 
 
 def _through_metric(
-    params: Parameters, normalizer: Normalizer, raw: Tensor, precision: torch.dtype
+    params: Votes, normalizer: Normalizer, raw: Tensor, precision: torch.dtype
 ) -> Tensor:
     """Certified lengths (n,) of changes of rows that are seen through a metric.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from mnemosphere.model.batch import Batch
 from mnemosphere.model.certificates import Certificate
 from mnemosphere.model.certificates import certify as certify_rows
 from mnemosphere.schema import warn_user
+from mnemosphere.training.conditional import class_targets
 
 __all__ = ["Certificate", "certify", "labeled_rows", "rows_to_certify", "warn_set_aside"]
 
@@ -34,7 +36,7 @@ def certify(
     """Determine if each memory is a minimum, a saddle, or not converged.
 
     A copy first takes exact passes until nothing moves by more than `tol`: the certificate is about that
-    copy. A conditional objective has no exact pass: the model is certified as it is.
+    copy. A conditional objective has no exact pass: the votes are certified as they were trained.
 
     Parameters
     ----------
@@ -62,10 +64,11 @@ def certify(
     0
     """
     check_whole(max_iter, "max_iter", 0)
-    weights = model.params.p_h[1:]
+    params, rows = model.trained, labeled_rows(model, X, y, sample_weight)
+    weights = params.p_h[1:]
     return certify_rows(
-        model.params, labeled_rows(model, X, y, sample_weight), model.rule, tol=tol,
-        max_iter=int(max_iter), learn_beta=model.learns_beta,
+        params, rows if model.is_joint else replace(rows, targets=class_targets(rows.targets)),
+        model.rule, tol=tol, max_iter=int(max_iter), learn_beta=model.learns_beta,
         hold_weights=torch.allclose(weights, weights.mean()),  # learned ones differ
     )  # fmt: skip
 

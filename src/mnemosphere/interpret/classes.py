@@ -21,10 +21,9 @@ from mnemosphere.fitted import FittedModel, Floats, as_numpy
 from mnemosphere.interpret.editing import directed
 from mnemosphere.interpret.exemplars import row_texts
 from mnemosphere.model import retrieval
+from mnemosphere.model.kernel import exponents, log_joint
 from mnemosphere.model.kmeans import spherical_kmeans
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.bessel import log_omega_ratio
 
 _NEW_MEMORIES = 5
 _FOLDS = 5
@@ -73,7 +72,7 @@ def extend(
     names = model.classes.tolist()
     if label in names:
         raise ValueError(f"there is a class {label!r} already: partial_fit learns more rows of it")
-    x, w = directed(model, X).double(), model.params.w
+    x = directed(model, X).double()
     near = _centers(x)
     new = _imprinted(near, x)
     table = torch.eye(len(names) + 1, dtype=torch.float64)
@@ -97,15 +96,14 @@ def extend(
         total, spread = mass.sum(), model.smoothing * mass.sum() / (len(mass) - 1)
         mass += model.smoothing * (total + len(x)) / len(mass) - spread
         mass[column] += spread + (1 - model.smoothing) * len(x)
-    density = wide.density
-    if density is not None:  # there the rows themselves are memories
-        p = extended(density.p, model.smoothing, _average_weight(density.p))
-        density = _weighted(density, torch.cat([density.w, near.to(w)]), p)
-    p = extended(wide.params.p, model.smoothing, _average_weight(model.params.p))
-    net = extended(wide.net.p, 0.0, _likeliest_weight(model, x))
-    return _reweighted(wide, torch.cat([w, new.to(w)]), p, net).replace(
-        exemplars=behind, label_mass=mass, density=density
-    )
+    votes, density = wide.votes, wide.density
+    p = extended(density.p, model.smoothing, _average_weight(model.density.p))
+    rows = new if model.is_joint else near  # a density of its own holds rows as they are
+    return _with_weights(
+        wide, torch.cat([votes.w, new.to(votes.w)]),
+        extended(votes.p, 0.0, _likeliest_weight(model, x)),
+        torch.cat([density.w, rows.to(density.w)]), p,
+    ).replace(exemplars=behind, label_mass=mass)  # fmt: skip
 
 
 def _centers(x: Tensor) -> Tensor:
@@ -133,18 +131,17 @@ def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
     class to be missed, if that is as frequent as the others. The rows of the new class are
     cross-validated: each counts by the memories of those that are not in its fold.
     """
-    params, generator = model.class_params, torch.Generator().manual_seed(0)
-    drawn, _ = retrieval.sample(model.row_density.to(device="cpu"), _DRAWN, generator=generator)
-    log_ratio = log_omega_ratio(params.beta, params.n_features)
+    votes, generator = model.precise_votes, torch.Generator().manual_seed(0)
+    drawn, _ = retrieval.sample(model.density.to(device="cpu"), _DRAWN, generator=generator)
 
     def log_odds(rows: Tensor, known: Tensor) -> Floats:
         """Of the class of the rows `known`, at weight 1, (n,)."""
         w = _imprinted(_centers(known), known)
-        h = params.beta_eff * (rows @ w.T) - log_ratio
-        others = model.class_forward(rows).logsumexp(1)
+        h = exponents(votes, rows @ w.T)[:, 1:]
+        others = log_joint(votes, rows).logsumexp(1)
         return as_numpy(h.logsumexp(1) - math.log(len(w)) - others)
 
-    x = x.to(params.w)
+    x = x.to(votes.w)
     fold = torch.arange(len(x), device=x.device) % _FOLDS
     lost, won = log_odds(drawn.to(x), x), log_odds(x, x)
     if len(x) > 1:
@@ -157,7 +154,7 @@ def _likeliest_weight(model: FittedModel, x: Tensor) -> float:
 
     reach = 50 + float(np.abs(np.r_[lost, won]).max())
     found = brentq(slope, -reach, reach)
-    return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(params.p))))
+    return math.exp(np.clip(found, math.log(_LEAST), math.log(_average_weight(votes.p))))
 
 
 def remove_class(model: FittedModel, label: object) -> FittedModel:
@@ -181,23 +178,29 @@ def remove_class(model: FittedModel, label: object) -> FittedModel:
     array([0, 2])
     """
     column, n_classes = int(model.columns_of(np.asarray([label]))[0]), len(model.classes)
-    kept = as_numpy((model.net.p[1:, :-1].argmax(1) != column).nonzero()[:, 0])
-    if n_classes == 1 or not kept.size:
+    kept = _of_others(model.votes.p, column)
+    if n_classes == 1 or not len(kept):
         raise ValueError(f"every memory is of class {label!r}: none would be left")
     left = [k for k in range(n_classes + 1) if k != column]
     table = torch.eye(n_classes + 1, dtype=torch.float64)[:, left]
     thin = _map_classes(model, np.delete(model.classes, column), table)
-    memories = torch.from_numpy(kept).to(model.device)
-    rows = torch.cat([torch.zeros_like(memories[:1]), 1 + memories])
-    density = thin.density
-    if density is not None and model.density is not None:
-        others = (model.density.p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
-        p = density.p[torch.cat([torch.zeros_like(others[:1]), 1 + others])]
-        density = _weighted(density, density.w[others], p) if len(others) else None
-    behind = None if model.exemplars is None else model.exemplars.take(kept)
-    return _reweighted(
-        thin, model.params.w[memories], thin.params.p[rows], thin.net.p[rows]
-    ).replace(exemplars=behind, density=density)
+    votes, density = thin.votes, thin.density
+    rows = kept if model.is_joint else _of_others(model.density.p, column)
+    rows = rows if len(rows) else torch.arange(density.n_memories, device=rows.device)
+    behind = None if model.exemplars is None else model.exemplars.take(as_numpy(kept))
+    return _with_weights(
+        thin, votes.w[kept], _rows_of(votes.p, kept), density.w[rows], _rows_of(density.p, rows)
+    ).replace(exemplars=behind)
+
+
+def _of_others(p: Tensor, column: int) -> Tensor:
+    """Numbers of the memories whose commonest class is another one."""
+    return (p[1:, :-1].argmax(1) != column).nonzero()[:, 0]
+
+
+def _rows_of(p: Tensor, memories: Tensor) -> Tensor:
+    """Class weights of the uniform component and of these memories."""
+    return torch.cat([p[:1], p[1:][memories]])
 
 
 def merge_classes(model: FittedModel, labels: Sequence[Any], into: object) -> FittedModel:
@@ -281,23 +284,19 @@ def _map_classes(model: FittedModel, classes: NDArray[Any], table: Tensor) -> Fi
     """Columns of p, by a table (C+1, C'+1) of what goes where; classes (C',) are put in order."""
     order = np.argsort(classes, kind="stable")
     table = torch.cat([table[:, :-1][:, order], table[:, -1:]], 1).to(model.device)
-    p, net = (part.double() @ table for part in (model.params.p, model.net.p))
     mass = None if model.label_mass is None else model.label_mass.double() @ table.cpu()
-    density = model.density
-    if density is not None:
-        density = _weighted(density, density.w, density.p.double() @ table)
-    found = _reweighted(model, model.params.w, p, net)
-    return found.replace(classes=classes[order], label_mass=mass, density=density)
+    votes, density = model.votes, model.density
+    return _with_weights(
+        model, votes.w, votes.p.double() @ table, density.w, density.p.double() @ table
+    ).replace(classes=classes[order], label_mass=mass)
 
 
-def _reweighted(model: FittedModel, w: Tensor, p: Tensor, net: Tensor) -> FittedModel:
-    """The model with other memories and class weights, each scaled to sum to 1."""
-    params = _weighted(model.params, w, p)
-    net = (net.double() / net.double().sum()).to(params.p)
-    return model.replace(params=params, lineage=None, stream=None).recalibrate(class_weights=net)
-
-
-def _weighted(params: Parameters, w: Tensor, p: Tensor) -> Parameters:
-    """Other memories with these class weights, scaled to sum to 1."""
-    p = (p.double() / p.double().sum()).to(params.p)
-    return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0))
+def _with_weights(
+    model: FittedModel, w: Tensor, p: Tensor, density_w: Tensor, density_p: Tensor
+) -> FittedModel:
+    """The model with other memories and class weights of votes and density, scaled to sum to 1."""
+    p, own = (part.double() / part.double().sum() for part in (p, density_p))
+    votes = model.votes.replace(w=w, p=p.to(w))
+    own = own.to(density_w)
+    density = model.density.replace(w=density_w, p=own, p_h=own.sum(1), p_q=own.sum(0))
+    return model.replace(votes=votes, density=density, lineage=None, stream=None)

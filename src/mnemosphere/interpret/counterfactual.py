@@ -35,8 +35,7 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
 from mnemosphere.model.kernel import chunks, log_joint_differentiable
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.model.votes import Votes
 from mnemosphere.text import format_table, html_table
 
 _FARTHEST = 20.0  # standard units that a feature may be changed by
@@ -262,7 +261,7 @@ def counterfactual(
         target = order[:, min(1, proba.shape[1] - 1)]
     else:
         target = model.columns_of(np.atleast_1d(as_numpy(y))).expand(len(x))
-    search = _Search(model.class_params, model.normalizer.to(x.device), observed)
+    search = _Search(model.precise_votes, model.normalizer.to(x.device), observed)
     most = x.shape[1] if max_features is None else max_features
     check_whole(most, "max_features", 1)
     change, state = torch.full_like(x, torch.nan), x
@@ -366,12 +365,11 @@ def _switched(
 class _Search:
     """The shortest change of each row that makes it the target's."""
 
-    def __init__(self, params: Parameters, normalizer: Normalizer, observed: Tensor | None) -> None:
+    def __init__(self, params: Votes, normalizer: Normalizer, observed: Tensor | None) -> None:
         self.observed = observed  # (3, N) of `Features`
         # The new class must survive rounding in the precision of the model.
         self.margin = torch.finfo(params.w.dtype).eps ** 0.5
         self.params, self.normalizer = params.to(dtype=torch.float64), normalizer
-        self.log_ratio = log_omega_ratio(self.params.beta, params.n_features)
         self.own = self._log_proba(self.params.w)  # (P, C) of the memories themselves
 
     def __call__(self, x: Tensor, target: Tensor, free: Tensor) -> Tensor:
@@ -452,7 +450,7 @@ class _Search:
         return unit
 
     def _log_proba(self, u: Tensor) -> Tensor:
-        scores = log_joint_differentiable(self.params, u, self.log_ratio)
+        scores = log_joint_differentiable(self.params, u)
         return scores[:, :-1].log_softmax(1)
 
     def lead(self, x: Tensor, target: Tensor) -> Tensor:

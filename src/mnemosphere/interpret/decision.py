@@ -1,10 +1,6 @@
 """Do a few memories decide? How the vote on rows is spread over the memories of a model.
 
-The vote of component γ on row x is its share of the density that classes are read from,
-
-    s_γ(x) = Σ_y p_γy exp(h_γ(x)/T) / Σ_γ' Σ_y p_γ'y exp(h_γ'(x)/T),
-
-with the class weights p and the temperature T of the calibration: P(y|x) = Σ_γ s_γ(x) g_γy with the
+The vote of component γ on row x is its share s_γ(x) (`model.votes`): P(y|x) = Σ_γ s_γ(x) g_γy with the
 soft labels g. γ = 0 is the uniform component. A soft label contains the class frequencies π as far
 as min_y g_γy/π_y of it repeats them; that part of the vote distinguishes no class.
 """
@@ -23,14 +19,14 @@ from torch import Tensor
 from mnemosphere.fitted import FittedModel, as_numpy
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import chunks
-from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.scores import Scores
+from mnemosphere.model.votes import Votes
 
 MOST = 0.9  # of the vote
 _STRONGEST = 3  # memories that are asked alone
 
 
-class Votes(NamedTuple):
+class Spread(NamedTuple):
     """How the vote on each row is spread."""
 
     needed: NDArray[np.int64]  # (n,) memories that hold 90% of it; P + 1 if all hold less
@@ -130,10 +126,10 @@ def decision_summary(model: FittedModel, X: Any) -> DecisionSummary:
     >>> mn.interpret.decision_summary(model, X_test).memories
     6
     """
-    return summarize(model, [votes(model, X)])
+    return summarize(model, [spread(model, X)])
 
 
-def summarize(model: FittedModel, parts: Sequence[Votes]) -> DecisionSummary:
+def summarize(model: FittedModel, parts: Sequence[Spread]) -> DecisionSummary:
     """The summary of rows that were looked at in parts."""
     needed, same, uniform, frequencies = map(np.concatenate, zip(*parts, strict=True))
     middle, high = np.quantile(needed, [0.5, 0.9], method="inverted_cdf").tolist()
@@ -143,24 +139,24 @@ def summarize(model: FittedModel, parts: Sequence[Votes]) -> DecisionSummary:
     )  # fmt: skip
 
 
-def votes(model: FittedModel, X: Any) -> Votes:
+def spread(model: FittedModel, X: Any) -> Spread:
     """How the vote on each row of X is spread."""
-    params = model.class_params
-    repeats = frequency_part(params)[0]
+    votes = model.precise_votes
+    repeats = frequency_part(votes)[0]
     parts = [
-        _votes(params, repeats, x[rows], lost[rows])
-        for x, lost in model.unit_rows(X, params.w.dtype)
-        for rows in chunks(x.shape[0], params.n_memories, x.device)
+        _spread(votes, repeats, x[rows], lost[rows])
+        for x, lost in model.unit_rows(X, votes.w.dtype)
+        for rows in chunks(x.shape[0], votes.n_memories, x.device)
     ]
-    return Votes(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
+    return Spread(*(as_numpy(torch.cat(part)) for part in zip(*parts, strict=True)))
 
 
-def _votes(params: Parameters, repeats: Tensor, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
-    share = Scores(params, None, x.shape[0])(x, slice(None)).double().softmax(1)  # (B, P+1)
+def _spread(votes: Votes, repeats: Tensor, x: Tensor, lost: Tensor) -> tuple[Tensor, ...]:
+    share = Scores(votes, None, x.shape[0])(x, slice(None)).double().softmax(1)  # (B, P+1)
     share[lost] = torch.eye(1, share.shape[1], dtype=share.dtype, device=share.device)
     largest, order = share[:, 1:].sort(dim=1, descending=True)
     needed = 1 + (largest.cumsum(1) < MOST).sum(1)
-    soft = params.p.double() / params.p.double().sum(1, keepdim=True).clamp_min(1e-300)
+    soft = votes.labels.double()
     strongest = order[:, :_STRONGEST] + 1
     three = (share.gather(1, strongest)[..., None] * soft[strongest, :-1]).sum(1)  # (B, C)
     label = (share @ soft[:, :-1]).argmax(1)

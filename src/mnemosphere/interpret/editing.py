@@ -22,7 +22,6 @@ from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.features import Features
 from mnemosphere.fitted import (
-    Calibration,
     Exemplars,
     FittedModel,
     Record,
@@ -33,7 +32,9 @@ from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.prior import reweighted
 from mnemosphere.model.prior import with_class_prior as change_prior
+from mnemosphere.model.votes import Votes
 from mnemosphere.numerics import polytope
 
 KINDS = ("hold", "follow")
@@ -64,7 +65,7 @@ def without_memories(
     >>> mn.interpret.without_memories(model, ["#0", "#1"], class_prior="follow").n_memories
     4
     """
-    params = model.params
+    params = model.trained
     gone = [_index(params, m) for m in memories]
     kept = np.setdiff1d(np.arange(params.n_memories), gone)
     if kept.size == 0:
@@ -109,7 +110,7 @@ def relabel_memory(
     >>> mn.interpret.memory_table(edited)["label"].tolist()[0]
     2
     """
-    params = model.params
+    params = model.trained
     row = 1 + _index(params, memory)
     p = params.p.double().clone()
     p[row] = p[row].sum() * _soft_row(model, label).to(p)
@@ -143,7 +144,7 @@ def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hol
     >>> mn.interpret.with_memories(model, X_test[:2], [0, 2]).n_memories
     8
     """
-    params, w = model.params, directed(model, X)
+    params, w = model.trained, directed(model, X)
     labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
     if len(labels) != len(w):
         raise ValueError(f"X has {len(w)} rows but y has {len(labels)}: one label per memory")
@@ -243,11 +244,11 @@ def from_parameters(
         "n_memories": len(given), "beta": float(beta), "varsigma": float(varsigma),
         "normalize": normalize, "label_smoothing": float(label_smoothing),
     }  # fmt: skip
-    net = net_class_weights(params, label_smoothing)
+    votes = Votes.of(params, net_class_weights(params, label_smoothing), temperature)
     return FittedModel(
-        "classifier", params, normalizer, Features(int(given.shape[1])), names,
-        Calibration(float(temperature), net), smoothing=float(label_smoothing), learns_beta=False,
-        label_mass=params.p_q.clone(), record=Record(settings=settings),
+        "classifier", votes, params, normalizer, Features(int(given.shape[1])), names,
+        smoothing=float(label_smoothing), learns_beta=False, label_mass=params.p_q.clone(),
+        record=Record(settings=settings),
     )  # fmt: skip
 
 
@@ -282,21 +283,16 @@ def with_class_prior(
     True
     """
     weights = _prior_weights(model, prior)
-    p_q = model.params.p_q.double()
-    new = torch.from_numpy(weights / weights.sum()).to(p_q) * p_q[:-1].sum()
-    ratio = torch.cat([new / p_q[:-1].clamp_min(1e-300), p_q.new_ones(1)])
-    other = model.with_params(
-        change_prior(model.params, torch.cat([new, p_q[-1:]]), memory_weights)
-    )
-
-    # The same change for the weights that classes are read from, and for the density.
-    def changed(params: Parameters) -> Parameters:
-        return change_prior(params, params.p.double().sum(0) * ratio, memory_weights)
-
-    density = None if model.density is None else changed(model.density)
-    return other.replace(density=density).recalibrate(
-        temperature=model.calibration.temperature, class_weights=changed(model.net).p
-    )
+    votes, density = model.votes, model.density
+    prior = votes.prior.double()
+    new = torch.from_numpy(weights / weights.sum()).to(prior) * prior[:-1].sum()
+    ratio = torch.cat([new / prior[:-1].clamp_min(1e-300), prior.new_ones(1)])
+    p = reweighted(votes.p, prior * ratio, memory_weights)
+    return model.replace(
+        votes=votes.replace(p=p.to(votes.p)),
+        density=change_prior(density, density.p.double().sum(0) * ratio, memory_weights),
+        calibration=None, exemplars=None, lineage=None, stream=None,
+    )  # fmt: skip
 
 
 def _prior_weights(
@@ -351,8 +347,7 @@ def shrink(
     """
     check_whole(n_memories, "n_memories")
     rows = labeled_rows(model, X, y)
-    merged = merge(model.params, rows, int(n_memories), model.rule).params
-    return model.with_params(merged).replace(density=model.density)
+    return model.with_trained(merge(model.trained, rows, int(n_memories), model.rule).params)
 
 
 def at_level(model: FittedModel, level: int) -> FittedModel:
@@ -388,14 +383,14 @@ def at_level(model: FittedModel, level: int) -> FittedModel:
     check_whole(level, "level")
     early = model.lineage.at_level(int(level))
     if not model.is_classifier:
-        p = model.lineage.sum_up(int(level), model.params.p)
-        early = early.replace(p=p, p_q=model.params.p_q)
-    return model.with_params(early)
+        p = model.lineage.sum_up(int(level), model.density.p)
+        early = early.replace(p=p, p_q=model.density.p_q)
+    return model.with_trained(early)
 
 
 def directed(model: FittedModel, X: Any) -> Tensor:
     """Unit rows; ValueError if one has no direction."""
-    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.params.w.dtype)
+    x, lost = on_sphere(model.completed(X).dense(), model.normalizer, model.votes.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {model.normalizer.no_direction}, so it has no "
@@ -426,9 +421,8 @@ def _settle(
 
 
 def _edited(model: FittedModel, params: Parameters, behind: Exemplars | None) -> FittedModel:
-    other = model.with_params(params).replace(exemplars=behind)
     # The temperature is as good a guess as any other.
-    return other.recalibrate(temperature=model.calibration.temperature)
+    return model.with_trained(params, model.votes.temperature).replace(exemplars=behind)
 
 
 def _soft_row(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor:
@@ -443,7 +437,7 @@ def _soft_row(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor
         soft[column] += weight
     if not soft.sum() > 0:
         raise ValueError(f"a soft label needs a positive weight, got {dict(weights)}")
-    smoothing = model.smoothing
+    smoothing = model.smoothing if model.is_joint else 0.0
     return torch.from_numpy((1 - smoothing) * soft / soft.sum() + smoothing / soft.size)
 
 

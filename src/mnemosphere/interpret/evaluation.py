@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import precision_recall_fscore_support
 
 from mnemosphere.fitted import FittedModel, as_numpy
-from mnemosphere.interpret.decision import Votes, summarize, votes
+from mnemosphere.interpret.decision import Spread, spread, summarize
 
 _BINS = 15  # of the calibration error
 Labeled = tuple[Any, NDArray[Any], Any]  # rows, their labels and their names
@@ -46,7 +46,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
     classes, order = model.classes, np.argsort(model.classes, kind="stable")
     seen: list[tuple[NDArray[Any], ...]] = []  # truth, prediction, probabilities of both
     worst: list[tuple[float, Any, Any, Any]] = []
-    voted: list[Votes] = []
+    voted: list[Spread] = []
     for X, given, names in parts:
         y = np.array(as_numpy(given).tolist())
         if (classes.dtype.kind in "US") != (y.dtype.kind in "US"):
@@ -56,7 +56,7 @@ def evaluate(model: FittedModel, parts: Iterable[Labeled], n_worst: int = 10) ->
             )
         stored = model.stored(X)
         proba = as_numpy(model.log_proba(stored).exp())
-        voted.append(votes(model, stored))
+        voted.append(spread(model, stored))
         best, known = proba.argmax(axis=1), np.isin(y, classes)
         truth = np.full(len(y), -1)
         truth[known] = order[np.searchsorted(classes, y[known], sorter=order)]

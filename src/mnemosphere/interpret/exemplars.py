@@ -18,17 +18,18 @@ from mnemosphere.fitted import Exemplars, FittedModel, Floats, as_numpy, check_w
 from mnemosphere.interpret.certify import certify
 from mnemosphere.model import kernel, metric
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.model.parameters import Parameters, memory_name
+from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
+from mnemosphere.model.votes import Votes
 
 _MOST_ROWS = 8000
 _TYPICAL = 3
 _LETTERS = 200  # of the name of a row
-_DIGITS = 1000  # responsibilities are compared to a thousandth, then overlaps decide
+_DIGITS = 1000  # shares are compared to a thousandth, then overlaps decide
 
 
 def find_exemplars(
-    params: Parameters,
+    votes: Votes,
     normalizer: Normalizer,
     stored: StoredRows,
     sample_weight: Tensor | None = None,
@@ -36,10 +37,11 @@ def find_exemplars(
 ) -> Exemplars:
     """One forward pass over at most 8,000 rows, evenly spaced; labels are not looked at.
 
-    Typical rows of a memory are those of the largest responsibility, to three digits, and among
+    Typical rows of a memory are those of its largest share in the votes, to three digits, and among
     them of the largest overlap. A row of which it has less than 0.0005 does not count.
     n_rows: of the data set that these rows are a sample of.
     """
+    votes = votes.precise
     larger = max(1.0, n_rows / stored.n_rows)
     if sample_weight is not None and not bool((sample_weight > 0).all()):
         kept = (sample_weight > 0).nonzero()[:, 0]
@@ -50,20 +52,20 @@ def find_exemplars(
         some = torch.linspace(0, n_given - 1, _MOST_ROWS, dtype=torch.float64).long()
         stored = stored.take(some)
         sample_weight = None if sample_weight is None else sample_weight[some]
-    x, lost = on_sphere(stored, normalizer, params.w.dtype)
+    x, lost = on_sphere(stored, normalizer, votes.w.dtype)
     place = (~lost).nonzero()[:, 0]
-    nobody = np.full((params.n_memories, _TYPICAL), -1)
+    nobody = np.full((votes.n_memories, _TYPICAL), -1)
     if place.shape[0] == 0:
-        return Exemplars(nobody, np.zeros(params.n_memories))
+        return Exemplars(nobody, np.zeros(votes.n_memories))
     x = x if place.shape[0] == x.shape[0] else x[place]
     weight = torch.ones(len(x)) if sample_weight is None else sample_weight[place.cpu()].cpu()
     weight = weight.to(x.device, torch.float64)
-    support = torch.zeros(params.n_memories, dtype=torch.float64, device=x.device)
-    best = x.new_full((_TYPICAL, params.n_memories), -1.0)
+    support = torch.zeros(votes.n_memories, dtype=torch.float64, device=x.device)
+    best = x.new_full((_TYPICAL, votes.n_memories), -1.0)
     number = torch.full_like(best, -1, dtype=torch.long)
-    scores = Scores(params, None, len(x))
-    for rows in kernel.chunks(len(x), params.n_memories, x.device):
-        overlap = _overlaps(params, x[rows])
+    scores = Scores(votes, None, len(x))
+    for rows in kernel.chunks(len(x), votes.n_memories, x.device):
+        overlap = overlaps(votes.w, x[rows], votes.slope)
         share = scores.of_overlaps(overlap, rows).softmax(1)[:, 1:]  # (B, P)
         support += weight[rows] @ share.double()
         digits = (share * _DIGITS).round()
@@ -81,10 +83,6 @@ def find_exemplars(
     # Where only some rows were looked at, or some have no direction, they stand for all.
     scale = larger * total / float(weight.sum())
     return Exemplars(found, (support * scale).cpu().numpy())
-
-
-def _overlaps(params: Parameters, x: Tensor) -> Tensor:
-    return overlaps(params.w, x, params.beta_eff)
 
 
 def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
@@ -116,16 +114,14 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
     """
     import pandas as pd
 
-    params = model.params
-    behind, beta_split = model.exemplars, np.full(params.n_memories, np.nan)
+    n_memories = model.n_memories
+    behind, beta_split = model.exemplars, np.full(n_memories, np.nan)
     if X is not None:
-        behind = find_exemplars(params, model.normalizer, model.completed(X))
+        behind = find_exemplars(model.votes, model.normalizer, model.completed(X))
         behind = with_texts(behind, model.features.texts(X))
         beta_split = as_numpy(certify(model, X, y, max_iter=0).beta_split.double())
     if behind is None:  # edited, shrunk or streamed: nothing is known of the rows
-        behind = Exemplars(
-            np.full((params.n_memories, _TYPICAL), -1), np.full(params.n_memories, np.nan)
-        )
+        behind = Exemplars(np.full((n_memories, _TYPICAL), -1), np.full(n_memories, np.nan))
     shown, line, n_alike = np.unique(
         as_numpy(model.standing), return_inverse=True, return_counts=True
     )
@@ -135,12 +131,12 @@ def memory_table(model: FittedModel, X: Any = None, y: Any = None) -> Any:
         np.add.at(found, line, values)
         return found
 
-    soft = added(as_numpy(model.class_params.p[1:].double()))
+    soft = added(as_numpy(model.votes.p[1:].double()))
     soft = soft / soft.sum(axis=1, keepdims=True)
     support = added(behind.support)
     names = [*model.classes.tolist(), None]
     called = [memory_name(m) for m in shown.tolist()]
-    nearest, overlap = _nearest(params.w[shown])
+    nearest, overlap = _nearest(model.votes.w[shown])
     features, typical = _strongest(model, _TYPICAL)[1], behind.as_lists()
     return pd.DataFrame(
         {
@@ -203,7 +199,7 @@ def strongest_features(model: FittedModel, n_features: int = 10) -> Any:
     import pandas as pd
 
     check_whole(n_features, "n_features", 1)
-    soft = model.class_params.p[1:]
+    soft = model.votes.p[1:]
     labels = [*model.classes.tolist(), None]
     weights, names = _strongest(model, n_features)
     lines = [
@@ -224,7 +220,7 @@ def _strongest(model: FittedModel, most: int) -> tuple[list[list[float]], list[l
     most = 0 if model.features.encoder is not None else most
     called = model.features.names or range(n)
     # Without the coordinate that "standard" appends.
-    w = model.normalizer.pull_back(model.params.w)[:, :n]
+    w = model.normalizer.pull_back(model.votes.w)[:, :n]
     order = w.abs().topk(min(most, n), dim=1).indices  # (P, k)
     return w.gather(1, order).tolist(), [[called[j] for j in row] for row in order.tolist()]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.files import plain
 from mnemosphere.fitted import FittedModel, as_numpy, check_whole
-from mnemosphere.interpret.decision import votes
+from mnemosphere.interpret.decision import spread
 from mnemosphere.interpret.feature_contributions import (
     FeatureContributions,
     Source,
@@ -315,7 +315,7 @@ class Explanation:
         uniform = float(self.uniform_share[row])
         rest = max(0.0, 1 - float(self.share[row].sum()) - uniform)
         empty = dict.fromkeys(lines[0], "")
-        if int(self.n_alike[row].sum()) < self.source.params.n_memories:
+        if int(self.n_alike[row].sum()) < self.source.votes.n_memories:
             lines += [empty | {"memory": "others", "share": f"{rest:.1%}"}]
         lines += [empty | {"memory": "uniform", "share": f"{uniform:.1%}"}]
         if not any(line["typical rows"] for line in lines):
@@ -442,12 +442,12 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
     (array([0, 2]), (2, 3))
     """
     check_whole(n_nearest, "n_nearest", 1)
-    params, given = model.class_params, model.stored(X)
+    votes, given = model.precise_votes, model.stored(X)
     stored = model.completed(given)
     exact, lost = on_sphere(stored, model.normalizer, torch.float64)
-    x = seen = exact.to(params.w.dtype)
+    x = seen = exact.to(votes.w.dtype)
     if given.values is not stored.values and any(has_gaps(part) for _, part in given.chunks()):
-        seen, lost = on_sphere(given, model.normalizer, params.w.dtype)
+        seen, lost = on_sphere(given, model.normalizer, votes.w.dtype)
     nearest, share, uniform = _shares(model, seen, lost, n_nearest)
     memory = as_numpy(nearest)
     names = model.features.names or [f"x{i}" for i in range(model.features.n_numbers)]
@@ -457,15 +457,15 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         proba=as_numpy(model.log_proba(given).exp()),
         memory=memory,
         share=as_numpy(share),
-        overlap=as_numpy((exact @ params.w.double().T).gather(1, nearest)),
+        overlap=as_numpy((exact @ votes.w.double().T).gather(1, nearest)),
         uniform_share=as_numpy(uniform),
-        frequency_share=votes(model, given).frequencies,
+        frequency_share=spread(model, given).frequencies,
         soft_label=as_numpy(_soft_labels(model, seen, lost, nearest)),
         n_alike=np.bincount(as_numpy(model.standing), minlength=model.n_memories)[memory],
         patterns=model.memories[np.unique(memory)],
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         source=Source(
-            params, model.normalizer, stored.values, given.values, list(map(str, names)),
+            votes, model.normalizer, stored.values, given.values, list(map(str, names)),
             model.features.kinds,
         ),
         texts=model.features.texts(X),
@@ -474,11 +474,11 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
 
 def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> Tensor:
     """Soft labels (n, k, C+1) of memories shown (n, k): of all that each stands for, by share."""
-    params, standing = model.class_params, model.standing
-    soft = params.p[1:] / params.p[1:].sum(1, keepdim=True)
+    votes, standing = model.precise_votes, model.standing
+    soft = votes.labels[1:]
     found = soft[shown]
     if len(model.distinct) < model.n_memories and not bool(lost.all()):
-        scores = Scores(params, None, x.shape[0])(x[~lost], (~lost).nonzero()[:, 0])[:, 1:]
+        scores = Scores(votes, None, x.shape[0])(x[~lost], (~lost).nonzero()[:, 0])[:, 1:]
         for k in range(shown.shape[1]):
             others = standing != shown[~lost, k : k + 1]  # (n, P)
             found[~lost, k] = scores.masked_fill(others, -torch.inf).softmax(1) @ soft
@@ -487,10 +487,8 @@ def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> 
 
 def deciding(model: FittedModel, X: Any, n_memories: int) -> dict[str, NDArray[Any]]:
     """Columns memory_1, share_1, …: the memories that decided about each row."""
-    params = model.class_params
-    parts = [
-        _shares(model, x, lost, n_memories)[:2] for x, lost in model.unit_rows(X, params.w.dtype)
-    ]
+    dtype = model.precise_votes.w.dtype
+    parts = [_shares(model, x, lost, n_memories)[:2] for x, lost in model.unit_rows(X, dtype)]
     memory, share = (as_numpy(torch.cat(part)) for part in zip(*parts, strict=True))
     columns: dict[str, NDArray[Any]] = {}
     for k in range(memory.shape[1]):
@@ -511,6 +509,6 @@ def _shares(model: FittedModel, x: Tensor, lost: Tensor, k: int) -> tuple[Tensor
     memory = distinct[:k].repeat(n, 1)
     share, uniform = x.new_zeros(n, k), x.new_ones(n)
     if not bool(lost.all()):
-        top = retrieval.shares(model.class_params, x[~lost], None, k, model.standing)
+        top = retrieval.shares(model.precise_votes, x[~lost], None, k, model.standing)
         memory[~lost], share[~lost], uniform[~lost] = top.indices, top.shares, top.uniform
     return memory, share, uniform

@@ -31,8 +31,9 @@ from mnemosphere.data.normalize import Normalizer
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.metric import relevances, strongest_pairs
-from mnemosphere.model.parameters import Parameters, memory_name
+from mnemosphere.model.parameters import memory_name
 from mnemosphere.model.scores import Scores
+from mnemosphere.model.votes import Votes
 from mnemosphere.text import format_table, html_table
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,7 @@ _MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole 
 class Source(NamedTuple):
     """What an explanation rests on: the model that decided, and rows as they were given."""
 
-    params: Parameters  # whose log_joint gives the classes
+    votes: Votes
     normalizer: Normalizer
     values: Tensor  # (n, N), missing values filled in
     given: Tensor  # (n, N), NaN where missing
@@ -253,13 +254,13 @@ def _odds(log_odds: float) -> str:
     return f"{odds:.0f} to 1" if odds >= _TEN else f"{odds:.2g} to 1"
 
 
-def _without_frequencies(params: Parameters, order: tuple[int, int]) -> Parameters:
-    """Parameters whose soft labels are net of class frequencies, if both classes have memories."""
-    rest = frequency_part(params)[1]
+def _without_frequencies(votes: Votes, order: tuple[int, int]) -> Votes:
+    """Votes whose soft labels are net of class frequencies, if both classes have memories."""
+    rest = frequency_part(votes)[1]
     if not bool((rest.sum(0)[list(order)] > 0).all()):
-        return params
-    p = torch.cat([rest, torch.zeros_like(rest[:, :1])], 1) * params.p.sum(1, keepdim=True)
-    return params.replace(p=p)
+        return votes
+    p = torch.cat([rest, torch.zeros_like(rest[:, :1])], 1) * votes.weights[:, None]
+    return votes.replace(p=p)
 
 
 def feature_contributions(
@@ -270,27 +271,27 @@ def feature_contributions(
 
     proba (C,) of the row as it is; features are those of the row with its missing values filled in.
     """
-    params, normalizer = source.params.to(dtype=torch.float64), source.normalizer
-    x = source.values[row : row + 1].to(params.w.device).to_dense()
+    votes, normalizer = source.votes.to(dtype=torch.float64), source.normalizer
+    x = source.values[row : row + 1].to(votes.w.device).to_dense()
     n = x.shape[1]
     u, lost = normalizer(x)
     v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))  # (1, N')
     length = (normalizer.pull_back(u) * v).sum()
     unit = length if normalizer.extra and length > 0 else torch.full_like(length, n**0.5)
     v = v / torch.where(length > 0, length, 1.0)
-    back, own = normalizer.pull_back(params.w), normalizer.preimage(params.w)
+    back, own = normalizer.pull_back(votes.w), normalizer.preimage(votes.w)
     shown = torch.from_numpy(memory).to(u.device)
     value: Floats = source.given[row].to_dense().double().cpu().numpy()
     contribution = v * back[shown]  # (k, N')
     toward, mean, said = [], [], []
-    speaking = _without_frequencies(params, order)
+    speaking = _without_frequencies(votes, order)
     for column in order:
         scores = Scores(speaking, column, 1)(u, slice(None))  # (1, P+1)
         share = scores.softmax(1)[:, 1:]
         mean.append(share @ own)
-        toward.append(params.beta_eff * (share @ back) * (v - mean[-1] / 2))
+        toward.append(votes.slope * (share @ back) * (v - mean[-1] / 2))
         said.append(float(scores.logsumexp(1)))
-    log_joints = params.p_q.clamp_min(1e-300).log() if bool(lost) else log_joint(params, u)[0]
+    log_joints = votes.prior.clamp_min(1e-300).log() if bool(lost) else log_joint(votes, u)[0]
     filled_odds = float(log_joints[order[0]] - log_joints[order[1]])
     top, second = np.log(np.maximum(proba[[*order]], 1e-300))
     log_odds = float(top - second) if np.isnan(value).any() else filled_odds

@@ -128,7 +128,7 @@ def explain_images(pipeline: Pipeline, X: Any, n_nearest: int = 5) -> ImageExpla
     features = encoder.encode(images, torch.empty(images.n_rows, encoder.n_out, dtype=wide(X)))
     found = explain(model, features, n_nearest)
     x, lost = on_sphere(model.completed(features), model.normalizer, torch.float64)
-    w = model.params.w.double()[torch.from_numpy(found.memory).to(x.device)]  # (n, k, d)
+    w = model.votes.w.double()[torch.from_numpy(found.memory).to(x.device)]  # (n, k, d)
     terms = torch.where(lost[:, None, None], 0.0, x[:, None] * w)
     d = model.features.n_columns
     cells = encoder.sum_cells(terms[..., :d])

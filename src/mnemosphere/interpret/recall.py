@@ -154,7 +154,7 @@ def _recall(
         raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
     metric = model.normalizer.metric
     return descend(
-        model.params, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
+        model.density, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
         record=record, metric=None if metric is None else metric.to(x.device),
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor |
     normalizer = model.normalizer.to(values.device)
     filled = type(stored)(normalizer.fill(values, gaps), stored.device)
     filled.check_finite(model.features.names)
-    x, lost = on_sphere(filled, normalizer, model.params.w.dtype)
+    x, lost = on_sphere(filled, normalizer, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {normalizer.no_direction} where it is known, so "
@@ -225,7 +225,7 @@ def sample(
     generator = torch.Generator().manual_seed(draw_seed(random_state))
     index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
     x, drawn = retrieval.sample(
-        model.row_density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
+        model.density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
     )
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mnemosphere.fitted import FittedModel, Floats, HeldOut, as_numpy, like
+from mnemosphere.fitted import Calibration, FittedModel, Floats, as_numpy, like
 from mnemosphere.interpret.certify import labeled_rows
 from mnemosphere.labels import encode, in_scope
 from mnemosphere.model.class_reading import best_temperature
@@ -56,7 +56,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     Examples
     --------
     >>> calibrated = mn.interpret.calibrate(model, X_test, y_test)
-    >>> calibrated.calibration.held_out.novelty.shape
+    >>> calibrated.calibration.novelty.shape
     (60,)
     """
     stored = model.stored(X)
@@ -71,8 +71,9 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
         labeled = rows.targets.sum(1) > 0
         if not bool(labeled.any()):
             raise ValueError("no row of y has a label: pass labeled rows to calibrate")
-        found = best_temperature([(model.net, rows.take(labeled))])
-        model = model.recalibrate(temperature=found)
+        trained = model.votes.at(1.0)
+        found = best_temperature([(trained, rows.take(labeled))])
+        model = model.replace(votes=trained.at(found))
         settings = model.record.settings
         index = encode(
             y, stored.n_rows, model.classes, unlabeled=settings.get("unlabeled"), smoothing=0.0,
@@ -83,7 +84,7 @@ def calibrate(model: FittedModel, X: Any, y: Any = None, sample_weight: Any = No
     reasons = as_numpy(rejection_reasons(model, stored))
     scale = np.array([_deviation(part) for part in reasons.T])
     scores = (reasons[:, 0], (reasons / scale).sum(1), as_numpy(own))
-    return model.recalibrate(held_out=HeldOut(scale, *(np.sort(part) for part in scores)))
+    return model.replace(calibration=Calibration(scale, *(np.sort(part) for part in scores)))
 
 
 def _deviation(scores: Floats) -> float:
@@ -92,9 +93,9 @@ def _deviation(scores: Floats) -> float:
     return float(known.std()) if known.size and np.ptp(known) > 0 else 1.0
 
 
-def held_out(model: FittedModel) -> HeldOut:
+def held_out(model: FittedModel) -> Calibration:
     """The scores of held-out rows; ValueError before `calibrate`."""
-    found = model.calibration.held_out
+    found = model.calibration
     if found is None:
         raise ValueError("not calibrated yet: call calibrate(X, y) with held-out rows first")
     return found
@@ -168,7 +169,7 @@ def novelty_threshold(model: FittedModel) -> float | None:
     >>> mn.interpret.novelty_threshold(model) > 0
     True
     """
-    found = model.calibration.held_out
+    found = model.calibration
     if found is None or not found.novelty.size:
         return None
     return rejection_threshold(found.novelty, max(NOVEL, 1 / (found.novelty.size + 1)))

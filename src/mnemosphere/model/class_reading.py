@@ -1,13 +1,9 @@
-"""Class probabilities read from a trained memory: soft labels net of smoothing, shares tempered.
-
-With a share s_γ of every component in a row and a soft label g_γ of each,
-
-    P(y|x) = Σ_γ s_γ(x) g_γ,y,    s ∝ p_h exp(h/T).
+"""Class weights and temperature of votes: soft labels net of smoothing, shares tempered.
 
 Trained on labels (1−ε)·onehot + ε/(C+1), soft labels hold a part ε/(C+1) of every class that no
-row asked for: net of it, g' = (g − ε/(C+1))/(1−ε). The temperature T says how many memories have a
-say: β is what suits the density of the rows, which need not be what suits their classes. Both keep
-the probabilities a sum over memories, so that shares times soft labels explain them exactly.
+row asked for: net of it, g' = (g − ε/(C+1))/(1−ε). The temperature is the one with the least log-loss
+of rows that were not trained on. Both keep the probabilities a sum over memories (`model.votes`), so
+that shares times soft labels explain them exactly.
 """
 
 from __future__ import annotations
@@ -23,12 +19,13 @@ from torch import Tensor
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials
 from mnemosphere.model.gaps import split
-from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
+from mnemosphere.model.kernel import exponents
+from mnemosphere.model.parameters import Mixture, Parameters
+from mnemosphere.model.votes import Votes
 
 __all__ = [
-    "at_temperature", "best_temperature", "frequency_part", "label_log_loss", "label_shares",
-    "net_class_weights", "precise", "pseudo_labels",
+    "best_temperature", "frequency_part", "label_log_loss", "label_shares", "net_class_weights",
+    "pseudo_labels", "without_floor",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
@@ -36,7 +33,6 @@ _PSEUDO_ROWS = 0.02
 _MOST_PSEUDO_LABELS = 3
 _COLDEST, _HOTTEST = -4.0, 7.0  # of log T
 _COARSE = 12  # temperatures that are tried first
-_NEWTON = 100
 
 
 def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
@@ -62,46 +58,26 @@ def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | Non
     return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
 
 
-def frequency_part(params: Parameters) -> tuple[Tensor, Tensor]:
+def without_floor(p: Tensor) -> Tensor:
+    """Class weights (P+1, C+1) without the part of the class frequencies that `net_class_weights` adds."""
+    prior = torch.cat([p[:, :-1].sum(0), p.new_zeros(1)])
+    floor = _FLOOR * p.sum(1, keepdim=True) * prior / prior.sum()
+    return ((p - floor) / (1 - _FLOOR)).clamp_min(0.0)
+
+
+def frequency_part(votes: Votes) -> tuple[Tensor, Tensor]:
     """(how much of each soft label repeats the class frequencies (P+1,), the rest (P+1, C)).
 
     g = a π + rest with the class frequencies π and the largest a = min_y g_y/π_y: the floor that no
     class falls below, and what a memory of mixed labels does not distinguish. The uniform component
     resembles nothing, so all of its soft label counts as such.
     """
-    p, prior = params.p.double(), params.p_q[:-1].double()
-    soft = p[:, :-1] / p.sum(1, keepdim=True).clamp_min(1e-300)
+    soft, prior = votes.labels[:, :-1].double(), votes.prior[:-1].double()
     prior = prior / prior.sum()
     part = (soft / prior.clamp_min(1e-300)).amin(1)
     rest = soft - part[:, None] * prior
     part[0], rest[0] = 1.0, 0.0
     return part, torch.where(rest > _FLOOR, rest, 0.0)
-
-
-def precise(params: Parameters) -> Parameters:
-    """The same in double precision, on a processor.
-
-    In a product of single precision the many equal terms of a blank border are rounded alike,
-    which costs probabilities their fifth digit.
-    """
-    return params.to(dtype=torch.float64) if params.w.device.type == "cpu" else params
-
-
-def at_temperature(params: Parameters, temperature: float) -> Parameters:
-    """Parameters whose exponents are h/T: β_eff/T, and a β with the log-ratio of Ω over T too."""
-    if temperature == 1.0:
-        return params
-    n = params.n_features
-    beta_eff = float(params.beta_eff) / temperature
-    target = float(log_omega_ratio(params.beta.double().cpu(), n)) / temperature
-    beta = params.beta.double().cpu()
-    for _ in range(_NEWTON):  # convex and increasing: steps come down on the root from above
-        step = (log_omega_ratio(beta, n) - target) / mean_resultant(beta, n)
-        beta = beta - step
-        if float(step.abs()) <= 1e-14 * float(beta):
-            break
-    beta = beta.to(params.beta)
-    return params.replace(beta=beta, varsigma=beta_eff / float(beta))
 
 
 def label_shares(targets: Tensor) -> Tensor:
@@ -124,7 +100,7 @@ def pseudo_labels(n_rows: int, n_classes: int) -> float:
     return added / (n_rows + added)
 
 
-def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
+def label_log_loss(params: Mixture, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
     """Log-losses of labeled rows as a function of log T: −Σ_y q_y log P(y|x), −mean_y log P(y|x).
 
     Both (..., B); q: the label shares of the row. params: with the class weights of
@@ -133,9 +109,7 @@ def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[T
     """
     q = label_shares(rows.targets)
     x, gaps = split(rows.x)
-    log_ratio = log_omega_ratio(params.beta, params.n_features)[..., None, None]
-    h = params.beta_eff[..., None, None] * (x @ params.w.mT.contiguous()) - log_ratio
-    h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)  # (B, P+1)
+    h = exponents(params, x @ params.w.mT.contiguous())  # (B, P+1)
     tiny = torch.finfo(h.dtype).tiny
     prior = params.p.sum(-1)
     log_prior = prior.log()[..., None, :]  # −inf for a component without weight
@@ -145,8 +119,8 @@ def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[T
     def read(log_t: float) -> tuple[Tensor, Tensor]:
         torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
         if gaps is not None:
-            beta_eff = params.beta_eff[..., None, None] * math.exp(-log_t)
-            score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, beta_eff)[0])
+            slope = params.slope[..., None, None] * math.exp(-log_t)
+            score[..., 1:].index_add_(-2, gaps.rows, gaps.over(params.w, slope)[0])
         classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
         total = classes.sum(-1, keepdim=True).clamp_min(tiny)
         log_p = (classes / total).clamp_min(tiny).log()
@@ -155,11 +129,11 @@ def label_log_loss(params: Parameters, rows: Batch) -> Callable[[float], tuple[T
     return read
 
 
-def best_temperature(held_out: Sequence[tuple[Parameters, Batch]]) -> float:
+def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
     """The T with the least log-loss of the classes of rows not trained on.
 
-    held_out: (parameters with the class weights of `net_class_weights`, labeled rows they have not
-    seen), one pair or several.
+    held_out: (votes at the temperature 1, or parameters with the class weights of
+    `net_class_weights`; labeled rows that they have not seen), one pair or several.
     """
     total = sum(rows.total_weight for _, rows in held_out)
     n_classes = held_out[0][0].n_columns - 1

@@ -28,7 +28,7 @@ from mnemosphere.gpu.captured import is_recording
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 
-__all__ = ["Gaps", "fill_neutrally", "has_gaps", "overlaps", "split", "whole_rows"]
+__all__ = ["Gaps", "fill_neutrally", "has_gaps", "lift_of", "overlaps", "split", "whole_rows"]
 
 
 class Gaps(NamedTuple):
@@ -40,12 +40,19 @@ class Gaps(NamedTuple):
 
     def over(self, w: Tensor, beta_eff: Tensor | float) -> tuple[Tensor, Tensor]:
         """(what gaps add to exponents, c with which memory μ expects c·w^μ in them), (R, P)."""
-        m = self.unknown.sum(-1, keepdim=True)
-        a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
-        length = (self.unknown @ w.square().mT).clamp_min(0)  # ‖w_U‖²
-        root = (length * (beta_eff * self.room).square() + b.square()).sqrt()
-        lift = root - b - a * ((a + root) / (a + b)).log()
-        return lift, beta_eff * self.room.square() / (a + root)
+        return lift_of(self.unknown, self.room.square(), w, beta_eff)
+
+
+def lift_of(
+    unknown: Tensor, room: Tensor, w: Tensor, beta_eff: Tensor | float
+) -> tuple[Tensor, Tensor]:
+    """`Gaps.over` of rows whose unknown parts have the squared norms room (R, 1)."""
+    m = unknown.sum(-1, keepdim=True)
+    a, b = ((m - 1) / 2).clamp_min(0), (m + 1) / 2
+    length = (unknown @ w.square().mT).clamp_min(0)  # ‖w_U‖²
+    root = (length * room * beta_eff**2 + b.square()).sqrt()
+    lift = root - b - a * ((a + root) / (a + b)).log()
+    return lift, beta_eff * room / (a + root)
 
 
 def has_gaps(x: Tensor) -> bool:

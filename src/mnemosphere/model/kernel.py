@@ -1,6 +1,6 @@
 """The single pass: log_joint forward, sufficient statistics backward.
 
-With h[b,μ] = ςβ⟨w^μ, x_b⟩ − log(Ω_N(β)/Ω_N(0)) and h[b,0] = 0,
+With h[b,μ] = ςβ⟨w^μ, x_b⟩ − log(Ω_N(β)/Ω_N(0)) and h[b,0] = 0 (of `Votes`, slope and offset of their own),
 
     log_joint[b,y] = log Σ_γ p[γ,y] exp(h[b,γ])            up to the constant −log Ω_N(0)
     r[b,γ]         = Σ_y q[b,y] p[γ,y] exp(h[b,γ]) / exp(log_joint[b,y])
@@ -30,13 +30,13 @@ from mnemosphere.gpu import fused_pass
 from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
-from mnemosphere.model.gaps import Gaps, split
+from mnemosphere.model.gaps import Gaps, has_gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule, given
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Mixture, Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.model.workspace import room
-from mnemosphere.numerics.bessel import log_omega_ratio, mean_resultant
+from mnemosphere.numerics.bessel import mean_resultant
 
 # Elements of one (chunk × P) array: as many as fill a GPU; on a processor per thread, so that it
 # stays in the cache of its core where that is large; in a small one none of enough rows would.
@@ -150,14 +150,14 @@ class _Forward(NamedTuple):
 class _Pass:
     """What every chunk of one pass shares."""
 
-    def __init__(self, params: Parameters, x: Tensor) -> None:
+    def __init__(self, params: Mixture, x: Tensor) -> None:
         self.p0 = params.p[..., 0, :]
-        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+        slope, self.log_ratio = params.slope, params.offset
         # Without weight the uniform component must not be the largest of a row.
         self.uniform = self.log_ratio.masked_fill(self.p0.amax(-1) <= 0, -torch.inf)
-        self.w, self.beta_eff = params.w, params.beta_eff[..., None, None]
-        # log Ω_N(β)/Ω_N(0) is at most β; on a GPU nobody asks
-        self.reach = None if params.w.is_cuda else params.beta_eff + params.beta
+        self.w, self.beta_eff = params.w, slope[..., None, None]
+        # on a GPU nobody asks
+        self.reach = None if params.w.is_cuda else slope + torch.maximum(slope, self.log_ratio)
         self.p = params.p[..., 1:, :]
         self.narrow = narrowed(params.w) and not isinstance(x, SparseRows)
         self.floor = least_density(self.p.dtype)
@@ -166,7 +166,7 @@ class _Pass:
         self.fused: fused_pass.FusedPass | None = None
         if self.narrow and params.w.is_cuda and fused_pass.usable(len(self.p0)):
             self.fused = fused_pass.FusedPass(
-                params.w, params.beta_eff, self.p, self.p0, self.log_ratio, self.uniform, self.floor
+                params.w, slope, self.p, self.p0, self.log_ratio, self.uniform, self.floor
             )
             self.scaled_w = self.fused.w[: params.n_memories].mT  # (N, P)
             return
@@ -235,7 +235,7 @@ class _Pass:
 class LogJoint:
     """`log_joint` of the same parameters again and again: what rows share is computed once."""
 
-    def __init__(self, params: Parameters, like: Tensor | None = None) -> None:
+    def __init__(self, params: Mixture, like: Tensor | None = None) -> None:
         """like: rows of the kind that will come, dense if None."""
         self._params = params
         self._run = _Pass(params, params.w if like is None else like)
@@ -254,29 +254,38 @@ class LogJoint:
         return out
 
 
-def log_joint(params: Parameters, x: Tensor) -> Tensor:
+def log_joint(params: Mixture, x: Tensor) -> Tensor:
     """Log Σ_γ p[γ,y] exp(h[b,γ]), shape (B, C+1)."""
     return LogJoint(params, x)(x)
 
 
-def log_joint_differentiable(
-    params: Parameters, x: Tensor, log_ratio: Tensor | None = None
-) -> Tensor:
+def exponents(params: Mixture, overlap: Tensor) -> Tensor:
+    """h[b,γ] (B, P+1) from overlaps ⟨w^μ, x_b⟩ (B, P), in plain operations."""
+    h = params.slope[..., None, None] * overlap - params.offset[..., None, None]
+    return torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)
+
+
+def log_joint_differentiable(params: Mixture, x: Tensor) -> Tensor:
     """The same as `log_joint`, out of plain operations that autograd can go through.
 
     Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle.
-    log_ratio: log Ω_N(β)/Ω_N(0), where it is known.
     """
-    if log_ratio is None:
-        log_ratio = log_omega_ratio(params.beta, params.n_features)
-    h = params.beta_eff * (x @ params.w.T) - log_ratio
-    h0 = torch.zeros_like(h[:, :1]).masked_fill(params.p[0].amax() <= 0, -torch.inf)
-    h = torch.cat([h0, h], dim=1)  # (B, P+1)
+    lift: Tensor | None = None
+    if torch.compiler.is_compiling() or has_gaps(x):
+        unknown = x.isnan()
+        x = torch.where(unknown, 0.0, x)
+        room = torch.where(unknown.any(1, keepdim=True), 1 - x.square().sum(1, keepdim=True), 0.0)
+        lift = lift_of(unknown.to(x), room.clamp_min(0.0), params.w, params.slope)[0]
+    h = exponents(params, x @ params.w.T)
+    if lift is not None:
+        h = h + torch.nn.functional.pad(lift, (1, 0))
+    uniform = h[:, :1].masked_fill(params.p[0].amax() <= 0, -torch.inf)
+    h = torch.cat([uniform, h[:, 1:]], 1)
     shares = h.softmax(1) @ params.p  # (B, C+1)
     return shares.clamp_min(least_density(h.dtype)).log() + h.logsumexp(1, keepdim=True)
 
 
-def responsibilities(params: Parameters, x: Tensor, q: Tensor) -> Tensor:
+def responsibilities(params: Mixture, x: Tensor, q: Tensor) -> Tensor:
     """r[b,γ] for label weights q (B, C+1): an array of shape (B, P+1), so keep B small."""
     run = _Pass(params, x)
     f = run.forward(x, keep_e=True)

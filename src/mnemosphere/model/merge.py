@@ -12,7 +12,7 @@ from mnemosphere.model import objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import accumulate, evaluate
 from mnemosphere.model.objectives import LabelRule
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Mixture, Parameters
 from mnemosphere.numerics import sphere
 
 # Partners of a memory whose labels are looked at: its nearest by direction.
@@ -77,7 +77,7 @@ def merge(
     return Merged(params, source, before, evaluate(params, batch, rule))
 
 
-def alike(params: Parameters, distance: float = _ALIKE, labels: float = _SAME_LABELS) -> Tensor:
+def alike(params: Mixture, distance: float = _ALIKE, labels: float = _SAME_LABELS) -> Tensor:
     """(P,) int64: the memory that stands for each, itself unless it repeats a heavier one.
 
     A memory repeats another within this distance whose soft labels differ by `labels` at most. The

@@ -6,14 +6,47 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 from mnemosphere.files import strip_prefix
 from mnemosphere.numerics import polytope, sphere
+from mnemosphere.numerics.bessel import log_omega_ratio
 from mnemosphere.schema import Array
+
+
+class Mixture(Protocol):
+    """What a forward pass reads: exponents h_μ = slope·⟨w^μ, x⟩ − offset, h_0 = 0, and class weights."""
+
+    @property
+    def w(self) -> Tensor:
+        """Memories (P, N)."""
+
+    @property
+    def p(self) -> Tensor:
+        """Class weights (P+1, C+1)."""
+
+    @property
+    def slope(self) -> Tensor:
+        """Slope of the exponents ()."""
+
+    @property
+    def offset(self) -> Tensor:
+        """Offset of the exponents of memories ()."""
+
+    @property
+    def n_memories(self) -> int:
+        """P."""
+
+    @property
+    def n_features(self) -> int:
+        """N."""
+
+    @property
+    def n_columns(self) -> int:
+        """C+1."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +68,16 @@ class Parameters:
     def beta_eff(self) -> Tensor:
         """β_eff = ςβ, the slope of the exponent of Eq. (effective_loss)."""
         return self.varsigma * self.beta
+
+    @property
+    def slope(self) -> Tensor:
+        """The same: the slope of `Mixture`."""
+        return self.beta_eff
+
+    @property
+    def offset(self) -> Tensor:
+        """The log of Ω_N(β)/Ω_N(0), which normalizes the density of a memory."""
+        return log_omega_ratio(self.beta, self.n_features)
 
     @property
     def n_memories(self) -> int:

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from mnemosphere.model import gaps
 from mnemosphere.model.kernel import chunks, log_joint
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.parameters import Mixture, Parameters
 from mnemosphere.model.scores import Scores, check_rows, class_column
 from mnemosphere.numerics import vmf
-from mnemosphere.numerics.bessel import inverse_mean_resultant, log_omega_ratio, mean_resultant
+from mnemosphere.numerics.bessel import inverse_mean_resultant, mean_resultant
 
 _MAX_RESULTANT = 1 - 1e-9  # of a sampled memory: its draws are then the memory itself
 
@@ -89,7 +89,7 @@ def sample(
     return vmf.sample(mean, torch.where(uniform, 0.0, kappa), generator=generator), y
 
 
-def log_marginal(params: Parameters, x: Tensor) -> Tensor:
+def log_marginal(params: Mixture, x: Tensor) -> Tensor:
     """Log of the effective density Σ_y P(x, y) of each row relative to the uniform law, (B,).
 
     For ς = 1 its exponential has mean 1 over the sphere; for ς < 1 it is not normalized. Subtract
@@ -99,7 +99,7 @@ def log_marginal(params: Parameters, x: Tensor) -> Tensor:
     return log_joint(params, x).logsumexp(1)
 
 
-def novelty(params: Parameters, x: Tensor) -> Tensor:
+def novelty(params: Mixture, x: Tensor) -> Tensor:
     """P(γ = 0 | x), the share of the uniform component, (B,) in [0, 1]: near 1, nothing is known.
 
     It is p^0 exp(−log_marginal), so it ranks rows as the density does.
@@ -107,7 +107,7 @@ def novelty(params: Parameters, x: Tensor) -> Tensor:
     return (params.p[0].sum().log() - log_marginal(params, x)).exp().clamp_max(1.0)
 
 
-def novelty_score(params: Parameters, x: Tensor) -> Tensor:
+def novelty_score(params: Mixture, x: Tensor) -> Tensor:
     """−log Σ_μ≥1 p_μ exp(h_μ), the memories' part of the density relative to the uniform law, (B,).
 
     The density is that part plus the constant p^0, so rows are ranked as by the density and by
@@ -122,13 +122,13 @@ def novelty_score(params: Parameters, x: Tensor) -> Tensor:
     return out
 
 
-def largest_novelty_score(params: Parameters) -> float:
+def largest_novelty_score(params: Mixture) -> float:
     """No row has a larger one: it would lie opposite to all memories."""
-    log_ratio = float(log_omega_ratio(params.beta.double(), params.n_features))
-    return float(params.beta_eff) + log_ratio - math.log(float(params.p[1:].double().sum()))
+    farthest = float(params.slope) + float(params.offset)
+    return farthest - math.log(float(params.p[1:].double().sum()))
 
 
-def expected_memory(params: Parameters, x: Tensor) -> Tensor:
+def expected_memory(params: Mixture, x: Tensor) -> Tensor:
     """Σ_μ P(μ|x) w^μ among memories, (B, N): the pattern behind each row, also in its gaps."""
     check_rows(params, x)
     scores, out = Scores(params, None, x.shape[0]), torch.empty_like(x)
@@ -137,20 +137,20 @@ def expected_memory(params: Parameters, x: Tensor) -> Tensor:
     return out
 
 
-def nearest(params: Parameters, x: Tensor, k: int) -> Neighbors:
+def nearest(params: Mixture, x: Tensor, k: int) -> Neighbors:
     """The k memories with the largest overlap ⟨w^μ, x⟩ with each row of x (B, N)."""
     check_rows(params, x)
     _check_k(params, k)
     indices = torch.empty(x.shape[0], k, dtype=torch.long, device=x.device)
     overlaps = x.new_empty(x.shape[0], k)
     for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlap = gaps.overlaps(params.w, x[rows], params.beta_eff)
+        overlap = gaps.overlaps(params.w, x[rows], params.slope)
         overlaps[rows], indices[rows] = overlap.topk(k, dim=1)  # (B, P) -> (B, k)
     return Neighbors(indices, overlaps)
 
 
 def shares(
-    params: Parameters, x: Tensor, class_index: int | Tensor | None, k: int,
+    params: Mixture, x: Tensor, class_index: int | Tensor | None, k: int,
     standing: Tensor | None = None,
 ) -> Shares:  # fmt: skip
     """The k memories with the largest share of each row's density in a class.
@@ -167,7 +167,7 @@ def shares(
     values, overlaps = (x.new_empty(x.shape[0], k) for _ in range(2))
     uniform = x.new_empty(x.shape[0])
     for rows in chunks(x.shape[0], params.n_memories, x.device):
-        overlap = gaps.overlaps(params.w, x[rows], params.beta_eff)  # (B, P)
+        overlap = gaps.overlaps(params.w, x[rows], params.slope)  # (B, P)
         share = scores.of_overlaps(overlap, rows).softmax(1)  # (B, P+1)
         uniform[rows], share = share[:, 0], share[:, 1:]
         if standing is not None:
@@ -186,6 +186,6 @@ def _invert(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
     return drawn.clamp_max(int(weights.nonzero()[-1]))
 
 
-def _check_k(params: Parameters, k: int) -> None:
+def _check_k(params: Mixture, k: int) -> None:
     if not 1 <= k <= params.n_memories:
         raise ValueError(f"k must lie in [1, {params.n_memories}], got {k}")

@@ -12,17 +12,16 @@ import torch
 from torch import Tensor
 
 from mnemosphere.model.gaps import overlaps, whole_rows
-from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.kernel import exponents
+from mnemosphere.model.parameters import Mixture
 from mnemosphere.numerics import sphere
-from mnemosphere.numerics.bessel import log_omega_ratio
 
 
 class Scores:
     """log c_γ + h[b,γ] for a class, or one per row, or any; and what is read from it."""
 
-    def __init__(self, params: Parameters, class_index: int | Tensor | None, n_rows: int) -> None:
-        self.w, self.beta_eff = params.w, params.beta_eff
-        self.log_ratio = log_omega_ratio(params.beta, params.n_features)
+    def __init__(self, params: Mixture, class_index: int | Tensor | None, n_rows: int) -> None:
+        self.params = params
         if class_index is None:
             self.log_c = params.p.sum(1).log()[None]  # (1, P+1)
             self.column = torch.zeros(n_rows, dtype=torch.long, device=params.w.device)
@@ -33,13 +32,11 @@ class Scores:
 
     def of_overlaps(self, overlap: Tensor, rows: slice | Tensor) -> Tensor:
         """Scores (B, P+1) from the overlaps (B, P) of the rows `rows` of the whole."""
-        scores = self.log_c[self.column[rows]]  # (B, P+1), a copy
-        scores[:, 1:] += self.beta_eff * overlap - self.log_ratio
-        return scores
+        return exponents(self.params, overlap).add_(self.log_c[self.column[rows]])
 
     def __call__(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Scores (B, P+1) of x (B, N), which are the rows `rows` of the whole."""
-        return self.of_overlaps(overlaps(self.w, x, self.beta_eff), rows)  # (B, N) (N, P)
+        return self.of_overlaps(overlaps(self.params.w, x, self.params.slope), rows)
 
     def energy(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """−log P(x|y) of x (B, N) relative to the uniform law, (B,)."""
@@ -49,14 +46,14 @@ class Scores:
         """Σ_μ r_μ w^μ up to a positive factor per row, (B, N); zero where no memory has weight."""
         # Among memories alone: far from all of them, their shares would vanish in rounding.
         share = self(x, rows)[:, 1:].softmax(1).nan_to_num(0.0)  # (B, P)
-        return share @ self.w
+        return share @ self.params.w
 
     def slope(self, x: Tensor, rows: slice | Tensor) -> Tensor:
         """Σ_μ r_μ w^μ (B, N), minus the gradient of the energy over β_eff; norms are at most 1."""
-        return self(x, rows).softmax(1)[:, 1:] @ self.w  # (B, P) (P, N)
+        return self(x, rows).softmax(1)[:, 1:] @ self.params.w  # (B, P) (P, N)
 
 
-def class_column(params: Parameters, class_index: int | Tensor, n_rows: int) -> Tensor:
+def class_column(params: Mixture, class_index: int | Tensor, n_rows: int) -> Tensor:
     """Columns of p (n_rows,) int64, each with some weight."""
     column = torch.as_tensor(class_index, device=params.p.device)
     if column.is_floating_point() or column.dtype == torch.bool or column.ndim > 1:
@@ -78,7 +75,7 @@ def class_column(params: Parameters, class_index: int | Tensor, n_rows: int) -> 
     return column
 
 
-def check_rows(params: Parameters, x: Tensor) -> None:
+def check_rows(params: Mixture, x: Tensor) -> None:
     """Raise ValueError unless x is a (B, N) matrix of unit rows that fits the parameters."""
     if x.ndim != 2 or x.shape[1] != params.n_features:
         raise ValueError(

@@ -24,7 +24,7 @@ Shape = tuple[int, ...] | None
 
 def representative(model: FittedModel, count: int) -> NDArray[np.intp]:
     """Memories to show: of each class in turn the next one, in the order of the model."""
-    owner = model.params.p[1:].argmax(1).cpu().numpy()
+    owner = model.votes.p[1:].argmax(1).cpu().numpy()
     before = np.tril(owner[:, None] == owner, -1).sum(axis=1)  # of its class
     shown: NDArray[np.intp] = np.lexsort((owner, before))[:count]
     return shown
@@ -68,7 +68,7 @@ def memories_of(
 
 def _class_weights(model: FittedModel) -> NDArray[Any]:
     """P (P+1, C+1) with which the model predicts: without what label smoothing put there."""
-    found: NDArray[Any] = model.class_params.p.cpu().numpy()
+    found: NDArray[Any] = model.votes.p.cpu().numpy()
     return found
 
 
@@ -88,7 +88,7 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
     label = np.zeros(tree.n_nodes, dtype=np.int64)
     for level, nodes in enumerate(tree.members):
         then = tree.at_level(level)
-        p = then.p if model.is_classifier else tree.sum_up(level, model.params.p)
+        p = then.p if model.is_classifier else tree.sum_up(level, model.density.p)
         w[nodes.numpy()] = model.normalizer.restore(then.w).cpu().numpy()
         label[nodes.numpy()] = p[1:].argmax(1).cpu().numpy()
     names = [""] * tree.n_nodes

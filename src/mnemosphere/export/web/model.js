@@ -53,15 +53,9 @@ async function unpackMemories(stored) {
   return out;
 }
 
-/** log Ω_N(β)/Ω_N(0) from its values and slopes at equal steps of log β: cubic pieces. */
-function logOmegaRatio(table, beta) {
-  const place = (Math.log(beta) - table.first) / table.step;
-  const k = Math.min(Math.max(Math.floor(place + 1e-9), 0), table.value.length - 2);
-  const t = place - k;
-  const [a, b] = [table.value[k], table.value[k + 1]];
-  const [da, db] = [table.slope[k] * table.step, table.slope[k + 1] * table.step];
-  const s = 1 - t;
-  return a * s * s * (1 + 2 * t) + b * t * t * (3 - 2 * t) + da * t * s * s - db * t * t * s;
+/** Votes or a density, its memories null if they are those of the other. */
+async function unpackMixture(stored) {
+  return { ...stored, w: stored.w && (await unpackMemories(stored.w)), p: await unpack(stored.p) };
 }
 
 /** Puts rows on the sphere and back, as data/normalize.py does. */
@@ -233,9 +227,9 @@ function overlapsWith(w, x, out) {
   return out;
 }
 
-/** slope·⟨w^μ, x⟩ − logRatio, with what gaps add: see model/gaps.py. */
-function exponents(overlaps, slope, logRatio) {
-  const h = Float64Array.from(overlaps, (o) => slope * o - logRatio);
+/** slope·⟨w^μ, x⟩ − offset, with what gaps add: see model/gaps.py. */
+function exponents(overlaps, { slope, offset }) {
+  const h = Float64Array.from(overlaps, (o) => slope * o - offset);
   if (!overlaps.gaps) return h;
   const { count, room, length } = overlaps.gaps;
   const [a, b] = [Math.max((count - 1) / 2, 0), (count + 1) / 2];
@@ -246,43 +240,42 @@ function exponents(overlaps, slope, logRatio) {
   return h;
 }
 
-/** One set of memories with its class weights, and the knobs that a page can turn. */
+/** Σ_y p[γ,y] of class weights p ((P+1)·C), and Σ_γ p[γ,y]. */
+function sums(p, C) {
+  const weight = new Float64Array(p.length / C);
+  const prior = new Float64Array(C);
+  for (let i = 0; i < p.length; i++) {
+    weight[(i / C) | 0] += p[i];
+    prior[i % C] += p[i];
+  }
+  return { weight, prior };
+}
+
+/** One set of memories: votes, which decide, and the density; and the knobs that a page can turn. */
 class Model {
-  /** level: w (P·N); p ((P+1)·(C+1)), the weights of the density; net, those that classes are read
-      from, at a temperature; beta, varsigma, omega; density, if novelty has memories of its own:
-      w, weight (Q+1), slope, logRatio. shared: nClasses, floor. */
+  /** level: votes { w (P·N), p ((P+1)·(C+1)), slope, offset, temperature }; density { w (Q·N), or null
+      for those of the votes, p, slope, offset }; standing. shared: nClasses, floor. */
   constructor(level, shared) {
-    this.w = level.w;
-    this.trained = { p: level.p, net: level.net ?? level.p };
+    this.own = level.votes;
+    this.w = level.votes.w;
     this.nColumns = shared.nClasses + 1;
-    this.nMemories = level.p.length / this.nColumns - 1;
-    this.nFeatures = level.w.length / this.nMemories;
-    this.table = level.omega;
-    this.temperature = level.temperature;
+    this.nMemories = level.votes.p.length / this.nColumns - 1;
+    this.nFeatures = this.w.length / this.nMemories;
     this.standing = level.standing; // the memory that stands for each where nobody could distinguish them
     this.floor = shared.floor;
-    this.density = level.density ?? null;
-    this.own = { beta: level.beta, varsigma: level.varsigma };
+    this.density = { ...level.density, w: level.density.w ?? this.w, ...sums(level.density.p, this.nColumns) };
+    this.sharesMemories = this.density.w === this.w;
     this.turn({});
   }
 
-  /** Other β, ς, or weights of the classes relative to those trained (C numbers). */
-  turn({ beta, varsigma, odds }) {
-    this.beta = beta ?? this.own.beta;
-    this.varsigma = varsigma ?? this.own.varsigma;
-    this.slope = this.beta * this.varsigma;
-    this.logRatio = logOmegaRatio(this.table, this.beta);
-    const C = this.nColumns;
-    this.p = reweighted(this.trained.p, C, odds);
-    this.net = reweighted(this.trained.net, C, odds);
-    this.weight = new Float64Array(this.nMemories + 1); // Σ_y p[γ,y]
-    this.netWeight = new Float64Array(this.nMemories + 1);
-    this.prior = new Float64Array(C);
-    for (let i = 0; i < this.p.length; i++) {
-      this.weight[(i / C) | 0] += this.p[i];
-      this.netWeight[(i / C) | 0] += this.net[i];
-      this.prior[i % C] += this.p[i];
-    }
+  /** Another temperature, or weights of the classes relative to those trained (C numbers). */
+  turn({ temperature, odds }) {
+    this.temperature = temperature ?? this.own.temperature;
+    const ratio = this.own.temperature / this.temperature;
+    this.slope = this.own.slope * ratio;
+    this.offset = this.own.offset * ratio;
+    this.p = reweighted(this.own.p, this.nColumns, odds);
+    Object.assign(this, sums(this.p, this.nColumns));
     return this;
   }
 
@@ -290,49 +283,53 @@ class Model {
     return this.w.subarray(m * this.nFeatures, (m + 1) * this.nFeatures);
   }
 
-  /** ⟨w^μ, x⟩ for all memories; `density`: for those of the density, if it has its own. */
+  /** ⟨w^μ, x⟩ for all memories; `density`: for those of the density. */
   overlaps(x) {
     const out = overlapsWith(this.w, x, new Float64Array(this.nMemories));
-    if (this.density) out.density = overlapsWith(this.density.w, x, new Float64Array(this.density.weight.length - 1));
+    out.density = this.sharesMemories ? out : this.densityOverlaps(x);
     return out;
+  }
+
+  densityOverlaps(x) {
+    return overlapsWith(this.density.w, x, new Float64Array(this.density.weight.length - 1));
   }
 
   /** The memories' part of the density as a novelty score, and the share of no memory in it. */
   readDensity(overlaps) {
-    const { weight, slope, logRatio } = this.density ?? this;
+    const { weight, slope, offset } = this.density;
     let total = 0;
     for (let m = 1; m < weight.length; m++) total += weight[m];
-    if (overlaps === null) return { score: slope + logRatio - Math.log(total), novelty: 1 };
-    const h = exponents(this.density ? overlaps.density : overlaps, slope, logRatio);
+    if (overlaps === null) return { score: slope + offset - Math.log(total), novelty: 1 };
+    const h = exponents(overlaps.density, this.density);
     const score = -logSumExp(h.map((v, m) => v + Math.log(weight[m + 1])));
     return { score, novelty: weight[0] > 0 ? 1 / (1 + Math.exp(-score) / weight[0]) : 0 };
   }
 
   /** All that is read from the overlaps of one row; null: a row without direction.
 
-      Classes: proba, predicted and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
-      label, exponents at the temperature. Density: novelty score, share of no memory. */
+      Votes: proba, predicted and the share of each memory in them, P(y|x) = Σ_γ share_γ · soft
+      label. Density: novelty score, share of no memory. */
   read(overlaps) {
-    const { nColumns: C, nMemories: P, net, netWeight } = this;
+    const { nColumns: C, nMemories: P, p, weight } = this;
     const joint = new Float64Array(C);
     const share = new Float64Array(P);
     let uniform = 1;
     if (overlaps === null) joint.set(this.prior);
     else {
-      const h = exponents(overlaps, this.slope / this.temperature, this.logRatio / this.temperature);
+      const h = exponents(overlaps, this);
       // The largest exponent, the uniform component's 0 included if it has weight.
-      const top = h.reduce((a, b) => Math.max(a, b), netWeight[0] > 0 ? 0 : -Infinity);
-      const below0 = netWeight[0] > 0 ? Math.exp(-top) : 0;
-      let total = below0 * netWeight[0];
-      for (let y = 0; y < C; y++) joint[y] = below0 * net[y];
+      const top = h.reduce((a, b) => Math.max(a, b), weight[0] > 0 ? 0 : -Infinity);
+      const below0 = weight[0] > 0 ? Math.exp(-top) : 0;
+      let total = below0 * weight[0];
+      for (let y = 0; y < C; y++) joint[y] = below0 * p[y];
       uniform = total;
       for (let m = 0; m < P; m++) {
-        const tempered = Math.exp(h[m] - top);
-        if (tempered < 1e-40) continue;
-        share[m] = tempered * netWeight[m + 1];
+        const e = Math.exp(h[m] - top);
+        if (e < 1e-40) continue;
+        share[m] = e * weight[m + 1];
         total += share[m];
         const row = (m + 1) * C;
-        for (let y = 0; y < C; y++) joint[y] += tempered * net[row + y];
+        for (let y = 0; y < C; y++) joint[y] += e * p[row + y];
       }
       for (let m = 0; m < P; m++) share[m] /= total;
       uniform /= total;
@@ -348,20 +345,16 @@ class Model {
     return { proba, predicted, share, uniform, ...this.readDensity(overlaps) };
   }
 
-  /** log c_γ of the components: for a class (a column of p), or any class (null). */
+  /** log c_γ of the density's components: for a class (a column of p), or any class (null). */
   logWeights(column) {
-    const out = new Float64Array(this.nMemories + 1);
-    for (let g = 0; g < out.length; g++) {
-      out[g] = Math.log(column === null ? this.weight[g] : this.p[g * this.nColumns + column]);
-    }
-    return out;
+    const { p, weight } = this.density;
+    return weight.map((v, g) => Math.log(column === null ? v : p[g * this.nColumns + column]));
   }
 
-  /** Energy −log P(x|y) and the shares of the memories at x, among all or memories alone. */
+  /** Energy −log P(x|y) and the scores of the components of the density at x. */
   descentAt(x, logC) {
-    const overlap = this.overlaps(x);
     const a = logC.slice();
-    for (let m = 0; m < overlap.length; m++) a[m + 1] += this.slope * overlap[m] - this.logRatio;
+    exponents(this.densityOverlaps(x), this.density).forEach((h, m) => { a[m + 1] += h; });
     return { energy: logSumExp(logC) - logSumExp(a), scores: a };
   }
 
@@ -370,11 +363,11 @@ class Model {
     const r = softmax(alone ? scores.subarray(1) : scores, 1);
     const first = alone ? 0 : 1;
     const g = new Float64Array(this.nFeatures);
-    for (let m = 0; m < this.nMemories; m++) {
+    for (let m = 0; m < r.length - first; m++) {
       const weight = r[m + first];
       if (!(weight > 1e-18)) continue;
       const start = m * this.nFeatures;
-      for (let j = 0; j < g.length; j++) g[j] += weight * this.w[start + j];
+      for (let j = 0; j < g.length; j++) g[j] += weight * this.density.w[start + j];
     }
     return g;
   }

@@ -12,7 +12,7 @@ const groupWord = data.kind === "classifier" ? "class" : "cluster";
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 const state = {
   level: data.levels.length - 1, values: null, row: null, drawn: false, memory: null, tab: "play",
-  odds: null, beta: null, varsigma: null,
+  odds: null, temperature: null,
 };
 let normalizer, models, rows; // filled by `start`
 
@@ -220,7 +220,7 @@ function featureBars(point, count = 12) {
   })), { named: true, both: true });
 }
 
-/* ---- knobs: β, ς, the class prior, the level of growth ---- */
+/* ---- knobs: the temperature, the class prior, the level of growth ---- */
 
 function buildKnobs() {
   const own = model().own;
@@ -230,8 +230,7 @@ function buildKnobs() {
     return make("div", { class: "knob" }, make("label", { for: id }, label, make("output", { id: `${id}-out`, for: id })), input);
   };
   body.replaceChildren(
-    slider("knob-varsigma", "ς, how far a memory reaches", Math.log(0.02), 0, Math.log(own.varsigma), 0.001, (v) => { state.varsigma = Math.exp(v); }),
-    slider("knob-beta", "β, how sharp a memory is", Math.log(own.beta / 7.9), Math.log(own.beta * 7.9), Math.log(own.beta), 0.001, (v) => { state.beta = Math.exp(v); }),
+    slider("knob-temperature", "temperature, how many memories decide", Math.log(own.temperature / 8), Math.log(own.temperature * 8), Math.log(own.temperature), 0.001, (v) => { state.temperature = Math.exp(v); }),
   );
   if (data.levels.length > 1) {
     const input = make("input", { type: "range", id: "knob-level", min: 0, max: data.levels.length - 1, step: 1, value: state.level, "aria-label": "level of growth", oninput: (e) => setLevel(Number(e.target.value)) });
@@ -272,13 +271,13 @@ function priorKnobs() {
 }
 
 function resetKnobs() {
-  Object.assign(state, { beta: null, varsigma: null, odds: null });
+  Object.assign(state, { temperature: null, odds: null });
   buildKnobs();
   turned();
 }
 
 function turned() {
-  model().turn({ beta: state.beta, varsigma: state.varsigma, odds: state.odds });
+  model().turn({ temperature: state.temperature, odds: state.odds });
   showKnobs();
   soon("answer", showAnswer);
   soon("tally", tally);
@@ -286,7 +285,7 @@ function turned() {
 
 function setLevel(level) {
   state.level = level;
-  Object.assign(state, { beta: null, varsigma: null });
+  state.temperature = null;
   if (state.memory !== null) state.memory = Math.min(state.memory, model().nMemories - 1);
   const odds = state.odds;
   buildKnobs();
@@ -299,11 +298,10 @@ function setLevel(level) {
 function showKnobs(text) {
   const now = model();
   const set = (id, value) => { const out = $(id); if (out) out.textContent = value; };
-  set("knob-varsigma-out", number(now.varsigma));
-  set("knob-beta-out", number(now.beta));
+  set("knob-temperature-out", number(now.temperature));
   set("knob-level-out", `${state.level + 1} of ${data.levels.length}, ${now.nMemories} memories`);
   for (let y = 0; y < nClasses; y++) set(`prior-out-${y}`, percent(now.prior[y]));
-  const chips = [["ς", number(now.varsigma)], ["β", number(now.beta)]];
+  const chips = [["temperature", number(now.temperature)]];
   if (data.levels.length > 1) chips.push(["level", `${state.level + 1}/${data.levels.length}`]);
   chips.push(["prior", state.odds ? "changed" : "as trained"]);
   const spans = chips.map(([name, value]) => make("span", {}, `${name} `, make("b", {}, value)));
@@ -371,7 +369,7 @@ function packedRows(x, { number = [], y = null, text = null, rejected = null } =
     /** The ends of the novelty gauge: what is usual among the rows, with room for what is not. */
     scores() {
       const known = (said[state.level] ?? []).map((s) => s.score).filter(Number.isFinite).sort((a, b) => a - b);
-      if (known.length < 2) return [-model().slope + model().logRatio, model().logRatio + 8];
+      if (known.length < 2) return [model().density.offset - model().density.slope, model().density.offset + 8];
       const at = (share) => known[Math.min(Math.floor(share * known.length), known.length - 1)];
       const span = at(0.99) - at(0.01) || 1;
       return [at(0.01) - 0.15 * span, Math.max(at(0.99) + 0.6 * span, (data.threshold ?? -Infinity) + 0.3 * span)];
@@ -679,7 +677,7 @@ function showAnswer() {
 
 /** How far the row may move, proven for the model as it was saved. */
 function proven() {
-  const saved = state.level === data.levels.length - 1 && state.beta === null && state.varsigma === null && state.odds === null;
+  const saved = state.level === data.levels.length - 1 && state.temperature === null && state.odds === null;
   const told = saved && state.row !== null && data.rows?.robust ? data.rows.robust[state.row] : null;
   return told ? [make("p", { class: "muted" }, `${told[0].toUpperCase()}${told.slice(1)}.`)] : [];
 }
@@ -722,7 +720,7 @@ function showDeciders(answer) {
 function softLabel(m) {
   const C = nClasses + 1;
   const now = model();
-  return now.net.slice((m + 1) * C, (m + 2) * C).map((v) => v / now.netWeight[m + 1]);
+  return now.p.slice((m + 1) * C, (m + 2) * C).map((v) => v / now.weight[m + 1]);
 }
 
 let labelCache = { p: null, labels: [] };

@@ -664,7 +664,7 @@ async function start() {
   const energy = data.normalize.energy && (await unpack(data.normalize.energy));
   normalizer = new Normalizer(kind, mean, scale, metric && { rows: metric.rows, values: await unpack(metric.values), inverse: await unpack(metric.inverse) }, energy);
   const shared = { nClasses, floor: data.floor };
-  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, w: await unpackMemories(level.w), p: await unpack(level.p), net: level.net && (await unpack(level.net)), density: level.density && { ...level.density, w: await unpackMemories(level.density.w) } }, shared)));
+  models = await Promise.all(data.levels.map(async (level) => new Model({ ...level, votes: await unpackMixture(level.votes), density: await unpackMixture(level.density) }, shared)));
   const x = data.rows ? await unpack(data.rows.x) : new Float64Array(0);
   rows = packedRows(x, data.rows ?? {});
   rows.deviation = (j) => { const [low, high] = rows.span(j); return (high - low) / 4; };
@@ -719,6 +719,5 @@ window.mnemosphere = {
   predict: (values) => { const { proba, predicted, score, novelty } = answerFor(Float64Array.from(values)); return { proba: [...proba], predicted, score, novelty }; },
   predictRow: (r) => window.mnemosphere.predict(rows.values(r)),
   recall: (values, known, options) => { const path = recallPath(Float64Array.from(values), known ? Uint8Array.from(known) : null, options ?? {}); return { rows: path.rows.map((row) => [...row]), energies: path.energies }; },
-  logOmegaRatio: (beta) => logOmegaRatio(model().table, beta),
   openTab, setTheme, setLevel, pickRow, turn: (knobs) => { Object.assign(state, knobs); turned(); },
 };

@@ -1,0 +1,137 @@
+"""Votes: what decides about the class of a row.
+
+Every memory μ, and the uniform component 0 if there is one, votes with its share for its soft label g:
+
+    P(y|x) = Σ_γ s_γ(x) g_γy,    s_γ ∝ weight_γ exp(h_γ),    h_μ = slope·⟨w^μ, x⟩ − offset,    h_0 = 0.
+
+The temperature T says how many memories have a say: slope and offset are those of training over T. β suits the
+density of the rows, and that need not suit their classes. Without a uniform component the offset cancels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.numerics import sphere
+
+__all__ = ["Votes"]
+
+_TENSORS = ("w", "p", "slope", "offset")
+
+
+@dataclass(frozen=True)
+class Votes:
+    """Memories with weights and soft labels. Every tensor has one dtype and lies on one device."""
+
+    w: Tensor  # (P, N) memories w^μ, unit rows
+    p: Tensor  # (P+1, C+1) weight times soft label, of sum 1; row 0: the uniform component
+    slope: Tensor  # () of the exponents: the trained one over the temperature
+    offset: Tensor  # () of the exponents of memories, against that of the uniform component
+    temperature: float = 1.0
+
+    @classmethod
+    def of(cls, params: Parameters, p: Tensor | None = None, temperature: float = 1.0) -> Self:
+        """Votes of trained parameters at a temperature; p: class weights in place of theirs."""
+        p = params.p if p is None else p.to(params.p)
+        uniform = p[..., 0, :].sum(-1) > 0
+        offset = torch.where(uniform, params.offset, 0.0)
+        return cls(params.w, p, params.slope, offset).at(temperature)
+
+    @property
+    def n_memories(self) -> int:
+        """P."""
+        return self.w.shape[-2]
+
+    @property
+    def n_features(self) -> int:
+        """N."""
+        return self.w.shape[-1]
+
+    @property
+    def n_columns(self) -> int:
+        """C+1: the classes and "none of them"."""
+        return self.p.shape[-1]
+
+    @property
+    def weights(self) -> Tensor:
+        """Weights of the components (P+1,), of sum 1."""
+        return self.p.sum(-1)
+
+    @property
+    def labels(self) -> Tensor:
+        """Soft labels (P+1, C+1), row sums 1; zeros for a component without weight."""
+        return self.p / self.weights.clamp_min(torch.finfo(self.p.dtype).tiny)[..., None]
+
+    @property
+    def prior(self) -> Tensor:
+        """Class frequencies (C+1,), which a row without direction gets."""
+        return self.p.sum(-2)
+
+    @property
+    def precise(self) -> Self:
+        """The same in double precision, on a processor.
+
+        In a product of single precision the many equal terms of a blank border are rounded alike,
+        which costs probabilities their fifth digit.
+        """
+        return self.to(dtype=torch.float64) if self.w.device.type == "cpu" else self
+
+    def at(self, temperature: float) -> Self:
+        """The same votes at another temperature."""
+        ratio = self.temperature / temperature
+        return self.replace(
+            slope=self.slope * ratio, offset=self.offset * ratio, temperature=float(temperature)
+        )
+
+    def trained(self) -> Parameters:
+        """Parameters with ς = 1 whose classes are those of these votes at the temperature 1."""
+        own = self.at(1.0)
+        found = Parameters(own.w, own.p, own.slope, 1.0, own.weights, own.prior)
+        if not bool(own.p[0].any()):
+            return found
+        # Their offset is log Ω_N(slope)/Ω_N(0): the rest of it goes into the weights.
+        p = torch.cat([own.p[:1], own.p[1:] * (found.offset - own.offset).exp()])
+        p = p / p.sum()
+        return found.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
+
+    def check(self) -> Self:
+        """Raise ValueError unless the votes are usable; return self."""
+        w, p = self.w, self.p
+        if w.ndim != 2 or w.shape[0] < 1 or p.ndim != 2 or len(p) != len(w) + 1 or p.shape[1] < 2:
+            raise ValueError(
+                f"votes need memories (P, N) and class weights (P+1, C+1), got {tuple(w.shape)} "
+                f"and {tuple(p.shape)}"
+            )
+        kinds = {(t.dtype, t.device) for t in (w, p, self.slope, self.offset)}
+        if len(kinds) > 1 or w.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"votes must be of one precision and device, got {kinds}")
+        sphere.check(w, "memories")
+        if not bool((p >= 0).all()) or not abs(float(p.double().sum()) - 1) <= 1e-3:
+            raise ValueError("class weights of votes must be >= 0 and sum to 1")
+        if self.slope.ndim or self.offset.ndim or not 0 < float(self.slope) < math.inf:
+            raise ValueError(f"the slope of votes must be one positive number, got {self.slope}")
+        if not math.isfinite(float(self.offset)) or not 0 < self.temperature < math.inf:
+            raise ValueError(
+                f"offset and temperature of votes must be numbers, got {float(self.offset)} and "
+                f"{self.temperature}"
+            )
+        return self
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields replaced."""
+        return dataclasses.replace(self, **changes)
+
+    def to(
+        self, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Return a copy on another device or in another precision."""
+        return self.replace(
+            **{name: getattr(self, name).to(device=device, dtype=dtype) for name in _TENSORS}
+        )
