@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mnemosphere.gpu import fused_pass
+from mnemosphere.gpu import fused_pass, has_bfloat16, on_gpu
 
 __all__ = ["add_product", "narrow", "narrowed", "operands", "product", "supported"]
 
@@ -38,14 +38,9 @@ def operands(precision: str) -> Iterator[None]:
 
 def supported(device: torch.device) -> bool:
     """Whether products of bfloat16 operands with float32 sums are there, and fast."""
-    if device.type == "cuda":
-        return hasattr(torch.ops.aten.mm, "dtype") and _gpu_has_units(device.index or 0)
+    if on_gpu(device):
+        return has_bfloat16(device)
     return device.type == "cpu" and _processor_has_units()
-
-
-@functools.cache
-def _gpu_has_units(index: int) -> bool:
-    return torch.cuda.get_device_capability(index) >= (8, 0)
 
 
 @functools.cache
@@ -59,7 +54,7 @@ def narrowed(w: Tensor) -> bool:
     wanted = _wanted.get()
     if w.dtype != torch.float32 or w.ndim != 2:
         return False
-    return wanted == "bfloat16" or (wanted == "auto" and w.is_cuda and supported(w.device))
+    return wanted == "bfloat16" or (wanted == "auto" and on_gpu(w) and supported(w.device))
 
 
 def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
@@ -68,7 +63,7 @@ def narrow(x: Tensor, factor: Tensor | None = None) -> Tensor:
     On a processor the product itself takes float32 as bfloat16, or has no such units: then numbers
     are rounded all the same.
     """
-    if x.is_cuda and supported(x.device):
+    if on_gpu(x) and supported(x.device):
         return fused_pass.narrow(x, factor)
     x = x if factor is None else x * factor
     return x if supported(x.device) else x.to(torch.bfloat16).to(x.dtype)
