@@ -43,11 +43,7 @@ class Group(Sums):
     """A process by itself."""
 
     many = False  # whether there are other processes
-
-    @property
-    def first(self) -> bool:
-        """Whether this process is the one that decides, prints and writes."""
-        return self.rank == 0
+    first = True  # whether this process is the one that decides, prints and writes
 
     def broadcast_tensors(self, *tensors: Tensor) -> list[Tensor]:
         """The tensors of rank 0, which the others have in the same shapes and types."""
@@ -75,7 +71,7 @@ class _Processes(Group):
 
     def __init__(self) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self.many = self.size > 1
+        self.many, self.first = self.size > 1, self.rank == 0
 
     def sum(self, *tensors: Tensor) -> list[Tensor]:
         """Sums over all processes, in float64, by one all-reduce."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -69,6 +69,7 @@ class FixedPoint:
     True
     """
 
+    exact: ClassVar[bool] = True  # a step on all rows maximizes the bound
     batch_size: int | Literal["auto"] | None = "auto"
     learn_beta: bool = True
     learn_weights: bool | None = None
@@ -93,11 +94,6 @@ class FixedPoint:
     def can_capture(self, params: Parameters) -> bool:
         """Class weights are maximized on the host."""
         return False
-
-    @property
-    def exact(self) -> bool:
-        """A step on all rows maximizes the bound."""
-        return True
 
     def resolve(self, n_rows: int, *, learn_beta: bool, device: torch.device) -> Self:
         """Twenty steps per pass for large data; for few rows exact steps are cheap enough.
