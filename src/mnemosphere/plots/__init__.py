@@ -12,7 +12,6 @@ from mnemosphere.plots.output import save
 from mnemosphere.plots.predictions import confusion_matrix
 from mnemosphere.plots.recall import recall_strips
 from mnemosphere.plots.style import figure_style
-from mnemosphere.plots.terminal import terminal_gallery
 
 __all__ = [
     "class_weights",
@@ -29,5 +28,4 @@ __all__ = [
     "save",
     "search",
     "split_spectrum",
-    "terminal_gallery",
 ]
