@@ -32,9 +32,9 @@ import numpy as np
 import torch
 
 from mnemosphere.model import Batch, Nearest, Parameters
-from mnemosphere.model.curvature import Descent
 from mnemosphere.training import PassRecord, Solver, SplitRecord, Splitting
 from research import fits
+from research.paper.descent import Descent
 from research.paper.experiment import Experiment, Run, save_picture, silent
 from research.paper.laws import best_fit, sweeps, work_of
 from research.plots.performance import performance

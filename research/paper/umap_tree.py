@@ -27,10 +27,10 @@ import torch
 from numpy.typing import NDArray
 
 from mnemosphere.model import Batch, initialize
-from mnemosphere.model.curvature import Descent
 from mnemosphere.numerics import sphere
 from mnemosphere.training import Splitting
 from research import fits
+from research.paper.descent import Descent
 from research.paper.experiment import (
     Experiment,
     MissingPackageError,
