@@ -17,8 +17,8 @@ from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["Adam"]
 
-PASSES = 20
-_LEAST_STEPS = 2  # per pass: on few rows batches are smaller
+_LEAST_PASSES = 5
+_STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Adam(GradientSolver):
     """
 
     angle: float = 0.1
-    learning_rate: float = 0.005
+    learning_rate: float = 0.01
     noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
@@ -80,9 +80,18 @@ class Adam(GradientSolver):
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
+    def _steps_per_pass(self, n_rows: int) -> int:
+        few, several = _STEPS_PER_PASS
+        least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
+        return max(math.ceil(n_rows / self.batch_size), least)
+
+    def passes(self, n_rows: int, steps: int) -> int:
+        """Passes over n_rows that take about so many steps: at least a few."""
+        return max(_LEAST_PASSES, round(steps / self._steps_per_pass(n_rows)))
+
     def scheduled(self, n_rows: int, max_iter: int) -> Self:
         """The same for max_iter passes over n_rows: no batch much smaller than the others."""
-        each = max(math.ceil(n_rows / self.batch_size), min(_LEAST_STEPS, n_rows))
+        each = self._steps_per_pass(n_rows)
         return replace(self, batch_size=math.ceil(n_rows / each), steps=max_iter * each)
 
     def can_capture(self, params: Parameters) -> bool:
@@ -146,18 +155,19 @@ class Adam(GradientSolver):
         return params.replace(**changed), state | new
 
     def _scale(self, done: Tensor) -> Any:
-        """Where the schedule is, half a cosine, times Adam's correction for the start.
-
-        A plain number on a processor, where tensors of one number cost as much as small products.
-        """
+        """`scale` after so many steps; a GPU is not waited for."""
+        if not done.is_cuda:
+            return self.scale(int(done))
         a, b = self.decay
-        at: Any = done if done.is_cuda else float(done)
-        cosine, root, least = (
-            (torch.cos, torch.sqrt, torch.clamp_max) if done.is_cuda else (math.cos, math.sqrt, min)
-        )
-        fade = 0.5 * (1 + cosine(math.pi * least(at / self.steps, 1.0)))
+        fade = 0.5 * (1 + torch.cos(math.pi * (done / self.steps).clamp_max(1.0)))
+        return fade * torch.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
+
+    def scale(self, done: int) -> float:
+        """Where the schedule is, half a cosine, times Adam's correction for the start."""
+        a, b = self.decay
+        fade = 0.5 * (1 + math.cos(math.pi * min(done / self.steps, 1.0)))
         # The corrections 1 − a^t and 1 − b^t for running means that start from 0.
-        return fade * root(1 - b ** (at + 1)) / (1 - a ** (at + 1))
+        return fade * math.sqrt(1 - b ** (done + 1)) / (1 - a ** (done + 1))
 
     def expand_state(self, state: SolverState, params: Parameters, source: Tensor) -> SolverState:
         """Copies go on in the direction of the memory they come from.
