@@ -14,7 +14,7 @@ __all__ = ["has_bfloat16", "on_gpu", "to_own_gpu", "use_own_gpu"]
 
 def on_gpu(place: Tensor | torch.device) -> bool:
     """Whether it is on a GPU: the host then waits for the device to read a number of it."""
-    return place.is_cuda if isinstance(place, Tensor) else place.type == "cuda"
+    return place.type == "cuda" if isinstance(place, torch.device) else place.is_cuda
 
 
 @functools.cache

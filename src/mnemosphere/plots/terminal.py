@@ -69,4 +69,5 @@ def _codes(values: Array) -> NDArray[np.intp]:
     strength = np.abs(values)[..., None] ** 0.75
     wanted = (1 - strength) * np.array(_ZERO)
     wanted = wanted + strength * np.where(values[..., None] < 0, _NEGATIVE, _POSITIVE)
-    return 16 + np.square(wanted[..., None, :] - _COLORS).sum(-1).argmin(-1)
+    nearest: NDArray[np.intp] = np.square(wanted[..., None, :] - _COLORS).sum(-1).argmin(-1)
+    return nearest + 16
