@@ -31,14 +31,7 @@ from research.shell import plain
 ROOT = Path(__file__).parents[1]
 STORED = Path(__file__).parent / "results"  # what the documentation is made from
 PROGRAM = ("python", "-m", "research")
-DEFAULT_FIT = (
-    "estimators",
-    "training",
-    "model",
-    "numerics",
-    "data/normalize.py",
-    "data/encoding.py",
-)
+DEFAULT_FIT = ("estimators", "training", "model", "numerics", "data")
 
 # Options whose value is a place on one machine: named by a word, or left out.
 _PLACES = {"--data": "DIR", "--vectors": "DIR", "--out": None, "-o": None, "--output": None}
