@@ -1,13 +1,18 @@
-"""Ranks, critical differences and calibration error against hand counts and published values."""
+"""Ranks and critical differences against published values; every part runs and finds what is easy."""
 
 from __future__ import annotations
+
+import json
 
 import numpy as np
 import pytest
 from scipy import stats
 from sklearn import metrics
 
+from research import __main__ as start
 from research.field import scores
+from research.field.parts import PARTS
+from research.field.sets import Table
 
 
 def test_equal_scores_share_their_ranks():
@@ -31,9 +36,7 @@ def test_the_critical_difference_has_the_published_quantile(n_methods, level, q)
 
 
 def test_the_worked_example_of_the_paper():
-    """Its Section 3.2.2: four methods, 14 data sets, χ² = 9.28, F = 3.69; CD = 1.25."""
-    rank = np.tile([3.143, 2.000, 2.893, 1.964], (14, 1))
-    assert scores.friedman(rank) == pytest.approx(stats.f.sf(3.69, 3, 39), rel=5e-3)
+    """Its Section 3.2.2: four methods, 14 data sets, CD = 1.25."""
     assert scores.critical_difference(4, 14) == pytest.approx(1.25, abs=5e-3)
 
 
@@ -82,3 +85,36 @@ def test_log_loss_is_that_of_scikit_learn():
     y[1] = 2  # a row that was given no chance
     expected = metrics.log_loss(y, p, labels=[0, 1, 2])
     assert scores.log_loss(p, y) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("part", "method", "key"),
+    [
+        ("cluster", "k-means", "rand_index"),
+        ("few-labels", "label spreading", "accuracy"),
+        ("novelty", "local outlier factor", "auroc"),
+        ("classify", "logistic regression", "accuracy"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_separate_clusters_are_easy_for_every_part(part, method, key):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [23, 29, 19])
+    x = rng.normal(size=(71, 4)) + 30 * np.eye(4)[y]
+    found = PARTS[part].measure(Table("far", "", x, y), method, 3, 0, None)
+    assert found[key] == pytest.approx([1.0] * 3)
+
+
+def test_cells_are_stored_and_summed_up(tmp_path, capsys):
+    methods = ("--methods", "Gaussian NB", "nearest centroid", "--sets", "wine", "--folds", "2")
+    options = ["field", "classify", *methods, "--out", str(tmp_path)]
+    assert start.main(options) == 0
+    before = (tmp_path / "classify.json").read_bytes()
+    content = json.loads(before)
+    assert {"command", "versions", "device", "code"} <= set(content["methods"]["Gaussian NB"])
+    assert [len(c["accuracy"]) for c in content["cells"]] == [2, 2]
+    assert "mean rank" in capsys.readouterr().out
+    assert start.main(options) == 0  # nothing is left to measure
+    assert (tmp_path / "classify.json").read_bytes() == before
+    with pytest.raises(SystemExit, match="no method"):
+        start.main(["field", "classify", "--methods", "oracle", "--out", str(tmp_path)])

@@ -1,4 +1,4 @@
-"""The page "In the field": tables and pictures of ours beside the peers."""
+"""The page "In the field": tables and pictures of our methods and the baselines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from research.field.cost import AXES
 from research.field.parts import PARTS
 from research.field.store import RESULTS, Results
 from research.pages.marks import markdown
-from research.pages.stored import device
+from research.pages.stored import Table, source, sources
 from research.plots.ranks import critical_difference
 from research.report import Json
 
@@ -51,13 +51,22 @@ def size(n_bytes: float) -> str:
     return f"{short(n_bytes / unit)} {name}"
 
 
-def how(results: Results) -> str:
-    """The runs behind a part: command and machine, each once."""
-    lines = {f"- `{h['command']}`, {device({'threads': 1} | h)}" for h in results.heads.values()}
-    return "\n".join(sorted(lines))
+def heads(results: Results, names: Iterable[str] | None = None) -> list[Json]:
+    """How methods were measured; of a baseline only the machine counts."""
+    return [
+        head if name.startswith(methods.OURS) else
+        {"command": head["command"], "device": head["device"], "threads": 1, "describes": []}
+        for name, head in results.heads.items() if names is None or name in names
+    ]  # fmt: skip
 
 
-def rank_table() -> str:
+def finished(text: str, results: Results) -> Table:
+    """With the runs behind a table listed."""
+    runs = heads(results)
+    return Table(f"{text}\n\n{sources(runs)}", runs)
+
+
+def rank_table() -> Table:
     """One line per classifier: mean ranks, mean accuracy, cost."""
     results = Results.read("classify")
     by = {key: summary.ranking(results, key) for key in PARTS["classify"].measures}
@@ -92,10 +101,10 @@ def rank_table() -> str:
     text = f"{n_folds} folds. {len(accuracy.sets)} of {of} sets are ranked: those that all have."
     if rest := [m for m in methods.CLASSIFIERS if m not in accuracy.methods]:
         text += f" Not measured on enough of them to be ranked: {', '.join(rest)}."
-    return f"{table}\n\n{text}\n\n{how(results)}"
+    return finished(f"{table}\n\n{text}", results)
 
 
-def criteria_table(part: str = "classify") -> str:
+def criteria_table(part: str = "classify") -> Table:
     """What is asked of ours, and what is seen."""
     results = Results.read(part)
     timed = Results.read("time") if part == "classify" else results
@@ -108,12 +117,12 @@ def criteria_table(part: str = "classify") -> str:
     }
     wanted = dict.fromkeys(what for what, _ in seen)
     lines = [[what, *(seen.get((what, m), "") for m in found)] for what in wanted]
-    return f"{markdown(['wanted', *found], lines)}\n\n{how(timed)}"
+    return finished(markdown(["wanted", *found], lines), timed)
 
 
 def set_table(
     key: str, written: Callable[[float], str], *, factor: float = 1.0, part: str = "classify"
-) -> str:
+) -> Table:
     """Every set and method; the best of a set in bold."""
     results = Results.read(part)
     found = summary.ranking(results, key)
@@ -128,10 +137,11 @@ def set_table(
         shown = [f"**{v}**" if v and f"{float(v):g}" == best else v for v in values]
         shape = f"{facts['rows']} × {facts['features']}, {facts['classes']}"
         lines.append([name, shape, *shown])
-    return markdown(["set", "rows × features, classes", *found.methods], lines)
+    text = markdown(["set", "rows × features, classes", *found.methods], lines)
+    return Table(text, heads(results, found.methods))
 
 
-def accuracy_sets() -> str:
+def accuracy_sets() -> Table:
     """In percent, with the half width of the interval of ours."""
     results = Results.read("classify")
     table = set_table("accuracy", lambda v: f"{v:.1f}", factor=100.0)
@@ -140,17 +150,16 @@ def accuracy_sets() -> str:
         for s in summary.outside(results)
         if (s, methods.OURS) in results.cells
     ]
-    return (
-        f"{table}\n\nHalf width of the 95% interval of an accuracy of dam over its folds: median "
+    more = (
+        "Half width of the 95% interval of an accuracy of dam over its folds: median "
         f"{np.median(widths):.1f}, from {min(widths):.1f} to {max(widths):.1f} points."
     )
+    return table._replace(text=f"{table.text}\n\n{more}")
 
 
-def part_table(part: str) -> str:
+def part_table(part: str) -> Table:
     """One line per method of another part: mean ranks and mean scores."""
     results = Results.read(part)
-    if not results.cells:
-        return f"Not measured yet: `python -m research field {part} --data DIR`."
     keys = list(PARTS[part].measures)
     by = {key: summary.ranking(results, key) for key in keys}
     first = by[keys[0]]
@@ -167,10 +176,10 @@ def part_table(part: str) -> str:
     largest = max(results.sets[s]["rows"] for s in first.sets)
     rule = f"{len(first.sets)} sets of up to {largest:,} rows, {n_folds} folds; "
     rule += f"critical difference of ranks {first.critical_difference:.2f}."
-    return f"{table}\n\n{rule}\n\n{how(results)}"
+    return finished(f"{table}\n\n{rule}", results)
 
 
-def readme_table() -> str:
+def readme_table() -> Table:
     """Tables as people have them, in short: mean ranks, mean scores, seconds of a fit."""
     results = Results.read("frames")
     by = {key: summary.ranking(results, key) for key in PARTS["frames"].measures}
@@ -186,19 +195,16 @@ def readme_table() -> str:
     largest = max(results.sets[s]["rows"] for s in first.sets)
     rule = f"Mean ranks (1 is best) on {len(first.sets)} tables of up to {largest:,} rows; "
     rule += "median processor seconds of a fit in one thread."
-    machines = {m: device(results.heads[m]).removesuffix(", 1 thread") for m in first.methods}
-    ours = machines[methods.OURS]
-    if others := sorted({*machines.values()} - {ours}):
-        rule += f" Machines differ: {ours} for mnemosphere, {', '.join(others)} for the others."
-    return f"{markdown(head, lines)}\n\n{rule}"
+    return Table(f"{markdown(head, lines)}\n\n{rule}", heads(results, first.methods))
 
 
-def cost_source() -> str:
+def cost_source() -> Table:
+    """The run behind the picture of cost."""
     run = _cost()
-    return f"- `{run['command']}`, {device(run)}"
+    return Table(source(run), [run])
 
 
-def cost_table() -> str:
+def cost_table() -> Table:
     """Seconds of a fit against each size, compared with a fast and a common baseline."""
     run = _cost()
     shown = (methods.OURS, "logistic regression", "gradient boosting")
@@ -211,7 +217,7 @@ def cost_table() -> str:
             seconds = [short(curve[at]) if at in curve else "" for curve in curves]
             lines.append([f"{at:,} {axis}", *seconds])
     head = [f"{base}, but", "`DAMClassifier`, s", *(f"{m}, s" for m in shown[1:])]
-    return f"{markdown(head, lines)}\n\n{cost_source()}"
+    return Table(f"{markdown(head, lines)}\n\n{source(run)}", [run])
 
 
 def _cost() -> Json:
@@ -293,11 +299,11 @@ def cost() -> Figure:
     return figure
 
 
-def _parts(names: Iterable[str]) -> dict[str, Callable[[], str]]:
+def _parts(names: Iterable[str]) -> dict[str, Callable[[], Table]]:
     return {f"field {name}": lambda name=name: part_table(name) for name in names}
 
 
-TABLES: dict[str, Callable[[], str]] = {
+TABLES: dict[str, Callable[[], Table]] = {
     "field ranks": rank_table,
     "field criteria": criteria_table,
     "field accuracy": accuracy_sets,

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.pages import theory_facts
+from research.theory import facts as theory_facts
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RESULT = ROOT / "research" / "results" / "benchmarks" / "theory_vs_gibbs.json"
 STUDIES = ROOT / "research" / "results" / "theory"
 

@@ -2,7 +2,7 @@
 
 A mark NAME stands for the latest full run of that experiment, NAME-cpu for the latest one on a
 processor where that of NAME is on a GPU, and `summary` for one line per mark. Pictures are copied
-to images/paper beside the page. Numbers inside sentences are those of research.pages.facts.
+to images/paper beside the page. Numbers inside sentences are those of research.paper.facts.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from research.pages import marks
-from research.pages.facts import Facts, facts
 from research.pages.marks import markdown
 from research.pages.stored import device
 from research.paper.experiment import finished_folders, read_result
+from research.paper.facts import Facts, facts
 from research.report import Json, measured_text
 
 IMAGES = Path("images") / "paper"

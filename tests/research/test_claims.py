@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import pytest
 
-from research.pages.reproduced import latest
 from research.paper.experiment import read_result
+from research.paper.page import latest
 from research.paper.prior import SHARES
 from research.report import STORED
 
