@@ -20,6 +20,7 @@ from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Teachers, Upsilon
 from research.theory.setting import Setting
 from research.theory.study import Begin, study_command
+from research.theory.weak import study_weak_teachers
 
 
 @study_command("corrections")
@@ -216,6 +217,29 @@ def random_labels(
         found = compare_draws(
             setting, size or [250, 1000], n_draws=draws, n_teachers=teachers, n_chains=chains,
             n_sweeps=sweeps, generator=study.generator, progress=step,
+        )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("weak-teachers")
+def weak_teachers(
+    begin: Begin,
+    rho: Rho = 2.0,
+    beta_eff: Annotated[float, typer.Option(help="β_eff of the student.")] = 3.0,
+    memories: Annotated[list[int] | None, typer.Option(help="P = P*, repeated.")] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Values of N, repeated.")] = None,
+    many: Annotated[int, typer.Option(help="P = P* of the last map.", min=2)] = 10,
+    teachers: Annotated[int, typer.Option(help="For each point.", min=2)] = 4,
+    sweeps: Annotated[int, typer.Option(help="Of all chains.", min=12)] = 400,
+    grid: Annotated[int, typer.Option(help="Points along each axis of the maps.", min=2)] = 25,
+) -> None:
+    """Compare teachers of β* = b√N with theory, and map phases in the plane of b and ϱ."""
+    study = begin({"rho": rho, "beta_eff": beta_eff, "teachers": teachers, "sweeps": sweeps})
+    with study.work("sampling") as step:
+        found = study_weak_teachers(
+            rho=rho, beta_eff=beta_eff, memories=memories or [1, 2, 3], sizes=size or [250, 1000],
+            many=many, teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator,
+            progress=step,
         )  # fmt: skip
     study.finish(asdict(found), found.draw())
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics import bessel, sphere
+from mnemosphere.numerics import sphere
 from mnemosphere.theory.problem import SaddlePointProblem
 from mnemosphere.theory.saddle_point import OrderParameters
 
@@ -107,32 +107,6 @@ def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProble
     )
     w = params.w.to(torch.float64)
     return problem, OrderParameters(problem.patterns @ w.T, params.p.to(torch.float64))
-
-
-def single_memory_overlap(problem: SaddlePointProblem) -> Tensor:
-    """Overlap law (P*,) of one memory without uniform component at finite N: the vMF posterior.
-
-    With P = 1 the posterior of w is von Mises–Fisher around Σ_c x^c. That sum concentrates on
-    ϱ N A_N(β*) Σ_b x_b, so E[m_b] = A_N(β ϱ N A_N(υN) ‖Σ x‖) ⟨x_b, Σ x⟩/‖Σ x‖. As N → ∞
-    A_N(Nκ) → ς(2κ), and the law becomes Eq. (saddle-point) with m_hat = 1.
-    """
-    if problem.n_student != 1 or float(problem.p_h[0]) != 0.0:
-        raise ValueError("the law holds for a single memory without uniform component")
-    if math.isinf(problem.rho):
-        raise ValueError("rho must be finite: at rho = inf the overlap is that of the mean")
-    n = problem.n_features
-    resultant = 1.0
-    if not math.isinf(problem.upsilon):
-        resultant = float(bessel.mean_resultant(_double(problem.upsilon * n), n))
-    total = problem.patterns.sum(0)  # (D,)
-    norm = total.norm()
-    kappa = problem.beta * problem.rho * n * resultant * norm
-    direction: Tensor = problem.patterns @ (total / norm)  # (P*,)
-    return direction * bessel.mean_resultant(kappa, n)
-
-
-def _double(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
