@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -20,6 +21,7 @@ from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Teachers, Upsilon
 from research.theory.setting import Setting
 from research.theory.study import Begin, study_command
+from research.theory.varsigma import scan_varsigma
 from research.theory.weak import study_weak_teachers
 
 
@@ -241,6 +243,20 @@ def weak_teachers(
             many=many, teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator,
             progress=step,
         )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("varsigma")
+def varsigma(
+    begin: Begin,
+    seeds: Annotated[int, typer.Option(help="Splits of every set.", min=1)] = 3,
+    data: Annotated[Path | None, typer.Option(help="Folder with tables.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Sets, repeated; default: all.")] = None,
+) -> None:
+    """Compare the ς at which memories merge, the analytic one and the best on fresh rows."""
+    study = begin({"seeds": seeds})
+    with study.work("training") as step:
+        found = scan_varsigma(seeds=seeds, folder=data, only=only or [], progress=step)
     study.finish(asdict(found), found.draw())
 
 

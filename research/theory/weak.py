@@ -138,8 +138,9 @@ class WeakTeachers:
     """Overlaps along b, and phases in the plane of b and ϱ.
 
     points: rows of memories, b, N, paper, theory (with noise), sampled, error, and the mean over all
-    overlaps, which no permutation changes. curves: the same lines on a finer grid. contrast (ϱ, b): of two memories with β = β*. phase (ϱ, b): numbers into
-    PHASES, of two memories at β_eff. hard: thresholds (3, b) of many memories with β = β*.
+    overlaps, which no permutation changes. curves: the same lines on a finer grid. contrast (ϱ, b):
+    of two memories with β = β*. phase (ϱ, b): numbers into PHASES, of two memories at β_eff. hard:
+    thresholds (3, b) of many memories with β = β*.
     """
 
     rho: float
@@ -177,7 +178,7 @@ class WeakTeachers:
         ax.set_title(rf"P = P* = 2, student with $\beta_{{\rm eff}}$ = {self.beta_eff:g}")
         ax.legend(loc="upper right", fontsize=9)
         ax = panels[1, 1]
-        exists, better, easy = self.hard / self.hard[2]  # in units of P*/b⁴
+        exists, better, _ = self.hard / self.hard[2]  # in units of P*/b⁴
         ax.fill_between(self.b_many, 1.0, 1.15, color=_SHADES[2])
         ax.fill_between(self.b_many, better, 1.0, color=_SHADES[1])
         ax.fill_between(self.b_many, 0.7, better, color=_SHADES[0])
