@@ -21,6 +21,7 @@ from research.theory.occupation import visit_branches
 from research.theory.options import Features, Rho, Teachers, Upsilon
 from research.theory.setting import Setting
 from research.theory.study import Begin, study_command
+from research.theory.validity import check_validity
 from research.theory.varsigma import scan_varsigma
 from research.theory.weak import study_weak_teachers
 
@@ -243,6 +244,20 @@ def weak_teachers(
             many=many, teachers=teachers, sweeps=sweeps, grid=grid, generator=study.generator,
             progress=step,
         )  # fmt: skip
+    study.finish(asdict(found), found.draw())
+
+
+@study_command("validity")
+def validity(
+    begin: Begin,
+    sets: Annotated[int, typer.Option(help="Data sets for each posterior.", min=2)] = 12,
+) -> None:
+    """Compare the terms that the equations drop with their error, and with noise kept."""
+    study = begin({"sets": sets})
+    with study.work("solving") as step:
+        found = check_validity(
+            read("theory_vs_gibbs"), sets=sets, generator=study.generator, progress=step
+        )
     study.finish(asdict(found), found.draw())
 
 
