@@ -24,6 +24,7 @@ from mnemosphere.files import to_json
 from mnemosphere.plots import save
 from research.pages import (
     api,
+    beyond,
     field,
     gallery,
     marks,
@@ -39,8 +40,15 @@ from research.report import ROOT, STORED
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
-PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
+TABLES = (
+    tables.TABLES
+    | field.TABLES
+    | open_world.TABLES
+    | robustness.TABLES
+    | beyond.TABLES
+    | api.TABLES
+)
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES | beyond.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 

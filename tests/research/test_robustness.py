@@ -99,7 +99,13 @@ def test_the_study_writes_curves_that_fall_and_certificates_below_attacks(
 
 
 def test_each_length_has_the_setting_that_certifies_most_on_the_rows_for_choosing():
-    shared = {"set": "iris", "seed": 0, "method": "joint", "swept": "varsigma", "lengths": [0.0, 1.0]}
+    shared = {
+        "set": "iris",
+        "seed": 0,
+        "method": "joint",
+        "swept": "varsigma",
+        "lengths": [0.0, 1.0],
+    }
     runs = [
         {**shared, "value": 0.2, "chosen_by": [0.8, 0.7]},
         {**shared, "value": 1.0, "chosen_by": [0.9, 0.1]},

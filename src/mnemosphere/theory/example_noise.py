@@ -228,7 +228,7 @@ def _fluctuation(second: Tensor, noise: Tensor) -> Tensor:
         return float(rest - factor.diagonal().log().sum())
 
     for _ in range(100):
-        d = torch.linalg.inv(torch.diag(scale) + noise)
+        d: Tensor = torch.linalg.inv(torch.diag(scale) + noise)
         mean = d @ second @ d
         slope = 0.5 * (1.0 - d.diagonal() - mean.diagonal())
         if float(slope.abs().max()) < 1e-13:
