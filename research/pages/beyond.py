@@ -197,7 +197,7 @@ def splitting_map() -> Figure:
         near = level(_gaps()[setting])[1]
         for j, way in enumerate(WAYS):
             weight = "bold" if way in near else "normal"
-            color = "white" if shade[i, j] > 0.85 else "black"
+            color = "white" if shade[i, j] > 0.65 else "black"
             ax.text(
                 j,
                 i,
