@@ -26,6 +26,7 @@ from mnemosphere.plots import save
 from research.field import page as field
 from research.pages import (
     api,
+    beyond,
     gallery,
     marks,
     open_world,
@@ -41,8 +42,15 @@ from research.theory import facts
 
 PAPER_PAGE, PAPER_RESULTS = ROOT / "docs" / "paper-reproduced.md", STORED / "paper"
 PAGES = (ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {PAPER_PAGE}))
-TABLES = tables.TABLES | field.TABLES | open_world.TABLES | robustness.TABLES | api.TABLES
-PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES
+TABLES = (
+    tables.TABLES
+    | field.TABLES
+    | open_world.TABLES
+    | robustness.TABLES
+    | beyond.TABLES
+    | api.TABLES
+)
+PICTURES = pictures.PICTURES | field.PICTURES | robustness.PICTURES | beyond.PICTURES
 IMAGES = ROOT / "docs" / "images"
 
 

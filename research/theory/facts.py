@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mnemosphere.theory import varsigma_of_noise
+from research.pages import beyond
 from research.pages.stored import command, read
 from research.report import STORED, Json
 
@@ -215,6 +216,7 @@ _FACTS = {
     "starts": _starts, "gibbs": _gibbs, "bifurcation": _bifurcation, "free-entropy": _free_entropy,
     "spectrum": _spectrum, "examples": _examples, "occupation": _occupation, "line": _line,
     "draws": _draws, "splits": _splits, "regularizer": _regularizer, "complexity": _complexity,
+    **beyond.FACTS,
 }  # fmt: skip
 
 
