@@ -239,10 +239,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, FileDataset):
             given = sample_rows(X, 0)
             with together() as group:
-                found = group.once(lambda: interpret.calibrate(model, *given).calibration)
+                found = group.once(lambda: interpret.calibrate(model, *given))
         else:
-            found = interpret.calibrate(model, X, y, sample_weight).calibration
-        self.model_ = self.model_.replace(calibration=found)
+            found = interpret.calibrate(model, X, y, sample_weight)
+        self.model_ = self.model_.replace(votes=found.votes, calibration=found.calibration)
         return self
 
     def recall(
