@@ -30,7 +30,7 @@ from mnemosphere.data.rows import StoredRows
 from mnemosphere.features import Features
 from mnemosphere.labels import as_labels, class_index
 from mnemosphere.model import kernel, objectives, retrieval
-from mnemosphere.model.class_reading import net_class_weights, without_floor
+from mnemosphere.model.class_reading import label_frequencies, net_class_weights, without_floor
 from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.merge import alike
 from mnemosphere.model.objectives import LabelRule
@@ -202,11 +202,13 @@ class FittedModel:
 
     def with_trained(self, params: Parameters, temperature: float = 1.0) -> Self:
         """A copy with other trained parameters: what was found by the old ones no longer holds."""
-        net = None
+        net, prior = None, None if self.is_joint else self.votes.prior
         if self.is_classifier:
             net = net_class_weights(params, self.smoothing if self.is_joint else 0.0)
+        if self.is_classifier and self.is_joint:
+            prior = label_frequencies(params.p_q, self.smoothing)
         return replace(
-            self, votes=Votes.of(params, net, temperature),
+            self, votes=Votes.of(params, net, temperature, prior),
             density=params if self.is_joint else self.density,
             calibration=None, exemplars=None, lineage=None, stream=None,
         )  # fmt: skip

@@ -40,6 +40,7 @@ from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
     best_temperature,
+    label_frequencies,
     label_log_loss,
     net_class_weights,
 )
@@ -338,8 +339,9 @@ def _train(
             rows = (held or dataset).sample(search.MOST_ROWS, generator=generator)
             params, net = _with_fewer_memories(params, net, temperature, rows)
     joint = candidate.objective == "joint"
+    frequencies = label_frequencies(dataset.label_mass(), settings.label_smoothing)
     return Trained(
-        Votes.of(params, net.p, temperature),
+        Votes.of(params, net.p, temperature, frequencies),
         params if joint else _density(candidate, dataset, settings, generator),
         result.history, result.status, lineage,
     )  # fmt: skip

@@ -180,6 +180,7 @@ class ModelFile(_File):
     p: Annotated[Tensor, Array("Q C", None, low=0)]
     slope: Annotated[Tensor, Array("", None, low=0)]
     offset: Annotated[Tensor, Array("", None)]
+    prior: Annotated[Tensor, Array("C", None, low=0)]
     density: Tensors = field(default_factory=dict)
     normalizer: Tensors = field(default_factory=dict)
     lineage: Tensors = field(default_factory=dict)
@@ -275,7 +276,7 @@ def _described(model: Saved) -> _File:
         encoder=None if encoder is None else {"name": encoder.name, "numbers": encoder.n_numbers,
                                               "fingerprint": list(encoder.fingerprint)},
         search=plain(record.search),
-        w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset,
+        w=votes.w, p=votes.p, slope=votes.slope, offset=votes.offset, prior=votes.prior,
         # A joint model has one set of memories.
         density={k: t for k, t in model.density.to_tensors().items() if not (model.is_joint and k == "w")},
         normalizer=model.normalizer.to_tensors(),
@@ -420,7 +421,9 @@ def _model(found: ModelFile, record: Record) -> FittedModel:
         ),
         observed=None if found.observed is None else found.observed.numpy(),
     )  # fmt: skip
-    votes = Votes(found.w, found.p, found.slope, found.offset, float(found.temperature)).check()
+    votes = Votes(
+        found.w, found.p, found.slope, found.offset, found.prior, float(found.temperature)
+    ).check()
     density = Parameters.from_tensors(found.density | ({"w": found.w} if joint else {})).check()
     classes = _labels_in(found.classes)
     model = FittedModel(
