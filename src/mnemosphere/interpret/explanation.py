@@ -294,6 +294,9 @@ class Explanation:
                 "The memories that resemble this row hold about the same mix of classes as all "
                 "training rows: class frequencies decide."
             )
+        if self.uniform_share[row] > _HALF:
+            share = f"{self.uniform_share[row]:.0%}"
+            return f"No memory resembles this row: the uniform component has {share} of the vote."
         if self.shows_features:
             why = self.features(row)
             if why.difference_rest > why.difference.sum() + why.difference_constant:
