@@ -66,6 +66,8 @@ class Exemplars:
     typical: NDArray[np.int64]  # (P, 3) numbers of rows, most typical first; −1 where there is none
     support: NDArray[np.float64]  # (P,) summed share in the votes, in units of rows
     names: NDArray[Any] | None = None  # (P, 3) what the typical rows are called, "" for none
+    # (P, N) mean numbers of the rows that a memory stands for, by its shares; NaN if there are none
+    means: NDArray[np.float64] | None = None
 
     @property
     def shown(self) -> NDArray[Any]:
@@ -81,7 +83,8 @@ class Exemplars:
         new = (memories < 0)[:, None]
         names = None if self.names is None else np.where(new, "", self.names[memories])
         support = np.where(new[:, 0], 0.0, self.support[memories])
-        return Exemplars(np.where(new, -1, self.typical[memories]), support, names)
+        means = None if self.means is None else np.where(new, np.nan, self.means[memories])
+        return Exemplars(np.where(new, -1, self.typical[memories]), support, names, means)
 
 
 @dataclass(frozen=True)

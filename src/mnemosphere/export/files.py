@@ -192,6 +192,7 @@ class ModelFile(_File):
     held_out_label: Annotated[Tensor | None, Array("labeled")] = None
     typical: Annotated[Tensor | None, Array("P 3", "int64", low=-1)] = None
     support: Annotated[Tensor | None, Array("P", low=0, nan=True)] = None
+    row_means: Annotated[Tensor | None, Array("P numbers", nan=True)] = None
     row_names: Annotated[Tensor | None, Array("letters", "uint8")] = None
     named: Annotated[Tensor | None, Array("characters", "uint8")] = None
     observed: Annotated[Tensor | None, Array("3 numbers")] = None
@@ -287,6 +288,7 @@ def _described(model: Saved) -> _File:
         typical=None if behind is None else torch.from_numpy(behind.typical),
         support=None if behind is None else torch.from_numpy(behind.support),
         row_names=None if behind is None else _as_bytes(behind.names),
+        row_means=None if behind is None or behind.means is None else torch.tensor(behind.means),
         named=_as_bytes(features.named),
         observed=None if features.observed is None else torch.from_numpy(features.observed.copy()),
         **({} if stream is None else _stream_out(stream, model.classes.tolist())),
@@ -457,7 +459,9 @@ def _check_model(model: FittedModel) -> None:
             raise ValueError(f"it has {mixture.n_features} features, {mixture.n_columns} classes")
     if votes.w.dtype != density.w.dtype:
         raise ValueError(f"its votes are of {votes.w.dtype}, its density of {density.w.dtype}")
-    for told in (features.named, None if features.observed is None else features.observed[0]):
+    means = None if model.exemplars is None else model.exemplars.means
+    seen = None if features.observed is None else features.observed[0]
+    for told in (features.named, seen, None if means is None else means[0]):
         if told is not None and len(told) != features.n_numbers:
             raise ValueError(f"it says something of {len(told)} features")
     levels = () if model.lineage is None else model.lineage.models
@@ -496,6 +500,7 @@ def _exemplars(found: ModelFile) -> Exemplars | None:
     return Exemplars(
         found.typical.numpy(), _there(found.support, "support").numpy(),
         None if names is None else np.array(names, dtype=object),
+        None if found.row_means is None else found.row_means.numpy(),
     )  # fmt: skip
 
 

@@ -474,10 +474,22 @@ def explain(model: FittedModel, X: Any, n_nearest: int = 5) -> Explanation:
         typical_rows=None if model.exemplars is None else model.exemplars.shown[memory],
         source=Source(
             votes, model.normalizer, stored.values, given.values, list(map(str, names)),
-            model.features.kinds,
+            model.features.kinds, _values_of_memories(model),
         ),
         texts=model.features.texts(X),
     )  # fmt: skip
+
+
+def _values_of_memories(model: FittedModel) -> NDArray[Any] | None:
+    """(P, N) what memories stand for, in the features' units: means of rows, else memories.
+
+    Memories that tell classes apart point beyond the rows. None if rows have lost their units.
+    """
+    own = None if model.normalizer.scale is None else model.memories
+    means = None if model.exemplars is None else model.exemplars.means
+    if means is None or own is None:
+        return own if means is None else means
+    return np.where(np.isnan(means), own, means)
 
 
 def _soft_labels(model: FittedModel, x: Tensor, lost: Tensor, shown: Tensor) -> Tensor:
