@@ -14,7 +14,6 @@ import class_formula
 import mnemosphere as mn
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.numerics.bessel import log_omega_ratio
 
 N = 83
 
@@ -80,11 +79,10 @@ def test_missing_values_are_averaged_over_not_guessed(table, model):
     x, lost = on_sphere(rows, model.model_.normalizer, torch.float64)
     assert not lost.any()
     assert x.isnan().any(1).sum() > 20
-    params = model.model_.class_params
-    h = params.beta_eff * overlaps(params.w, x, params.beta_eff)
-    h = torch.cat([h.new_zeros(N, 1), h - log_omega_ratio(params.beta, params.n_features)], 1)
-    share = (h + params.p.sum(1).log()).softmax(1)
-    proba = share @ (params.p / params.p.sum(1, keepdim=True))[:, :-1]
+    votes = model.model_.votes
+    h = votes.slope * overlaps(votes.w, x, votes.slope) - votes.offset
+    share = (torch.cat([h.new_zeros(N, 1), h], 1) + votes.weights.log()).softmax(1)
+    proba = share @ votes.labels[:, :-1]
     proba = proba / proba.sum(1, keepdim=True)
     np.testing.assert_allclose(model.predict_proba(frame), proba.numpy(), rtol=1e-9)
 

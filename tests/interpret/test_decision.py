@@ -9,7 +9,6 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.model.duplicate import duplicate
 
 SETS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
 
@@ -25,17 +24,18 @@ def fitted(name, objective, precision="float64", **settings):
 
 def by_hand(model, x):
     """(memories for 90%, three give the class, uniform, frequencies) of each row, one by one."""
-    model_, params = model.model_, model.params_
+    model_ = model.model_
+    params = model_.trained
     unit = model_.on_sphere(x, torch.float64)[0].numpy()
-    net = model_.net.p.double().numpy()
+    net = model_.votes.p.double().numpy()
     log_shares = class_formula.log_shares(
         params.w.double().numpy(), net.sum(1), float(params.beta), params.varsigma,
         model.temperature_, unit,
     )  # fmt: skip
     shares, soft = np.exp(log_shares), net / np.maximum(net.sum(1, keepdims=True), 1e-300)
-    prior = params.p_q[:-1].double().numpy()
-    prior = prior / prior.sum()
-    part = [1.0, *((g[:-1] / prior).min() for g in soft[1:])]
+    mix = net.sum(0)[:-1] / net[:, :-1].sum()
+    prior = model.class_prior_[:-1] / model.class_prior_[:-1].sum()
+    part = [1.0, *((g[:-1] / mix).min() for g in soft[1:])]
     found = []
     for s in shares:
         order = np.argsort(-s[1:])
@@ -46,7 +46,9 @@ def by_hand(model, x):
         needed += held < 0.9
         three = sum(s[1 + m] * soft[1 + m, :-1] for m in order[:3])
         label = (s @ soft[:, :-1]).argmax()
-        found.append((needed, three.argmax() == label, s[0], s @ part))
+        proba = s @ soft[:, :-1] / (s @ soft[:, :-1]).sum()
+        frequent = label == prior.argmax() and np.abs(proba - prior).max() <= 0.1
+        found.append((needed, three.argmax() == label, s[0], s @ part, frequent))
     return [np.array(column) for column in zip(*found, strict=True)]
 
 
@@ -54,8 +56,8 @@ def by_hand(model, x):
 @pytest.mark.parametrize("objective", ["joint", "conditional"])
 def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     model, x = fitted(name, objective)
-    needed, same, uniform, frequencies = by_hand(model, x)
-    found = mn.interpret.decision.votes(model.model_, x)
+    needed, same, uniform, frequencies, decide = by_hand(model, x)
+    found = mn.interpret.decision.spread(model.model_, x)
     np.testing.assert_array_equal(found.needed, needed)
     np.testing.assert_array_equal(found.same, same)
     np.testing.assert_allclose(found.uniform, uniform, rtol=1e-9, atol=1e-14)
@@ -67,24 +69,23 @@ def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     assert summary.memories_for_90_high == sorted(needed)[int(np.ceil(0.9 * len(x))) - 1]
     assert summary.same_by_three == same.mean()
     assert summary.uniform_decides == (uniform > 0.5).mean()
-    assert summary.frequencies_decide == (frequencies > 0.5).mean()
+    assert summary.frequencies_decide == decide.mean()
     assert summary.as_dict()["same_by_three"] == same.mean()
     # The shares that `explain` shows are the same.
     shown = model.explain(x, n_nearest=3)
     np.testing.assert_allclose(shown.uniform_share, uniform, rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(shown.frequency_share, frequencies, rtol=1e-9, atol=1e-14)
+    np.testing.assert_array_equal(shown.frequencies_decide, decide)
 
 
 def test_copies_split_the_vote_and_are_counted_but_shown_as_one():
     model, x = fitted("wine", "joint")
     before, n = model.explain(x[:20], n_nearest=3), model.n_memories_
     distinct = n - model.decision_summary(x).repeated_memories
-    copied = duplicate(model.params_, torch.arange(n))
-    weights = model.model_.net.p.double()
-    net = torch.cat([weights[:1], weights[1:] / 2, weights[1:] / 2])
-    twice = model.model_.replace(params=copied, exemplars=None).recalibrate(
-        class_weights=net.to(copied.p)
-    )
+    votes = model.model_.votes
+    p = torch.cat([votes.p[:1], votes.p[1:] / 2, votes.p[1:] / 2])
+    votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p)
+    twice = model.model_.replace(votes=votes, exemplars=None)
     found = mn.interpret.decision_summary(twice, x)
     assert found.repeated_memories == 2 * n - distinct
     assert found.memories_for_90 >= 2 * model.decision_summary(x).memories_for_90 - 1
@@ -106,15 +107,18 @@ def test_the_explanation_says_first_that_no_memory_decides():
     named = mn.interpret.name_features(model.model_, names)
     found = mn.interpret.explain(named, np.concatenate([x[:1], far]))
     assert found.remark(0) == ""
-    assert found.remark(1) == "No memory resembles this row: class frequencies decide."
+    assert (
+        found.remark(1)
+        == "No memory resembles this row: the uniform component has 100% of the vote."
+    )
     assert str(found).splitlines().count(found.remark(1)) == 1
     summary = mn.interpret.decision_summary(named, far)
-    assert summary.uniform_decides == summary.frequencies_decide == 1.0
+    assert (summary.uniform_decides, summary.frequencies_decide) == (1.0, 0.0)
     assert summary.memories_for_90 == model.n_memories_ + 1
     assert summary.same_by_three in (0.0, 1.0)
     # Memories that hold all classes alike distinguish none.
-    even = model.params_.p_h[:, None] * model.params_.p_q
-    mixed = named.replace(params=model.params_.replace(p=even)).recalibrate(class_weights=None)
+    votes = model.model_.votes
+    mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.prior))
     told = mn.interpret.explain(mixed, x[:1]).remark(0)
     assert told.startswith("The memories that resemble this row hold about the same mix")
 
@@ -135,8 +139,24 @@ def test_rows_without_direction_and_with_missing_values():
     model = mn.DAMClassifier(7, normalize="unit", objective="joint", random_state=0).fit(x, y)
     rows = np.concatenate([np.zeros((1, 4)), x[:2], x[:1]])
     rows[3, 1] = np.nan
-    found = mn.interpret.decision.votes(model.model_, rows)
+    found = mn.interpret.decision.spread(model.model_, rows)
     assert found.uniform[0] == 1.0
     assert not found.same[0]
     assert found.needed[0] == 8
     assert np.isfinite(found.frequencies).all()
+
+
+def test_class_frequencies_decide_only_where_memories_change_little():
+    """Rows of the minority class: a memory that holds twice their frequency does say something."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=(190, 3)), rng.normal([1.5, 0, 0], 1.0, size=(30, 3))])
+    y = np.repeat(["well", "ill"], [190, 30])
+    model = mn.DAMClassifier(random_state=0).fit(x, y)
+    found, frequent = model.explain(x), np.mean(y == "well")
+    told = np.array([found.remark(k).endswith("class frequencies decide.") for k in range(len(x))])
+    assert 0 < told.sum() < len(x)
+    well = found.proba[:, list(model.classes_).index("well")]
+    assert (found.predicted[told] == "well").all()
+    assert np.abs(well[told] - frequent).max() <= 0.11  # the model's own frequencies are near
+    assert not told[np.abs(well - frequent) > 0.12].any()
+    assert model.decision_summary(x).frequencies_decide == told.mean()

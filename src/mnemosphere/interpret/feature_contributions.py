@@ -17,7 +17,7 @@ own, m_y is that of all memories with any of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
 
@@ -51,6 +51,7 @@ class Source(NamedTuple):
     given: Tensor  # (n, N), NaN where missing
     feature_names: list[str]
     kinds: list[str]  # what they are: numbers, dates, …
+    typical: NDArray[Any] | None  # (P, N) values of the features that memories stand for
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class FeatureContributions:
     """One decision seen feature by feature: why the predicted class and not the runner-up.
 
     Positions are in standard deviations of the training rows with normalize="standard", else in units
-    of the root mean square of the row. Memories are directions and are shown at the length of the row.
-    `print` shows a table.
+    of the root mean square of the row. Memories are shown by the mean of the training rows that they stand
+    for, else as directions at the length of the row. `print` shows a table.
 
     Attributes
     ----------
@@ -83,6 +84,11 @@ class FeatureContributions:
     predicted_position : ndarray of shape (N,)
         Mean position of the memories of the predicted class, by their shares.
     runner_up_position : ndarray of shape (N,)
+        The same for the runner-up.
+    predicted_value : ndarray of shape (N,)
+        Mean value of the rows that the memories of the predicted class stand for, in the units of the
+        features; NaN if it is not known.
+    runner_up_value : ndarray of shape (N,)
         The same for the runner-up.
     contribution : ndarray of shape (k, N)
         Parts of the overlaps.
@@ -124,6 +130,8 @@ class FeatureContributions:
     memories: Floats
     predicted_position: Floats
     runner_up_position: Floats
+    predicted_value: Floats
+    runner_up_value: Floats
     contribution: Floats
     constant: Floats
     difference: Floats
@@ -134,6 +142,7 @@ class FeatureContributions:
     log_odds: float
     relevance: Floats
     pairs: list[tuple[str, str, float]]
+    kinds: list[str] = field(default_factory=list, repr=False)
 
     def as_dicts(self) -> list[dict[str, Any]]:
         """List the features as dicts, the largest difference first.
@@ -192,10 +201,12 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        heads = [*(["relevance rank"] if self.pairs else []), "input", "predicted", "runner-up"]
+        typical = not np.isnan(self.predicted_value).all()  # in the features' own units
+        heads = [*(["relevance rank"] if self.pairs else []), *([] if typical else ["input"])]
+        heads += ["predicted", "runner-up"]
 
         def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
-            value, relevance, *positions = cells or ("", "", "", "", "")
+            value, relevance, *positions = cells or ("",) * (4 if typical else 5)
             shown = [*([relevance] if self.pairs else []), *positions]
             return {
                 "feature": name, "value": value, **dict(zip(heads, shown, strict=True)),
@@ -205,8 +216,14 @@ class FeatureContributions:
         lines = [
             line(
                 self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
-                str(self.relevance_rank[i]), f"{self.position[i]:+.2f}",
-                f"{self.predicted_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
+                str(self.relevance_rank[i]),
+                *(
+                    (written(self.predicted_value[i], self.kinds[i]),
+                     written(self.runner_up_value[i], self.kinds[i]))
+                    if typical
+                    else (f"{self.position[i]:+.2f}", f"{self.predicted_position[i]:+.2f}",
+                          f"{self.runner_up_position[i]:+.2f}")
+                ),
             )
             for i in shown
         ]  # fmt: skip
@@ -283,7 +300,12 @@ def feature_contributions(
     shown = torch.from_numpy(memory).to(u.device)
     value: Floats = source.given[row].to_dense().double().cpu().numpy()
     contribution = v * back[shown]  # (k, N')
-    toward, mean, said = [], [], []
+    toward, mean, said, values = [], [], [], []
+    typical = None if source.typical is None else torch.from_numpy(source.typical).to(u.device)
+    centre, scale, shown_at = normalizer.mean, normalizer.scale, unit * own[:, :n]
+    by_rows = typical is not None and centre is not None and scale is not None
+    if typical is not None and centre is not None and scale is not None:
+        shown_at = (typical - centre.to(u.device)) / scale.to(u.device)
     speaking = _without_frequencies(votes, order)
     for column in order:
         scores = Scores(speaking, column, 1)(u, slice(None))  # (1, P+1)
@@ -291,6 +313,7 @@ def feature_contributions(
         mean.append(share @ own)
         toward.append(votes.slope * (share @ back) * (v - mean[-1] / 2))
         said.append(float(scores.logsumexp(1)))
+        values.append(share / share.sum() if by_rows else share)
     log_joints = votes.prior.clamp_min(1e-300).log() if bool(lost) else log_joint(votes, u)[0]
     filled_odds = float(log_joints[order[0]] - log_joints[order[1]])
     top, second = np.log(np.maximum(proba[[*order]], 1e-300))
@@ -298,8 +321,10 @@ def feature_contributions(
     difference = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
     memories_odds = 0.0 if bool(lost) else said[0] - said[1]
 
-    def position(points: Tensor) -> Floats:
-        found: Floats = (unit * points[:, :n]).cpu().numpy()
+    def value_of(share: Tensor) -> Floats:
+        if typical is None:
+            return np.full(n, np.nan)
+        found: Floats = (share @ typical / share.sum())[0].cpu().numpy()
         return found
 
     metric = None if normalizer.metric is None else normalizer.metric[:, :n]
@@ -311,10 +336,13 @@ def feature_contributions(
         memory=[memory_name(m) for m in memory],
         value=value,
         written=list(map(written, value.tolist(), source.kinds)),
-        position=position(v)[0],
-        memories=position(own[shown]),
-        predicted_position=position(mean[0])[0],
-        runner_up_position=position(mean[1])[0],
+        position=(unit * v[0, :n]).cpu().numpy(),
+        memories=shown_at[shown].cpu().numpy(),
+        predicted_position=(values[0] @ shown_at)[0].cpu().numpy(),
+        runner_up_position=(values[1] @ shown_at)[0].cpu().numpy(),
+        predicted_value=value_of(values[0]),
+        runner_up_value=value_of(values[1]),
+        kinds=source.kinds,
         contribution=contribution[:, :n].cpu().numpy(),
         constant=contribution[:, n:].sum(1).cpu().numpy(),
         difference=difference[:n].cpu().numpy(),
