@@ -3,7 +3,7 @@
 screen   every geometry with one and with four memories per class, by the conditional objective; the best two
          with noise on the rows, and by the joint objective
 path     for the best: four times as many memories, and again, while that helps
-choice   the best of them; the joint objective unless the conditional one is better by a standard error
+choice   the best of them; the joint objective unless the conditional one is better by half a standard error
 
 Few rows are cross-fitted in five folds. Of many rows one part is held out; candidates are screened on some of
 the others, and the path is followed on all of them, at last with more steps.
@@ -39,7 +39,6 @@ from mnemosphere.model.class_reading import (
     posterior_temperature,
     tempered_losses,
 )
-from mnemosphere.model.gaps import has_gaps
 from mnemosphere.model.metric import MAX_RANK
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.sparse_rows import SparseRows
@@ -57,7 +56,7 @@ Floats = NDArray[np.float64]
 
 PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
 FACTOR = 4  # between widths of the path
-ROWS_PER_MEMORY, LEAST_WIDEST = 15, 100  # rows for each at least, unless there are so few memories
+ROWS_PER_MEMORY, LEAST_WIDEST = 15, 300  # rows for each at least, unless there are so few memories
 PRICE = math.log(1.02) / math.log(4)  # four times the memories must lower the loss by 2%
 NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
 TOP = 2  # geometries that go on: the third is hardly ever the best
@@ -158,11 +157,6 @@ class Sample:
         """Which rows have a label, (n,)."""
         return self.targets.sum(1) > 0
 
-    @functools.cached_property
-    def has_gaps(self) -> bool:
-        """Whether a feature of some row is missing."""
-        return any(has_gaps(x) for _, x in self.rows.chunks())
-
     @property
     def is_sparse(self) -> bool:
         """Whether rows are stored sparse."""
@@ -237,9 +231,9 @@ class Evaluation:
         return posterior_temperature(self.losses, self.weight)
 
     def exceeds(self, other: Evaluation) -> bool:
-        """Whether it is worse by more than a standard error of the difference, row by row."""
+        """Whether it is worse by more than half a standard error of the difference, row by row."""
         mean, error = _mean_and_error(self.own - other.own, self.weight)
-        return mean > error
+        return mean > error / 2
 
 
 def _mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
@@ -300,8 +294,7 @@ def usable(sample: Sample) -> list[str]:
     """The geometries that make sense and leave hardly a row without direction, simplest first."""
     kinds = [*directed(sample.rows, sample.weight), "standard"]
     if not sample.is_sparse:
-        # A metric fills missing values; whitening those would count what it made up.
-        kinds += [] if sample.has_gaps else ["whitened"]
+        kinds += ["whitened"]
         kinds += ["circles"] if sample.rows.n_features < MAX_RANK else []
     return kinds
 

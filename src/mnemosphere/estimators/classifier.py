@@ -87,7 +87,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
         makes memories prototypical; "conditional" is trained for accuracy. "auto": "joint" unless
-        "conditional" predicts held-out rows better by more than a standard error.
+        "conditional" predicts held-out rows better by more than half a standard error.
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"
