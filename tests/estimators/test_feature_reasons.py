@@ -161,15 +161,13 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     a = model.model_.normalizer.metric[:, : len(names)].numpy()
     form = a.T @ a / (a**2).sum(0).mean()
     np.testing.assert_allclose(mn.interpret.relevances(model.model_), form.diagonal(), rtol=1e-10)
-    pairs = mn.interpret.strongest_pairs(model.model_, 2)
-    apart = np.abs(np.triu(form, 1))
-    assert pairs["relevance"].abs().max() == pytest.approx(apart.max())
-    first = names.index(pairs["feature"][0]), names.index(pairs["other"][0])
-    assert abs(form[first]) == pytest.approx(apart.max())
     found = model.explain(frame.iloc[:2])
     why = found.features(1)
+    one, other, relevance = why.pairs[0]
+    first = names.index(one), names.index(other)
+    assert abs(form[first]) == pytest.approx(np.abs(np.triu(form, 1)).max())
+    assert relevance == pytest.approx(form[first])
     np.testing.assert_allclose(why.relevance, form.diagonal(), rtol=1e-10)
-    assert why.pairs[0] == (*pairs.iloc[0][["feature", "other"]], pytest.approx(form[first]))
     assert why.as_dicts()[0]["relevance"] == pytest.approx(form.diagonal()[why.order()[0]])
     assert {"relevance rank", "difference"} <= set(why.table()[0])
     assert why.relevance_rank[why.relevance.argmax()] == 1
@@ -188,7 +186,6 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     )
     plain = mn.DAMClassifier(7, objective="joint", normalize="standard", varsigma=0.6, max_iter=3)
     plain.fit(frame, data.y)
-    assert mn.interpret.strongest_pairs(plain.model_).empty
     assert mn.interpret.relevances(plain.model_).tolist() == [1.0] * len(names)
     assert "relevance rank" not in plain.explain(frame.iloc[:1]).features().table()[0]
 
