@@ -16,6 +16,7 @@ from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
 from mnemosphere.model import retrieval
+from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
 
@@ -239,9 +240,10 @@ def sample(
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
     index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
-    x, drawn = retrieval.sample(
-        model.density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
-    )
+    density = model.density.to(device="cpu")
+    if model.is_classifier:  # labels as rows have them, not smoothed
+        density = density.replace(p=net_class_weights(density, model.smoothing))
+    x, drawn = retrieval.sample(density, int(n_samples), class_index=index, generator=generator)
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
     rows: Floats = model.normalizer.to("cpu").restore(x).numpy()
