@@ -16,6 +16,7 @@ from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
 from mnemosphere.model import retrieval
+from mnemosphere.model.class_reading import net_class_weights
 from mnemosphere.model.recall import Recall
 from mnemosphere.model.recall import recall as descend
 
@@ -55,8 +56,6 @@ def recall(
     *,
     known: ArrayLike | None = None,
     steps: int = 50,
-    method: str = "fixed-point",
-    rate: float = 1.0,
 ) -> Any:
     """Complete patterns: descend the energy −log P(x|y) of the density from each row.
 
@@ -73,11 +72,6 @@ def recall(
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
         Steps at most.
-    method : {"fixed-point", "gradient"}, default "fixed-point"
-        "fixed-point" takes the longest strides; "gradient" follows the slope on the sphere. Neither
-        raises the energy.
-    rate : float in (0, 2], default 1
-        Steps of "gradient" are rate/β_eff.
 
     Returns
     -------
@@ -89,10 +83,10 @@ def recall(
     --------
     >>> incomplete = X_test[:2].assign(alcohol=np.nan)
     >>> completed = mn.interpret.recall(model, incomplete, y_test[:2])
-    >>> bool((completed["malic_acid"] == X_test["malic_acid"][:2]).all())
-    True
+    >>> list(completed) == list(X_test), bool(completed.isna().any(axis=None))
+    (True, False)
     """
-    found = _recall(model, X, y, known, steps, method, rate, "nothing")
+    found = _recall(model, X, y, known, steps, "nothing")
     rows = model.normalizer.restore(found.x)
     return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)
 
@@ -131,8 +125,6 @@ def recall_path(
     *,
     known: ArrayLike | None = None,
     steps: int = 50,
-    method: str = "fixed-point",
-    rate: float = 1.0,
 ) -> RecallPath:
     """Complete patterns as `recall` does, and keep the rows and energies after every step.
 
@@ -148,10 +140,6 @@ def recall_path(
         True for features that must stay; None: all that are not NaN.
     steps : int, default 50
         Steps at most.
-    method : {"fixed-point", "gradient"}, default "fixed-point"
-        As in `recall`.
-    rate : float in (0, 2], default 1
-        Steps of "gradient" are rate/β_eff.
 
     Returns
     -------
@@ -164,7 +152,7 @@ def recall_path(
     >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
     ((2, 4), True)
     """
-    found = _recall(model, X, y, known, steps, method, rate, "rows")
+    found = _recall(model, X, y, known, steps, "rows")
     assert found.path is not None and found.energies is not None  # noqa: PT018
     return RecallPath(
         rows=as_numpy(model.normalizer.restore(found.path)),
@@ -174,18 +162,15 @@ def recall_path(
     )
 
 
-def _recall(
-    model: FittedModel, X: Any, y: Any, known: Any, steps: int, method: str, rate: float,
-    record: str,
-) -> Recall:  # fmt: skip
+def _recall(model: FittedModel, X: Any, y: Any, known: Any, steps: int, record: str) -> Recall:
     x, held = _with_gaps(model, X, known)
     index = None if y is None else model.columns_of(y)
     if index is not None and index.shape[0] != x.shape[0]:
         raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
     metric = model.normalizer.metric
     return descend(
-        model.density, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
-        record=record, metric=None if metric is None else metric.to(x.device),
+        model.density, x, class_index=index, known=held, steps=steps, record=record,
+        metric=None if metric is None else metric.to(x.device),
     )  # fmt: skip
 
 
@@ -255,9 +240,10 @@ def sample(
     check_whole(n_samples, "n_samples", 1)
     generator = torch.Generator().manual_seed(draw_seed(random_state))
     index = None if y is None else int(model.columns_of(np.asarray([y]))[0])
-    x, drawn = retrieval.sample(
-        model.density.to(device="cpu"), int(n_samples), class_index=index, generator=generator
-    )
+    density = model.density.to(device="cpu")
+    if model.is_classifier:  # labels as rows have them, not smoothed
+        density = density.replace(p=net_class_weights(density, model.smoothing))
+    x, drawn = retrieval.sample(density, int(n_samples), class_index=index, generator=generator)
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
     rows: Floats = model.normalizer.to("cpu").restore(x).numpy()
