@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from functools import cache
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import pytest
 import torch
 import typer.testing
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -22,6 +23,15 @@ from mnemosphere.model.parameters import Parameters
 # The same examples on every machine: a red test here is red everywhere.
 settings.register_profile("mnemosphere", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("mnemosphere")
+
+
+def campaign(examples: int) -> settings:
+    """So many random examples with CAMPAIGN=1 in the environment, else a few, always the same."""
+    whole = "CAMPAIGN" in os.environ
+    return settings(
+        max_examples=examples if whole else max(5, examples // 40), derandomize=not whole,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )  # fmt: skip
 
 
 # The commands of an application are the same in every call: made once, not for each.

@@ -23,7 +23,6 @@ from torch import Tensor
 from mnemosphere import theory
 from mnemosphere.data import load
 from mnemosphere.data.dataset import ArrayDataset
-from mnemosphere.estimators.start import shared_varsigma, start_joint
 from mnemosphere.model import initialize, objectives
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.kernel import log_joint
@@ -31,6 +30,7 @@ from mnemosphere.numerics import sphere
 from mnemosphere.plots.style import MARKERS, PALETTE, figure_style, new_figure
 from mnemosphere.training.fit import fit
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.joint import shared_varsigma, start_joint
 from research.field import sets
 from research.theory.setting import StepDone, no_progress
 
@@ -182,7 +182,7 @@ def scan_varsigma(
             numbers = {
                 "merging": typical_split(rows, max(width // 2, 1), generator=generator),
                 "splitting": typical_split(rows, width, generator=generator),
-                "analytic": shared_varsigma(w, rows.x[:500], None, 1.0),
+                "analytic": shared_varsigma(w, rows.x[:500], None),
                 "collapse": float(theory.merging_varsigma(rows.x)),
             }
             scan = [log_loss(rows, fresh, (w, labels), v) for v in grid]

@@ -4,11 +4,10 @@ import pytest
 from mnemosphere import plots
 
 
-def trial(rung, loss, chosen=False, **changes):
+def trial(rows, loss, chosen=False, **changes):
     return {
-        "rung": rung, "rows": 60, "normalize": "unit", "n_memories": 9, "objective": "joint",
-        "sharing": 1.0, "noise": 0.0, "unlabeled": False, "log_loss": loss, "error": 0.1 * loss,
-        "chosen": chosen,
+        "rows": rows, "normalize": "unit", "n_memories": 9, "objective": "joint", "longer": 1,
+        "noise": 0.0, "unlabeled": False, "log_loss": loss, "error": 0.1 * loss, "chosen": chosen,
     } | changes  # fmt: skip
 
 
@@ -17,20 +16,20 @@ def places(ax):
     return np.concatenate([bars.lines[0].get_xydata() for bars in ax.containers])
 
 
-def test_the_last_rung_is_shown_best_first():
-    trials = [trial(0, 0.9, n_memories=3), trial(0, 0.5), trial(0, 0.4, normalize="center")]
-    trials += [trial(1, 0.35, True, normalize="center"), trial(1, 0.3)]
+def test_trials_on_most_rows_are_shown_best_first():
+    trials = [trial(60, 0.9, n_memories=3), trial(60, 0.5), trial(60, 0.4, normalize="center")]
+    trials += [trial(97, 0.35, True, normalize="center"), trial(97, 0.3, longer=3)]
     ax = plots.search(trials)
     assert sorted(places(ax).tolist()) == [[0.3, 0.0], [0.35, 1.0]]
     names = [label.get_text() for label in ax.get_yticklabels()]
-    assert names == ["unit, 9 memories, joint, ς × 1", "center, 9 memories, joint, ς × 1"]
-    assert ax.get_title(loc="left") == "the last 2 of 3 candidates"
+    assert names == ["unit, 9 memories, joint, 3 × the steps", "center, 9 memories, joint"]
+    assert ax.get_title(loc="left") == "the last 2 of 4 candidates"
     chosen = next(bars for bars in ax.containers if bars.get_label() == "chosen")
     np.testing.assert_array_equal(chosen.lines[0].get_xydata(), [[0.35, 1.0]])
 
 
 def test_clusters_that_agree_most_are_on_top():
-    cluster = {"rung": 1, "rows": 9, "normalize": "unit", "memories_per_cluster": 1, "error": 0.01}
+    cluster = {"rows": 9, "normalize": "unit", "memories_per_cluster": 1, "error": 0.01}
     trials = [cluster | {"n_clusters": k, "agreement": 0.7 + 0.1 * k} for k in (1, 2)]
     ax = plots.search(trials)
     assert ax.get_yticklabels()[0].get_text() == "unit, 2 × 1 memories"
@@ -41,4 +40,4 @@ def test_what_is_no_search_is_refused():
     with pytest.raises(ValueError, match="empty"):
         plots.search([])
     with pytest.raises(ValueError, match="pass search_"):
-        plots.search([{"rung": 0, "log_loss": 1.0}])
+        plots.search([{"rows": 9, "log_loss": 1.0}])

@@ -74,11 +74,11 @@ def model_facts(model: Any) -> dict[str, str]:
 
 
 def best_trials(model: Any) -> list[dict[str, str]]:
-    """The best trials of the last rung of the search, the chosen one among them, for people."""
+    """The best trials of the search on most rows, the chosen one among them, for people."""
     trials = list(model.search_)
     if len(trials) < 2:
         return []  # nothing was compared
-    last = [t for t in trials if t["rung"] == trials[-1]["rung"] and "failed" not in t]
+    last = [t for t in trials if t["rows"] == trials[-1]["rows"] and "failed" not in t]
     last.sort(key=lambda trial: (float(trial["log_loss"]), not trial["chosen"]))
     shown = last[:_TRIALS]
     if not any(trial["chosen"] for trial in shown):

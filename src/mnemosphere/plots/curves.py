@@ -143,7 +143,7 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str, *, optional: bool = Fa
 
 @figure_style()
 def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Axes:
-    """Draw the candidates of the last rung of the search with standard errors, the best on top.
+    """Draw the candidates that were tried on most rows with standard errors, the best on top.
 
     The measure is held-out log-loss for a classifier and agreement for a clusterer. The chosen candidate
     is in color.
@@ -168,9 +168,9 @@ def search(trials: Sequence[Mapping[str, Any]], *, ax: Axes | None = None) -> Ax
     if len(trials) == 0:
         raise ValueError("trials are empty: nothing was searched")
     score = "log_loss" if "log_loss" in trials[-1] else "agreement"
-    if any(name not in trial for trial in trials for name in ("rung", score, "error")):
-        raise ValueError("trials lack a rung, a score or an error: pass search_ of a fitted model")
-    last = [trial for trial in trials if trial["rung"] == trials[-1]["rung"]]
+    if any(name not in trial for trial in trials for name in ("rows", score, "error")):
+        raise ValueError("trials lack rows, a score or an error: pass search_ of a fitted model")
+    last = [trial for trial in trials if trial["rows"] == trials[-1]["rows"]]
     last.sort(key=lambda trial: float(trial[score]), reverse=score == "agreement")
     mean = as_array([trial[score] for trial in last], score, 1)
     error = as_array([trial["error"] for trial in last], "error", 1)
@@ -203,8 +203,8 @@ def _name(trial: Mapping[str, Any]) -> str:
         words = f"{number} × {each} memories" if number > 1 else "one cloud of rows"
         return plain(f"{trial['normalize']}, {words}", 60)
     words = f"{trial['normalize']}, {trial['n_memories']} memories, {trial['objective']}"
-    if "sharing" in trial:
-        words += f", ς × {trial['sharing']:g}"
+    if trial.get("longer", 1) > 1:
+        words += f", {trial['longer']} × the steps"
     if trial.get("noise"):
         words += f", noise {trial['noise']:g}"
     return plain(words + ", unlabeled rows" * bool(trial.get("unlabeled")), 60)

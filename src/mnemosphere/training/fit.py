@@ -160,7 +160,7 @@ def _check(
     solver.check_rule(rule)
     params.check()
     first = next((b for b in current().shard(dataset).batches(None) if b.n_rows), None)
-    if not any(current().gather(first is not None)):
+    if not current().sum(torch.tensor(first is not None, dtype=torch.float64))[0]:
         raise ValueError("no row has a direction: there is nothing to learn from")
     if first is not None:
         first.check(params)
