@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mnemosphere.data.dataset import ArrayDataset, Dataset
-from mnemosphere.data.normalize import METRICS, SCALED, Normalizer
+from mnemosphere.data.normalize import DENSE, SCALED, Normalizer
 from mnemosphere.data.rows import StoredRows, in_order, merge_copies
 from mnemosphere.estimators import search
 from mnemosphere.estimators.crossfit import (
@@ -176,7 +176,7 @@ class ClassTraining:
         streamed: they are the first batch of a stream, which the joint likelihood follows.
         """
         settings = replace(self.settings, objective="joint") if streamed else self.settings
-        if stored.n_features < 2 and settings.normalize not in ("auto", *SCALED):
+        if stored.n_features < 2 and settings.normalize not in ("auto", *SCALED, "circles"):
             raise ValueError(
                 f"X has {stored.n_features} feature(s) after normalize={settings.normalize!r}, the "
                 "sphere needs 2: use normalize='standard'"
@@ -245,7 +245,7 @@ def _choose(
     some = torch.cat([order[labeled[order]][:most], order[~labeled[order]][:most]]).sort().values
     whole = Sample(rows, targets, weight, dtype)
     sample = whole if len(some) == rows.n_rows else whole.take(some)
-    if sample.is_sparse and settings.normalize in METRICS:
+    if sample.is_sparse and settings.normalize in DENSE:
         raise ValueError(
             f"normalize={settings.normalize!r} would fill sparse rows: pass normalize='unit' or "
             "dense rows"

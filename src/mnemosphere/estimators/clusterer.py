@@ -49,7 +49,7 @@ def _centers(model: FittedModel) -> Floats:
     votes = model.votes
     means = votes.p[1:, :-1].T @ votes.w  # (C, P) (P, N)
     norm = means.norm(dim=1, keepdim=True).clamp_min(torch.finfo(means.dtype).tiny)
-    return as_numpy(model.normalizer.restore(means / norm))
+    return as_numpy(model.restore(means / norm))
 
 
 @register

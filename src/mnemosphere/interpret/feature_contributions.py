@@ -13,6 +13,11 @@ difference of the squared distances; β_eff (m_a − m_b) is the gradient of F_a
 the rest of F_a − F_b: how heavy the memories are, how far apart, and their soft labels. The
 frequencies are what is left: they limit the odds. The sum is exact. If no memory has a class of its
 own, m_y is that of all memories with any of it.
+
+On circles a memory is a function of each column rather than a row that could occur. There the average
+training row takes the place of (m_a + m_b)/2: a column contributes as much as it differs from its
+average, and one that is missing contributes nothing. The parts of all coordinates of a column, and
+of all numbers of a category, are added.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import written
 from mnemosphere.data.normalize import Normalizer
+from mnemosphere.features import Line
 from mnemosphere.model.class_reading import frequency_part
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.metric import relevances, strongest_pairs
@@ -37,6 +43,7 @@ from mnemosphere.model.votes import Votes
 from mnemosphere.text import format_table, html_table
 
 Floats = NDArray[np.float64]
+_RANK, _STANDARD = "rank among training rows", "standard units"
 _SHOWN = 10
 _PAIRS = 3
 _MANY, _TEN = 1000, 9.5  # odds that are not told closely; those that are whole numbers
@@ -49,16 +56,17 @@ class Source(NamedTuple):
     normalizer: Normalizer
     values: Tensor  # (n, N), missing values filled in
     given: Tensor  # (n, N), NaN where missing
-    feature_names: list[str]
-    kinds: list[str]  # what they are: numbers, dates, …
+    feature_names: list[str]  # of the numbers
+    lines: list[Line]  # features as a user has them
 
 
 @dataclass(frozen=True)
 class FeatureContributions:
     """One decision seen feature by feature: why the predicted class and not the runner-up.
 
-    Positions are in standard deviations of the training rows with normalize="standard", else in units
-    of the root mean square of the row. Memories are directions and are shown at the length of the row.
+    Positions are in standard deviations of the training rows with normalize="standard", ranks among the
+    training rows with normalize="circles", else in units of the root mean square of the row. Memories
+    are directions and are shown at the length of the row. A category is one feature, without a position.
     `print` shows a table.
 
     Attributes
@@ -72,10 +80,14 @@ class FeatureContributions:
     memory : list of k str
         Names of the memories.
     value : ndarray of shape (N,)
-        The row as given. For a missing value it is NaN, and the other numbers are about the value that
-        the memories expect.
+        The row as given, NaN for a category. For a missing value it is NaN, and the other numbers are
+        about the value that the memories expect; with normalize="circles" it contributes nothing.
     written : list of N str
         The values as text.
+    typical : list of N pairs of str
+        What the memories of the predicted class and of the runner-up have there, as text.
+    unit : str
+        Unit of the positions.
     position : ndarray of shape (N,)
         Position of the row.
     memories : ndarray of shape (k, N)
@@ -120,6 +132,8 @@ class FeatureContributions:
     memory: list[str]
     value: Floats
     written: list[str]
+    typical: list[tuple[str, str]]
+    unit: str
     position: Floats
     memories: Floats
     predicted_position: Floats
@@ -152,10 +166,10 @@ class FeatureContributions:
         return [
             {
                 "feature": self.names[i],
-                "value": None if np.isnan(self.value[i]) else float(self.value[i]),
-                "position": float(self.position[i]),
-                "predicted_position": float(self.predicted_position[i]),
-                "runner_up_position": float(self.runner_up_position[i]),
+                "value": self._value(i),
+                "position": _or_none(self.position[i]),
+                "predicted_position": _or_none(self.predicted_position[i]),
+                "runner_up_position": _or_none(self.runner_up_position[i]),
                 "difference": float(self.difference[i]),
                 "relevance": float(self.relevance[i]),
                 **{f"overlap_{m}": float(c[i]) for m, c in
@@ -163,6 +177,11 @@ class FeatureContributions:
             }
             for i in self.order()
         ]  # fmt: skip
+
+    def _value(self, i: int) -> float | str | None:
+        if not np.isnan(self.value[i]):
+            return float(self.value[i])
+        return None if self.written[i] == written(np.nan) else self.written[i]
 
     @property
     def relevance_rank(self) -> NDArray[np.int64]:
@@ -192,30 +211,33 @@ class FeatureContributions:
         shown, others = order[:most], order[most:]
         overlap = f"overlap {self.memory[0]}"
 
-        heads = [*(["relevance rank"] if self.pairs else []), "input", "predicted", "runner-up"]
+        heads = ["predicted", "runner-up"]
+        heads = heads if self.unit == _RANK else ["input", *heads]  # of values, which are there
+        heads = ["relevance rank", *heads] if self.pairs else heads
 
-        def line(name: str, part: float | None, difference: float, *cells: str) -> dict[str, str]:
-            value, relevance, *positions = cells or ("", "", "", "", "")
-            shown = [*([relevance] if self.pairs else []), *positions]
+        def line(name: str, part: float | None, difference: float, i: int = -1) -> dict[str, str]:
+            cells = dict.fromkeys(["value", *heads], "")
+            if i >= 0:
+                places = [self.written[i], str(self.relevance_rank[i]), _told(self.position[i])]
+                places += self.typical[i]
+                cells = dict(zip(["value", "relevance rank", "input", "predicted", "runner-up"],
+                                 places, strict=True))  # fmt: skip
+                cells = {name: cells[name] for name in ["value", *heads]}
             return {
-                "feature": name, "value": value, **dict(zip(heads, shown, strict=True)),
+                "feature": name, **cells,
                 overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
             }  # fmt: skip
 
         lines = [
-            line(
-                self.names[i], self.contribution[0, i], self.difference[i], self.written[i],
-                str(self.relevance_rank[i]), f"{self.position[i]:+.2f}",
-                f"{self.predicted_position[i]:+.2f}", f"{self.runner_up_position[i]:+.2f}",
-            )
-            for i in shown
-        ]  # fmt: skip
+            line(self.names[i], self.contribution[0, i], self.difference[i], i) for i in shown
+        ]
         if others:
             parts = self.contribution[0, others].sum(), self.difference[others].sum()
             lines.append(line(f"others ({len(others)})", *parts))
         if self.constant.any():
             lines.append(line("(being average)", self.constant[0], self.difference_constant))
-        lines.append(line("(soft labels)", None, self.difference_rest))
+        rest = "(average row)" if self.unit == _RANK else "(soft labels)"
+        lines.append(line(rest, None, self.difference_rest))
         if abs(self.difference_frequencies) >= 0.005:
             lines.append(line("(class frequencies)", None, self.difference_frequencies))
         if self.difference_missing:
@@ -247,6 +269,20 @@ class FeatureContributions:
         )
 
 
+def _alone(values: Floats, lines: list[Line]) -> Floats:
+    """Values of numbers (k, N) as those of features; NaN for a category."""
+    found = [np.nan * values[:, 0] if own.categories else values[:, own.place.start] for own in lines]
+    return np.stack(found, 1)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _told(position: float) -> str:
+    return "" if np.isnan(position) else f"{position:+.2f}"
+
+
 def _odds(log_odds: float) -> str:
     odds = float(np.exp(min(log_odds, _MANY)))
     if odds >= _MANY:
@@ -272,57 +308,77 @@ def feature_contributions(
     proba (C,) of the row as it is; features are those of the row with its missing values filled in.
     """
     votes, normalizer = source.votes.to(dtype=torch.float64), source.normalizer
-    x = source.values[row : row + 1].to(votes.w.device).to_dense()
+    x = source.values[row : row + 1].to(votes.w.device).to_dense().double()
     n = x.shape[1]
     u, lost = normalizer(x)
     v = torch.where(lost[:, None], 0.0, normalizer.coordinates(x))  # (1, N')
     length = (normalizer.pull_back(u) * v).sum()
-    unit = length if normalizer.extra and length > 0 else torch.full_like(length, n**0.5)
-    v = v / torch.where(length > 0, length, 1.0)
+    length = torch.where(length > 0, length, 1.0)
+    reference = normalizer.reference(x)
     back, own = normalizer.pull_back(votes.w), normalizer.preimage(votes.w)
     shown = torch.from_numpy(memory).to(u.device)
-    value: Floats = source.given[row].to_dense().double().cpu().numpy()
-    contribution = v * back[shown]  # (k, N')
+    given: Floats = source.given[row].to_dense().double().cpu().numpy()
+    contribution, constant = normalizer.per_feature(v / length * back[shown])  # (k, N), (k,)
     toward, mean, said = [], [], []
     speaking = _without_frequencies(votes, order)
     for column in order:
         scores = Scores(speaking, column, 1)(u, slice(None))  # (1, P+1)
         share = scores.softmax(1)[:, 1:]
         mean.append(share @ own)
-        toward.append(votes.slope * (share @ back) * (v - mean[-1] / 2))
+        start = mean[-1] / 2 if reference is None else reference / length
+        toward.append(votes.slope * (share @ back) * (v / length - start))
         said.append(float(scores.logsumexp(1)))
     log_joints = votes.prior.clamp_min(1e-300).log() if bool(lost) else log_joint(votes, u)[0]
     filled_odds = float(log_joints[order[0]] - log_joints[order[1]])
     top, second = np.log(np.maximum(proba[[*order]], 1e-300))
-    log_odds = float(top - second) if np.isnan(value).any() else filled_odds
-    difference = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
+    filled = np.isnan(given).any() and not bool(x.isnan().any())
+    log_odds = float(top - second) if filled else filled_odds
+    parts = torch.where(lost[:, None], 0.0, toward[0] - toward[1])[0]  # (N',)
+    difference, apart = normalizer.per_feature(parts)
     memories_odds = 0.0 if bool(lost) else said[0] - said[1]
+    lines, circles = source.lines, normalizer.circles
+    unit = length if normalizer.extra else n**0.5
 
-    def position(points: Tensor) -> Floats:
-        found: Floats = (unit * points[:, :n]).cpu().numpy()
-        return found
+    def summed(values: Tensor) -> Floats:
+        """Parts of numbers (…, N) as those of features."""
+        found = values.cpu().numpy()
+        return np.stack([found[..., line.place].sum(-1) for line in lines], -1)
 
+    def positions(points: Tensor) -> Floats:
+        found = unit * points[:, :n] if circles is None else circles.positions(points)
+        return _alone(found.cpu().numpy(), lines)
+
+    at = positions(v / length) if circles is None else _alone(circles.rank(x).cpu().numpy(), lines)
+    near, far = (positions(m)[0] for m in mean)
+    typical = [(_told(a), _told(b)) for a, b in zip(near, far, strict=True)]
+    if circles is not None:
+        places = [line.place for line in lines if len(line.categories) > 2]
+        a, b = circles.values(torch.cat(mean), places).cpu().numpy()
+        typical = [(line.written(a), line.written(b)) for line in lines]
     metric = None if normalizer.metric is None else normalizer.metric[:, :n]
+    relevance = np.ones(n) if metric is None else relevances(metric).cpu().numpy()
     called, pairs = source.feature_names, [] if metric is None else strongest_pairs(metric, _PAIRS)
     return FeatureContributions(
-        names=source.feature_names,
+        names=[line.name for line in lines],
         predicted=classes[order[0]],
         runner_up=classes[order[1]],
         memory=[memory_name(m) for m in memory],
-        value=value,
-        written=list(map(written, value.tolist(), source.kinds)),
-        position=position(v)[0],
-        memories=position(own[shown]),
-        predicted_position=position(mean[0])[0],
-        runner_up_position=position(mean[1])[0],
-        contribution=contribution[:, :n].cpu().numpy(),
-        constant=contribution[:, n:].sum(1).cpu().numpy(),
-        difference=difference[:n].cpu().numpy(),
-        difference_constant=float(difference[n:].sum()),
-        difference_rest=memories_odds - float(difference.sum()),
+        value=_alone(given[None], lines)[0],
+        written=[line.written(given) for line in lines],
+        typical=typical,
+        unit=_STANDARD if circles is None else _RANK,
+        position=at[0],
+        memories=positions(own[shown]),
+        predicted_position=near,
+        runner_up_position=far,
+        contribution=summed(contribution),
+        constant=constant.cpu().numpy(),
+        difference=summed(difference),
+        difference_constant=float(apart),
+        difference_rest=memories_odds - float(parts.sum()),
         difference_frequencies=filled_odds - memories_odds,
         difference_missing=log_odds - filled_odds,
         log_odds=log_odds,
-        relevance=np.ones(n) if metric is None else relevances(metric).cpu().numpy(),
+        relevance=np.array([relevance[line.place].mean() for line in lines]),
         pairs=[(called[i], called[j], value) for i, j, value in pairs],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, check_whole, like
 from mnemosphere.model import retrieval
 from mnemosphere.model.recall import Recall
@@ -89,8 +91,8 @@ def recall(
     >>> mn.interpret.recall(model, incomplete, y_test[:2]).shape
     (2, 4)
     """
-    found = _recall(model, X, y, known, steps, method, rate, "nothing")
-    rows: Floats = like(X, model.normalizer.restore(found.x))
+    found, restore = _recall(model, X, y, known, steps, method, rate, "nothing")
+    rows: Floats = like(X, restore(found.x))
     return rows
 
 
@@ -134,10 +136,10 @@ def recall_path(
     >>> path.rows.shape[1:], path.energies.shape == path.rows.shape[:2]
     ((2, 4), True)
     """
-    found = _recall(model, X, y, known, steps, method, rate, "rows")
+    found, restore = _recall(model, X, y, known, steps, method, rate, "rows")
     assert found.path is not None and found.energies is not None  # noqa: PT018
     return RecallPath(
-        rows=as_numpy(model.normalizer.restore(found.path)),
+        rows=as_numpy(restore(found.path)),
         energies=as_numpy(found.energies),
         steps=as_numpy(found.steps),
         converged=as_numpy(found.converged),
@@ -147,20 +149,31 @@ def recall_path(
 def _recall(
     model: FittedModel, X: Any, y: Any, known: Any, steps: int, method: str, rate: float,
     record: str,
-) -> Recall:  # fmt: skip
-    x, held = _with_gaps(model, X, known)
+) -> tuple[Recall, Callable[[Tensor], Tensor]]:  # fmt: skip
+    """(the descent, what turns its points into rows)."""
+    values, mask = _known(model, X, known)
+    x = _start(model, values, mask)
+    held = None if mask is None else model.normalizer.per_coordinate(mask)
     index = None if y is None else model.columns_of(y)
     if index is not None and index.shape[0] != x.shape[0]:
         raise ValueError(f"y has {index.shape[0]} labels for {x.shape[0]} rows: one per row")
     metric = model.normalizer.metric
-    return descend(
+    found = descend(
         model.density, x, class_index=index, known=held, steps=steps, method=method, rate=rate,
         record=record, metric=None if metric is None else metric.to(x.device),
     )  # fmt: skip
 
+    def restore(points: Tensor) -> Tensor:
+        rows = model.restore(points)
+        if mask is None or model.normalizer.circles is None:
+            return rows
+        return torch.where(mask, values.to(rows), rows)  # ranks lie between knots
 
-def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
-    """Unit rows, NaN filled in neutrally, and the mask of the coordinates that are known."""
+    return found, restore
+
+
+def _known(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor | None]:
+    """(rows as numbers (n, N), which of them are known; None: all)."""
     stored = model.stored(X).dense()
     values = stored.values.to(stored.device).double()
     gaps = torch.isnan(values)
@@ -178,18 +191,23 @@ def _with_gaps(model: FittedModel, X: Any, known: Any) -> tuple[Tensor, Tensor |
     empty = gaps.all(1)
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.nonzero()[0])} of X has no known feature: drop it")
+    return values, mask
+
+
+def _start(model: FittedModel, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Unit rows, what is not known filled in neutrally."""
     normalizer = model.normalizer.to(values.device)
-    filled = type(stored)(normalizer.fill(values, gaps), stored.device)
-    filled.check_finite(model.features.names)
+    gaps = values.isnan() if mask is None else values.isnan() & ~mask
+    known = StoredRows(torch.where(gaps, 0.0, values), values.device)
+    known.check_finite(model.features.names)
+    filled = StoredRows(normalizer.fill(values, gaps), values.device)
     x, lost = on_sphere(filled, normalizer, model.density.w.dtype)
     if bool(lost.any()):
         raise ValueError(
             f"row {int(lost.nonzero()[0])} of X is {normalizer.no_direction} where it is known, so "
             "it has no direction to start from: drop it"
         )
-    if mask is not None and normalizer.extra:
-        mask = torch.cat([mask, mask.new_ones(mask.shape[0], 1)], dim=1)
-    return x, mask
+    return x
 
 
 def sample(
@@ -211,7 +229,7 @@ def sample(
     Returns
     -------
     rows : ndarray of shape (n_samples, N)
-        Rows, in the units of X where rows are standardized, else unit vectors.
+        Rows, in the units of X where rows are standardized or on circles, else unit vectors.
     labels : ndarray of shape (n_samples,)
         Their labels; None for "none of them".
 
@@ -229,7 +247,7 @@ def sample(
     )
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
-    rows: Floats = model.normalizer.to("cpu").restore(x).numpy()
+    rows: Floats = model.restore(x).numpy()
     return rows, labels
 
 

@@ -89,7 +89,7 @@ def tree_of(model: FittedModel, shape: Shape = None) -> Axes:
     for level, nodes in enumerate(tree.members):
         then = tree.at_level(level)
         p = then.p if model.is_classifier else tree.sum_up(level, model.density.p)
-        w[nodes.numpy()] = model.normalizer.restore(then.w).cpu().numpy()
+        w[nodes.numpy()] = model.restore(then.w).cpu().numpy()
         label[nodes.numpy()] = p[1:].argmax(1).cpu().numpy()
     names = [""] * tree.n_nodes
     for k, node in enumerate(tree.members[-1].tolist()):  # those that the model has
