@@ -341,6 +341,20 @@ class Normalizer:
         unit = unit * torch.where(gaps.any(1), share, 1.0).sqrt()[:, None]
         return torch.where(gaps & ~lost[:, None], torch.nan, unit), lost
 
+    @property
+    def units(self) -> Tensor | None:
+        """Standard deviations of the features (N,), about, if the kind knows them."""
+        return self.scale if self.circles is None else self.circles.scale
+
+    def distance(self, x: Tensor, other: Tensor) -> Tensor:
+        """How far rows are apart (n,): in ranks on circles, else in standard units or those of X."""
+        if self.circles is not None:
+            apart = self.circles.rank(other) - self.circles.rank(x)
+        else:
+            apart = (other - x) if self.scale is None else (other - x) / self.scale
+        found: Tensor = torch.linalg.vector_norm(apart, dim=1)
+        return found
+
     def restore(self, w: Tensor, categories: Sequence[slice] = ()) -> Tensor:
         """Points of the sphere as a user would read them: in the features' units if possible.
 
