@@ -149,11 +149,19 @@ class Normalizer:
         metric = tensors.get("metric")
         if metric is not None and not (metric.numel() and 1e-30 < float(metric.abs().max()) < 1e30):
             raise ValueError("normalizer.metric is no map that a row could be seen through")
-        own = {name: tensors[name] for name in _CIRCLES if name in tensors}
-        if len(own) != len(_CIRCLES) * (kind == "circles"):
+        if sum(name in tensors for name in _CIRCLES) != len(_CIRCLES) * (kind == "circles"):
             raise ValueError(f"normalize={kind!r} does not go with {sorted(tensors)}")
-        rest = {name: tensor for name, tensor in tensors.items() if name not in own}
-        return cls(kind, **rest, circles=Circles(**own).check() if own else None)
+        found = cls.of(kind, tensors)
+        if found.circles is not None:
+            found.circles.check()
+        return found
+
+    @classmethod
+    def of(cls, kind: str, tensors: Mapping[str, Tensor]) -> Self:
+        """The same of tensors that need no check, in double precision."""
+        every = {name: tensor.double() for name, tensor in tensors.items()}
+        own = {name: every.pop(name) for name in _CIRCLES if name in every}
+        return cls(kind, **every, circles=Circles(**own) if own else None)
 
     @property
     def extra(self) -> int:
