@@ -20,8 +20,8 @@ from mnemosphere import interpret
 from mnemosphere.data.dataset import FileDataset
 from mnemosphere.data.files import ahead
 from mnemosphere.estimators import saving
+from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.from_files import check_features, sample_rows
-from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import kept_settings
 from mnemosphere.export import explore
 from mnemosphere.fitted import FittedModel, Floats, as_numpy, like

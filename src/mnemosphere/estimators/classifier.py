@@ -83,31 +83,31 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
     Parameters
     ----------
     n_memories : int or "auto"
-        "auto": one, five or 25 per class or one per row (at most 1000), whichever the search finds
-        best. Memories that the predictions do not need are merged afterwards.
+        "auto": one or four per class, or four times as many, and again, while held-out rows are
+        predicted better; with many rows in proportion to them, at most 4000.
     objective : {"auto", "joint", "conditional"}
         The likelihood of rows and classes together, or of the classes given the rows. "joint"
-        makes memories prototypical; "conditional" is trained for accuracy. "auto": the search
-        decides.
+        makes memories prototypical; "conditional" is trained for accuracy. "auto": "joint" unless
+        "conditional" predicts held-out rows better by more than a standard error.
     growth : None or int
         Memories to grow from, by splitting those that are saddles. None: all from the start.
     varsigma : float in (0, 1] or "auto"
-        The regularizer ς of the joint likelihood; 1 is the plain one. "auto": the search chooses
-        between two amounts of sharing. The conditional likelihood does not depend on it.
+        The regularizer ς of the joint likelihood; 1 is the plain one. "auto": by how many memories
+        share a row. The conditional likelihood does not depend on it.
     beta : "learn" or float
         Inverse temperature; a number is held fixed.
-    normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "none"}
+    normalize : {"auto", "center", "unit", "standard", "whitened", "weighted", "circles", "none"}
         How rows are put on the sphere; "auto" chooses by held-out log-loss.
     solver : str or FixedPoint or SGD or Adam
         "auto" is "fixed-point" for the joint likelihood and "adam", on the sphere, for the conditional
         one. "sgd" is the paper's constrained SGD with momentum, for either. The objects hold batch
         size, learning rate and the like.
-    search : int or "auto" or None
-        How settings that are "auto" are chosen: by successive halving among all candidates, among
-        so many of them, or not at all (five memories per class, the joint likelihood).
+    search : "auto" or None
+        How settings that are "auto" are chosen: by held-out rows, or not at all (standard units, four
+        memories per class, the conditional likelihood).
     max_iter : int or None
-        Passes over the data; None: 10 exact or 6 incremental fixed-point passes, 20 of Adam, up to
-        300 of SGD.
+        Passes over the data; None: 10 exact or 6 incremental fixed-point passes, as many of Adam as
+        take 80 steps but at least 5, up to 300 of SGD.
     label_smoothing : float in [0, 1)
         ε of the soft labels (1−ε)·onehot + ε/(C+1).
     uniform_weight : float or "auto"
@@ -205,7 +205,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         "beta": [_POSITIVE, StrOptions({"learn"})],
         "normalize": [StrOptions({"auto", *NORMALIZATIONS})],
         "solver": [StrOptions({"auto", "fixed-point", "sgd", "adam"}), FixedPoint, SGD, Adam],
-        "search": [StrOptions({"auto"}), _COUNT, None],
+        "search": [StrOptions({"auto"}), None],
         "max_iter": [_COUNT, None],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "uniform_weight": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -228,7 +228,7 @@ class DAMClassifier(ClassifierMixin, MemoryEstimator):  # type: ignore[misc]
         beta: float | str = "learn",
         normalize: str = "auto",
         solver: str | FixedPoint | SGD | Adam = "auto",
-        search: int | str | None = "auto",
+        search: str | None = "auto",
         max_iter: int | None = None,
         label_smoothing: float = 0.1,
         uniform_weight: float | str = "auto",
@@ -803,7 +803,7 @@ def _fitted(
     model = FittedModel(
         "classifier", trained.votes, trained.density, training.normalizer, rows.features,
         training.classes_, label_mass=dataset.label_mass().cpu(), exemplars=exemplars,
-        lineage=trained.lineage, record=record, **trained_with({**settings, "objective": training.choice.objective}),
+        lineage=trained.lineage, record=record, **trained_with({**settings, "objective": training.choice.candidate.objective}),
     )  # fmt: skip
     known = OUT_OF_SCOPE not in model.classes.tolist()
     return model if known else hide_class(model, OUT_OF_SCOPE)

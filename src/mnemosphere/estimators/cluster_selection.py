@@ -25,8 +25,7 @@ from torch import Tensor
 from mnemosphere.data.normalize import NORMALIZATIONS, Normalizer
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
-from mnemosphere.estimators.crossfit import Floats
-from mnemosphere.estimators.search import FACTOR, SearchTable, directed, halving, is_close
+from mnemosphere.estimators.choice import Floats, SearchTable, directed
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.gaps import fill_neutrally
 from mnemosphere.model.kmeans import spherical_kmeans
@@ -34,6 +33,7 @@ from mnemosphere.model.memory_graph import group, share_graph
 from mnemosphere.model.sparse_rows import SparseRows
 from mnemosphere.numerics import sphere
 
+FACTOR = 3  # rows grow by it from the first look to the last, candidates shrink by it
 NUMBERS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 29)
 MEMORIES = 8  # per cluster of any shape
 SHARED_BY = 2.0  # memories per row, for the graph
@@ -58,12 +58,16 @@ class Disagreement:
     """1 less the agreement of two halves, each time."""
 
     own: Floats
-    weight: Floats  # all count alike
 
     @property
     def mean(self) -> float:
         """Of all times."""
         return float(self.own.mean())
+
+    def is_close(self, best: Disagreement, slack: float = 0.0) -> bool:
+        """Whether it is within one standard error of another (or the slack, if that is larger)."""
+        gap = self.own - best.own
+        return bool(gap.mean() <= max(slack, gap.std() / len(gap) ** 0.5))
 
 
 def choose(
@@ -93,17 +97,26 @@ def choose(
     first = len(order) // FACTOR if len(order) >= FACTOR * least else len(order)
     stages = [(first, _REPEATS[0]), (len(order), _REPEATS[1])]
     stages = stages if is_open else stages[1:]  # few candidates need no first look
-    # With the number given, nothing but the agreement tells shapes and geometries apart.
-    simpler = _complexity if is_open else lambda own: (0, 0, 0)
-    ranking = halving(options, stages, halves, _facts, simpler, _ALIKE)
-    (chosen, found), trials = ranking.last[ranking.place], ranking.trials
+    left, trials = options, SearchTable()
+    for rung, stage in enumerate(stages):
+        found = zip(left, halves(left, stage), strict=True)
+        ranked = sorted(found, key=lambda pair: pair[1].mean)
+        left = [own for own, _ in ranked[: -(-len(left) // FACTOR)]]
+        start = {"rung": rung, "rows": stage[0]}
+        trials += [start | _facts(*pair) | {"chosen": False} for pair in ranked]
+    place = 0
+    if is_open:  # else nothing but the agreement tells shapes and geometries apart
+        near = [k for k, (_, own) in enumerate(ranked) if own.is_close(ranked[0][1], _ALIKE)]
+        place = min(near, key=lambda k: _complexity(ranked[k][0]))
+    trials[place - len(ranked)]["chosen"] = True
+    chosen, agreed = ranked[place]
     if is_open:
         placed = _placed(some, mass, chosen.normalize, len(order))
         clouds = (_one_cloud(placed, generator) for _ in range(_REPEATS[1]))
         each = [_disagreements(cloud, [chosen], 1, generator)[0].mean for cloud in clouds]
-        same = Disagreement(np.array(each), found.weight)
-        one = 1 - found.mean < _STABLE or is_close(same, found)
-        trial = trials[ranking.place - len(ranking.last)]
+        same = Disagreement(np.array(each))
+        one = 1 - agreed.mean < _STABLE or same.is_close(agreed)
+        trial = trials[place - len(ranked)]
         single = Candidate(chosen.normalize, 1, 1)
         trials.append(trial | _facts(single, same) | {"chosen": one})
         trial["chosen"] = not one
@@ -182,7 +195,7 @@ def _disagreements(
         )
         for i, a, b in zip(fits, one, other, strict=True):
             found[i, time] -= agreement(a, b, cases[i].n_clusters, weight)
-    return [Disagreement(own, np.ones(repeats)) for own in found]
+    return [Disagreement(own) for own in found]
 
 
 def _assign(

@@ -12,6 +12,7 @@ from torch import Tensor
 from mnemosphere.data.dataset import ArrayDataset, FileDataset
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows, merge_copies
+from mnemosphere.estimators.choice import SearchTable
 from mnemosphere.estimators.cluster_selection import (
     MEMORIES,
     NUMBERS,
@@ -19,7 +20,6 @@ from mnemosphere.estimators.cluster_selection import (
     SHARED_BY,
     choose,
 )
-from mnemosphere.estimators.search import SearchTable
 from mnemosphere.estimators.setup import PASSES, Trained, precision_of, put_on_sphere, solver_of
 from mnemosphere.interpret.certify import warn_set_aside
 from mnemosphere.model import initialize, objectives

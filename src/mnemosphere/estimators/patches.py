@@ -34,12 +34,12 @@ from mnemosphere.estimators.setup import (
     precision_of,
     solver_of,
 )
-from mnemosphere.estimators.start import start_joint
 from mnemosphere.fitted import Floats, Record, as_numpy, like
 from mnemosphere.model import initialize, objectives
 from mnemosphere.training.callbacks import Callback
 from mnemosphere.training.fit import FitResult, fit
 from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.joint import start_joint
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 _COUNT = Interval(Integral, 1, None, closed="left")

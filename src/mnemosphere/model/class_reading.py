@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 from torch import Tensor
 
 from mnemosphere.model.batch import Batch
@@ -24,15 +25,14 @@ from mnemosphere.model.parameters import Mixture, Parameters
 from mnemosphere.model.votes import Votes
 
 __all__ = [
-    "best_temperature", "frequency_part", "label_log_loss", "label_shares", "net_class_weights",
-    "pseudo_labels", "without_floor",
+    "LOG_T", "best_temperature", "frequency_part", "label_log_loss", "label_shares",
+    "net_class_weights", "posterior_temperature", "tempered_losses", "without_floor",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
 _PSEUDO_ROWS = 0.02
-_MOST_PSEUDO_LABELS = 3
-_COLDEST, _HOTTEST = -4.0, 7.0  # of log T
-_COARSE = 12  # temperatures that are tried first
+LOG_T = tuple(0.5 * k for k in range(-4, 9))  # of the temperatures at which losses are taken
+_FINE = 241  # temperatures in between
 
 
 def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | None = None) -> Tensor:
@@ -90,20 +90,10 @@ def label_shares(targets: Tensor) -> Tensor:
     return plain / torch.where(total > 0, total, 1.0)
 
 
-def pseudo_labels(n_rows: int, n_classes: int) -> float:
-    """Smoothing of n held-out labels that adds a row per class, three at most, spread over all.
+def label_log_loss(params: Mixture, rows: Batch) -> Callable[[float], Tensor]:
+    """Log-losses −Σ_y q_y log P(y|x) of labeled rows, (..., B), as a function of log T.
 
-    Laplace's rule, as in Platt (1999): without it, rows that are all right ask for T = 0. A row for
-    each of many classes would outweigh what the others say: probabilities would be too low.
-    """
-    added = min(n_classes, _MOST_PSEUDO_LABELS)
-    return added / (n_rows + added)
-
-
-def label_log_loss(params: Mixture, rows: Batch) -> Callable[[float], tuple[Tensor, Tensor]]:
-    """Log-losses of labeled rows as a function of log T: −Σ_y q_y log P(y|x), −mean_y log P(y|x).
-
-    Both (..., B); q: the label shares of the row. params: with the class weights of
+    q: the label shares of the row. params: with the class weights of
     `net_class_weights`. Overlaps are taken once. A leading axis of parameters and rows holds
     several problems.
     """
@@ -116,7 +106,7 @@ def label_log_loss(params: Mixture, rows: Batch) -> Callable[[float], tuple[Tens
     labels = params.p[..., :-1] / prior.clamp_min(tiny)[..., None]  # (P+1, C)
     score = torch.empty_like(h)
 
-    def read(log_t: float) -> tuple[Tensor, Tensor]:
+    def read(log_t: float) -> Tensor:
         torch.add(log_prior, h, alpha=math.exp(-log_t), out=score)
         if gaps is not None:
             slope = params.slope[..., None, None] * math.exp(-log_t)
@@ -124,33 +114,41 @@ def label_log_loss(params: Mixture, rows: Batch) -> Callable[[float], tuple[Tens
         classes = exponentials(score, score.amax(-1)) @ labels  # (B, C)
         total = classes.sum(-1, keepdim=True).clamp_min(tiny)
         log_p = (classes / total).clamp_min(tiny).log()
-        return -(q * log_p).sum(-1).double(), -log_p.mean(-1).double()
+        return -(q * log_p).sum(-1).double()
 
     return read
 
 
 def best_temperature(held_out: Sequence[tuple[Mixture, Batch]]) -> float:
-    """The T with the least log-loss of the classes of rows not trained on.
+    """The temperature of rows that were not trained on.
 
-    held_out: (votes at the temperature 1, or parameters with the class weights of
-    `net_class_weights`; labeled rows that they have not seen), one pair or several.
+    held_out: (votes at the temperature 1, or parameters with the class weights of `net_class_weights`; labeled
+    rows that they have not seen), one pair or several.
     """
-    total = sum(rows.total_weight for _, rows in held_out)
-    n_classes = held_out[0][0].n_columns - 1
-    smoothing = pseudo_labels(sum(rows.n_rows for _, rows in held_out), n_classes)
-    reads = [(label_log_loss(params, rows), rows) for params, rows in held_out]
+    losses, weights = [], []
+    for params, rows in held_out:
+        losses.append(tempered_losses(params, rows))
+        weight = rows.sample_weight
+        weights.append(np.ones(rows.n_rows) if weight is None else weight.double().cpu().numpy())
+    return posterior_temperature(np.concatenate(losses), np.concatenate(weights))
 
-    def loss(log_t: float) -> float:
-        found = 0.0
-        for read, rows in reads:
-            plain, spread = read(log_t)
-            found += rows.mean(torch.lerp(plain, spread, smoothing)) * rows.total_weight
-        return found / total
 
-    step = (_HOTTEST - _COLDEST) / (_COARSE - 1)
-    start = min((_COLDEST + k * step for k in range(_COARSE)), key=loss)
-    ends = max(start - step, _COLDEST), min(start + step, _HOTTEST)
-    found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
-    # Where no temperature is better than 1 beyond rounding, it is 1.
-    best = float(found.x) if found.fun < loss(0.0) - 1e-9 else 0.0
-    return float(np.exp(best))
+def tempered_losses(params: Mixture, rows: Batch) -> NDArray[np.float64]:
+    """Log-losses (..., B, T) of labeled rows at the temperatures of `LOG_T`."""
+    read = label_log_loss(params, rows)
+    found: NDArray[np.float64] = torch.stack([read(log_t) for log_t in LOG_T], -1).cpu().numpy()
+    return found
+
+
+def posterior_temperature(losses: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """Exp of the posterior mean of log T, given losses (B, T) at the temperatures of `LOG_T`.
+
+    Before any row, log T ~ N(0, 1): the trained slope is about right. Rows count half, since the same rows
+    have chosen the candidate. So rows that are all predicted correctly do not ask for T = 0.
+    """
+    share = weight / weight.sum()
+    log_t = np.linspace(LOG_T[0], LOG_T[-1], _FINE)
+    loss = CubicSpline(LOG_T, share @ losses)(log_t) / (share @ share)  # of so many equal rows
+    score = -0.5 * (loss - loss.min() + log_t**2)
+    posterior = np.exp(score - score.max())
+    return float(np.exp(posterior @ log_t / posterior.sum()))

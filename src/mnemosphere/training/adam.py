@@ -17,8 +17,8 @@ from mnemosphere.training.solver import GradientSolver, SolverState
 
 __all__ = ["Adam"]
 
-PASSES = 20
-_LEAST_STEPS = 2  # per pass: on few rows batches are smaller
+_LEAST_PASSES = 5
+_STEPS_PER_PASS, _ROWS_PER_STEP = (2, 5), 40  # on few rows batches are smaller
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Adam(GradientSolver):
     """
 
     angle: float = 0.1
-    learning_rate: float = 0.005
+    learning_rate: float = 0.01
     noise: float | str = "auto"
     batch_size: int = 1000
     learn_beta: bool = True
@@ -80,9 +80,18 @@ class Adam(GradientSolver):
         if not all(0 <= d < 1 for d in self.decay):
             raise ValueError(f"both decays must lie in [0, 1), got {self.decay}")
 
+    def _steps_per_pass(self, n_rows: int) -> int:
+        few, several = _STEPS_PER_PASS
+        least = min(max(few, n_rows // _ROWS_PER_STEP), several, n_rows)
+        return max(math.ceil(n_rows / self.batch_size), least)
+
+    def passes(self, n_rows: int, steps: int) -> int:
+        """Passes over n_rows that take about so many steps: at least a few."""
+        return max(_LEAST_PASSES, round(steps / self._steps_per_pass(n_rows)))
+
     def scheduled(self, n_rows: int, max_iter: int) -> Self:
         """The same for max_iter passes over n_rows: no batch much smaller than the others."""
-        each = max(math.ceil(n_rows / self.batch_size), min(_LEAST_STEPS, n_rows))
+        each = self._steps_per_pass(n_rows)
         return replace(self, batch_size=math.ceil(n_rows / each), steps=max_iter * each)
 
     def can_capture(self, params: Parameters) -> bool:

@@ -1,29 +1,34 @@
-"""The conditional likelihood, trained directly: where it starts, and the density afterwards.
+"""The conditional likelihood: where it starts, and how it is trained.
 
-Given the classes, log P(y|x) depends on the slope β_eff and the class weights alone: ς, Ω_N(β) and
-the uniform component belong to the density of the rows. So a conditional model is trained with
-ς = 1 and without a uniform component, from memories that start inside their classes, and gets its
-density from a few fixed-point steps of β and the weights, memories held.
+log P(y|x) depends on the slope β_eff and the class weights alone: ς, Ω_N(β) and the uniform component belong
+to the density of the rows. So a conditional model is trained with ς = 1 and without a uniform component, from
+memories that start inside their classes, by Adam on the sphere. The budget is a number of steps, with a least
+number of passes: few rows need some passes, and with many rows a few are enough.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
-from mnemosphere.model import objectives
-from mnemosphere.model.batch import Batch
+from mnemosphere.data.dataset import Dataset
+from mnemosphere.model import initialize, objectives
 from mnemosphere.model.class_reading import label_shares
-from mnemosphere.model.kernel import accumulate
-from mnemosphere.model.m_step import share_out, solve_beta
-from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.callbacks import Callback
+from mnemosphere.training.fit import FitResult, fit
+from mnemosphere.training.noise import SphereNoise
 
-__all__ = ["class_targets", "fit_density", "start_conditional"]
+__all__ = ["class_targets", "fit_conditional", "start_conditional"]
 
 START_BETA = 20.0  # moderately soft votes on the unit sphere, whatever its dimension
 SMOOTHING = 0.02  # of labels among the C classes: keeps weights of separable rows finite
-_DENSITY_STEPS = 10
-_LEAST_ROWS = 1e-6  # that every memory answers for: none loses all of its weight
+START_ROWS = 50_000  # rows that memories start on
+STEPS = 80  # of Adam; trials of a choice take half of them
 
 
 def start_conditional(w: Tensor, labels: Tensor, *, beta: float | None) -> Parameters:
@@ -50,25 +55,35 @@ def class_targets(targets: Tensor) -> Tensor:
     return torch.cat([total * smooth, torch.zeros_like(total)], -1)
 
 
-def fit_density(
-    params: Parameters, rows: Batch, *, uniform_weight: float, learn_beta: bool
-) -> Parameters:
-    """The same memories with the β, weights and soft labels of highest joint likelihood, ς = 1.
+def fit_conditional(
+    dataset: Dataset,
+    n_memories: int,
+    *,
+    solver: Adam | None = None,
+    noise: float = 0.0,
+    longer: int = 1,
+    beta: float | None = None,
+    max_iter: int | None = None,
+    generator: torch.Generator,
+    callbacks: Sequence[Callback] = (),
+) -> FitResult:
+    """Memories, weights and slope of highest conditional likelihood.
 
-    Fixed-point steps with memories held: the loss never increases.
+    noise: its length on rows, relative to them. longer: times the usual number of steps. max_iter: passes, in
+    place of that number. beta None: learned.
     """
-    mass = accumulate(params, rows, objectives.joint).p_bar[1:]
-    mass = mass.sum(1, keepdim=True).clamp_min(1e-12)
-    weight = rows.sample_weight
-    prior = rows.targets.sum(0) if weight is None else weight @ rows.targets
-    found = from_memories(
-        params.w, prior / prior.sum(), beta=params.beta, uniform_weight=uniform_weight
+    rows = dataset.sample(START_ROWS, generator=generator)
+    w, labels = initialize.within_classes(
+        rows.filled().x, rows.targets, n_memories, generator=generator
     )
-    found = share_out(found, torch.cat([found.p[:1], mass * found.p_q]), hold_classes=True)
-    for _ in range(_DENSITY_STEPS):
-        stats = accumulate(found, rows, objectives.joint)
-        if learn_beta:
-            found = solve_beta(found, stats.overlap.double().sum() / stats.mass[1:].double().sum())
-        mass = stats.p_bar + _LEAST_ROWS * found.p_q
-        found = share_out(found, mass, hold_classes=True)
-    return found
+    n_rows = dataset.n_rows
+    adam = (solver or Adam()).resolve(n_rows, learn_beta=beta is None, device=dataset.device)
+    passes = max_iter or adam.passes(n_rows, longer * STEPS)
+    result = fit(
+        start_conditional(w, labels, beta=beta), dataset.with_targets(class_targets),
+        adam.scheduled(n_rows, passes), rule=objectives.conditional, max_iter=passes,
+        generator=generator, callbacks=callbacks,
+        noise=SphereNoise(noise) if noise > 0 else None,
+    )  # fmt: skip
+    # Steps have faded out.
+    return replace(result, status="converged") if result.status == "max_iter" else result

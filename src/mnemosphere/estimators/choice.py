@@ -1,0 +1,570 @@
+"""How settings that are "auto" are decided: screen a few candidates well, then follow the widths.
+
+Few rows are cross-fitted in five folds. Of many rows one part is held out, candidates are screened on some
+of the others, and the path goes on with more of them.
+
+screen   every geometry with one and with four memories per class, by both objectives
+path     for the best geometries: noise, then four times as many memories, and again, while that helps; with
+         many rows, more steps in the same way
+choice   the best of them; the joint objective unless the conditional one is better by a standard error
+
+Everything that is learned (geometry, start, memories, weights) is learned from the rows that are fitted. The
+choice does not depend on `random_state`: trials have a seed of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mnemosphere.data.dataset import ArrayDataset
+from mnemosphere.data.normalize import METRICS, Normalizer
+from mnemosphere.data.prepare import on_sphere
+from mnemosphere.data.rows import StoredRows
+from mnemosphere.model import initialize, metric
+from mnemosphere.model.batch import Batch
+from mnemosphere.model.class_reading import (
+    LOG_T,
+    label_shares,
+    net_class_weights,
+    posterior_temperature,
+    tempered_losses,
+)
+from mnemosphere.model.gaps import has_gaps
+from mnemosphere.model.metric import MAX_RANK
+from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.sparse_rows import SparseRows
+from mnemosphere.text import format_table
+from mnemosphere.training import few_labels, stacked
+from mnemosphere.training.adam import Adam
+from mnemosphere.training.conditional import STEPS, class_targets, start_conditional
+from mnemosphere.training.fit import fit
+from mnemosphere.training.fixed_point import FixedPoint
+from mnemosphere.training.joint import EXACT_STEPS, start_joint, start_memories
+
+__all__ = ["Candidate", "Choice", "Geometry", "Sample", "SearchTable", "Settings", "choose"]
+
+Floats = NDArray[np.float64]
+
+PER_CLASS = (1, 4)  # memories in the screening; where one is best, four may not be, and the reverse
+FACTOR = 4  # between widths of the path
+MOST_MEMORIES = 4000
+ROWS_PER_MEMORY = 15  # at least, where memories are scaled up with the rows
+NOISE = 0.5  # on rows, relative to their length: what suits images and noisy tables
+TOP = 2  # geometries that go on: the third is hardly ever the best
+ROWS = 1500  # fitted in the screening, and up to which rows are cross-fitted
+ROWS_PER_CLASS = 20  # fitted in the screening, with many classes
+PATH_ROWS, PATH_SHARE = 4000, 0.25  # fitted on the path: so many, or such a share of many rows
+FOLDS, HELD = 5, 2000  # parts that are held out in turn; most rows of one
+LONGER = 3  # times the steps of a trial, where that helps, and again
+SHRINKAGE = 0.5  # of a metric: halfway between the covariance within classes and its mean
+MOST_LOST, LEAST_MOVED = 0.05, 0.05  # rows without direction; mean distance of two geometries
+STACKED = 1 << 21  # rows × memories of problems that are trained side by side
+
+# Columns of a printed table.
+_COLUMNS = {
+    "normalize": "geometry", "n_clusters": "clusters", "n_memories": "memories",
+    "memories_per_cluster": "memories each", "objective": "objective", "noise": "noise",
+    "longer": "steps", "unlabeled": "unlabeled rows", "log_loss": "held-out log-loss",
+    "agreement": "agreement", "error": "±", "chosen": "chosen",
+}  # fmt: skip
+
+
+class SearchTable(list[dict[str, Any]]):
+    """The trials of a search; prints as a table of those on most rows, best first."""
+
+    def __str__(self) -> str:
+        """Columns that say nothing are left out."""
+        last = [t for t in self if t.get("rows") == self[-1].get("rows")]
+        last.sort(key=lambda t: float(t.get("log_loss", -t.get("agreement", 0.0))))
+        shown = [name for name in _COLUMNS if any(t.get(name) for t in last)]
+        lines = [{_COLUMNS[name]: _cell(trial.get(name)) for name in shown} for trial in last]
+        return format_table(lines, 100) if lines else "no search"
+
+
+def _cell(value: Any) -> str:
+    """Yes or nothing, up to four decimals, or as it is."""
+    value = "yes" * value if isinstance(value, bool) else value
+    return f"{round(value, 4):g}" if isinstance(value, float) else str(value or "")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of what is decided."""
+
+    normalize: str
+    n_memories: int
+    objective: str  # "joint" or "conditional"
+    noise: float = 0.0  # on rows, of the conditional objective
+    longer: int = 1  # times the usual number of steps
+    unlabeled: bool = False  # whether rows without label take part
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all candidates share."""
+
+    beta: float | None  # given, or None: learned
+    varsigma: float | None  # given, or None
+    smoothing: float  # of labels, for the joint objective
+    uniform_weight: float | None
+    adam: Adam
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and what held-out rows say of it."""
+
+    candidate: Candidate
+    expected: Evaluation | None = None  # None if nothing was evaluated
+    trials: SearchTable = field(default_factory=SearchTable)
+
+    @property
+    def temperature(self) -> float:
+        """That of the classes, from held-out rows."""
+        return 1.0 if self.expected is None else self.expected.temperature
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Stored rows with label weights, to be put on the sphere in one way or another."""
+
+    rows: StoredRows
+    targets: Tensor  # (n, C+1) float64; zeros: a row without label
+    weight: Tensor | None
+    dtype: torch.dtype
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows."""
+        return self.rows.n_rows
+
+    @property
+    def n_classes(self) -> int:
+        """C."""
+        return self.targets.shape[1] - 1
+
+    @functools.cached_property
+    def labeled(self) -> Tensor:
+        """Which rows have a label, (n,)."""
+        return self.targets.sum(1) > 0
+
+    @functools.cached_property
+    def has_gaps(self) -> bool:
+        """Whether a feature of some row is missing."""
+        return any(has_gaps(x) for _, x in self.rows.chunks())
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are stored sparse."""
+        return isinstance(self.rows.values, SparseRows)
+
+    def take(self, index: Tensor) -> Self:
+        """Some of the rows."""
+        weight = None if self.weight is None else self.weight[index]
+        return replace(self, rows=self.rows.take(index), targets=self.targets[index], weight=weight)
+
+    def on_sphere(self, normalizer: Normalizer) -> tuple[Batch, Tensor]:
+        """(unit rows with their labels, which of them have no direction)."""
+        x, lost = on_sphere(self.rows, normalizer, self.dtype)
+        weight = None if self.weight is None else self.weight.to(self.dtype)
+        return Batch(x, self.targets.to(self.dtype), weight), lost
+
+
+class Geometry(NamedTuple):
+    """How rows are put on the sphere, learned from rows."""
+
+    normalizer: Normalizer
+    metric: Tensor | None
+
+    @classmethod
+    def fit(cls, kind: str, rows: Sample) -> tuple[Self, Batch, Tensor]:
+        """(the geometry, the rows as it puts them on the sphere, which have no direction)."""
+        normalizer = Normalizer.fit(kind, rows.rows, rows.weight)
+        batch, lost = rows.on_sphere(normalizer)
+        if kind not in METRICS:
+            return cls(normalizer, None), batch, lost
+        known = batch.take(~lost) if bool(lost.any()) else batch
+        found = metric.start(known, SHRINKAGE, weighted=kind == "weighted")
+        return cls(normalizer, found), metric.apply(found, batch), lost
+
+    def place(self, rows: Sample) -> tuple[Batch, Tensor]:
+        """(other rows in this geometry, which have no direction)."""
+        batch, lost = rows.on_sphere(self.normalizer)
+        return batch if self.metric is None else metric.apply(self.metric, batch), lost
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Log-losses of one candidate on held-out rows."""
+
+    losses: Floats  # (rows, temperatures)
+    weight: Floats  # (rows,)
+
+    @functools.cached_property
+    def _means(self) -> Floats:
+        found: Floats = self.weight / self.weight.sum() @ self.losses
+        return found
+
+    @property
+    def own(self) -> Floats:
+        """The loss of each row at the best temperature."""
+        found: Floats = self.losses[:, int(np.argmin(self._means))]
+        return found
+
+    @property
+    def mean(self) -> float:
+        """The mean loss at that temperature; of one class, rounding may take it below 0."""
+        return max(0.0, float(self._means.min()))
+
+    @property
+    def error(self) -> float:
+        """Its standard error."""
+        return _mean_and_error(self.own, self.weight)[1]
+
+    @property
+    def temperature(self) -> float:
+        """That of the classes."""
+        return posterior_temperature(self.losses, self.weight)
+
+    def exceeds(self, other: Evaluation) -> bool:
+        """Whether it is worse by more than a standard error of the difference, row by row."""
+        mean, error = _mean_and_error(self.own - other.own, self.weight)
+        return mean > error
+
+
+def _mean_and_error(values: Floats, weight: Floats) -> tuple[float, float]:
+    """The weighted mean, and its standard error."""
+    share = weight / weight.sum()
+    mean = float(share @ values)
+    return mean, float(np.sqrt(np.sum((share * (values - mean)) ** 2)))
+
+
+class Split(NamedTuple):
+    """Numbers of the rows to fit and of those held out."""
+
+    fitted: Tensor
+    held: Tensor
+
+
+def splits(targets: Tensor, n_fitted: int, n_held: int, number: int) -> list[Split]:
+    """Disjoint held-out parts of the labeled rows, classes in proportion, and rows to fit.
+
+    Rows without label are never held out; all of them take part in each fit.
+    """
+    order = initialize.class_by_class(targets, generator=torch.Generator().manual_seed(0))
+    labeled = targets.sum(1) > 0
+    known, unknown = order[labeled[order]], order[~labeled[order]]
+    found = []
+    for k in range(number):
+        rolled = known.roll(-k * n_held)
+        fitted = rolled[n_held : n_held + n_fitted]
+        found.append(Split(torch.cat([fitted, unknown]).sort().values, rolled[:n_held]))
+    return found
+
+
+def usable(sample: Sample) -> list[str]:
+    """The geometries that leave hardly a row without direction, simplest first."""
+    kinds = [*directed(sample.rows, sample.weight), "standard"]
+    if not sample.is_sparse:
+        # A metric fills missing values; whitening those would count what it made up.
+        kinds += [] if sample.has_gaps else ["whitened"]
+        kinds += ["circles"] if sample.rows.n_features < MAX_RANK else []
+    return kinds
+
+
+def directed(rows: StoredRows, weight: Tensor | None) -> list[str]:
+    """Those of "unit" and "center" that leave hardly a row without direction, and differ at all."""
+    found: dict[str, Tensor] = {}
+    for kind, least in (("unit", 2), ("center", 3)):
+        if rows.n_features >= least:
+            x, lost = on_sphere(rows, Normalizer(kind), torch.float64)
+            mass = torch.ones_like(lost, dtype=torch.float64) if weight is None else weight
+            others = found.values() if type(x) is Tensor else ()
+            same = any(float((x - other).norm(dim=1).mean()) <= LEAST_MOVED for other in others)
+            if not same and float(mass[lost].sum()) <= MOST_LOST * float(mass.sum()):
+                found[kind] = x
+    return [*found]
+
+
+class _Trials:
+    """Candidates that were evaluated on the same rows."""
+
+    def __init__(
+        self, sample: Sample, settings: Settings, fitted: int, held: int, number: int
+    ) -> None:
+        self.sample, self.settings, self.fitted = sample, settings, fitted
+        self.parts = splits(sample.targets, fitted, held, number)
+        self.found: dict[Candidate, Evaluation] = {}
+
+    def run(self, candidates: Sequence[Candidate]) -> None:
+        """Evaluate those that are new."""
+        new = [own for own in dict.fromkeys(candidates) if own not in self.found]
+        found = evaluate(self.sample, new, self.parts, self.settings)
+        self.found.update(zip(new, found, strict=True))
+
+    def ranked(self, objective: str) -> list[Candidate]:
+        """Those of an objective, best first."""
+        own = [c for c in self.found if c.objective == objective]
+        return sorted(own, key=lambda c: self.found[c].mean)
+
+    def follow(self, lines: Sequence[Candidate]) -> None:
+        """Wider candidates, line by line, until one is clearly worse than the best of its line."""
+        most = min(MOST_MEMORIES, 2 * self.fitted // 3)
+        while lines:
+            wider = [min(FACTOR * own.n_memories, most) for own in lines]
+            pairs = zip(lines, wider, strict=True)
+            nexts = [replace(own, n_memories=k) for own, k in pairs if 2 * k >= 3 * own.n_memories]
+            self.run(nexts)
+            lines = [own for own in nexts if not self.found[own].exceeds(self._best_like(own))]
+
+    def _best_like(self, line: Candidate) -> Evaluation:
+        alike = (own for own in self.found if replace(own, n_memories=line.n_memories) == line)
+        return min((self.found[own] for own in alike), key=lambda own: own.mean)
+
+    def lengthen(self, best: Candidate) -> None:
+        """The same candidate with more steps, while that helps."""
+        for _ in range(2):
+            longer = replace(best, longer=LONGER * best.longer)
+            self.run([longer])
+            if self.found[longer].mean >= self.found[best].mean:
+                break
+            best = longer
+
+    def table(self, chosen: Candidate) -> Iterator[dict[str, Any]]:
+        """The trials in plain values, best first."""
+        for own, found in sorted(self.found.items(), key=lambda pair: pair[1].mean):
+            yield {
+                "rows": self.fitted, **vars(own), "log_loss": found.mean, "error": found.error,
+                "chosen": own == chosen,
+            }  # fmt: skip
+
+
+def choose(
+    sample: Sample, settings: Settings, *, normalize: str, n_memories: int | None,
+    objectives: Sequence[str], noise: float | None, search: bool = True,
+) -> Choice:  # fmt: skip
+    """Decide what is not given, and evaluate it on held-out rows.
+
+    normalize may be "auto"; n_memories, noise: None if open. Without a search what is open is set: standard
+    units (rows as they are if sparse), four memories per class, the conditional objective, no noise.
+    """
+    n_labeled, n_classes = int(sample.labeled.sum()), sample.n_classes
+    kinds = [normalize] if normalize != "auto" else usable(sample)
+    number = min(FOLDS, max(1, round(FOLDS * ROWS / max(1, n_labeled))))
+    held = min(n_labeled // FOLDS, HELD)
+    first = min(n_labeled - held, max(ROWS, ROWS_PER_CLASS * n_classes))
+    most = max(n_classes, 2 * first // 3)
+    widths = sorted({min(k * n_classes, most) for k in PER_CLASS})
+    widths = widths if n_memories is None else [n_memories]
+    noises = [0.0] if sample.is_sparse else [0.0, NOISE] if noise is None else [noise]
+    if not search:
+        kinds = [k for k in kinds if k == ("unit" if sample.is_sparse else "standard")] or kinds[:1]
+        objectives, widths, noises = objectives[-1:], widths[-1:], noises[:1]
+    joint = "joint" in objectives
+    # On circles, columns that depend on each other count twice in the joint likelihood.
+    plain = [kind for kind in kinds if kind != "circles"] or kinds
+    screen = [Candidate(kind, k, "joint") for kind in plain for k in widths if joint]
+    if "conditional" in objectives:
+        screen += [Candidate(kind, k, "conditional", noises[0]) for kind in kinds for k in widths]
+    if joint and n_labeled < sample.n_rows:
+        k = n_memories or min(sample.n_rows, max(ROWS, n_classes))
+        own = [kind for kind in plain if kind not in METRICS]
+        screen += [Candidate(kind, k, "joint", unlabeled=True) for kind in own]
+    least = 2 if n_labeled == sample.n_rows else FOLDS
+    if n_labeled < least * max(2, n_classes):  # nothing can be held out
+        return Choice(next((own for own in screen if own.unlabeled), screen[0]))
+
+    trials = _Trials(sample, settings, first, held, number)
+    trials.run(screen)
+    last = trials
+    if len(screen) > 1 or len(noises) > 1:
+        tops = [list(dict.fromkeys(own.normalize for own in trials.ranked(kind)))[:top]
+                for kind, top in (("joint", 1), ("conditional", TOP))]  # fmt: skip
+        second = min(n_labeled - held, max(PATH_ROWS, int(PATH_SHARE * n_labeled)))
+        if second > 1.2 * first:
+            last = _Trials(sample, settings, second, held, number)
+        lines = [Candidate(kind, widths[-1], "joint") for kind in tops[0] if joint]
+        lines += [
+            Candidate(kind, widths[-1], "conditional", own) for kind in tops[1] for own in noises
+        ]
+        last.run([replace(own, n_memories=k) for own in lines for k in widths]
+                 + [own for own in screen if own.unlabeled])  # fmt: skip
+        if n_memories is None:
+            last.follow([own for own in lines if not last.found[own].exceeds(last._best_like(own))])
+        if last is not trials and "conditional" in objectives:
+            last.lengthen(last.ranked("conditional")[0])
+    ranked = [last.ranked(kind) for kind in ("joint", "conditional")]
+    found = last.found
+    best = min((own[0] for own in ranked if own), key=lambda own: found[own].mean)
+    if ranked[0] and not found[ranked[0][0]].exceeds(found[best]):
+        best = ranked[0][0]
+    whole = [own for own in ranked[0] if own.unlabeled and not found[own].exceeds(found[best])]
+    best = whole[0] if whole else best
+    table = [*(trials.table(best) if last is not trials else ()), *last.table(best)]
+    return Choice(
+        _scaled(best, last.fitted, n_labeled, n_classes, n_memories),
+        found[best],
+        SearchTable(table),
+    )
+
+
+def _scaled(
+    best: Candidate, fitted: int, n_rows: int, n_classes: int, given: int | None
+) -> Candidate:
+    """With memories in proportion to rows, where more than one per class were of use."""
+    k = best.n_memories
+    if given is not None or best.unlabeled or k <= n_classes or n_rows < 2 * fitted:
+        return best
+    return replace(
+        best, n_memories=max(k, min(k * n_rows // fitted, n_rows // ROWS_PER_MEMORY, MOST_MEMORIES))
+    )
+
+
+class _Trial(NamedTuple):
+    """A candidate on one split."""
+
+    losses: Floats  # (held-out rows, temperatures), to be filled in
+    directed: NDArray[np.int64]  # the held-out rows that have a direction
+    candidate: Candidate
+    params: Parameters
+    fitted: Batch
+    held: Batch
+
+
+def evaluate(
+    sample: Sample, candidates: Sequence[Candidate], parts: Sequence[Split], settings: Settings
+) -> list[Evaluation]:
+    """Held-out losses of each candidate, all splits one after the other."""
+    held = [sample.take(part.held) for part in parts]
+    trials: list[_Trial] = []
+    losses = []
+    for number, (part, own) in enumerate(zip(parts, held, strict=True)):
+        rows = sample.take(part.fitted)
+        prior = rows.targets[:, :-1].sum(0)
+        chance = label_shares(own.targets) @ -(prior / prior.sum()).clamp_min(1e-9).log()
+        # Rows without direction are predicted by the class frequencies.
+        blank = np.tile(chance.double().cpu().numpy()[:, None], (1, len(LOG_T)))
+        losses.append([blank.copy() for _ in candidates])
+        trials += _trials(rows, own, candidates, losses[-1], settings, number)
+    for group in _groups(trials):
+        for trial, loss in zip(group, _held_out_losses(group, settings), strict=True):
+            trial.losses[trial.directed] = loss
+    weights = [
+        np.ones(own.n_rows) if own.weight is None else own.weight.double().cpu().numpy()
+        for own in held
+    ]
+    weight = np.concatenate(weights)
+    return [
+        Evaluation(np.concatenate([own[k] for own in losses]), weight)
+        for k in range(len(candidates))
+    ]
+
+
+def _trials(
+    rows: Sample, held: Sample, candidates: Sequence[Candidate], losses: list[Floats],
+    settings: Settings, seed: int,
+) -> Iterator[_Trial]:  # fmt: skip
+    """One split as every candidate sees it, with memories where they start."""
+    placed: dict[str, tuple[Batch, Batch, Tensor]] = {}
+    starts: dict[tuple[object, ...], tuple[Tensor, Tensor | None]] = {}
+    for candidate, loss in zip(candidates, losses, strict=True):
+        kind = candidate.normalize
+        if kind not in placed:
+            geometry, fitted, lost = Geometry.fit(kind, rows)
+            batch, without = geometry.place(held)
+            some = (~without).nonzero()[:, 0]
+            fitted = fitted.take(~lost) if bool(lost.any()) else fitted
+            placed[kind] = fitted, batch.take(some), some
+        fitted, batch, some = placed[kind]
+        if not candidate.unlabeled and not bool(rows.labeled.all()):
+            fitted = fitted.take(fitted.targets.sum(1) > 0)
+        if len(some) == 0 or fitted.n_rows == 0:
+            continue
+        begun = kind, candidate.n_memories, candidate.unlabeled
+        if begun not in starts:  # the same for both objectives
+            starts[begun] = start_memories(
+                fitted, min(candidate.n_memories, max(fitted.n_rows, rows.n_classes)),
+                own_labels=not candidate.unlabeled, generator=torch.Generator().manual_seed(seed),
+            )  # fmt: skip
+        params = _begin(candidate, fitted, starts[begun], settings)
+        yield _Trial(loss, some.cpu().numpy(), candidate, params, fitted, batch)
+
+
+def _begin(
+    candidate: Candidate, fitted: Batch, memories: tuple[Tensor, Tensor | None], settings: Settings
+) -> Parameters:
+    w, labels = memories
+    if candidate.objective == "conditional":
+        assert labels is not None
+        return start_conditional(w, labels, beta=settings.beta)
+    return start_joint(
+        w, labels, fitted, varsigma=settings.varsigma, beta=settings.beta,
+        uniform_weight=settings.uniform_weight,
+    )  # fmt: skip
+
+
+def _groups(trials: Sequence[_Trial]) -> list[list[_Trial]]:
+    """Trials of one shape and objective, as many as are trained side by side."""
+    by_shape: dict[tuple[object, ...], list[_Trial]] = {}
+    for k, trial in enumerate(trials):
+        alone = isinstance(trial.fitted.x, SparseRows) or trial.candidate.unlabeled
+        key = (
+            trial.candidate.objective, trial.candidate.longer, trial.params.w.shape,
+            trial.fitted.n_rows, trial.held.n_rows, k if alone else -1,
+        )  # fmt: skip
+        by_shape.setdefault(key, []).append(trial)
+    found = []
+    for group in by_shape.values():
+        size = max(1, STACKED // (group[0].fitted.n_rows * group[0].params.n_memories))
+        found += [group[cut : cut + size] for cut in range(0, len(group), size)]
+    return found
+
+
+def _held_out_losses(group: Sequence[_Trial], settings: Settings) -> list[Floats]:
+    """Train a group of trials and evaluate them: (held-out rows, temperatures) of each."""
+    order = sorted(range(len(group)), key=lambda k: -group[k].candidate.noise)
+    some = [group[k] for k in order]
+    if len(group) == 1:
+        params, rows, held = some[0].params, some[0].fitted, some[0].held
+    else:
+        params = Parameters.stack([trial.params for trial in some])
+        rows = Batch.stack([trial.fitted for trial in some])
+        held = Batch.stack([trial.held for trial in some])
+    losses = tempered_losses(_train(params, rows, some, settings), held)
+    several = losses.reshape(len(group), *losses.shape[-2:])
+    return [several[order.index(k)] for k in range(len(group))]
+
+
+def _train(
+    params: Parameters, rows: Batch, trials: Sequence[_Trial], settings: Settings
+) -> Parameters:
+    """Parameters from which classes are read, of one trial or of several stacked."""
+    first, n_rows = trials[0].candidate, rows.x.shape[-2]
+    learn_beta, generator = settings.beta is None, torch.Generator().manual_seed(0)
+    if first.objective == "conditional":
+        solver = settings.adam.resolve(n_rows, learn_beta=learn_beta, device=rows.x.device)
+        passes = solver.passes(n_rows, first.longer * STEPS // 2)
+        params = stacked.conditional(
+            params, replace(rows, targets=class_targets(rows.targets)),
+            solver.scheduled(n_rows, passes), first.noise,
+            noisy=sum(trial.candidate.noise > 0 for trial in trials), generator=generator,
+        )  # fmt: skip
+        return params.replace(p=net_class_weights(params, 0.0))
+    if first.unlabeled:  # the weights of memories are held, as in the training of the model
+        data = ArrayDataset(rows)
+        settled = few_labels.settle(params, data, learn_beta=learn_beta, generator=generator)
+        steps = FixedPoint(None, learn_beta=learn_beta, learn_weights=False)
+        result = fit(settled.params, data, steps, max_iter=EXACT_STEPS, tol=steps.tol)
+        params, counts = result.params, steps.label_counts(result.state, n_rows)
+    else:
+        params = stacked.joint(params, rows, learn_beta=learn_beta, max_iter=EXACT_STEPS)
+        counts = params.p * n_rows
+    return params.replace(p=net_class_weights(params, settings.smoothing, counts))
