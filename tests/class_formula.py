@@ -50,13 +50,13 @@ def log_probabilities(shares: Array, soft: Array) -> Array:
 
 def soft_labels_of(model: object) -> Array:
     """Those that the model reads classes from, (P+1, C+1); fit counts them in its last pass."""
-    net = model.model_.net.p.double().numpy()  # type: ignore[attr-defined]
+    net = model.model_.votes.p.double().numpy()  # type: ignore[attr-defined]
     return np.asarray(net / net.sum(axis=1, keepdims=True))
 
 
 def of_model(model: object, x: Array, t: float | None = None) -> tuple[Array, Array, Array]:
     """Shares (B, P+1), soft labels (P+1, C+1) and probabilities (B, C) of unit rows."""
-    params = model.params_  # type: ignore[attr-defined]
+    params = model.model_.trained  # type: ignore[attr-defined]
     t = model.temperature_ if t is None else t  # type: ignore[attr-defined]
     p = params.p.double().numpy()
     soft = soft_labels_of(model)

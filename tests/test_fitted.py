@@ -33,7 +33,7 @@ def model(iris):
 
 def test_the_model_is_frozen(model):
     with pytest.raises(dataclasses.FrozenInstanceError):
-        model.model_.params = None
+        model.model_.votes = None
 
 
 def test_attributes_are_those_of_the_model(model, iris):
@@ -53,7 +53,7 @@ def test_attributes_are_those_of_the_model(model, iris):
 def test_calls_leave_the_model_as_it_was(model, iris):
     """Also what goes on from it: a stream, a calibration."""
     x, y = iris
-    before = {name: t.clone() for name, t in model.params_.to_tensors().items()}
+    before = {name: t.clone() for name, t in model.model_.density.to_tensors().items()}
     copies = [copy.copy(model) for _ in range(3)]
     copies[0].partial_fit(x[:60], y[:60]).partial_fit(x[60:], y[60:])
     copies[1].calibrate(x, y)
@@ -61,7 +61,9 @@ def test_calls_leave_the_model_as_it_was(model, iris):
     state = {k: t.clone() for k, t in copies[0].model_.stream.state.items()}
     copy.copy(copies[0]).partial_fit(x[:40], y[:40])
     assert all(torch.equal(t, copies[0].model_.stream.state[k]) for k, t in state.items())
-    assert all(torch.equal(t, before[name]) for name, t in model.params_.to_tensors().items())
+    assert all(
+        torch.equal(t, before[name]) for name, t in model.model_.density.to_tensors().items()
+    )
     assert model.novelty_threshold_ is None
     assert not np.array_equal(copies[0].predict_proba(x), model.predict_proba(x))
 

@@ -21,6 +21,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from mnemosphere import DAMClassifier
 from mnemosphere.interpret.evaluation import calibration_error
+from mnemosphere.model.votes import Votes
 from research import report
 from research.benchmarks._options import add_data, parser
 from research.field.sets import load
@@ -32,7 +33,7 @@ SETS = ("shuttle", "satellite", "income", "churn", "credit", "digits", "attritio
 def uncalibrated(model: DAMClassifier) -> DAMClassifier:
     """The same memories, read as they were trained."""
     plain = copy.copy(model)
-    plain.model_ = plain.model_.recalibrate(temperature=1.0, class_weights=model.params_.p)
+    plain.model_ = plain.model_.replace(votes=Votes.of(model.model_.trained))
     return plain
 
 

@@ -65,8 +65,8 @@ def open_rows(data: str, directory: Path | None, device: str) -> tuple[Rows, Row
 
 def fidelity(model: FittedModel, x: Any) -> float:
     """Share of rows whose predicted class is that of the single nearest memory."""
-    nearest = (model.on_sphere(x)[0] @ model.params.w.mT).argmax(1)
-    own = model.net.p[1:, :-1].argmax(1)
+    nearest = (model.on_sphere(x)[0] @ model.votes.w.mT).argmax(1)
+    own = model.votes.p[1:, :-1].argmax(1)
     return float((own[nearest] == model.log_proba(x).argmax(1)).double().mean())
 
 

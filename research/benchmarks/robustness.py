@@ -330,7 +330,7 @@ def run_job(job: Job, args: Any) -> Json:
         "attacked": accuracy_curve(right, found.attacked, lengths),
         "radius": float(np.median(found.certified)), "attack": float(np.median(found.attacked)),
         "memories": None if model is None else model.n_memories_,
-        "beta_eff": None if model is None else float(model.model_.class_params.beta_eff),
+        "beta_eff": None if model is None else float(model.model_.votes.slope),
         "seconds": round(time.perf_counter() - began, 2),
     }  # fmt: skip
 

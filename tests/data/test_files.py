@@ -320,7 +320,7 @@ def test_bad_files(tmp_path, rows):
         5, objective="joint", varsigma=0.5, normalize="unit", max_iter=1, random_state=0
     )
     says("a NaN", r"b\.parquet: row 123 is NaN in column 'f2'", lambda: model.fit(both_files()))
-    assert not hasattr(model, "params_")
+    assert not hasattr(model, "memories_")
     names = y.astype(object)
     names[77] = None
     save(bad, x, names)

@@ -137,7 +137,7 @@ def read(request, data, fresh, oracle) -> Read:
         random_state=0,
     ).fit(data.x, data.y)
     x = torch.from_numpy(on_sphere(request.param, fresh.x, data.x))
-    params = model.params_
+    params = model.model_.density
     h = params.varsigma * params.beta * x @ params.w.T - oracle.log_omega(params.beta, x.shape[1])
     h = torch.cat([torch.zeros(len(x), 1, dtype=h.dtype), h], dim=1)
     shares = (params.p.sum(1).log() + h).softmax(1).numpy()

@@ -243,9 +243,8 @@ def test_at_prediction_they_get_the_prior_and_novelty_one(data, kind):
     assert mn.interpret.is_novel(model.calibrate(data.x).model_, rows, 0.1)[0]
     assert not model.transform(rows)[0].any()
     # The memories' shares and that of the uniform component make one, for every row.
-    assert np.allclose(
-        model.transform(rows).sum(1) + mn.interpret.novelty(model.model_, rows), 1, rtol=1e-12
-    )
+    uniform = model.explain(rows).uniform_share
+    assert np.allclose(model.transform(rows).sum(1) + uniform, 1, rtol=1e-12)
     # The rows beside it are what they are alone.
     for name in ("predict_proba", "novelty_score", "transform"):
         together, alone = getattr(model, name)(rows)[1:], getattr(model, name)(rows[1:])
@@ -279,15 +278,15 @@ def test_the_warning_is_about_the_last_pass_of_the_last_phase(fitted, losses, wa
             residual=None, n_memories=7, seconds=0.1, phase=phase,
         )  # fmt: skip
 
-    settings = {"max_iter": None}
+    settings, parts = {"max_iter": None}, (fitted.model_.votes, fitted.model_.density)
     history = tuple(record(k, loss, 0) for k, loss in enumerate(losses))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        record_of(settings, Trained(fitted.params_, fitted.params_.p, 1.0, history, "max_iter"), [])
+        record_of(settings, Trained(*parts, history, "max_iter"), [])
         assert [w.category for w in caught] == [ConvergenceWarning] * warned
         begun = (*history, record(3, 0.1, 1))
         for status, passes in (("converged", history), ("max_iter", begun), ("max_iter", ())):
-            record_of(settings, Trained(fitted.params_, fitted.params_.p, 1.0, passes, status), [])
+            record_of(settings, Trained(*parts, passes, status), [])
         assert len(caught) == warned
 
 

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import mnemosphere as mn
 from mnemosphere.model import memory_graph
+from mnemosphere.model.kernel import log_joint
 from quick_clusters import N, blobs, small
 
 
@@ -281,9 +282,10 @@ def test_recall_and_samples_of_a_cluster(data, fitted):
         assert labels.dtype == fitted.classes_.dtype
         assert (fitted.predict(rows) == cluster).mean() > 0.8
         label = np.full(len(blurred), cluster)
-        layer = mn.export.to_torch(fitted.model_)
+        model = fitted.model_
         before, after = (
-            layer(torch.from_numpy(z))[:, cluster] for z in (blurred, fitted.recall(blurred, label))
+            log_joint(model.density, model.on_sphere(z)[0])[:, cluster]
+            for z in (blurred, fitted.recall(blurred, label))
         )
         assert (after >= before - 1e-9).all()  # down the energy −log P(x|cluster)
     assert np.array_equal(

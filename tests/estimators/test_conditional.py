@@ -47,7 +47,7 @@ def test_digits_with_ten_memories_beat_the_joint_model():
 def test_each_memory_votes_for_its_own_class_alone(wine):
     x, y = wine
     model = mn.DAMClassifier(**SETTINGS).fit(x, y)
-    net = model.model_.calibration.class_weights
+    net = model.model_.votes.p
     soft = net[1:, :-1] / net[1:, :-1].sum(1, keepdim=True)
     assert soft.max(1).values.min() > 0.99
     assert {*soft.argmax(1).tolist()} == {0, 1, 2}

@@ -16,7 +16,9 @@ mpl.use("Agg")
 def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     model, x, _, _ = read
     if calibrated:
-        model = mn.as_estimator(model.model_.with_params(model.params_)).calibrate(fresh.x, fresh.y)
+        model = mn.as_estimator(model.model_.with_trained(model.model_.trained)).calibrate(
+            fresh.x, fresh.y
+        )
         assert model.temperature_ != 1.0
     shares, soft, proba = class_formula.of_model(model, x.numpy())
     found = model.explain(fresh.x, n_nearest=7)
@@ -28,7 +30,7 @@ def test_explanations_add_up_to_the_prediction(read, data, fresh, calibrated):
     assert found.memory.shape == (47, len(set(standing)))
     assert (np.diff(found.share, axis=1) <= 0).all()
     assert np.allclose(found.uniform_share, shares[:, 0], rtol=1e-9)
-    overlap = (x @ model.params_.w.T).numpy()
+    overlap = (x @ model.model_.votes.w.T).numpy()
     assert np.allclose(np.take_along_axis(overlap, found.memory, 1), found.overlap, rtol=1e-9)
     alone = found.n_alike == 1
     own = soft[1:][found.memory]
@@ -92,7 +94,9 @@ def test_typical_rows_are_named_and_shown(data):
     assert f"#{why[0][0].memory}" in str(why)
     names = np.array(["<b>ant", "bee", "cat"])
     html = (
-        mn.as_estimator(model.model_.with_params(model.params_)).explain(data.x[:2])._repr_html_()
+        mn.as_estimator(model.model_.with_trained(model.model_.trained))
+        .explain(data.x[:2])
+        ._repr_html_()
     )
     assert html.count("<table>") == 4  # for each row: memories and features
     odd = mn.DAMClassifier(7, objective="joint", varsigma=0.9, normalize="unit", random_state=0)

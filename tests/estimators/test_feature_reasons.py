@@ -18,7 +18,7 @@ from quick_models import small
 def test_parts_of_overlaps_and_of_the_odds(read, data, fresh):
     model, x, _, _ = read
     x = x.numpy()
-    w = model.params_.w.numpy()
+    w = model.model_.votes.w.numpy()
     shares, soft, _ = class_formula.of_model(model, x)
     beta = model.varsigma_ * model.beta_ / model.temperature_
     log_proba = model.predict_log_proba(fresh.x)
@@ -120,7 +120,7 @@ def test_the_odds_rise_towards_the_memories_of_the_predicted_class(named, fresh)
     model = named
     row, step = fresh.x[7] / np.linalg.norm(fresh.x[7]), 1e-6
     why = model.explain(row[None]).features()
-    beta = float(model.model_.class_params.beta_eff)
+    beta = float(model.model_.votes.slope)
     slope = beta * (why.predicted_position - why.runner_up_position) / 5**0.5
     across = np.eye(5) - np.outer(row, row)
     a, b = why.predicted, why.runner_up
@@ -168,17 +168,21 @@ def test_what_the_metric_lets_count_is_part_of_it(data):
     assert abs(form[first]) == pytest.approx(apart.max())
     found = model.explain(frame.iloc[:2])
     why = found.features(1)
-    np.testing.assert_allclose(why.relevance, form.diagonal(), rtol=1e-10)
+    relevance = form.diagonal()
+    relevance = [*relevance[:5], relevance[5:].mean()]  # a category is one feature
+    np.testing.assert_allclose(why.relevance, relevance, rtol=1e-10)
+    assert why.names == [*frame.columns]
+    assert why.written[5] == frame["plan"][1]
     assert why.pairs[0] == (*pairs.iloc[0][["feature", "other"]], pytest.approx(form[first]))
-    assert why.as_dicts()[0]["relevance"] == pytest.approx(form.diagonal()[why.order()[0]])
+    assert why.as_dicts()[0]["relevance"] == pytest.approx(relevance[why.order()[0]])
     assert {"relevance rank", "difference"} <= set(why.table()[0])
     assert why.relevance_rank[why.relevance.argmax()] == 1
-    assert sorted(why.relevance_rank) == list(range(1, len(names) + 1))
+    assert sorted(why.relevance_rank) == list(range(1, 7))
     assert f"counting together: {names[first[0]]}" in str(found)
     titles = [ax.get_title(loc) for ax in found.plot(0).axes for loc in ("left", "center")]
     assert "relevance" in titles
     # The strongest features of a memory are those of the largest weight in overlaps with it.
-    weight = model.params_.w.numpy() @ model.model_.normalizer.metric.numpy()
+    weight = model.model_.votes.w.numpy() @ model.model_.normalizer.metric.numpy()
     best = np.abs(weight[:, : len(names)]).argmax(1)
     table = model.memory_table()
     assert [line[0] for line in table["features"]] == [names[k] for k in best[table.index]]

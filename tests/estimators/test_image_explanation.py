@@ -65,7 +65,7 @@ def test_the_part_of_a_cell_by_hand(case):
         for i, j in np.ndindex(cells.shape[2:]):
             here = np.flatnonzero([name.startswith(f"patch{size}_cell{i},{j}_") for name in names])
             assert len(here) == 5
-            w = model.params_.w.numpy()[found.memory][..., here]
+            w = model.model_.votes.w.numpy()[found.memory][..., here]
             expected = (w * rows[:, None, here]).sum(-1)
             np.testing.assert_allclose(cells[:, :, i, j], expected, rtol=0, atol=1e-10)
 

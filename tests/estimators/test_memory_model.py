@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import mnemosphere as mn
+from mnemosphere.model.kernel import log_joint
 from quick_models import small
 
 # density, novelty, shares
@@ -67,10 +68,13 @@ def test_recall_completes_what_is_not_known(data, fresh, kind):
 def test_recall_of_a_class_climbs_the_density_of_that_class(image_model, images):
     x = images.x_test[:20].astype(float)
     found = image_model.recall(x, y=np.full(20, 7))
-    layer = mn.export.to_torch(image_model.model_)
-    before, after = (layer(torch.from_numpy(z))[:, 7] for z in (x, found))
+    model = image_model.model_
+
+    def density(rows):
+        return log_joint(model.density, model.on_sphere(rows)[0])[:, 7]
+
+    before, after, free = map(density, (x, found, image_model.recall(x)))
     assert (after > before).all()
-    free = layer(torch.from_numpy(image_model.recall(x)))[:, 7]
     # A descent for any class may end in a still denser place of this one, but rarely does.
     assert (after >= free - 1e-3).double().mean() > 0.8
 
@@ -117,7 +121,7 @@ def test_levels_of_growth_are_models(grown, images):
     last = mn.as_estimator(mn.interpret.at_level(grown.model_, -1))
     assert [m.temperature_ for m in levels] == [1.0] * len(levels)  # that of fit is the whole's
     whole = mn.as_estimator(
-        grown.model_.with_params(grown.params_)
+        grown.model_.with_trained(grown.model_.trained)
     )  # without what fit counted and left-out rows told
     assert np.array_equal(last.predict_proba(x), whole.predict_proba(x))
     losses = [log_loss(y, m.predict_proba(x)) for m in levels]
@@ -134,7 +138,7 @@ def test_shrinking_keeps_most_of_what_was_known(grown, images):
     assert grown.n_memories_ == 23
     assert small.score(x, y) > grown.score(x, y) - 0.1
     same = mn.as_estimator(mn.interpret.shrink(grown.model_, x, y, n_memories=23))
-    whole = mn.as_estimator(grown.model_.with_params(grown.params_))
+    whole = mn.as_estimator(grown.model_.with_trained(grown.model_.trained))
     assert np.array_equal(same.predict_proba(x), whole.predict_proba(x))
 
 
@@ -150,7 +154,7 @@ def test_certificate_of_a_copy_that_came_to_rest(data):
     names = np.array(["ant", "bee", "wasp"])
     model = small(n_memories=3, max_iter=1)
     model.fit(data.x, names[data.y])
-    before, proba = model.params_, model.predict_proba(data.x)
+    before, proba = model.model_.density, model.predict_proba(data.x)
     assert not model.certify(data.x, names[data.y], max_iter=0).converged
     assert model.certify(data.x, names[data.y], max_iter=2).n_iter == 2
     found = model.certify(data.x, names[data.y])
@@ -161,9 +165,9 @@ def test_certificate_of_a_copy_that_came_to_rest(data):
     exact = mn.FixedPoint(batch_size=None, tol=0.0)
     to_the_end = clone(model).set_params(max_iter=found.n_iter + 1, solver=exact)
     to_the_end.fit(data.x, names[data.y])
-    torch.testing.assert_close(found.params.w, to_the_end.params_.w)
-    torch.testing.assert_close(found.params.beta, to_the_end.params_.beta)
-    assert model.params_ is before
+    torch.testing.assert_close(found.params.w, to_the_end.model_.density.w)
+    torch.testing.assert_close(found.params.beta, to_the_end.model_.density.beta)
+    assert model.model_.density is before
     assert np.array_equal(model.predict_proba(data.x), proba)
     model.certify(data.x[:9], np.eye(3)[data.y[:9]])  # soft labels
     assert model.classes_.tolist() == names.tolist()

@@ -33,27 +33,27 @@ def test_numbers_are_those_of_x_as_given_copies_and_empty_rows_included():
     weights = [[1e-9, 1e-9, 1e-9], [0.9, 0.02, 0.01], [0.02, 0.9, 0.01]]
     model = mn.as_estimator(mn.interpret.from_parameters([[1, 0], [0, 1]], weights, beta=30.0))
     stored = StoredRows.of(x, torch.device("cpu"))
-    found = module.find_exemplars(model.params_, model.model_.normalizer, stored)
+    found = module.find_exemplars(model.model_.votes, model.model_.normalizer, stored)
     assert set(found.typical[0]) == {1, 2, 5}
     assert set(found.typical[1]) == {3, 4, -1}
     assert found.typical[1][2] == -1
     # A row without direction is not anyone's: the others stand for it.
     np.testing.assert_allclose(found.support, [3 * 6 / 5, 2 * 6 / 5], rtol=1e-6)
     weight = torch.tensor([1.0, 1, 0, 1, 1, 2]).double()
-    found = module.find_exemplars(model.params_, model.model_.normalizer, stored, weight)
+    found = module.find_exemplars(model.model_.votes, model.model_.normalizer, stored, weight)
     assert set(found.typical[0]) == {1, 5, -1}
     np.testing.assert_allclose(found.support, [3 * 6 / 5, 2 * 6 / 5], rtol=1e-6)
 
 
 def test_many_rows_are_looked_at_evenly_and_in_chunks(fitted, data, monkeypatch):
     stored = StoredRows.of(np.tile(data.x, (3, 1)), torch.device("cpu"))
-    whole = module.find_exemplars(fitted.params_, fitted.model_.normalizer, stored)
+    whole = module.find_exemplars(fitted.model_.votes, fitted.model_.normalizer, stored)
     monkeypatch.setattr(module, "_MOST_ROWS", 61)
-    some = module.find_exemplars(fitted.params_, fitted.model_.normalizer, stored)
+    some = module.find_exemplars(fitted.model_.votes, fitted.model_.normalizer, stored)
     assert some.support.sum() == pytest.approx(whole.support.sum(), rel=0.25)
     monkeypatch.undo()
     monkeypatch.setattr("mnemosphere.model.kernel._CHUNK_ELEMENTS", {"cpu": 1})
-    parts = module.find_exemplars(fitted.params_, fitted.model_.normalizer, stored)
+    parts = module.find_exemplars(fitted.model_.votes, fitted.model_.normalizer, stored)
     np.testing.assert_allclose(parts.support, whole.support, rtol=1e-12)
     shares = np.tile(fitted.transform(data.x), (3, 1))
     for memory in range(7):
@@ -77,7 +77,7 @@ def test_the_table_reads_as_the_attributes_do(data, fitted):
         assert row["label"] == names[net[m].argmax()]
         assert row["purity"] == pytest.approx(found.max())
         assert row["support"] == pytest.approx(fitted.support_[standing == m].sum())
-    unit = fitted.params_.w.numpy()[shown]
+    unit = fitted.model_.votes.w.numpy()[shown]
     overlap = unit @ unit.T - 3 * np.eye(len(shown))
     assert table["nearest"].tolist() == [f"#{shown[k]}" for k in overlap.argmax(1)]
     np.testing.assert_allclose(table["nearest_overlap"], overlap.max(1), rtol=1e-6)

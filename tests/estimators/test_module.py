@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from mnemosphere import export
 
 
 def test_layer_gives_the_same_predictions(read, fresh):
-    model, _, log_joint, _ = read
+    model = read.model
     layer = export.to_torch(model.model_)
-    out = layer(torch.from_numpy(fresh.x))
-    assert torch.allclose(out, log_joint, rtol=1e-10)
+    rows = fresh.x.copy()
+    rows[::3, 1], rows[5], rows[6] = np.nan, np.nan, 0.0  # missing values, no direction
+    wanted = torch.from_numpy(model.predict_log_proba(rows))
+    assert torch.allclose(layer(torch.from_numpy(rows)), wanted, rtol=1e-10)
     # Whatever the precision that comes in; moved to float32 as layers are.
-    single = torch.from_numpy(fresh.x).float()
-    assert torch.allclose(layer(single), log_joint, atol=1e-3)
-    assert torch.allclose(layer.float()(single).double(), log_joint, atol=1e-3)
+    single = torch.from_numpy(rows).float()
+    assert torch.allclose(layer(single), wanted, atol=1e-3)
+    assert torch.allclose(layer.float()(single).double(), wanted, atol=1e-3)
     assert not list(layer.parameters())
 
 

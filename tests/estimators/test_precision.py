@@ -23,7 +23,7 @@ def test_memories_are_kept_in_the_precision_of_sums(digits, precision):
     x, y = digits.x_train[:300], digits.y_train[:300]
     model = DAMClassifier(20, precision=precision, **GIVEN).fit(x, y)
     wanted = torch.float64 if precision == "float64" else torch.float32
-    assert model.params_.w.dtype == wanted
+    assert model.model_.votes.w.dtype == wanted
     assert model.score(digits.x_test, digits.y_test) > 0.8
 
 

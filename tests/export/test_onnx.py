@@ -71,7 +71,7 @@ def test_without_a_uniform_component_rows_far_from_all_memories_keep_their_class
         3, normalize="unit", objective="joint", varsigma=1.0, uniform_weight=0.0,
         random_state=0,
     ).fit(x, y)  # fmt: skip
-    model.model_ = model.model_.recalibrate(temperature=0.1)
+    model.model_ = model.model_.replace(votes=model.model_.votes.at(0.1))
     far = np.array([[1.0, 0.95, 0.9], [0.9, 1.0, 0.95], [0.95, 0.9, 1.0]], dtype=np.float32)
     proba = model.predict_proba(far)
     assert proba.argmax(1).tolist() == [0, 1, 2]
@@ -98,7 +98,7 @@ def test_images_at_full_size(kind, digits, tmp_path):
     found = run(model, tmp_path / "m.onnx", fresh)
     wanted = model.predict_proba(fresh)
     unit, _ = model.model_.normalizer(torch.from_numpy(fresh))
-    scores = log_joint(model.model_.class_params.to(dtype=torch.float64), unit)[:, :-1]
+    scores = log_joint(model.model_.votes.to(dtype=torch.float64), unit)[:, :-1]
     np.testing.assert_allclose(wanted, scores.softmax(1), atol=1e-12, rtol=0)
     np.testing.assert_allclose(found["probabilities"], wanted, atol=1e-6, rtol=0)
     np.testing.assert_array_equal(found["label"], model.predict(fresh))
@@ -203,7 +203,6 @@ def test_the_torch_module_can_be_exported(kind):
             module, (some,), dynamic_shapes=({0: torch.export.Dim("batch")},)
         ).module()
     more = torch.from_numpy(x[:53].astype(np.float64))
-    unit, _ = model.model_.normalizer(more)
-    torch.testing.assert_close(exported(more), log_joint(model.params_, unit), rtol=0, atol=1e-9)
+    torch.testing.assert_close(exported(more), model.model_.log_proba(more), rtol=0, atol=1e-9)
     huge = more * 1e200 if kind == "center" else more
     torch.testing.assert_close(exported(huge), module(huge), rtol=0, atol=1e-12)

@@ -16,9 +16,8 @@ import mnemosphere as mn
 from mnemosphere.data.normalize import Normalizer
 from mnemosphere.data.rows import StoredRows
 from mnemosphere.interpret.certified import certified_angles, input_radius, radius_of_rows
-from mnemosphere.model.class_reading import at_temperature
 from mnemosphere.model.parameters import Parameters
-from mnemosphere.numerics.bessel import log_omega_ratio
+from mnemosphere.model.votes import Votes
 
 CASES = {"max_examples": 40, "deadline": None, "derandomize": True}
 
@@ -38,12 +37,12 @@ def random_params(seed, n_features, n_memories, n_classes, beta, uniform):
     p[0] *= uniform
     p = p / p.sum()
     params = Parameters(w, p, torch.tensor(beta).double(), 0.7, p.sum(1), p.sum(0))
-    return params, generator
+    return Votes.of(params), generator
 
 
 def scores(params, x):
     """log Σ_γ p exp(h) of the classes, by definition."""
-    h = params.beta_eff * (x @ params.w.T) - log_omega_ratio(params.beta, params.n_features)
+    h = params.slope * (x @ params.w.T) - params.offset
     h = torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)
     return (h[..., None] + params.p[:, :-1].log()).logsumexp(-2)
 
@@ -139,7 +138,7 @@ def one_memory_each(n_features, n_classes, beta, generator):
     weight = weight / weight.sum()
     p = torch.zeros(n_classes + 1, n_classes + 1, dtype=torch.float64)
     p[1:, :-1] = torch.diag(weight)
-    return Parameters(w, p, torch.tensor(beta).double(), 1.0, p.sum(1), p.sum(0))
+    return Votes.of(Parameters(w, p, torch.tensor(beta).double(), 1.0, p.sum(1), p.sum(0)))
 
 
 def closed_form(params, x):
@@ -149,7 +148,7 @@ def closed_form(params, x):
     best = torch.full((len(x),), math.pi).double()
     for b in range(len(weight)):
         v = params.w[b] - params.w[label]
-        height = (weight[label] / weight[b]).log() / params.beta_eff / v.norm(dim=1)
+        height = (weight[label] / weight[b]).log() / params.slope / v.norm(dim=1)
         # Height of the plane over the origin, along the unit normal: the row stands below it.
         here = (x * v).sum(1) / v.norm(dim=1)
         angle = height.clamp(-1, 1).arcsin() - here.arcsin()
@@ -195,7 +194,7 @@ def test_the_precision_of_rows_and_temperature_count(model):
     exact, single = (certified_angles(params, x, d).angle for d in (torch.float64, torch.float32))
     assert bool((single <= exact).all())
     # Hot memories fade: only the weights of the classes are left, and angles open up.
-    hot = certified_angles(at_temperature(params, 1e7), x)
+    hot = certified_angles(params.at(1e7), x)
     weight = params.p[:, :-1].sum(0)
     first, second = weight.sort(descending=True).values[:2].tolist()
     if first > 1.01 * second:
@@ -208,12 +207,10 @@ def test_rows_of_a_class_that_weighs_little_lose_ground_as_it_gets_hotter():
     params = one_memory_each(5, 2, 9.0, generator)
     p = torch.zeros(3, 3).double()
     p[1, 0], p[2, 1] = 0.8, 0.2
-    params = params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0))
+    params = params.replace(p=p)
     at_first, at_second = params.w[:1], params.w[1:]
     for x, sign in ((at_first, 1), (at_second, -1)):
-        found = [
-            float(certified_angles(at_temperature(params, t), x).angle) for t in (0.5, 1.0, 1.5)
-        ]
+        found = [float(certified_angles(params.at(t), x).angle) for t in (0.5, 1.0, 1.5)]
         assert (np.diff(found) * sign > 0).all()
 
 
@@ -223,7 +220,7 @@ def test_memories_of_no_weight_and_huge_beta_leave_the_bound_finite_and_valid():
     p[2] = 0.0
     p[3, 1:] = 0.0
     p = p / p.sum()
-    params = params.replace(p=p, p_h=p.sum(1), p_q=p.sum(0), beta=torch.tensor(1e5).double())
+    params = params.replace(p=p, slope=torch.tensor(7e4).double())
     x = unit(torch.randn(101, 3, generator=generator, dtype=torch.float64))
     label, angle, _ = certified_angles(params, x)
     grid = sphere_grid()

@@ -9,7 +9,6 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 import class_formula
 import mnemosphere as mn
-from mnemosphere.model.duplicate import duplicate
 
 SETS = {"iris": load_iris, "wine": load_wine, "cancer": load_breast_cancer}
 
@@ -25,15 +24,16 @@ def fitted(name, objective, precision="float64", **settings):
 
 def by_hand(model, x):
     """(memories for 90%, three give the class, uniform, frequencies) of each row, one by one."""
-    model_, params = model.model_, model.params_
+    model_ = model.model_
+    params = model_.trained
     unit = model_.on_sphere(x, torch.float64)[0].numpy()
-    net = model_.net.p.double().numpy()
+    net = model_.votes.p.double().numpy()
     log_shares = class_formula.log_shares(
         params.w.double().numpy(), net.sum(1), float(params.beta), params.varsigma,
         model.temperature_, unit,
     )  # fmt: skip
     shares, soft = np.exp(log_shares), net / np.maximum(net.sum(1, keepdims=True), 1e-300)
-    prior = params.p_q[:-1].double().numpy()
+    prior = net.sum(0)[:-1]
     prior = prior / prior.sum()
     part = [1.0, *((g[:-1] / prior).min() for g in soft[1:])]
     found = []
@@ -55,7 +55,7 @@ def by_hand(model, x):
 def test_votes_are_shares_at_the_temperature_of_the_classes(name, objective):
     model, x = fitted(name, objective)
     needed, same, uniform, frequencies = by_hand(model, x)
-    found = mn.interpret.decision.votes(model.model_, x)
+    found = mn.interpret.decision.spread(model.model_, x)
     np.testing.assert_array_equal(found.needed, needed)
     np.testing.assert_array_equal(found.same, same)
     np.testing.assert_allclose(found.uniform, uniform, rtol=1e-9, atol=1e-14)
@@ -79,12 +79,10 @@ def test_copies_split_the_vote_and_are_counted_but_shown_as_one():
     model, x = fitted("wine", "joint")
     before, n = model.explain(x[:20], n_nearest=3), model.n_memories_
     distinct = n - model.decision_summary(x).repeated_memories
-    copied = duplicate(model.params_, torch.arange(n))
-    weights = model.model_.net.p.double()
-    net = torch.cat([weights[:1], weights[1:] / 2, weights[1:] / 2])
-    twice = model.model_.replace(params=copied, exemplars=None).recalibrate(
-        class_weights=net.to(copied.p)
-    )
+    votes = model.model_.votes
+    p = torch.cat([votes.p[:1], votes.p[1:] / 2, votes.p[1:] / 2])
+    votes = votes.replace(w=torch.cat([votes.w, votes.w]), p=p)
+    twice = model.model_.replace(votes=votes, exemplars=None)
     found = mn.interpret.decision_summary(twice, x)
     assert found.repeated_memories == 2 * n - distinct
     assert found.memories_for_90 >= 2 * model.decision_summary(x).memories_for_90 - 1
@@ -113,8 +111,8 @@ def test_the_explanation_says_first_that_no_memory_decides():
     assert summary.memories_for_90 == model.n_memories_ + 1
     assert summary.same_by_three in (0.0, 1.0)
     # Memories that hold all classes alike distinguish none.
-    even = model.params_.p_h[:, None] * model.params_.p_q
-    mixed = named.replace(params=model.params_.replace(p=even)).recalibrate(class_weights=None)
+    votes = model.model_.votes
+    mixed = named.replace(votes=votes.replace(p=votes.weights[:, None] * votes.prior))
     told = mn.interpret.explain(mixed, x[:1]).remark(0)
     assert told.startswith("The memories that resemble this row hold about the same mix")
 
@@ -135,7 +133,7 @@ def test_rows_without_direction_and_with_missing_values():
     model = mn.DAMClassifier(7, normalize="unit", objective="joint", random_state=0).fit(x, y)
     rows = np.concatenate([np.zeros((1, 4)), x[:2], x[:1]])
     rows[3, 1] = np.nan
-    found = mn.interpret.decision.votes(model.model_, rows)
+    found = mn.interpret.decision.spread(model.model_, rows)
     assert found.uniform[0] == 1.0
     assert not found.same[0]
     assert found.needed[0] == 8

@@ -92,7 +92,7 @@ def test_a_row_without_direction_is_rejected_and_stays_so_in_a_file(digits, tmp_
     model.save(tmp_path / "m.safetensors")
     loaded = mn.load(tmp_path / "m.safetensors")
     for name in ("scale", "novelty", "rejection", "label"):
-        one, two = (getattr(m.model_.calibration.held_out, name) for m in (model, loaded))
+        one, two = (getattr(m.model_.calibration, name) for m in (model, loaded))
         np.testing.assert_array_equal(one, two)
     assert np.array_equal(model.predict_or_reject(X), loaded.predict_or_reject(X))
 
@@ -128,7 +128,7 @@ def test_rows_out_of_scope_are_of_no_class_and_help_to_reject(names, objective, 
     found = []
     for model in (told, plain):
         model.calibrate(X[REST], outside[REST])  # rows out of scope are left out
-        assert model.model_.calibration.held_out.novelty.size == (Y[REST] < 7).sum()
+        assert model.model_.calibration.novelty.size == (Y[REST] < 7).sum()
         found.append(roc_auc_score(Y[REST] > 6, interpret.rejection_score(model.model_, X[REST])))
     assert found[0] > found[1]
     assert told.predict_proba(X[REST]).shape[1] == 7

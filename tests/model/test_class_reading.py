@@ -14,7 +14,6 @@ from torch.testing import assert_close
 from class_formula import FLOOR, log_probabilities, log_shares, net_of_smoothing
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.class_reading import (
-    at_temperature,
     best_temperature,
     label_log_loss,
     net_class_weights,
@@ -22,6 +21,7 @@ from mnemosphere.model.class_reading import (
 from mnemosphere.model.kernel import log_joint
 from mnemosphere.model.objectives import soft_labels
 from mnemosphere.model.parameters import Parameters
+from mnemosphere.model.votes import Votes
 
 EPSILON = 0.1
 
@@ -102,14 +102,20 @@ def exponents(params, x):
 @pytest.mark.parametrize(("n", "beta"), [(2, 0.4), (3, 9.0), (7, 0.05), (61, 150.0), (784, 900.0)])
 def test_exponents_are_divided_by_the_temperature(problem, n, beta, temperature):
     case = problem(4, features=n, beta=beta, varsigma=0.4)
-    tempered = at_temperature(case.params, temperature)
+    tempered = Votes.of(case.params, temperature=temperature).check()
     h = exponents(case.params, case.x) / temperature
-    assert_close(exponents(tempered, case.x), h, rtol=1e-10, atol=1e-10)
     assert torch.equal(tempered.w, case.params.w)
     assert torch.equal(tempered.p, case.params.p)
+    assert tempered.temperature == temperature
     # And so log Σ p exp(h/T), the uniform component not left out.
     expected = (case.params.p.log()[None] + h[:, :, None]).logsumexp(1)
     assert_close(log_joint(tempered, case.x), expected, rtol=1e-9, atol=1e-9)
+    back = tempered.at(1.0)
+    assert_close(log_joint(back, case.x), log_joint(case.params, case.x), rtol=1e-9, atol=1e-9)
+    # The same classes by parameters with ς = 1, whatever the uniform component weighs.
+    trained = log_joint(tempered.trained().check(), case.x)
+    proba = log_joint(case.params, case.x).softmax(1)
+    assert_close(trained.softmax(1), proba, rtol=1e-8, atol=1e-10)
 
 
 # The best temperature

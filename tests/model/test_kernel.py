@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mnemosphere.model import kernel
 from mnemosphere.model.batch import Batch
-from mnemosphere.model.class_reading import at_temperature, best_temperature
+from mnemosphere.model.class_reading import best_temperature
 from mnemosphere.model.m_step import maximize_bound
 from mnemosphere.model.objectives import (
     JointConditional,
@@ -18,6 +18,7 @@ from mnemosphere.model.objectives import (
     marginal,
 )
 from mnemosphere.model.parameters import Parameters, from_memories
+from mnemosphere.model.votes import Votes
 
 RULES = {
     "joint": joint,
@@ -290,8 +291,7 @@ def three_clusters(sigma=0.02, uniform_weight=0.0, dtype=torch.float64):
 def direct(params, x):
     """log_joint by logsumexp over the memories alone."""
     params, x = params.to(dtype=torch.float64), x.double()
-    log_ratio = kernel.log_omega_ratio(params.beta, params.n_features)
-    h = params.beta_eff * (x @ params.w.T) - log_ratio
+    h = params.slope * (x @ params.w.T) - params.offset
     return (h[:, :, None] + params.p[1:].log()).logsumexp(1)
 
 
@@ -299,7 +299,7 @@ def direct(params, x):
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_without_a_uniform_component_no_row_is_lost(dtype, temperature):
     params, x = three_clusters(dtype=dtype)
-    params = at_temperature(params, temperature)
+    params = params.replace(beta=params.beta / temperature)
     expected = direct(params, x)
     # Densities relative to the uniform law lie far below what a float can hold.
     assert float(expected.amax(1).amin()) < -1000
@@ -331,7 +331,7 @@ def test_the_temperature_is_sought_among_memories_alone_if_they_are():
     wrong = torch.arange(len(x)) % 5 == 3
     labels[wrong] = labels[wrong].roll(1, 1)
     temperature = best_temperature([(params, Batch(x, labels))])
-    at = at_temperature(params, temperature)
+    at = Votes.of(params, temperature=temperature)
     asked = labels[:, :3].argmax(1, keepdim=True)
     fitted, plain = (
         -float(direct(p, x)[:, :3].log_softmax(1).gather(1, asked).mean()) for p in (at, params)

@@ -105,7 +105,7 @@ def check_page(f, browser):
     every = "Array.from({length: mnemosphere.rows().n}, (_, r) => mnemosphere.predictRow(r))"
     found = browser.evaluate(every)
     assert browser.evaluate("document.getElementById('check').hidden")
-    most = 1e-5 if f.model.params_.w.numel() <= 20_000 else 1e-3
+    most = 1e-5 if f.model.model_.votes.w.numel() <= 20_000 else 1e-3
     np.testing.assert_allclose([row["proba"] for row in found], f.proba(), atol=most)
     assert not browser.complaints()
 
@@ -136,7 +136,7 @@ def check_sparse(f, _):
 
 def check_reasons(f, _):
     why = f.model.explain(f.seen(), n_nearest=f.model.n_memories_)
-    prior = f.model.model_.net.p[0].double().cpu().numpy()
+    prior = f.model.model_.votes.p[0].double().cpu().numpy()
     parts = np.einsum("bk,bkc->bc", why.share, why.soft_label)
     parts = (parts + why.uniform_share[:, None] * prior / max(prior.sum(), 1e-300))[:, :-1]
     known = why.uniform_share < 1  # a row without direction gets the prior

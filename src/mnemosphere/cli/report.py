@@ -46,7 +46,7 @@ def about_model(model: Any) -> dict[str, Any]:
         "passes": model.n_iter_,
         "status": model.status_,
         "history": model.history_,
-        "device": device_name(model.params_.w.device),
+        "device": device_name(model.model_.device),
         "versions": versions() | {name: version(name) for name in names},
     }
 

@@ -164,7 +164,9 @@ class Circles:
         best = self._best(w)
         for place in categories:
             own = self._at_knots[place]
-            gain = torch.stack([w[:, at].double() @ (z[-1] - z[0]).to(w.device) for at, z in own], 1)
+            gain = torch.stack(
+                [w[:, at].double() @ (z[-1] - z[0]).to(w.device) for at, z in own], 1
+            )
             chosen = torch.zeros_like(best[:, place]).scatter_(1, gain.argmax(1, keepdim=True), 1)
             best[:, place] = chosen * (self.knots.shape[1] - 1)
         return self._gather(self.knots, best)

@@ -340,7 +340,7 @@ class Normalizer:
         n = x.shape[1]
         if self.kind in SCALED:
             share = 1 / (1 + gaps.sum(1) * unit[:, -1].square() / n)
-            gaps = torch.cat([gaps, gaps.new_zeros(len(gaps), 1)], dim=1)
+            gaps = torch.nn.functional.pad(gaps, (0, 1))
         elif self.kind == "none":
             share = x.double().nan_to_num(0.0).square().sum(1).clamp_max(1.0)
         else:

@@ -239,10 +239,10 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, FileDataset):
             given = sample_rows(X, 0)
             with process_group() as group:
-                found = group.on_rank0(lambda: interpret.calibrate(model, *given).calibration)
+                found = group.on_rank0(lambda: interpret.calibrate(model, *given))
         else:
-            found = interpret.calibrate(model, X, y, sample_weight).calibration
-        self.model_ = self.model_.replace(calibration=found)
+            found = interpret.calibrate(model, X, y, sample_weight)
+        self.model_ = self.model_.replace(votes=found.votes, calibration=found.calibration)
         return self
 
     def recall(
@@ -254,8 +254,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
         steps: int = 50,
         method: str = "fixed-point",
         rate: float = 1.0,
-    ) -> Floats:
-        """Complete patterns: descend the energy −log P(x|y) from each row.
+    ) -> Any:
+        """Complete patterns: descend the energy −log P(x|y) of the density from each row.
 
         `interpret.recall_path` returns every step of the way.
 
@@ -277,14 +277,15 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (n, N)
-            The completed rows, in the units of X.
+        ndarray or pandas.DataFrame of shape (n, N)
+            The completed rows, in the units of X. For a frame, a frame of the same columns: known values
+            are as given, and whole numbers are whole.
 
         Examples
         --------
         >>> incomplete = X_test[:1].assign(alcohol=np.nan)
         >>> completed = clf.recall(incomplete)
-        >>> completed.shape, bool(np.isnan(completed).any())
+        >>> completed.shape, bool(completed.isna().any(axis=None))
         ((1, 4), False)
         """
         return interpret.recall(
@@ -293,8 +294,8 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
     def sample(
         self, n_samples: int = 1, y: object = None, *, random_state: int | None = None
-    ) -> tuple[Floats, NDArray[Any]]:
-        """Draw rows and their labels from the model.
+    ) -> tuple[Any, NDArray[Any]]:
+        """Draw rows and their labels from the density of the model.
 
         Parameters
         ----------
@@ -307,8 +308,9 @@ class MemoryEstimator(_SetOutputMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        rows : ndarray of shape (n_samples, N)
-            Rows, in the units of X where rows are standardized, else unit vectors.
+        rows : ndarray or pandas.DataFrame of shape (n_samples, N)
+            Rows, in the units of X where rows are standardized, else unit vectors. A frame if the model was
+            trained on one.
         labels : ndarray of shape (n_samples,)
             Their labels; None for "none of them".
 

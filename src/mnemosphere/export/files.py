@@ -294,8 +294,8 @@ def _described(model: Saved) -> _File:
 
 def _scores_out(scores: Calibration) -> dict[str, Any]:
     # The score of a row without direction is infinite; files hold finite numbers and NaN.
-    finite = {k: np.where(np.isinf(v), np.nan, v) for k, v in vars(scores).items()}
-    return {f"held_out_{k}": torch.from_numpy(v) for k, v in finite.items()}
+    found = {f"held_out_{k}": torch.tensor(v) for k, v in vars(scores).items()}
+    return {name: torch.where(t.isinf(), torch.nan, t) for name, t in found.items()}
 
 
 def _stream_out(stream: Stream, names: list[Any]) -> dict[str, Any]:

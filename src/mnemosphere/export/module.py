@@ -63,7 +63,7 @@ class DAMModule(nn.Module):
         w, p, slope, offset = (buffers[name] for name in _VOTES)
         votes = Votes(w, p, slope, offset)
         unit, lost = Normalizer.of(self.kind, learned).with_gaps(x)
-        scores = log_joint_differentiable(votes, unit.to(votes.w.dtype))
+        scores = log_joint_differentiable(votes, unit.to(votes.w.dtype), gaps=True)
         prior = votes.prior.clamp_min(torch.finfo(votes.p.dtype).tiny).log()
         return torch.where(lost[:, None], prior, scores)[:, :-1].log_softmax(1)
 

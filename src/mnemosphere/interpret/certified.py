@@ -401,9 +401,7 @@ def _unit(normalizer: Normalizer) -> str:
 def _meaning(normalizer: Normalizer) -> str:
     """What a radius measures, in two sentences."""
     if normalizer.circles is not None:
-        unit = (
-            "the length of a change of the ranks among training rows, each from 0 to 1, a lower bound"
-        )
+        unit = "the length of a change of the ranks among training rows, each from 0 to 1, a lower bound"
     elif normalizer.mean is None:
         unit = "the length of a change of a row, in the units of X"
     else:

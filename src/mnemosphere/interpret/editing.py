@@ -10,7 +10,7 @@ The weight p_h of a memory is held but for one factor that keeps the sum at 1. `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from mnemosphere.fitted import (
     check_whole,
 )
 from mnemosphere.interpret.certify import labeled_rows
-from mnemosphere.model.class_reading import net_class_weights
+from mnemosphere.model.class_reading import with_floor
 from mnemosphere.model.merge import merge
 from mnemosphere.model.parameters import Parameters
 from mnemosphere.model.prior import reweighted
@@ -65,17 +65,17 @@ def without_memories(
     >>> mn.interpret.without_memories(model, ["#0", "#1"], class_prior="follow").n_memories
     4
     """
-    params = model.trained
-    gone = [_index(params, m) for m in memories]
-    kept = np.setdiff1d(np.arange(params.n_memories), gone)
+    gone = [_index(model, m) for m in memories]
+    kept = np.setdiff1d(np.arange(model.n_memories), gone)
     if kept.size == 0:
-        raise ValueError(f"all {params.n_memories} memories would go: keep at least one")
-    p = params.p.double()
-    p = torch.cat([p[:1], p[1:][torch.from_numpy(kept).to(p.device)]])
-    edited = torch.zeros(len(p), dtype=torch.bool, device=p.device)
-    w = params.w[torch.from_numpy(kept).to(params.w.device)]
-    new = _settle(params, w, p / p.sum(), edited, class_prior)
-    return _edited(model, new, None if model.exemplars is None else model.exemplars.take(kept))
+        raise ValueError(f"all {model.n_memories} memories would go: keep at least one")
+    behind = None if model.exemplars is None else model.exemplars.take(kept)
+    which = torch.from_numpy(kept).to(model.device)
+
+    def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
+        return w[which], torch.cat([p[:1], p[1:][which]]), []
+
+    return _edited(model, change, class_prior, behind)
 
 
 def relabel_memory(
@@ -110,13 +110,14 @@ def relabel_memory(
     >>> mn.interpret.memory_table(edited)["label"].tolist()[0]
     2
     """
-    params = model.trained
-    row = 1 + _index(params, memory)
-    p = params.p.double().clone()
-    p[row] = p[row].sum() * _soft_row(model, label).to(p)
-    edited = torch.zeros(len(p), dtype=torch.bool, device=p.device)
-    edited[row] = True
-    return _edited(model, _settle(params, params.w, p, edited, class_prior), model.exemplars)
+    row, soft = 1 + _index(model, memory), _soft_label(model, label)
+
+    def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
+        p = p.clone()
+        p[row] = p[row].sum() * smoothed(soft.to(p))
+        return w, p, [row]
+
+    return _edited(model, change, class_prior, model.exemplars)
 
 
 def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hold") -> FittedModel:
@@ -144,17 +145,17 @@ def with_memories(model: FittedModel, X: Any, y: Any, *, class_prior: str = "hol
     >>> mn.interpret.with_memories(model, X_test[:2], [0, 2]).n_memories
     8
     """
-    params, w = model.trained, directed(model, X)
+    added = directed(model, X)
     labels = list(y) if isinstance(y, (list, tuple)) else np.asarray(y).tolist()
-    if len(labels) != len(w):
-        raise ValueError(f"X has {len(w)} rows but y has {len(labels)}: one label per memory")
-    p = params.p.double()
-    weight = p[1:].sum() / params.n_memories
-    added = torch.stack([weight * _soft_row(model, label).to(p) for label in labels])
-    edited = torch.cat([torch.zeros(len(p)), torch.ones(len(added))]).bool().to(p.device)
-    p = torch.cat([p, added])
-    new = _settle(params, torch.cat([params.w, w]), p / p.sum(), edited, class_prior)
-    return _edited(model, new, None)
+    if len(labels) != len(added):
+        raise ValueError(f"X has {len(added)} rows but y has {len(labels)}: one label per memory")
+    soft = torch.stack([_soft_label(model, label) for label in labels])
+
+    def change(w: Tensor, p: Tensor, smoothed: Smoothing) -> tuple[Tensor, Tensor, list[int]]:
+        new = p[1:].sum() / len(w) * smoothed(soft.to(p))
+        return torch.cat([w, added.to(w)]), torch.cat([p, new]), [*range(len(p), len(p) + len(new))]
+
+    return _edited(model, change, class_prior, None)
 
 
 def from_parameters(
@@ -167,7 +168,6 @@ def from_parameters(
     normalize: str = "unit",
     mean: ArrayLike | None = None,
     scale: ArrayLike | None = None,
-    label_smoothing: float = 0.0,
     temperature: float = 1.0,
 ) -> FittedModel:
     """Make a fitted classifier out of numbers, such as the attributes of another one.
@@ -190,8 +190,6 @@ def from_parameters(
         Means of the features, for normalize="standard".
     scale : array-like of shape (N,), default None
         Standard deviations of the features, for normalize="standard".
-    label_smoothing : float in [0, 1), default 0
-        How much of it the class weights contain.
     temperature : float, default 1
         Temperature of the class probabilities.
 
@@ -221,8 +219,6 @@ def from_parameters(
         )
     if not bool(((p >= 0) & torch.isfinite(p)).all()) or not bool(p.sum() > 0):
         raise ValueError("class_weights must be finite and >= 0, not all 0")
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}")
     learned = (
         None if v is None else torch.from_numpy(as_numpy(v).astype(np.float64))
         for v in (mean, scale)
@@ -243,12 +239,11 @@ def from_parameters(
     ).check()
     settings = {
         "n_memories": len(given), "beta": float(beta), "varsigma": float(varsigma),
-        "normalize": normalize, "label_smoothing": float(label_smoothing),
+        "normalize": normalize, "label_smoothing": 0.0,
     }  # fmt: skip
-    votes = Votes.of(params, net_class_weights(params, label_smoothing), temperature)
     return FittedModel(
-        "classifier", votes, params, normalizer, Features(int(given.shape[1])), names,
-        smoothing=float(label_smoothing), learns_beta=False, label_mass=params.p_q.clone(),
+        "classifier", Votes.of(params, temperature=temperature), params, normalizer,
+        Features(int(given.shape[1])), names, learns_beta=False, label_mass=params.p_q.clone(),
         record=Record(settings=settings),
     )  # fmt: skip
 
@@ -288,7 +283,7 @@ def with_class_prior(
     prior = votes.prior.double()
     new = torch.from_numpy(weights / weights.sum()).to(prior) * prior[:-1].sum()
     ratio = torch.cat([new / prior[:-1].clamp_min(1e-300), prior.new_ones(1)])
-    p = reweighted(votes.p, prior * ratio, memory_weights)
+    p = reweighted(votes.p, torch.cat([new, prior[-1:]]), memory_weights)
     return model.replace(
         votes=votes.replace(p=p.to(votes.p)),
         density=change_prior(density, density.p.double().sum(0) * ratio, memory_weights),
@@ -400,15 +395,42 @@ def directed(model: FittedModel, X: Any) -> Tensor:
     return x
 
 
-def _settle(
-    params: Parameters, w: Tensor, p: Tensor, edited: Tensor, class_prior: str
-) -> Parameters:
-    """Parameters with the edited rows of p as they are and the others as `class_prior` says."""
+Smoothing = Callable[[Tensor], Tensor]  # of soft labels (..., C+1)
+Change = Callable[[Tensor, Tensor, Smoothing], tuple[Tensor, Tensor, list[int]]]
+
+
+def _edited(
+    model: FittedModel, change: Change, class_prior: str, behind: Exemplars | None
+) -> FittedModel:
+    """The model with votes changed, and the density if it has the same memories.
+
+    change: memories, class weights and how soft labels are smoothed -> both as edited, edited rows.
+    """
     if class_prior not in KINDS:
         raise ValueError(f"class_prior must be one of {', '.join(KINDS)}, got {class_prior!r}")
+    votes, density = model.votes, model.density
+    w, p = _settle(votes, change, lambda soft: with_floor(soft, votes.prior), class_prior)
+    votes = votes.replace(w=w, p=p).check()
+    if model.is_joint:
+        even, part = 1 / density.n_columns, model.smoothing
+        w, p = _settle(density, change, lambda s: (1 - part) * s + part * even, class_prior)
+        density = density.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
+    return model.replace(
+        votes=votes, density=density, exemplars=behind, calibration=None, lineage=None, stream=None
+    )
+
+
+def _settle(
+    mixture: Votes | Parameters, change: Change, smoothed: Smoothing, class_prior: str
+) -> tuple[Tensor, Tensor]:
+    """Memories and class weights: edited rows as they are, the others as `class_prior` says."""
+    before = mixture.p.double()
+    w, p, rows = change(mixture.w, before, smoothed)
+    p = p / p.sum()
     if class_prior == "hold":
-        p_q = params.p_q.double()
-        left = p_q / p_q.sum() - p[edited].sum(0)
+        others = torch.ones(len(p), dtype=torch.bool, device=p.device)
+        others[rows] = False
+        left = before.sum(0) / before.sum() - p[rows].sum(0)
         if bool((left < 0).any()):
             column = int(left.argmin())
             raise ValueError(
@@ -416,35 +438,28 @@ def _settle(
                 "all: use class_prior='follow'"
             )
         p = p.clone()
-        p[~edited] = polytope.project(p[~edited], p[~edited].sum(1), left)
-    p = (p / p.sum()).to(params.p)
-    return params.replace(w=w, p=p, p_h=p.sum(1), p_q=p.sum(0)).check()
+        p[others] = polytope.project(p[others], p[others].sum(1), left)
+    return w, (p / p.sum()).to(mixture.p)
 
 
-def _edited(model: FittedModel, params: Parameters, behind: Exemplars | None) -> FittedModel:
-    # The temperature is as good a guess as any other.
-    return model.with_trained(params, model.votes.temperature).replace(exemplars=behind)
-
-
-def _soft_row(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor:
-    """A label, {label: weight} or None ("none of them") as a smoothed soft label (C+1,)."""
+def _soft_label(model: FittedModel, label: object | Mapping[Any, float]) -> Tensor:
+    """A label, {label: weight} or None ("none of them") as a soft label (C+1,)."""
     n_classes = len(model.classes)
-    soft: NDArray[np.float64] = np.zeros(n_classes + 1)
+    soft = torch.zeros(n_classes + 1, dtype=torch.float64)
     weights = label if isinstance(label, Mapping) else {label: 1.0}
     for name, weight in weights.items():
         if not (np.isfinite(weight) and weight >= 0):
             raise ValueError(f"weights of a soft label must be finite and >= 0, got {weight}")
         column = n_classes if name is None else int(model.columns_of(np.asarray([name]))[0])
         soft[column] += weight
-    if not soft.sum() > 0:
+    if not float(soft.sum()) > 0:
         raise ValueError(f"a soft label needs a positive weight, got {dict(weights)}")
-    smoothing = model.smoothing if model.is_joint else 0.0
-    return torch.from_numpy((1 - smoothing) * soft / soft.sum() + smoothing / soft.size)
+    return soft / soft.sum()
 
 
-def _index(params: Parameters, memory: int | str) -> int:
+def _index(model: FittedModel, memory: int | str) -> int:
     """The place of a memory, by its number or its name."""
     text = str(memory).removeprefix("#")
-    if not text.isdecimal() or int(text) >= params.n_memories:
-        raise ValueError(f"there is no memory {memory!r}: they are #0 to #{params.n_memories - 1}")
+    if not text.isdecimal() or int(text) >= model.n_memories:
+        raise ValueError(f"there is no memory {memory!r}: they are #0 to #{model.n_memories - 1}")
     return int(text)

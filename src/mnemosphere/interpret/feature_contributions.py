@@ -228,9 +228,7 @@ class FeatureContributions:
                 overlap: "" if part is None else f"{part:+.3f}", "difference": f"{difference:+.2f}",
             }  # fmt: skip
 
-        lines = [
-            line(self.names[i], self.contribution[0, i], self.difference[i], i) for i in shown
-        ]
+        lines = [line(self.names[i], self.contribution[0, i], self.difference[i], i) for i in shown]
         if others:
             parts = self.contribution[0, others].sum(), self.difference[others].sum()
             lines.append(line(f"others ({len(others)})", *parts))
@@ -271,7 +269,9 @@ class FeatureContributions:
 
 def _alone(values: Floats, lines: list[Line]) -> Floats:
     """Values of numbers (k, N) as those of features; NaN for a category."""
-    found = [np.nan * values[:, 0] if own.categories else values[:, own.place.start] for own in lines]
+    found = [
+        np.nan * values[:, 0] if own.categories else values[:, own.place.start] for own in lines
+    ]
     return np.stack(found, 1)
 
 

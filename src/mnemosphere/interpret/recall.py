@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from mnemosphere.data.completion import fill_missing
 from mnemosphere.data.encoding import is_frame
 from mnemosphere.data.prepare import on_sphere
 from mnemosphere.data.rows import StoredRows
@@ -58,8 +59,8 @@ def recall(
     steps: int = 50,
     method: str = "fixed-point",
     rate: float = 1.0,
-) -> Floats:
-    """Complete patterns: descend the energy −log P(x|y) from each row.
+) -> Any:
+    """Complete patterns: descend the energy −log P(x|y) of the density from each row.
 
     Parameters
     ----------
@@ -82,18 +83,47 @@ def recall(
 
     Returns
     -------
-    ndarray of shape (n, N)
-        The completed rows, in the units of X.
+    ndarray or pandas.DataFrame of shape (n, N)
+        The completed rows, in the units of X. For a frame, a frame of the same columns: known values are
+        as given, and whole numbers are whole.
 
     Examples
     --------
     >>> incomplete = X_test[:2].assign(alcohol=np.nan)
-    >>> mn.interpret.recall(model, incomplete, y_test[:2]).shape
-    (2, 4)
+    >>> completed = mn.interpret.recall(model, incomplete, y_test[:2])
+    >>> bool((completed["malic_acid"] == X_test["malic_acid"][:2]).all())
+    True
     """
     found, restore = _recall(model, X, y, known, steps, method, rate, "nothing")
-    rows: Floats = like(X, restore(found.x))
-    return rows
+    rows = restore(found.x)
+    return _completed(model, X, known, as_numpy(rows)) if is_frame(X) else like(X, rows)
+
+
+def _completed(model: FittedModel, X: Any, known: Any, found: Floats) -> Any:
+    """The frame X with recalled numbers (n, N) in the cells that are missing or not to be kept."""
+    numbers = as_numpy(model.stored(X).dense().values).astype(np.float64)
+    free = np.isnan(numbers) if known is None else ~np.asarray(known)
+    free = free if free.any() else np.ones_like(free)  # nothing was held
+    numbers = fill_missing(np.where(free, np.nan, numbers), found, model.normalizer.kind)
+    frame, new = X.to_pandas() if hasattr(X, "to_pandas") else X.copy(), _table(model, numbers)
+    encoding = model.features.encoding
+    places = (
+        enumerate(new) if encoding is None else ((k, c) for c, k in encoding.places() if c.width)
+    )
+    for (place, _), name in zip(places, new, strict=True):
+        cells = free[:, place].reshape(len(free), -1).any(1)
+        if cells.any():
+            given = frame[name].astype(object) if frame[name].dtype == "category" else frame[name]
+            frame[name] = given.where(~cells, new[name].to_numpy())
+    return frame
+
+
+def _table(model: FittedModel, numbers: Floats) -> Any:
+    """`decode`, with whole numbers in columns where training had no others."""
+    seen = model.features.observed
+    if seen is not None:
+        numbers = np.where(seen[2] > 0, np.round(numbers), numbers)
+    return decode(model, numbers)
 
 
 def recall_path(
@@ -212,8 +242,8 @@ def _start(model: FittedModel, values: Tensor, mask: Tensor | None) -> Tensor:
 
 def sample(
     model: FittedModel, n_samples: int = 1, y: object = None, *, random_state: Any = None
-) -> tuple[Floats, NDArray[Any]]:
-    """Draw rows and their labels from the model.
+) -> tuple[Any, NDArray[Any]]:
+    """Draw rows and their labels from the density of the model.
 
     Parameters
     ----------
@@ -228,8 +258,9 @@ def sample(
 
     Returns
     -------
-    rows : ndarray of shape (n_samples, N)
-        Rows, in the units of X where rows are standardized or on circles, else unit vectors.
+    rows : ndarray or pandas.DataFrame of shape (n_samples, N)
+        Rows, in the units of X where rows are standardized or on circles, else unit vectors. A frame if
+        the model was trained on one.
     labels : ndarray of shape (n_samples,)
         Their labels; None for "none of them".
 
@@ -248,7 +279,8 @@ def sample(
     names = np.array([*model.classes.tolist(), None], dtype=object)[drawn.numpy()]
     labels = names if None in names.tolist() else names.astype(model.classes.dtype)
     rows: Floats = model.restore(x).numpy()
-    return rows, labels
+    framed = model.features.columns is not None and model.features.encoder is None
+    return _table(model, rows) if framed else rows, labels
 
 
 def draw_seed(random_state: Any) -> int:

@@ -26,7 +26,8 @@ from mnemosphere.model.votes import Votes
 
 __all__ = [
     "LOG_T", "best_temperature", "frequency_part", "label_log_loss", "label_shares",
-    "net_class_weights", "posterior_temperature", "tempered_losses", "without_floor",
+    "net_class_weights", "posterior_temperature", "tempered_losses", "with_floor",
+    "without_floor",
 ]  # fmt: skip
 
 _FLOOR = 3e-3  # of the class prior in every soft label: no class is ever impossible
@@ -44,9 +45,7 @@ def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | Non
     """
     p = params.p.double()
     p_h = p.sum(-1, keepdim=True)
-    prior = p.sum(-2, keepdim=True)
-    prior = torch.cat([prior[..., :-1], torch.zeros_like(prior[..., -1:])], -1)
-    prior = prior / prior.sum(-1, keepdim=True)
+    prior = _of_classes(p.sum(-2, keepdim=True))
     soft = p / torch.where(p_h > 0, p_h, 1.0) if counts is None else counts.double()
     total = soft.sum(-1, keepdim=True)
     net = (soft - smoothing / p.shape[-1] * total).clamp_min(0.0) / (1 - smoothing)
@@ -55,14 +54,24 @@ def net_class_weights(params: Parameters, smoothing: float, counts: Tensor | Non
     # A soft label with nothing but smoothing in it says as much as the prior.
     left = net.sum(-1, keepdim=True)
     net = torch.where(left > 0, net / torch.where(left > 0, left, 1.0), prior)
-    return (p_h * ((1 - _FLOOR) * net + _FLOOR * prior)).to(params.p)
+    return (p_h * with_floor(net, prior)).to(params.p)
+
+
+def with_floor(soft: Tensor, prior: Tensor) -> Tensor:
+    """Soft labels (..., C+1) with a small part of the class frequencies (C+1,): none is impossible."""
+    return (1 - _FLOOR) * soft + _FLOOR * _of_classes(prior).to(soft)
 
 
 def without_floor(p: Tensor) -> Tensor:
-    """Class weights (P+1, C+1) without the part of the class frequencies that `net_class_weights` adds."""
-    prior = torch.cat([p[:, :-1].sum(0), p.new_zeros(1)])
-    floor = _FLOOR * p.sum(1, keepdim=True) * prior / prior.sum()
+    """Class weights (P+1, C+1) without what `with_floor` added to their soft labels."""
+    floor = _FLOOR * p.sum(1, keepdim=True) * _of_classes(p.sum(0))
     return ((p - floor) / (1 - _FLOOR)).clamp_min(0.0)
+
+
+def _of_classes(prior: Tensor) -> Tensor:
+    """Frequencies (..., C+1) among the C classes alone."""
+    prior = torch.cat([prior[..., :-1], torch.zeros_like(prior[..., -1:])], -1)
+    return prior / prior.sum(-1, keepdim=True)
 
 
 def frequency_part(votes: Votes) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ from mnemosphere.gpu import fused_pass
 from mnemosphere.machine import core_cache
 from mnemosphere.model.batch import Batch
 from mnemosphere.model.densities import exponentials, least_density
-from mnemosphere.model.gaps import Gaps, has_gaps, lift_of, split
+from mnemosphere.model.gaps import Gaps, lift_of, split
 from mnemosphere.model.objectives import LabelRule, given
 from mnemosphere.model.parameters import Mixture, Parameters
 from mnemosphere.model.products import add_product, narrow, narrowed, product, supported
@@ -265,13 +265,14 @@ def exponents(params: Mixture, overlap: Tensor) -> Tensor:
     return torch.cat([torch.zeros_like(h[..., :1]), h], dim=-1)
 
 
-def log_joint_differentiable(params: Mixture, x: Tensor) -> Tensor:
+def log_joint_differentiable(params: Mixture, x: Tensor, *, gaps: bool = False) -> Tensor:
     """The same as `log_joint`, out of plain operations that autograd can go through.
 
-    Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle.
+    Holds a (B, P) graph: for gradients with respect to a few inputs, and as an oracle. gaps: NaN is
+    a feature that is not known.
     """
     lift: Tensor | None = None
-    if torch.compiler.is_compiling() or has_gaps(x):
+    if gaps:
         unknown = x.isnan()
         x = torch.where(unknown, 0.0, x)
         room = torch.where(unknown.any(1, keepdim=True), 1 - x.square().sum(1, keepdim=True), 0.0)

@@ -115,7 +115,7 @@ def joint_split(
     Parameters
     ----------
     params : Parameters
-        The model, such as `clf.model_.params`.
+        The model, such as `clf.model_.density`.
     batch : Batch
         Unit rows x (n, N) with targets (n, C+1).
     rule : LabelRule

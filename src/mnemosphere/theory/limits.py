@@ -77,7 +77,7 @@ def from_parameters(params: Parameters, batch: Batch) -> tuple[SaddlePointProble
     Parameters
     ----------
     params : Parameters
-        The model, such as `clf.model_.params`.
+        The model, such as `clf.model_.density`.
     batch : Batch
         Unit rows x (n, N) with targets (n, C+1).
 
