@@ -102,7 +102,7 @@ def _pictures(model: Any, test: Rows, folder: Path) -> tuple[Explanation, Rows]:
 def _show_memories(terminal: Terminal, model: Any, shape: Any) -> None:
     from mnemosphere.model.parameters import memory_name
     from mnemosphere.plots import terminal_gallery
-    from mnemosphere.plots.fitted import representative
+    from mnemosphere.plots.curves import representative
 
     indices = representative(model.model_, _SHOWN)
     terminal.say("", f"{_SHOWN} of the {model.n_memories_} memories", "")

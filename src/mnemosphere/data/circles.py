@@ -90,6 +90,11 @@ class Circles:
         return 2 * int(self.harmonics.sum())
 
     @property
+    def radius(self) -> float:
+        """The length of a row without missing values."""
+        return float(self._pairs[2].square().sum().sqrt())
+
+    @property
     def column(self) -> Tensor:
         """The column that each coordinate belongs to, (M,)."""
         return self._pairs[0].repeat_interleave(2)
@@ -99,8 +104,8 @@ class Circles:
         """Coordinate m of a rank u is amplitude sin(frequency u + phase), (M,) each."""
         _, k, amplitude = self._pairs
         phase = torch.tensor([math.pi / 2, 0.0], dtype=torch.float64, device=k.device)
-        found = amplitude, math.pi * k.double()
-        return *(t.repeat_interleave(2) for t in found), phase.repeat(len(k))
+        amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k.double()))
+        return amplitude, frequency, phase.repeat(len(k))
 
     def rank(self, x: Tensor) -> Tensor:
         """Ranks (B, N) of values, linear between knots; NaN stays."""

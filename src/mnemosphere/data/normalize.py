@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 import torch
@@ -92,7 +92,7 @@ class Normalizer:
     scale: Tensor | None = None
     energy: Tensor | None = None  # (N,) each feature's mean share of a row's squared norm; else
     metric: Tensor | None = None  # (D, M) float64
-    circles: Circles | None = None
+    circles: Circles | None = field(default=None, kw_only=True)
 
     @classmethod
     def fit(

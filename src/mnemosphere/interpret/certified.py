@@ -126,8 +126,8 @@ def certified_radius(model: FittedModel, X: Any) -> CertifiedRadius:
     """Compute how far each row can move before its class can change: a proven bound.
 
     The radius is the length of a change in the units of X, in standard deviations of the features if
-    rows are standardized, or in ranks among the training rows with normalize="circles". `counterfactual` finds a row that does change the class: the two bracket the
-    true distance.
+    rows are standardized, or in ranks among the training rows with normalize="circles".
+    `counterfactual` finds a row that does change the class: the two bracket the true distance.
 
     Parameters
     ----------

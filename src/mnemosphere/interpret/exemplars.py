@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -224,17 +224,19 @@ def _strongest(model: FittedModel, most: int) -> list[list[tuple[Any, float, str
     """
     n, circles = model.features.n_numbers, model.normalizer.circles
     most = 0 if model.features.encoder is not None else most
-    lines = [Line(name, slice(i, i + 1)) for i, name in enumerate(model.features.names or range(n))]
+    names: Sequence[Any] = model.features.names or range(n)
+    lines = [Line(str(name), slice(i, i + 1)) for i, name in enumerate(names)]
     if circles is None:  # without the coordinate that "standard" appends
         w = model.normalizer.pull_back(model.votes.w)[:, :n]
     else:
         lines = model.features.lines
+        names = [line.name for line in lines]
         square = circles.lengths(model.votes.w).square()
         w = torch.stack([square[:, line.place].sum(1).sqrt() for line in lines], 1)
     order = w.abs().topk(min(most, w.shape[1]), dim=1)  # (P, k)
     weight, memories = w.gather(1, order.indices).tolist(), model.memories
     return [
-        [(lines[j].name, value, lines[j].written(memories[m]))
+        [(names[j], value, lines[j].written(memories[m]))
          for j, value in zip(chosen, weight[m], strict=True)]
         for m, chosen in enumerate(order.indices.tolist())
     ]  # fmt: skip

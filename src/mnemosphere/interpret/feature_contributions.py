@@ -234,8 +234,7 @@ class FeatureContributions:
             lines.append(line(f"others ({len(others)})", *parts))
         if self.constant.any():
             lines.append(line("(being average)", self.constant[0], self.difference_constant))
-        rest = "(average row)" if self.unit == _RANK else "(soft labels)"
-        lines.append(line(rest, None, self.difference_rest))
+        lines.append(line(f"({self.rest})", None, self.difference_rest))
         if abs(self.difference_frequencies) >= 0.005:
             lines.append(line("(class frequencies)", None, self.difference_frequencies))
         if self.difference_missing:
@@ -251,6 +250,11 @@ class FeatureContributions:
         """The table for a notebook."""
         together = f"<p>{escape(self.together)}</p>" if self.pairs else ""
         return f"<p><b>{escape(self.title)}</b></p>{html_table(self.table())}{together}"
+
+    @property
+    def rest(self) -> str:
+        """What `difference_rest` is called: on circles it is what an average row would get."""
+        return "average row" if self.unit == _RANK else "soft labels"
 
     @property
     def together(self) -> str:

@@ -1,6 +1,7 @@
 """Layer 3: pictures. Arrays in, axes or figures out; no global state of matplotlib is touched."""
 
 from mnemosphere.plots.coverage import coverage_curve
+from mnemosphere.plots.curves import memory_curves
 from mnemosphere.plots.gallery import (
     class_weight_histogram,
     class_weights,
@@ -28,6 +29,7 @@ __all__ = [
     "learning_curves",
     "lineage_tree",
     "memories",
+    "memory_curves",
     "memory_gallery",
     "novelty_histogram",
     "recall_strips",
