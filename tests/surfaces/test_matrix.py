@@ -173,7 +173,8 @@ def check_recall(f, _):
 
 def check_sample(f, _):
     x, y = f.model.sample(7, random_state=0)
-    assert np.isfinite(np.asarray(x)).all()
+    numbers = mn.interpret.encode(f.model.model_, x) if isinstance(x, pd.DataFrame) else x
+    assert np.isfinite(np.asarray(numbers)).all()
     assert {*y.tolist()} <= {None, *f.model.classes_.tolist()}
 
 

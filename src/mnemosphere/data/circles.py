@@ -69,7 +69,9 @@ class Circles:
         return cls(knots, ranks, mass, degrees.clamp_max(most).double())
 
     def to(self, device: torch.device | str) -> Self:
-        """A copy whose numbers are on another device."""
+        """The same with its numbers on another device."""
+        if self.knots.device == torch.device(device):
+            return self
         return type(self)(*(getattr(self, f.name).to(device) for f in fields(self)))
 
     @cached_property
@@ -78,9 +80,9 @@ class Circles:
         count = self.harmonics.long()
         column = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
         first = count.cumsum(0) - count
-        k = torch.arange(len(column), device=count.device) - first[column] + 1
+        k = (torch.arange(len(column), device=count.device) - first[column] + 1).double()
         # Columns with fewer harmonics are as long as the others.
-        square = torch.cat([k.new_zeros(1), k.double().reciprocal().square().cumsum(0)]).double()
+        square = torch.cat([k.new_zeros(1), k.reciprocal().square().cumsum(0)])
         own = (square[first + count] - square[first])[column]
         return column, k, (own.max() / own).sqrt() / k if len(k) else own
 
@@ -104,7 +106,7 @@ class Circles:
         """Coordinate m of a rank u is amplitude sin(frequency u + phase), (M,) each."""
         _, k, amplitude = self._pairs
         phase = torch.tensor([math.pi / 2, 0.0], dtype=torch.float64, device=k.device)
-        amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k.double()))
+        amplitude, frequency = (t.repeat_interleave(2) for t in (amplitude, math.pi * k))
         return amplitude, frequency, phase.repeat(len(k))
 
     def rank(self, x: Tensor) -> Tensor:

@@ -202,8 +202,7 @@ class Normalizer:
         """A copy whose numbers are on another device."""
         if self.circles is not None:
             return replace(self, circles=self.circles.to(device))
-        moved = {name: tensor.to(device) for name, tensor in self.to_tensors().items()}
-        return type(self)(self.kind, **moved)
+        return self.of(self.kind, {name: t.to(device) for name, t in self.to_tensors().items()})
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(unit rows (B, N'), which rows have no direction (B,)); such rows come out as zeros."""
